@@ -1,0 +1,73 @@
+# From a competition's files to a submission. `make` lists what there is.
+
+COMP   ?= boolart-image-classification
+VENV   ?= .venv
+PYTHON ?= python3
+
+READY  := $(VENV)/.ready
+BIN    := $(VENV)/bin
+PODIUM := PODIUM_TYPED=make $(BIN)/podium
+RAW    := data/raw/$(COMP)
+FOLDED := data/prepared/$(COMP)/folds.csv
+
+.DEFAULT_GOAL := help
+.PHONY: help setup data folds train submit demo notebook test lint clean
+
+help:  ## this list
+	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
+	  do printf '  %-9s %s\n' "$$name" "$$text"; done
+
+setup: $(READY)  ## the Python environment, in VENV=.venv
+
+data: $(READY)  ## download and unpack the competition's files  [COMP=]
+	$(PODIUM) data -c $(COMP)
+
+folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K=]
+	$(PODIUM) folds -c $(COMP) $(if $(K),--k $(K))
+
+train: $(READY) | $(FOLDED)  ## train a model: MODEL=  [COMP= FOLDS=0,1 EPOCHS= NAME= ARGS="--lr 1e-4"]
+	$(PODIUM) train -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(if $(FOLDS),--folds $(FOLDS)) \
+	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(ARGS)
+
+submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b"]
+	$(PODIUM) submit -c $(COMP) $(if $(RUNS),--runs $(RUNS))
+
+demo: $(READY)  ## the whole way on handwritten digits, with no network and no GPU
+	$(PODIUM) sample
+	$(PODIUM) folds -c sample --k 3
+	$(PODIUM) train -c sample --name demo-convnext --model convnext_atto --weights none --epochs 10
+	$(PODIUM) train -c sample --name demo-vit --model vit_tiny_r_s16_p8_224 --weights none --epochs 12 --image-size 64
+	csv=$$($(PODIUM) submit -c sample --runs demo-convnext demo-vit) && \
+	  $(PODIUM) score $$csv --solution data/raw/sample/solution.csv
+
+notebook: $(READY)  ## open the notebooks in Jupyter
+	$(BIN)/jupyter lab notebooks
+
+test: $(READY)  ## run the tests
+	$(BIN)/pytest
+
+lint: $(READY)  ## check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+clean:  ## delete what can be rebuilt; keeps raw data, runs and submissions
+	rm -rf data/prepared .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -exec rm -rf {} +
+
+# What the targets above need and do not want to make twice.
+
+$(READY): requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Podium needs Python 3.11 or newer: make PYTHON=python3.11 ...' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt -e .
+	@touch $@
+
+$(RAW): | $(READY)
+	$(PODIUM) data -c $(COMP)
+
+$(FOLDED): | $(READY) $(RAW)
+	$(PODIUM) folds -c $(COMP)

@@ -1,0 +1,8 @@
+"""Podium: from a Kaggle image-classification competition's files to a submission you can trust."""
+
+__version__ = "0.1.0"
+DEFAULT_COMPETITION = "boolart-image-classification"
+
+
+class PodiumError(Exception):
+    """A mistake that the user can mend: one sentence that says what, where and the remedy."""

@@ -1,0 +1,232 @@
+"""The command line: `podium COMMAND --help`, or `python -m podium`.
+
+Results go to standard output, progress and advice to standard error. Exit status: 0 done; 1 a mistake of
+the user's or of the data, said in one line; 75 stopped by a signal, the same command goes on.
+"""
+
+import argparse
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NoReturn
+
+from podium import DEFAULT_COMPETITION, PodiumError, __version__
+
+STOPPED = 75
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        flags = _parser().parse_args(argv)
+        if not flags.root.is_dir():
+            raise PodiumError(f"--root {flags.root}: no such folder")
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: nothing is left half written
+        flags.run(flags)
+        sys.stdout.flush()
+    except PodiumError as error:
+        print(f"podium: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as stop:
+        print(f"podium: {stop or 'stopped'}; run the same command again to go on", file=sys.stderr)
+        return STOPPED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+# --- one function a command; its module is imported only when it runs ------------------------------------
+
+
+def data(flags: argparse.Namespace) -> None:
+    """Download and unpack a competition's files, and say what they are."""
+    from podium.kaggle import get
+
+    get(flags.competition, flags.root)
+
+
+def sample(flags: argparse.Namespace) -> None:
+    """Write the embedded competition (handwritten digits), which needs no network."""
+    from podium.sample import write
+
+    write(flags.root)
+
+
+def folds(flags: argparse.Namespace) -> None:
+    """Split the training images into folds."""
+    from podium.competition import load
+    from podium.folds import write_folds
+
+    write_folds(load(flags.competition, flags.root), flags.root, flags.k, flags.seed)
+
+
+def train(flags: argparse.Namespace) -> None:
+    """Train a model on every fold, or go on with it."""
+    from podium.models import check_name, check_weights
+    from podium.recipe import check, knobs
+
+    given = {name: getattr(flags, name) for name in knobs() if getattr(flags, name) is not None}
+    if "model" not in given:
+        raise PodiumError("which model? For example: podium train --model convnext_small")
+    check(given)
+    check_name(given["model"])
+    # What follows takes seconds to import and minutes to run; what can be told now is told now.
+    check_weights(given["model"], given.get("weights", "pretrained"))
+    from podium.competition import load
+    from podium.train import train
+
+    competition = load(flags.competition, flags.root)
+    train(competition, flags.root, given, flags.folds, flags.name, flags.device, flags.workers)
+
+
+def submit(flags: argparse.Namespace) -> None:
+    """Predict the test images with every finished fold and write the submission."""
+    from podium.competition import load
+    from podium.submission import submit
+
+    competition = load(flags.competition, flags.root)
+    print(submit(competition, flags.root, flags.runs, flags.name, flags.device, flags.workers))
+
+
+def score(flags: argparse.Namespace) -> None:
+    """Score a submission against a solution."""
+    from podium.submission import score
+
+    print(score(flags.file, flags.solution, flags.metric))
+
+
+# --- their flags -----------------------------------------------------------------------------------------
+
+
+def _folds_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--k", type=int, default=5, help="how many folds (default: %(default)s)")
+    command.add_argument("--seed", type=int, default=0, help="of the shuffle (default: %(default)s)")
+
+
+def _train_flags(command: argparse.ArgumentParser) -> None:
+    from podium.recipe import knobs
+
+    command.add_argument("--folds", type=_numbers, metavar="0,1", help="which folds (default: all)")
+    command.add_argument("--name", type=_name, metavar="RUN", help="of the run's folder (default: the model)")
+    _machine_flags(command)
+    recipe = command.add_argument_group(
+        "recipe", "Defaults suit the model's family and its weights; the run's recipe.json holds what was chosen."
+    )
+    for name, (kind, text) in knobs().items():
+        metavar = {int: "N", float: "X"}.get(kind, name.upper())
+        recipe.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=text)
+
+
+def _submit_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--runs", nargs="+", metavar="RUN", help="which runs (default: all of the competition)")
+    command.add_argument("--name", type=_name, help="of the CSV (default: the runs' names)")
+    _machine_flags(command)
+
+
+def _score_flags(command: argparse.ArgumentParser) -> None:
+    from podium.metrics import METRICS
+
+    command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
+    command.add_argument("--solution", type=Path, required=True, metavar="FILE.csv", help="the true labels")
+    command.add_argument("--metric", choices=METRICS, help="default: accuracy for labels, log_loss for probabilities")
+
+
+def _machine_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: %(default)s)")
+    command.add_argument("--workers", type=_count, metavar="N", help="processes that decode; never changes the result")
+
+
+def _no_flags(command: argparse.ArgumentParser) -> None:
+    pass
+
+
+COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], Callable[[argparse.ArgumentParser], None]]] = {
+    "data": (data, _no_flags),
+    "folds": (folds, _folds_flags),
+    "train": (train, _train_flags),
+    "submit": (submit, _submit_flags),
+    "score": (score, _score_flags),
+    "sample": (sample, _no_flags),
+}
+
+
+def _numbers(text: str) -> list[int]:
+    if not re.fullmatch(r"\d+([, ]+\d+)*", text.strip()):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of folds such as 0,1")
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 up")
+    return int(text)
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.+=-]*", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no name for a file: use letters, digits and . _ - + =")
+    return text
+
+
+def _slug(text: str) -> str:
+    """The competition's name, also from the address of its page."""
+    return _name(re.sub(r"^https?://(www\.)?kaggle\.com/(competitions|c)/([^/]+).*$", r"\3", text))
+
+
+# --- the parser ------------------------------------------------------------------------------------------
+
+
+def _parser() -> "Parser":
+    top = Parser("podium", description="From a Kaggle image-classification competition's files to a submission.")
+    top.add_argument("--version", action="version", version=f"podium {__version__}")
+    root = "the folder that holds data/, runs/ and submissions/ (default: here)"
+    top.add_argument("--root", type=Path, default=Path(), metavar="DIR", help=root)
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    for name, (run, add_flags) in COMMANDS.items():
+        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
+        command.add_argument("--root", type=Path, default=argparse.SUPPRESS, metavar="DIR", help=root)
+        if run not in (sample, score):
+            text = "as in the address of its page on Kaggle (default: %(default)s)"
+            command.add_argument(
+                "-c", "--competition", type=_slug, default=DEFAULT_COMPETITION, metavar="SLUG", help=text
+            )
+        add_flags(command)
+        command.set_defaults(run=run)
+    return top
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line that name the nearest right word, and no abbreviations."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "allow_abbrev": False})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        for word in words:
+            if not word.startswith("-"):
+                if self.prog == "podium" and word in COMMANDS:
+                    break  # what follows is that command's own
+                continue
+            flag = word.partition("=")[0]
+            if flag not in self._option_string_actions and not re.match(r"-\.?\d|-$|--$", word):
+                self.error(f"no flag {flag}{_near(flag, self._option_string_actions)}")
+        return super().parse_known_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '?([^' ]*)", message)
+        if wrong and message.startswith("argument COMMAND"):
+            message = f"no command {wrong[1]}{_near(wrong[1], COMMANDS)}"
+        raise PodiumError(f"{message} (see {self.prog} --help)")
+
+
+def _near(word: str, known: Any) -> str:
+    near = get_close_matches(word, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

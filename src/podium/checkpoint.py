@@ -1,0 +1,141 @@
+"""Files that are whole or not there: written beside their place, flushed, then renamed into it.
+
+Tensors go into safetensors, what describes them into its metadata; nothing is ever a pickle.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium import PodiumError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary path to write to; it becomes `path` when the block ends well, and goes when it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # so that the new name survives a power cut too
+        finally:
+            os.close(folder)
+    except Exception as error:
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or "No space left" in str(error):
+            raise PodiumError(f"no space left to write {path}; free some and run the same command again") from None
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def save_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: dict[str, str]) -> None:
+    from safetensors.torch import save_file
+
+    whole: dict[str, Tensor] = {}
+    places: set[int] = set()
+    for name, tensor in tensors.items():
+        copy = tensor.detach().cpu().contiguous()
+        # Two names of one tensor (tied weights) are two tensors in the file.
+        whole[name] = copy.clone() if copy.data_ptr() in places and copy.numel() else copy
+        places.add(copy.data_ptr())
+    with atomic(path) as temporary:
+        save_file(whole, temporary, metadata)
+
+
+def load_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise PodiumError(f"{path}: cannot be read ({error})") from None
+
+
+class State:
+    """Where training stands after a step: enough to go on as if nothing had happened.
+
+    Every random draw is a function of the step, so there is no generator's state among it.
+    """
+
+    def __init__(self, path: Path, modules: Mapping[str, "nn.Module"], optimizer: "Optimizer", scaler: Any) -> None:
+        import torch
+
+        self.path, self.modules, self.optimizer, self.scaler = path, modules, optimizer, scaler
+        self.step = 0
+        device = next(iter(modules["model"].parameters())).device
+        self.loss = torch.zeros((), device=device)  # summed over the epoch so far
+        self.seconds = 0.0  # spent on the epoch so far
+        self.history: list[dict[str, Any]] = []  # one entry for each finished epoch, as in metrics.jsonl
+
+    def save(self) -> None:
+        tensors = {
+            f"{name}.{key}": value
+            for name, module in self.modules.items()
+            for key, value in module.state_dict().items()
+        }
+        for index, slots in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{slot}": value for slot, value in slots.items()}
+        tensors["loss"] = self.loss
+        progress = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "history": self.history,
+            "scaler": self.scaler.state_dict(),
+        }
+        save_tensors(self.path, tensors, {"podium": json.dumps(progress)})
+
+    def load(self) -> bool:
+        """Goes on from the last checkpoint; False when there is none."""
+        import torch
+
+        if not self.path.exists():
+            return False
+        tensors, metadata = load_tensors(self.path)
+        progress = json.loads(metadata["podium"])
+        for name, module in self.modules.items():
+            module.load_state_dict({key: tensors[f"{name}.{key}"] for key in module.state_dict()})
+        parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
+        slots: dict[int, dict[str, Tensor]] = {}
+        for key, value in tensors.items():
+            if key.startswith("optimizer."):
+                _, index, slot = key.split(".")
+                like = parameters[int(index)]
+                if value.shape == like.shape:  # the fused kernel pairs memory, so a moment is laid out as its weight
+                    value = torch.empty_like(like).copy_(value)
+                slots.setdefault(int(index), {})[slot] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        self.scaler.load_state_dict(progress["scaler"])
+        self.loss.copy_(tensors["loss"])
+        self.step, self.seconds, self.history = progress["step"], progress["seconds"], progress["history"]
+        return True

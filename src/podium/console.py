@@ -1,0 +1,55 @@
+"""What a person at a terminal sees: results on standard output, progress and advice on standard error."""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from podium import DEFAULT_COMPETITION
+
+
+def say(text: str = "") -> None:
+    """Progress and advice; never mixed into a result that another program reads."""
+    from tqdm import tqdm
+
+    tqdm.write(text, file=sys.stderr)
+
+
+def bar(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
+    """A progress bar with a rate and the time left; nothing where nobody watches (a pipe, a log)."""
+    from tqdm import tqdm
+
+    return tqdm(iterable, disable=None, dynamic_ncols=True, leave=False, **options)
+
+
+def duration(seconds: float) -> str:
+    """`95 s`, `12 min`, `3 h 05 min`: as exact as a plan needs."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns that line up: text to the left, numbers to the right."""
+    lines = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def command(name: str, slug: str, **variables: object) -> str:
+    """What to type for the command `name`, in the way this person types: `make` or `podium`."""
+    given = {key: value for key, value in variables.items() if value is not None}
+    if os.environ.get("PODIUM_TYPED") == "make":
+        words = [f"COMP={slug}"] if slug != DEFAULT_COMPETITION else []
+        words += [f"{key.upper()}={value}" for key, value in given.items()]
+        return " ".join(["make", name, *words])
+    words = [f"-c {slug}"] if slug != DEFAULT_COMPETITION else []
+    words += [f"--{key.replace('_', '-')} {value}" for key, value in given.items()]
+    return " ".join(["podium", name, *words])

@@ -1,0 +1,57 @@
+"""Which processor computes, and in which precision."""
+
+import contextlib
+import sys
+from pathlib import Path
+
+import torch
+
+from podium import PodiumError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` takes a GPU that works; one that is there and does not work is an error, never a silent CPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        (torch.ones(2, device=device) * 2).sum().item()  # is_available() is true for cards this torch cannot drive
+    except (RuntimeError, AssertionError) as error:
+        reason = (str(error).strip().splitlines() or ["it does not answer"])[0]
+        raise PodiumError(f"--device {name} does not work here ({reason}); use --device cpu") from None
+    return device
+
+
+def pick_precision(name: str, device: torch.device) -> torch.dtype:
+    """`auto` is the fastest that trains well: float32 unless the hardware multiplies shorter numbers natively."""
+    if name != "auto":
+        if name == "float16" and device.type == "cpu":
+            raise PodiumError("--precision float16 needs a GPU; use bfloat16 or float32 on the CPU")
+        return DTYPES[name]
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    if device.type == "cpu" and _cpu_multiplies_bfloat16():
+        return torch.bfloat16
+    return torch.float32
+
+
+def at_once(device: torch.device, image_size: int) -> int:
+    """How many images go through the model together. A CPU gains nothing by more than a few: a batch in parts,
+    whose gradients add up to the whole batch's, keeps convnext_small's activations within 2 GB instead of 8."""
+    return max(1, 16 * 224**2 // image_size**2) if device.type == "cpu" else sys.maxsize
+
+
+def autocast(device: torch.device, precision: torch.dtype) -> contextlib.AbstractContextManager[object]:
+    if precision == torch.float32:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, precision)
+
+
+def _cpu_multiplies_bfloat16() -> bool:
+    """AVX512-BF16 or AMX; on other CPUs bfloat16 is emulated, and slower than float32."""
+    with contextlib.suppress(OSError):
+        flags = Path("/proc/cpuinfo").read_text().split()
+        return "avx512_bf16" in flags or "amx_bf16" in flags
+    return False

@@ -1,0 +1,90 @@
+"""uint8 batches from image files, the same whatever the number of workers.
+
+The order of a run is a list of (epoch, image) computed from the seed; a loader goes through it from any
+step on, across epochs, so workers start once and nothing has to be saved to resume.
+"""
+
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from podium import PodiumError
+from podium.augment import ORDER, View, generator
+from podium.images import read_image
+
+Key = tuple[int, int]  # epoch, image
+
+
+class Images(Dataset[Any]):
+    """Batches of (uint8 images [n, height, width, 3], targets [n])."""
+
+    def __init__(self, paths: Sequence[Path], targets: Sequence[int], view: View) -> None:
+        self.paths = np.array([str(path) for path in paths])  # arrays: lists of objects are copied into every worker
+        self.targets = np.asarray(targets, dtype=np.int64)
+        self.view = view
+
+    def __getitems__(self, keys: list[Key]) -> tuple[Tensor, Tensor] | PodiumError:
+        try:
+            images = [self.view(read_image(Path(self.paths[i])), epoch, i) for epoch, i in keys]
+        except PodiumError as error:
+            return error  # raised by `batches`, in the parent: a worker would wrap it in a traceback
+        return torch.from_numpy(np.stack(images)), torch.from_numpy(self.targets[[i for _, i in keys]])
+
+
+class Steps(Sampler[list[Key]]):
+    """The batches of a training run from step `start` on; every epoch a new order, its last odd batch left out."""
+
+    def __init__(self, images: int, batch_size: int, epochs: int, seed: int, fold: int, start: int = 0) -> None:
+        self.images, self.batch_size = images, min(batch_size, images)
+        self.per_epoch = images // self.batch_size
+        self.start, self.stop = start, epochs * self.per_epoch
+        self.key = seed, fold
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        order = np.empty(0, dtype=np.int64)
+        for step in range(self.start, self.stop):
+            epoch, nth = divmod(step, self.per_epoch)
+            if nth == 0 or step == self.start:
+                order = generator(ORDER, *self.key, epoch).permutation(self.images)
+            yield [(epoch, int(i)) for i in order[nth * self.batch_size : (nth + 1) * self.batch_size]]
+
+
+def in_order(images: int, batch_size: int) -> list[list[Key]]:
+    """Every image once, for prediction."""
+    return [[(0, i) for i in range(at, min(at + batch_size, images))] for at in range(0, images, batch_size)]
+
+
+def batches(
+    images: Images, steps: Sampler[list[Key]] | list[list[Key]], workers: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    loader = DataLoader(
+        images,
+        batch_sampler=steps,
+        num_workers=workers,
+        collate_fn=_as_is,
+        worker_init_fn=_start_worker,
+        pin_memory=torch.cuda.is_available(),
+        prefetch_factor=4 if workers else None,
+    )
+    for batch in loader:
+        if isinstance(batch, PodiumError):
+            raise batch
+        yield batch
+
+
+def _as_is(batch: Any) -> Any:
+    return batch
+
+
+def _start_worker(worker: int) -> None:
+    # Ctrl-C reaches every process of the terminal; only the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

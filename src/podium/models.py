@@ -1,0 +1,282 @@
+"""A timm name to a model with a fresh head, weights from the hub, a file or none; and back from a saved fold.
+
+`check_name` and `check_weights` answer in a fraction of a second, before torch is imported, what would
+otherwise fail after many: a misspelt name, a missing file, a hub that cannot be reached.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium import PodiumError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+HUB_TIMEOUT = 2.0  # seconds: long enough for any network worth a download
+PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause", "bsd", "cc-by-4.0", "cc0-1.0", "openrail", "openrail++")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All that is needed to rebuild a model and to feed it; carried in the metadata of its weights."""
+
+    architecture: str
+    classes: tuple[str, ...]
+    image_size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    interpolation: str
+    crop: float
+    source: str  # where the weights came from: a tag of the hub, a file and its hash, or none
+
+
+# --- before torch ------------------------------------------------------------------------------------
+
+
+def check_name(name: str) -> None:
+    """Is there such a model? timm's names are read from its source: importing it takes seconds."""
+    from difflib import get_close_matches
+
+    spec = importlib.util.find_spec("timm")
+    if spec is None or spec.origin is None:
+        raise PodiumError("timm is not installed; run: make setup")
+    registered = re.compile(r"^@register_model\ndef (\w+)\(", re.MULTILINE)
+    names = {
+        found
+        for file in Path(spec.origin).parent.glob("models/*.py")
+        for found in registered.findall(file.read_text(encoding="utf-8"))
+    }
+    architecture = name.partition(".")[0]
+    if architecture not in names:
+        near = get_close_matches(architecture, names, 3)
+        hint = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists them"
+        raise PodiumError(f"no model '{name}' among timm's {len(names):,}; {hint}")
+
+
+def check_weights(name: str, weights: str) -> None:
+    """Can the weights be had? Also switches the hub's client to its cache when the hub is out of reach."""
+    if weights not in ("pretrained", "none") and not Path(weights).is_file():
+        hint = "; a name goes to --model" if "/" not in weights and "." not in weights else ""
+        raise PodiumError(f"--weights {weights}: no such file (nor 'pretrained' or 'none'){hint}")
+    if weights != "pretrained" or _hub_answers():
+        return
+    os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported; without it, 46 s of retries
+    architecture = name.partition(".")[0]
+    for folder in _hub_cache().glob("models--*"):
+        owner, _, model = folder.name.removeprefix("models--").partition("--")
+        if owner != "timm" or model.partition(".")[0] == architecture:
+            return  # timm will know whether it serves
+    raise _unreachable(name)
+
+
+def _hub_answers() -> bool:
+    """Any answer counts, an error too: then there is a network, and the client's own message will be better."""
+    import urllib.error
+    import urllib.request
+    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import TimeoutError as Late
+
+    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
+        return False
+
+    def ask() -> bool:
+        try:
+            with urllib.request.urlopen(_endpoint(), timeout=HUB_TIMEOUT):
+                return True
+        except urllib.error.HTTPError:
+            return True
+        except (OSError, ValueError):
+            return False
+
+    pool = ThreadPoolExecutor(1)  # resolving a name has no time-out of its own
+    try:
+        return pool.submit(ask).result(HUB_TIMEOUT)
+    except Late:
+        return False
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+
+
+def _hub_cache() -> Path:
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
+
+
+def _unreachable(name: str) -> PodiumError:
+    return PodiumError(
+        f"the pretrained weights of {name} cannot be had: {_endpoint()} does not answer and the hub cache"
+        f" ({_hub_cache()}) does not hold them; train from scratch with --weights none, give a file you have with"
+        " --weights PATH, or bring the hub cache from a machine with a network"
+    )
+
+
+# --- building ----------------------------------------------------------------------------------------
+
+
+def family_and_size(name: str) -> tuple[str, int]:
+    """The module a model was registered in (its row in the recipe's table) and the size it was made for."""
+    import timm
+
+    config = timm.get_pretrained_cfg(name.partition(".")[0])
+    size = config.input_size[-1] if config else 224
+    return timm.models.model_entrypoint(name).__module__.rpartition(".")[2], size
+
+
+def build(
+    name: str, weights: str, classes: Sequence[str], image_size: int, drop_path: float = 0.0
+) -> tuple["nn.Module", Spec]:
+    """A model that answers images of `image_size` with a logit per class, and how it wants them."""
+    options: dict[str, Any] = {"drop_path_rate": drop_path or None}
+    source = "none"
+    if weights not in ("pretrained", "none"):
+        from podium.checkpoint import sha256
+
+        options["pretrained_cfg_overlay"] = {"file": weights, "custom_load": weights.endswith(".npz")}
+        source = f"{Path(weights).name} sha256:{sha256(Path(weights))}"
+    model = _create(name, image_size, pretrained=weights != "none", num_classes=len(classes), **options)
+    config = _data_config(model)
+    if weights == "pretrained":
+        pretrained: Any = model.pretrained_cfg
+        source = f"{pretrained['architecture']}.{pretrained['tag']} from {pretrained['hf_hub_id']}"
+        _warn_of_licence(source, str(pretrained.get("license") or "unknown"))
+    architecture = name.partition(".")[0] if weights == "none" else name
+    return model, Spec(architecture, tuple(classes), image_size, source=source, **config)
+
+
+def rebuild(spec: Spec) -> "nn.Module":
+    """The model without its weights."""
+    return _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
+
+
+def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn.Module":
+    import timm
+    import torch
+    from timm.data import resolve_model_data_config
+
+    config = timm.get_pretrained_cfg(name)
+    if config is not None and config.fixed_input_size and config.input_size[-1] != image_size:
+        options["img_size"] = image_size
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise _not_built(name, image_size, pretrained, error) from None
+    try:
+        model.eval()
+        with torch.inference_mode():
+            shape = model(torch.zeros(1, 3, image_size, image_size)).shape
+        if shape != (1, options["num_classes"]):
+            raise PodiumError(f"{name} answers with {tuple(shape)}, not with one number per class; take another model")
+    except (RuntimeError, ValueError, AssertionError, IndexError) as error:
+        size = resolve_model_data_config(model)["input_size"][-1]
+        raise PodiumError(
+            f"{name} cannot take images of {image_size} pixels ({_first_line(error)}); try --image-size {size}"
+        ) from None
+    return model
+
+
+def _not_built(name: str, image_size: int, pretrained: bool, error: Exception) -> PodiumError:
+    """timm's and the hub's many exceptions, as the one sentence that helps."""
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
+
+    text = _first_line(error)
+    if isinstance(error, LocalEntryNotFoundError):
+        return _unreachable(name)
+    if isinstance(error, GatedRepoError):
+        return PodiumError(f"the weights of {name} need a licence accepted on the hub and a token: run hf auth login")
+    if isinstance(error, HfHubHTTPError):
+        return PodiumError(f"the hub does not give the weights of {name}: {text}; or train with --weights none")
+    if "No pretrained weights exist" in text:
+        return PodiumError(f"timm has no pretrained weights for {name}; train from scratch with --weights none")
+    if "Invalid pretrained tag" in text:
+        import timm
+
+        tags = [known for known in timm.list_pretrained() if known.partition(".")[0] == name.partition(".")[0]]
+        return PodiumError(f"no weights '{name}'; there are {', '.join(tags) or 'none'}")
+    if "drop_path" in text:
+        return PodiumError(f"{name} has no residual branches to drop; add --drop-path 0")
+    what = f"{name} for images of {image_size} pixels"
+    return PodiumError(f"{what} cannot be built{' with these weights' if pretrained else ''}: {text}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def _data_config(model: "nn.Module") -> dict[str, Any]:
+    from timm.data import resolve_model_data_config
+
+    config = resolve_model_data_config(model)
+    return {
+        "mean": tuple(config["mean"]),
+        "std": tuple(config["std"]),
+        "interpolation": config["interpolation"],
+        "crop": config["crop_pct"],
+    }
+
+
+def _warn_of_licence(source: str, licence: str) -> None:
+    from podium.console import say
+
+    if licence.lower() not in PERMISSIVE:
+        say(f"podium: warning: the weights {source} are licensed {licence}: check that your competition allows them")
+
+
+# --- feeding and saving ------------------------------------------------------------------------------
+
+
+class Normaliser:
+    """uint8 [n, height, width, 3] on any device to the model's input, channels last."""
+
+    def __init__(self, spec: Spec, device: "torch.device") -> None:
+        import torch
+
+        self.device = device
+        mean = torch.tensor(spec.mean, device=device) * 255
+        std = torch.tensor(spec.std, device=device) * 255
+        self.scale = (1 / std).view(1, 3, 1, 1)
+        self.shift = (-mean / std).view(1, 3, 1, 1)
+
+    def __call__(self, images: "Tensor") -> "Tensor":
+        on_device = images.to(self.device, non_blocking=True).permute(0, 3, 1, 2).float()
+        return on_device.mul_(self.scale).add_(self.shift)
+
+
+def save_model(path: Path, model: "nn.Module", spec: Spec) -> None:
+    from podium.checkpoint import save_tensors
+
+    save_tensors(path, dict(model.state_dict()), {"podium": json.dumps(asdict(spec))})
+
+
+def load_model(path: Path) -> tuple["nn.Module", Spec]:
+    """A fold's model as it was saved; the file alone says what it is."""
+    from podium.checkpoint import load_tensors
+
+    tensors, metadata = load_tensors(path)
+    try:
+        read = json.loads(metadata["podium"])
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in read.items()
+        }
+        spec = Spec(**fields)
+    except (KeyError, TypeError, ValueError):
+        raise PodiumError(f"{path}: these weights were not saved by podium train; train that fold again") from None
+    model = rebuild(spec)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise PodiumError(f"{path}: does not fit {spec.architecture}: {_first_line(error)}") from None
+    return model, spec

@@ -1,0 +1,126 @@
+"""Every knob of a run in one frozen dataclass; its flags are made from it, its defaults from one table.
+
+A knob that is not given takes the first value found in: the competition's card ([recipe]), the row of the
+model's family below, the row for all. `resolve` does that; the whole recipe is written into the run.
+"""
+
+import math
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, get_type_hints
+
+from podium import PodiumError
+
+
+def knob(text: str, lowest: float = -math.inf, highest: float = math.inf) -> Any:
+    return field(metadata={"help": text, "lowest": lowest, "highest": highest})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    model: str = knob("a timm model, e.g. convnext_small, vit_small_patch32_224")
+    weights: str = knob("pretrained (from the hub), none (from scratch), or a file")
+    image_size: int = knob("pixels; default: the size the model was made for", 1, 4096)
+    epochs: int = knob("passes over the training images", 1)
+    batch_size: int = knob("images a step", 1)
+    lr: float = knob("peak learning rate; its default grows with the square root of the batch size", 1e-12, 10)
+    layer_decay: float = knob("learning rate of a layer relative to the one above it", 0.01, 1)
+    weight_decay: float = knob("AdamW's, for matrices only", 0, 10)
+    warmup: float = knob("epochs until the peak; at most a fifth of the run", 0)
+    clip: float = knob("largest norm of the gradient; 0 for any", 0)
+    drop_path: float = knob("share of residual branches dropped, rising with depth", 0, 0.95)
+    smoothing: float = knob("label smoothing", 0, 0.95)
+    ema: float = knob("share of the run that the averaged weights remember; 0: the last weights", 0, 1)
+    mix: float = knob("share of the steps with mixup or cutmix, half of each", 0, 1)
+    plain: float = knob("share of the run, at its end, without mixup and cutmix", 0, 1)
+    crop: float = knob("smallest share of the image that a random crop keeps; 1 for all", 0.01, 1)
+    mirror: float = knob("chance of a left-right flip; 0 also leaves the mirrored view out of prediction", 0, 1)
+    colour: float = knob("strength of the changes of brightness, contrast and saturation", 0, 0.95)
+    erase: float = knob("chance that a rectangle is erased", 0, 1)
+    precision: str = knob("auto (what the hardware gains by), float32, bfloat16 or float16")
+    seed: int = knob("of everything random in training", 0, 2**32 - 1)
+
+
+# Starting points: the papers' and the official recipes' fine-tuning settings, scaled to batch 128.
+REFERENCE_BATCH = 128
+EVERY = {
+    "batch_size": 64,
+    "weight_decay": 0.05,
+    "clip": 1.0,
+    "smoothing": 0.1,
+    "ema": 0.1,
+    "mix": 0.5,
+    "plain": 0.15,  # the last epochs see images as the test set has them
+    "crop": 0.6,  # milder than ImageNet's 0.08: an object that fills its picture must stay recognisable
+    "mirror": 0.5,
+    "colour": 0.2,
+    "erase": 0.1,
+    "precision": "auto",
+    "seed": 0,
+}
+PRETRAINED = {  # rows by timm's module, the family a model was registered in
+    "convnext": {"lr": 1e-4, "layer_decay": 0.8, "drop_path": 0.1, "epochs": 12, "warmup": 1.0},
+    "vision_transformer": {"lr": 1e-4, "layer_decay": 0.75, "drop_path": 0.1, "epochs": 20, "warmup": 1.0},
+    "": {"lr": 1e-4, "layer_decay": 0.8, "drop_path": 0.0, "epochs": 15, "warmup": 1.0},
+}
+SCRATCH = {  # nothing to preserve: a tenfold rate, the same for all layers, and time to find features
+    "convnext": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.05, "epochs": 40, "warmup": 3.0, "mix": 0.0},
+    "vision_transformer": {"lr": 1e-3, "layer_decay": 1.0, "drop_path": 0.05, "epochs": 60, "warmup": 5.0, "mix": 0.2},
+    "": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.0, "epochs": 40, "warmup": 3.0, "mix": 0.0},
+}
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+
+
+def knobs() -> dict[str, tuple[type, str]]:
+    """Name, type and help of every knob, for the command line and the card."""
+    types = get_type_hints(Recipe)
+    return {each.name: (types[each.name], each.metadata["help"]) for each in fields(Recipe)}
+
+
+def resolve(given: dict[str, Any], card: dict[str, Any], family: str, native_size: int) -> Recipe:
+    """The whole recipe: what was given, and the defaults for the rest."""
+    _check_card(card)
+    rows = SCRATCH if given.get("weights") == "none" else PRETRAINED
+    chosen = {
+        "weights": "pretrained",
+        "image_size": native_size,
+        **EVERY,
+        **rows.get(family, rows[""]),
+        **card,
+        **given,
+    }
+    if "lr" not in card and "lr" not in given:
+        chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
+    check(chosen)
+    return Recipe(**{name: kind(chosen[name]) for name, (kind, _) in knobs().items()})
+
+
+def check(values: dict[str, Any]) -> None:
+    """Values that no run can use."""
+    for each in fields(Recipe):
+        lowest, highest = each.metadata["lowest"], each.metadata["highest"]
+        value = values.get(each.name)
+        if isinstance(value, (int, float)) and not lowest <= value <= highest:  # NaN is not either
+            bounds = f"at least {lowest:g}" if highest == math.inf else f"between {lowest:g} and {highest:g}"
+            raise PodiumError(f"--{each.name.replace('_', '-')} must be {bounds}, not {value:g}")
+    precision = values.get("precision", "auto")
+    if precision not in PRECISIONS:
+        raise PodiumError(f"--precision must be one of {', '.join(PRECISIONS)}, not '{precision}'")
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What changed: `lr was 0.0001 and is 0.0005`."""
+    return [f"{key} was {old.get(key)} and is {value}" for key, value in new.items() if old.get(key) != value]
+
+
+def _check_card(card: dict[str, Any]) -> None:
+    known = knobs()
+    for key, value in card.items():
+        if key not in known or key == "model":
+            near = get_close_matches(key, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise PodiumError(f"the card's [recipe] has no knob '{key}'; {hint}")
+        kind = known[key][0]
+        fits = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
+        if not fits:
+            raise PodiumError(f"the card's [recipe]: {key} must be {kind.__name__}, not {value!r}")

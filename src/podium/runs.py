@@ -1,0 +1,183 @@
+"""A run's folder: where its files lie, and what they say.
+
+    runs/<competition>/<run>/recipe.json
+                             fold<k>/{model.safetensors, metrics.jsonl, oof.npz, test.npz}
+
+A fold is finished when its oof.npz is there: training writes it last. test.npz is kept from a submission.
+"""
+
+import fcntl
+import importlib.metadata
+import json
+import platform
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium import PodiumError
+from podium.checkpoint import atomic, write_json
+from podium.console import command, duration, table
+from podium.metrics import evaluate
+from podium.recipe import differences
+
+PACKAGES = ("torch", "torchvision", "timm", "albumentations", "numpy", "opencv-python-headless", "pillow")
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Rows of ids with a probability per class; `target` is the index of the true one, -1 where unknown."""
+
+    id: NDArray[np.str_]
+    probs: NDArray[np.float32]
+    target: NDArray[np.int64]
+    classes: tuple[str, ...]
+    key: str = ""  # what they were made from
+
+    def save(self, path: Path) -> None:
+        with atomic(path) as temporary, temporary.open("wb") as file:
+            np.savez(
+                file,
+                id=self.id,
+                probs=self.probs,
+                target=self.target,
+                classes=np.array(self.classes),
+                key=np.array(self.key),
+            )
+
+    @staticmethod
+    def load(path: Path) -> "Predictions":
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                classes = tuple(str(name) for name in file["classes"])
+                return Predictions(file["id"], file["probs"], file["target"], classes, str(file["key"]))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise PodiumError(f"{path}: cannot be read ({error}); delete it and run the same command again") from None
+
+
+@dataclass(frozen=True)
+class Run:
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @cached_property
+    def recipe(self) -> dict[str, Any]:
+        """recipe.json: every knob, and what the run was trained on and with."""
+        path = self.path / "recipe.json"
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise PodiumError(f"{path}: cannot be read ({error})") from None
+
+    def fold(self, fold: int) -> Path:
+        return self.path / f"fold{fold}"
+
+    def finished(self) -> list[int]:
+        """The folds that are trained to the end."""
+        found = (re.fullmatch(r"fold(\d+)", path.parent.name) for path in self.path.glob("fold*/oof.npz"))
+        return sorted(int(match[1]) for match in found if match)
+
+    def out_of_fold(self, fold: int) -> Predictions:
+        return Predictions.load(self.fold(fold) / "oof.npz")
+
+    def history(self, fold: int) -> list[dict[str, Any]]:
+        lines = (self.fold(fold) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def score(self, fold: int) -> float:
+        """The fold's score on the images it did not train on, by the metric of the competition."""
+        held_out = self.out_of_fold(fold)
+        return evaluate(self.recipe["metric"], held_out.target, held_out.probs)
+
+    def results(self, count: int) -> str:
+        """The table of finished folds, and what they say of images that the models have not seen."""
+        rows, scores = [], []
+        for fold in self.finished():
+            history = self.history(fold)
+            scores.append(self.score(fold))
+            images = f"{len(self.out_of_fold(fold).id):,}"
+            seconds = duration(sum(entry["seconds"] for entry in history))
+            rows.append([fold, images, f"{scores[-1]:.5f}", f"{history[-1]['loss']:.4f}", seconds])
+        metric = self.recipe["metric"]
+        spread = f" ± {np.std(scores, ddof=1):.5f}" if len(scores) > 1 else ""
+        text = table(["fold", "validated", metric, "train loss", "time"], rows)
+        return f"{text}\n{metric} {np.mean(scores):.5f}{spread} over {len(scores)} of {count} folds"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keeps two processes out of one run; the system lifts it however the process ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name") from None
+            yield
+
+    def begin(self, identity: dict[str, Any]) -> None:
+        """Writes recipe.json, or refuses to go on with another recipe, other folds or other data."""
+        path = self.path / "recipe.json"
+        if not path.exists():
+            write_json(path, {**identity, "weights_source": None, "versions": _versions()})
+            return
+        changed = differences({key: self.recipe.get(key) for key in identity}, identity)
+        if changed:
+            raise PodiumError(
+                f"{self.path} was begun otherwise: {'; '.join(changed)}. Give this run a name of its own"
+                " (--name RUN, with make NAME=RUN), or delete that folder to begin it anew"
+            )
+
+    def keep_source(self, source: str) -> None:
+        """Which weights the run began with; known once its first model is built."""
+        known = self.recipe["weights_source"]
+        if known is None:
+            self.recipe["weights_source"] = source
+            write_json(self.path / "recipe.json", self.recipe)
+        elif known != source:
+            raise PodiumError(
+                f"{self.path} was begun with the weights {known}, not {source}; use --name for another run"
+            )
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def folder_of(slug: str, root: Path) -> Path:
+    return root / "runs" / slug
+
+
+def find_runs(slug: str, root: Path, names: list[str] | None = None) -> list[Run]:
+    """The runs of a competition that have a finished fold; with `names`, exactly those."""
+    from difflib import get_close_matches
+
+    folder = folder_of(slug, root)
+    known = {path.parent.name: Run(path.parent) for path in sorted(folder.glob("*/recipe.json"))}
+    if names:
+        for name in names:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known) or 'none yet'}"
+                raise PodiumError(f"no run '{name}' in {folder}; {hint}")
+    chosen = [known[name] for name in dict.fromkeys(names or known)]
+    unfinished = [run.name for run in chosen if not run.finished()]
+    if names and unfinished:
+        raise PodiumError(f"run '{unfinished[0]}' has no finished fold yet; run its training command again to go on")
+    chosen = [run for run in chosen if run.finished()]
+    if not chosen:
+        raise PodiumError(f"no finished fold in {folder}; train one with: {command('train', slug, model='NAME')}")
+    return chosen

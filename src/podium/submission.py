@@ -1,0 +1,270 @@
+"""Predicts the test images with every fold model of the chosen runs and writes what Kaggle expects.
+
+    podium submit [-c SLUG] [--runs A B]          podium score FILE.csv --solution FILE.csv
+
+Reads the competition's files and runs/<slug>/*/fold*/. Writes submissions/<slug>/<name>.csv, checked
+against the sample submission row for row, and <name>.json, which says where every number came from.
+"""
+
+import csv
+import io
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from podium import PodiumError
+from podium.checkpoint import sha256, write_json, write_text
+from podium.competition import Competition
+from podium.console import bar, say
+from podium.metrics import METRICS, evaluate
+from podium.runs import Predictions, Run, find_runs
+from podium.tables import read_table
+
+
+def submit(
+    competition: Competition,
+    root: Path,
+    names: list[str] | None = None,
+    name: str | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+) -> Path:
+    """The mean of every finished fold's predictions, as a CSV that matches the sample; its path."""
+    runs = find_runs(competition.slug, root, names)
+    members = [(run, fold) for run in runs for fold in run.finished()]
+    for run, fold in members:
+        _check_fits(competition, run, fold)
+    models = "1 fold model" if len(members) == 1 else f"{len(members)} fold models"
+    say(f"podium: {len(competition.test):,} test images, {models} of {', '.join(run.name for run in runs)}")
+
+    probs = np.zeros((len(competition.test), len(competition.classes)))
+    for run, fold in members:
+        probs += _predictions(competition, run, fold, device, workers).probs
+    probs /= len(members)
+
+    text = render(competition, probs)
+    path = _free_name(root / "submissions" / competition.slug, name or _joined(runs), text)
+    write_text(path, text)
+    check(competition, path)
+    estimate = out_of_fold_score(competition, runs)
+    write_json(path.with_suffix(".json"), _lineage(competition, root, path, members, estimate))
+    for run in runs:
+        scores = [run.score(fold) for fold in run.finished()]
+        say(f"  {run.name}: {competition.metric} {np.mean(scores):.5f} over {len(scores)} folds")
+    if estimate is not None and len(runs) > 1:
+        say(f"  their mean, out of fold: {competition.metric} {estimate:.5f}")
+    page = f"https://www.kaggle.com/competitions/{competition.slug}/submit"
+    say(f"podium: wrote {path} and {path.with_suffix('.json').name}\nnext: upload it at {page}")
+    return path
+
+
+def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
+    """The submission's text: the sample's columns, rows and line ends, the labels as train.csv writes them."""
+    shape = competition.shape
+    if probs.shape != (len(competition.test), len(competition.classes)):
+        raise PodiumError(f"predictions of shape {probs.shape} for {len(competition.test)} images")
+    if not np.isfinite(probs).all():
+        row = int(np.flatnonzero(~np.isfinite(probs).all(axis=1))[0])
+        raise PodiumError(f"the prediction for id '{competition.test['id'].iloc[row]}' is not a number")
+    if shape.wants == "labels":
+        answers = [[competition.classes[best]] for best in probs.argmax(axis=1)]
+    else:
+        wanted = probs[:, 1:] if len(shape.columns) == 2 else probs  # of two classes in one column: the second
+        answers = [[f"{value:.9g}" for value in row] for row in wanted]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator=shape.newline)
+    writer.writerow(shape.columns)
+    writer.writerows([name, *answer] for name, answer in zip(competition.test["id"], answers, strict=True))
+    return text.getvalue()
+
+
+def check(competition: Competition, path: Path) -> None:
+    """Reads a submission back, and refuses it unless Kaggle would take it."""
+    shape, written = competition.shape, read_table(path)
+    if list(written.columns) != list(shape.columns):
+        raise PodiumError(f"{path}: the columns are {list(written.columns)}, not {list(shape.columns)}")
+    ids, wanted = list(written.iloc[:, 0]), list(competition.test["id"])
+    if ids != wanted:
+        at = next((i for i, (a, b) in enumerate(zip(ids, wanted, strict=False)) if a != b), min(len(ids), len(wanted)))
+        raise PodiumError(f"{path}: {len(ids)} ids that differ from the {len(wanted)} expected, at row {at + 1} first")
+    for column in shape.columns[1:]:
+        cells = written[column]
+        if shape.wants == "labels":
+            wrong = cells[~cells.isin(competition.classes)]
+        else:
+            values = pd.to_numeric(cells, errors="coerce")
+            wrong = cells[~((values >= 0) & (values <= 1))]
+        if len(wrong):
+            raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is no prediction")
+
+
+def score(path: Path, solution: Path, metric: str | None = None) -> str:
+    """{"metric": ..., "score": ...}: a submission against the true labels, row for row by id."""
+    given, truth = read_table(path), read_table(solution)
+    if truth.shape[1] < 2 or given.shape[1] < 2:
+        raise PodiumError(
+            f"{solution if truth.shape[1] < 2 else path}: one column only; an id and an answer are needed"
+        )
+    for table, file in ((given, path), (truth, solution)):
+        twice = table.iloc[:, 0][table.iloc[:, 0].duplicated()]
+        if len(twice):
+            raise PodiumError(f"{file}, line {twice.index[0]}: id '{twice.iloc[0]}' stands there twice")
+    answers = given.set_index(given.columns[0])
+    missing = [name for name in truth.iloc[:, 0] if name not in answers.index]
+    if missing or len(answers) != len(truth):
+        what = f"'{missing[0]}' is missing first" if missing else f"{len(answers) - len(truth):,} are in no row of it"
+        raise PodiumError(f"{path}: {len(answers):,} ids do not match the {len(truth):,} of {solution}: {what}")
+    answers = answers.loc[list(truth.iloc[:, 0])]
+    labels = truth.iloc[:, 1]
+    wide = answers.shape[1] > 1
+    metric = metric or ("log_loss" if wide else "accuracy")
+    if wide or METRICS[metric]().wants == "probs":
+        classes, probs = _read_probs(answers, labels, path)
+    else:
+        classes = sorted(set(labels) | set(answers.iloc[:, 0]), key=lambda name: (len(name), name))
+        index = {name: i for i, name in enumerate(classes)}
+        probs = np.eye(len(classes))[[index[name] for name in answers.iloc[:, 0]]]
+    index = {name: i for i, name in enumerate(classes)}
+    targets = np.array([index.get(name, -1) for name in labels])
+    if (targets < 0).any():
+        raise PodiumError(f"{path}: no column for the class '{labels[targets < 0].iloc[0]}' of {solution}")
+    return json.dumps({"metric": metric, "score": evaluate(metric, targets, probs)})
+
+
+def _read_probs(answers: pd.DataFrame, labels: pd.Series, path: Path) -> tuple[list[str], NDArray[np.float64]]:
+    values = answers.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+        raise PodiumError(f"{path}: id '{answers.index[row]}' has a probability that is not a number")
+    if answers.shape[1] > 1:
+        return list(answers.columns), values
+    classes = sorted(set(labels))
+    if len(classes) != 2:
+        raise PodiumError(f"{path}: one column of probabilities serves two classes, not {len(classes)}")
+    return classes, np.hstack([1 - values, values])
+
+
+def out_of_fold_score(competition: Competition, runs: Sequence[Run]) -> float | None:
+    """What the mean of the runs scores on training images that none of the averaged models has seen."""
+    total: dict[str, NDArray[np.float64]] = {}
+    target: dict[str, int] = {}
+    votes: dict[str, int] = {}
+    for run in runs:
+        for fold in run.finished():
+            held_out = run.out_of_fold(fold)
+            for name, probs, label in zip(held_out.id, held_out.probs, held_out.target, strict=True):
+                total[name] = total.get(name, 0.0) + probs.astype(np.float64)
+                votes[name], target[name] = votes.get(name, 0) + 1, int(label)
+    shared = [name for name, count in votes.items() if count == len(runs)]
+    if not shared:
+        return None
+    probs = np.array([total[name] / len(runs) for name in shared])
+    return evaluate(competition.metric, np.array([target[name] for name in shared]), probs)
+
+
+# --- the parts -------------------------------------------------------------------------------------------
+
+
+def _check_fits(competition: Competition, run: Run, fold: int) -> None:
+    classes = run.out_of_fold(fold).classes
+    if classes != competition.classes:
+        raise PodiumError(
+            f"{run.path} was trained on {len(classes)} classes that are not the {len(competition.classes)} of"
+            f" {competition.folder}; train it again or leave it out: --runs"
+        )
+
+
+def _predictions(competition: Competition, run: Run, fold: int, device: str, workers: int | None) -> Predictions:
+    """The fold model's probabilities for the test images; computed once, kept beside it."""
+    weights, kept = run.fold(fold) / "model.safetensors", run.fold(fold) / "test.npz"
+    if not weights.exists():
+        raise PodiumError(f"{weights} is missing; delete {weights.parent} and train that fold again")
+    mirrored = run.recipe["mirror"] > 0
+    key = f"weights {sha256(weights)} images {competition.test_hash} mirrored {mirrored}"
+    if kept.exists():
+        found = Predictions.load(kept)
+        if found.key == key:
+            say(f"  {run.name} fold {fold}: predicted already")
+            return found
+
+    from podium.augment import TestView
+    from podium.device import pick_device, pick_precision
+    from podium.loader import Images, batches, in_order
+    from podium.models import Normaliser, load_model
+    from podium.predict import predict_proba
+    from podium.train import pick_workers
+
+    on = pick_device(device)
+    model, spec = load_model(weights)
+    paths = [competition.folder / image for image in competition.test["image"]]
+    images = Images(paths, [-1] * len(paths), TestView(spec))
+    in_turn = batches(images, in_order(len(paths), run.recipe["batch_size"]), pick_workers(workers, on))
+    precision = pick_precision(run.recipe["precision"], on)
+    with bar(total=len(paths), desc=f"{run.name} fold {fold}", unit="image") as progress:
+        probs = predict_proba(model.to(on), in_turn, Normaliser(spec, on), precision, mirrored, progress)
+    ids = competition.test["id"].to_numpy(dtype=str)
+    found = Predictions(ids, probs, np.full(len(ids), -1), spec.classes, key)
+    found.save(kept)
+    return found
+
+
+def _joined(runs: Sequence[Run]) -> str:
+    name = "+".join(run.name for run in runs)
+    return name if len(name) <= 100 else f"{len(runs)}-runs"
+
+
+def _free_name(folder: Path, name: str, text: str) -> Path:
+    """The name, or the next that is free: another submission is never written over."""
+    path, number = folder / f"{name}.csv", 1
+    while path.exists() and path.read_bytes() != text.encode():
+        number += 1
+        path = folder / f"{name}-{number}.csv"
+    return path
+
+
+def _lineage(
+    competition: Competition, root: Path, path: Path, members: Sequence[tuple[Run, int]], estimate: float | None
+) -> dict[str, Any]:
+    return {
+        "csv": path.name,
+        "sha256": sha256(path),
+        "competition": competition.slug,
+        "metric": competition.metric,
+        "out_of_fold": estimate,
+        "commit": _commit(),
+        "train_sha256": competition.train_hash,
+        "test_sha256": competition.test_hash,
+        "models": [
+            {
+                "run": run.name,
+                "fold": fold,
+                "share": 1 / len(members),
+                "score": run.score(fold),
+                "weights_sha256": sha256(run.fold(fold) / "model.safetensors"),
+            }
+            for run, fold in members
+        ],
+        "recipes": {run.name: run.recipe for run, _ in members},
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the code that runs, with a mark when it has been changed since; None outside a checkout."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return described.stdout.strip() or None

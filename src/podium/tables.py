@@ -1,0 +1,82 @@
+"""The one reader for every CSV: all cells are text, to the letter, and a mistake has a file and a line.
+
+`read_table(path)` gives a DataFrame of text whose index holds the line each row began on.
+"""
+
+import codecs
+import csv
+import io
+from pathlib import Path
+
+import pandas as pd
+
+from podium import PodiumError
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    text = _text(path)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+    header: list[str] | None = None
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    began = 1
+    try:
+        for row in reader:
+            if not row or row == [""]:
+                pass  # an empty line holds nothing
+            elif header is None:
+                header = _header(row, path, began)
+            elif len(row) != len(header):
+                raise PodiumError(
+                    f"{path}, line {began}: {len(row)} fields where the header has {len(header)}"
+                    f" ({', '.join(header)}); mend that line"
+                )
+            else:
+                rows.append(row)
+                lines.append(began)
+            began = reader.line_num + 1
+    except csv.Error as error:
+        raise PodiumError(f"{path}, line {began}: {error}; mend the quotes of that line") from None
+    if header is None:
+        raise PodiumError(f"{path}: the file is empty")
+    if not rows:
+        raise PodiumError(f"{path}: a header and no rows")
+    return pd.DataFrame(rows, columns=header, index=pd.Index(lines, name="line"), dtype=object)
+
+
+def newline_of(path: Path) -> str:
+    """The line end a table is written with, so that what answers it can be written alike."""
+    return "\r\n" if "\r\n" in _text(path)[:65536] else "\n"
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise PodiumError(f"{path}: {error.strerror}") from None
+    encoding = "utf-8-sig"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise PodiumError(f"{path}, line {line}: a NUL byte; this is not a text table")
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PodiumError(f"{path}, line {line}: not {encoding[:6].rstrip('-')}; save the table as UTF-8") from None
+
+
+def _delimiter(text: str) -> str:
+    """Comma, unless the header plainly uses another."""
+    header = next((line for line in text.splitlines() if line.strip()), "")
+    return max(",\t;", key=header.count)
+
+
+def _header(row: list[str], path: Path, line: int) -> list[str]:
+    names = [name.strip() for name in row]
+    names = [name or f"column {i + 1}" for i, name in enumerate(names)]  # pandas writes its index unnamed
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise PodiumError(f"{path}, line {line}: the column '{twice[0]}' stands twice in the header")
+    return names

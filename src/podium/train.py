@@ -1,0 +1,355 @@
+"""Trains a model on every fold but one, and predicts the images of that one; fold after fold.
+
+    podium train --model convnext_small [-c SLUG] [--folds 0,1] [--name RUN] [one flag per knob of the recipe]
+
+Reads the competition's files and data/prepared/<slug>/folds.csv. Writes runs/<slug>/<run>/, see runs.py.
+The same command goes on where it was stopped: a finished fold is kept, an unfinished one resumes from its
+last checkpoint, and what it then computes is what it would have computed undisturbed.
+"""
+
+import json
+import math
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from timm.optim import create_optimizer_v2
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+
+from podium import PodiumError
+from podium.augment import MIX, STEP, TestView, TrainView, View, generator, mix
+from podium.checkpoint import State, sha256, write_text
+from podium.competition import Competition
+from podium.console import bar, command, duration, say
+from podium.device import at_once, autocast, pick_device, pick_precision
+from podium.folds import path_of, read_folds
+from podium.loader import Images, Steps, batches, in_order
+from podium.metrics import evaluate
+from podium.models import Normaliser, build, family_and_size, save_model
+from podium.predict import predict_proba
+from podium.recipe import Recipe, resolve
+from podium.runs import Predictions, Run, folder_of
+
+SAVE_EVERY = 300.0  # seconds of work that a power cut may cost
+CHECK_EVERY = 50  # steps between looks at the loss: each look makes a GPU wait
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all folds of a run share."""
+
+    run: Run
+    recipe: Recipe
+    competition: Competition
+    folds: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    device: torch.device
+    precision: torch.dtype
+    workers: int
+
+    def images(self, rows: NDArray[np.int64], view: View) -> Images:
+        paths = [self.competition.folder / image for image in self.competition.train["image"].iloc[rows]]
+        return Images(paths, self.targets[rows].tolist(), view)
+
+
+def train(
+    competition: Competition,
+    root: Path,
+    given: dict[str, Any],
+    chosen: Sequence[int] | None = None,
+    name: str | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+) -> Run:
+    """Trains the chosen folds (default: all) of a run; `given` are the knobs of the recipe that are not defaults."""
+    folds = read_folds(competition, root)
+    count = int(folds.max()) + 1
+    wrong = [fold for fold in chosen or () if not 0 <= fold < count]
+    if wrong:
+        raise PodiumError(f"there is no fold {wrong[0]}; the folds of {competition.slug} are 0 to {count - 1}")
+    chosen = sorted(set(chosen)) if chosen else list(range(count))
+
+    on = pick_device(device)
+    recipe = resolve(given, competition.recipe, *family_and_size(given["model"]))
+    precision = pick_precision(recipe.precision, on)
+    run = Run(folder_of(competition.slug, root) / (name or recipe.model))
+    index = {label: i for i, label in enumerate(competition.classes)}
+    targets = np.array([index[label] for label in competition.train["target"]])
+    setting = Setting(run, recipe, competition, folds, targets, on, precision, pick_workers(workers, on))
+    with run.lock():
+        run.begin(
+            {
+                **asdict(recipe),
+                "competition": competition.slug,
+                "metric": competition.metric,
+                "folds_sha256": sha256(path_of(competition.slug, root)),
+                "data_sha256": competition.train_hash,
+            }
+        )
+        left = [fold for fold in chosen if fold not in run.finished()]
+        if left:
+            say(f"podium: {recipe.model} at {recipe.image_size} px, {str(precision)[6:]}, on {_name(on)}")
+        for fold in chosen:
+            if fold in left:
+                Fold(setting, fold, folds_left=len(left) - left.index(fold)).train()
+            else:
+                say(f"podium: fold {fold} is trained already")
+    print(run.results(count))
+    say(f"podium: wrote {run.path}")
+    rest = [str(fold) for fold in range(count) if fold not in run.finished()]
+    more = f"the same command for the folds {','.join(rest)}, or " if rest else ""
+    say(f"next: {more}{command('submit', competition.slug)}")
+    return run
+
+
+class Fold:
+    """One fold's training, from the first step or the last checkpoint to the model and its predictions."""
+
+    def __init__(self, setting: Setting, fold: int, folds_left: int) -> None:
+        recipe, device = setting.recipe, setting.device
+        self.setting, self.fold, self.recipe, self.device = setting, fold, recipe, device
+        self.folder = setting.run.fold(fold)
+        self.training = np.flatnonzero(setting.folds != fold)
+        self.held_out = np.flatnonzero(setting.folds == fold)
+        self.steps = Steps(len(self.training), recipe.batch_size, recipe.epochs, recipe.seed, fold)
+        self.total = self.steps.stop
+
+        self._seed(0)
+        classes = setting.competition.classes
+        self.model, self.spec = build(recipe.model, recipe.weights, classes, recipe.image_size, recipe.drop_path)
+        setting.run.keep_source(self.spec.source)
+        _check_space(setting.run.path, self.model, folds_left)
+        self.model.to(device).to(memory_format=torch.channels_last)
+        self.normalise = Normaliser(self.spec, device)
+        self.optimizer = create_optimizer_v2(
+            self.model,
+            "adamw",
+            lr=recipe.lr,
+            weight_decay=recipe.weight_decay,
+            layer_decay=recipe.layer_decay,
+            fused=True,
+        )
+        self.scaler = torch.amp.GradScaler(device.type, enabled=setting.precision == torch.float16)
+        decay = 1 - 1 / max(1.0, recipe.ema * self.total)
+        self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
+        self.final: nn.Module = self.average.module if self.average else self.model  # what predicts
+        modules = {"model": self.model, "ema": self.final} if self.average else {"model": self.model}
+        self.state = State(self.folder / "checkpoint.safetensors", modules, self.optimizer, self.scaler)
+        if self.state.load():
+            say(f"podium: fold {fold} goes on from step {self.state.step:,} of {self.total:,}")
+        self.steps.start = self.state.step
+        self.forecast = _Forecast(self.steps, len(self.held_out) / len(self.training), folds_left, recipe)
+
+    def train(self) -> None:
+        setting, state = self.setting, self.state
+        seen = setting.images(self.training, TrainView(self.recipe, self.spec))
+        saved = began = time.monotonic()
+        progress = bar(total=self.total, initial=state.step, desc=f"fold {self.fold}", unit="step")
+        with progress, _signals() as stop, _hints(self.recipe.batch_size):
+            for images, labels in batches(seen, self.steps, setting.workers):
+                self.forecast.at(state.step)
+                self.step(images, labels)
+                progress.update()
+                now = time.monotonic()
+                ended = state.step % self.steps.per_epoch == 0
+                if ended or stop() or now - saved > SAVE_EVERY:
+                    state.seconds += now - began
+                    if ended and state.step < self.total:
+                        self.close_epoch(self.validate(mirrored=False))
+                    state.save()
+                    saved = began = time.monotonic()
+                if stop():
+                    where = f"step {state.step:,} of {self.total:,} of fold {self.fold}"
+                    raise KeyboardInterrupt(f"stopped after {where}; all is saved")
+        self.finish()
+
+    def step(self, images: Tensor, labels: Tensor) -> None:
+        recipe, state = self.recipe, self.state
+        self._seed(state.step + 1)  # dropout and drop path, too, follow from the step
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate() * group.get("lr_scale", 1.0)
+        inputs = self.normalise(images)
+        targets = F.one_hot(labels.to(self.device, non_blocking=True), len(self.spec.classes)).float()
+        draws = generator(MIX, recipe.seed, self.fold, state.step)
+        if draws.random() < recipe.mix and state.step < self.total * (1 - recipe.plain):
+            inputs, targets = mix(inputs, targets, draws)
+
+        self.model.train()
+        self.optimizer.zero_grad()
+        part = at_once(self.device, recipe.image_size)
+        for some, wanted in zip(inputs.split(part), targets.split(part), strict=True):
+            with autocast(self.device, self.setting.precision):
+                logits = self.model(some).float()
+            loss = F.cross_entropy(logits, wanted, label_smoothing=recipe.smoothing) * (len(some) / len(inputs))
+            self.scaler.scale(loss).backward()
+            state.loss += loss.detach()
+        self.scaler.unscale_(self.optimizer)
+        if recipe.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.average:
+            self.average.update(self.model, step=state.step)
+        state.step += 1
+        if state.step % CHECK_EVERY == 0:
+            self._check_finite(state.loss.item())
+
+    def learning_rate(self) -> float:
+        warmup = min(self.recipe.warmup * self.steps.per_epoch, self.total / 5)
+        return learning_rate(self.state.step, self.total, warmup, self.recipe.lr)
+
+    def validate(self, mirrored: bool) -> NDArray[np.float32]:
+        unseen = self.setting.images(self.held_out, TestView(self.spec))
+        in_turn = batches(unseen, in_order(len(self.held_out), self.recipe.batch_size), self.setting.workers)
+        return predict_proba(self.final, in_turn, self.normalise, self.setting.precision, mirrored)
+
+    def close_epoch(self, probs: NDArray[np.float32]) -> None:
+        """One more line of metrics.jsonl."""
+        state, metric, truth = self.state, self.setting.competition.metric, self.setting.targets[self.held_out]
+        epoch, images = state.step // self.steps.per_epoch, self.steps.per_epoch * self.steps.batch_size
+        loss = state.loss.item() / self.steps.per_epoch
+        self._check_finite(loss)
+        score = evaluate(metric, truth, probs)
+        entry = {
+            "epoch": epoch,
+            "step": state.step,
+            "lr": self.learning_rate(),
+            "loss": loss,
+            "log_loss": evaluate("log_loss", truth, probs),
+            metric: score,
+            "images_per_s": round(images / max(state.seconds, 1e-9), 1),
+            "seconds": round(state.seconds, 1),
+        }
+        state.history.append(entry)
+        state.loss.zero_()
+        state.seconds = 0.0
+        write_text(self.folder / "metrics.jsonl", "".join(json.dumps(each) + "\n" for each in state.history))
+        say(f"  fold {self.fold}  epoch {epoch}/{self.recipe.epochs}  loss {loss:.4f}  {metric} {score:.4f}")
+
+    def finish(self) -> None:
+        """The end of a schedule that ends at zero, averaged: no epoch is picked on the fold that reports the score."""
+        path, held_out = self.folder / "model.safetensors", self.held_out
+        save_model(path, self.final, self.spec)
+        probs = self.validate(mirrored=self.recipe.mirror > 0)
+        if len(self.state.history) < self.recipe.epochs:
+            self.close_epoch(probs)
+        ids = self.setting.competition.train["id"].to_numpy(dtype=str)[held_out]
+        truth = self.setting.targets[held_out]
+        Predictions(ids, probs, truth, self.spec.classes, sha256(path)).save(self.folder / "oof.npz")
+        self.state.path.unlink(missing_ok=True)
+
+    def _seed(self, step: int) -> None:
+        torch.manual_seed(int(generator(STEP, self.recipe.seed, self.fold, step).integers(2**63)))
+
+    def _check_finite(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            where = f"step {self.state.step:,} of fold {self.fold}"
+            raise PodiumError(f"the loss is {loss} by {where}; try a lower --lr or --precision float32")
+
+
+def learning_rate(step: int, total: int, warmup: float, peak: float) -> float:
+    """Linear from nothing to the peak, then a half cosine to nothing."""
+    if step < warmup:
+        return peak * (step + 1) / (warmup + 1)
+    return peak * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
+
+
+def pick_workers(workers: int | None, device: torch.device) -> int:
+    """Processes that decode. On a CPU they would take the cores that train."""
+    if workers is not None:
+        return workers
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, cores) if device.type == "cuda" else 0
+
+
+def _check_space(folder: Path, model: nn.Module, folds_left: int) -> None:
+    size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    needed = size * (2 * 4 + folds_left)  # two checkpoints of weights, average and two moments; a model a fold
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise PodiumError(f"{folder}: {needed / 1e9:.1f} GB are needed on that disk and {free / 1e9:.1f} GB are free")
+
+
+class _Forecast:
+    """After the first steps, once: how long the run will take."""
+
+    FIRST, LAST = 2, 10  # the very first steps allocate memory and choose kernels
+
+    def __init__(self, steps: Steps, held_out: float, folds_left: int, recipe: Recipe) -> None:
+        self.steps, self.recipe, self.folds_left = steps, recipe, folds_left
+        # Predicting an image is a forward pass, a third of a training step; the last time with its mirrored view.
+        self.overhead = 1 + held_out / 3 * (1 + (recipe.mirror > 0) / recipe.epochs)
+        self.start = steps.start
+        self.began = 0.0
+
+    def at(self, step: int) -> None:
+        done = step - self.start
+        if done == self.FIRST:
+            self.began = time.monotonic()
+        if done != self.LAST:
+            return
+        pace = (time.monotonic() - self.began) / (self.LAST - self.FIRST)
+        length = self.steps.stop - step + (self.folds_left - 1) * self.steps.stop
+        seconds = length * pace * self.overhead
+        folds = f"{self.folds_left} folds" if self.folds_left > 1 else "1 fold"
+        say(
+            f"podium: {self.steps.batch_size / pace:,.1f} images/s; {folds} of {self.recipe.epochs} epochs will take"
+            f" about {duration(seconds)}, until {time.strftime('%H:%M', time.localtime(time.time() + seconds))}"
+        )
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM ask to stop after the step; a second Ctrl-C stops at once."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        say("podium: stopping after this step (again: at once)")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False  # signals belong to the main thread
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _hints(batch_size: int) -> Iterator[None]:
+    """Errors of the hardware, with the flag that helps."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise PodiumError(
+            f"the GPU's memory does not hold a batch of {batch_size}; try --batch-size {max(1, batch_size // 2)}"
+        ) from None
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise PodiumError(
+            "a loader process died, most likely for want of memory; run the same command again with --workers 0"
+        ) from None
+
+
+def _name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{torch.get_num_threads()} CPU cores" if device.type == "cpu" else device.type
