@@ -16,7 +16,7 @@ FOLDED := data/prepared/$(COMP)/folds.csv
 help:  ## this list
 	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
 	  do printf '  %-9s %s\n' "$$name" "$$text"; done
 
 setup: $(READY)  ## the Python environment, in VENV=.venv

@@ -28,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         flags.run(flags)
         sys.stdout.flush()
     except PodiumError as error:
-        print(f"podium: error: {error}", file=sys.stderr)
+        line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(error))
+        print(f"podium: error: {line}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print(f"podium: {stop or 'stopped'}; run the same command again to go on", file=sys.stderr)

@@ -1,7 +1,7 @@
 """What happens to an image between the file and the model; every draw a function of (seed, epoch, image).
 
 Training: random crop, mirror, colour, erasing (albumentations). Testing: the centre crop that the model's
-own data config asks for. Mixup and cutmix work on whole batches, on the device.
+own data config asks for, or the whole image. Mixup and cutmix work on whole batches, on the device.
 """
 
 import os
@@ -37,7 +37,7 @@ class TrainView:
     """An image as training sees it: `view(image, epoch, index)`."""
 
     def __init__(self, recipe: Recipe, spec: Spec) -> None:
-        self.seed = recipe.seed
+        self.seed, self.spec = recipe.seed, spec
         size, around = spec.image_size, (1 - recipe.colour, 1 + recipe.colour)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # albumentations only warns of an argument it does not know
@@ -57,27 +57,35 @@ class TrainView:
 
     def __call__(self, image: Pixels, epoch: int, index: int) -> Pixels:
         draws = generator(AUGMENT, self.seed, epoch, index)
+        if self.spec.fit == "squash":  # before the crop, without losing what it may need
+            side = min(max(image.shape[:2]), 2 * self.spec.image_size)
+            image = _resize(image, side, self.spec)
         self.pipeline.set_random_state(draws, random.Random(int(draws.integers(2**63))))
         seen: Pixels = self.pipeline(image=image)["image"]
         return seen
 
 
 class TestView:
-    """An image as validation and test see it: the centre, `crop` of its shorter side, at the model's size."""
+    """An image as validation and test see it: its centre, `crop` of the shorter side, or all of it, squashed."""
 
     __test__ = False  # no test case, whatever pytest makes of the name
 
     def __init__(self, spec: Spec) -> None:
-        self.size, self.crop = spec.image_size, spec.crop
-        self.interpolation = INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
+        self.spec = spec
 
     def __call__(self, image: Pixels, epoch: int = 0, index: int = 0) -> Pixels:
-        height, width = image.shape[:2]
-        side = max(1, round(min(height, width) * self.crop))
-        top, left = (height - side) // 2, (width - side) // 2
-        square = image[top : top + side, left : left + side]
-        how = cv2.INTER_AREA if side > self.size else self.interpolation
-        return cv2.resize(square, (self.size, self.size), interpolation=how)  # type: ignore[return-value]
+        if self.spec.fit == "crop":
+            height, width = image.shape[:2]
+            side = max(1, round(min(height, width) * self.spec.crop))
+            top, left = (height - side) // 2, (width - side) // 2
+            image = image[top : top + side, left : left + side]
+        return _resize(image, self.spec.image_size, self.spec)
+
+
+def _resize(image: Pixels, side: int, spec: Spec) -> Pixels:
+    shrinks = max(image.shape[:2]) > side  # the other interpolations alias then
+    how = cv2.INTER_AREA if shrinks else INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
+    return cv2.resize(image, (side, side), interpolation=how)  # type: ignore[return-value]
 
 
 View = Callable[[Pixels, int, int], Pixels]

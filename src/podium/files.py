@@ -5,11 +5,12 @@ Ids are never joined to a path; they are looked up among the files that were fou
 
 import os
 import re
+import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 from podium import PodiumError
@@ -21,60 +22,88 @@ TABLE_SUFFIXES = {".csv", ".tsv"}
 
 @dataclass(frozen=True)
 class Files:
-    """Relative names, with `/`, sorted: images and tables below `folder`."""
+    """Images and tables below `folder`: relative names, with `/`, sorted."""
 
     folder: Path
     images: tuple[str, ...]
     tables: tuple[str, ...]
 
     @cached_property
-    def _by_name(self) -> dict[str, list[str]]:
-        """Images by their file name, with and without the extension, case folded."""
+    def by_folder(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = defaultdict(list)
         for image in self.images:
-            path = PurePosixPath(image.lower())
-            found[path.name].append(image)
-            found[path.stem].append(image)
+            found[os.path.dirname(image)].append(image)
         return found
 
-    def candidates(self, name: str, role: Role | None = None, within: str = "") -> list[str]:
-        """The images that `name` (an id with or without folder and extension) can mean."""
-        wanted = name.lower()
-        found = []
-        for image in self._by_name.get(wanted.rpartition("/")[2], ()):
-            whole = image.lower()
-            bare = whole[: len(whole) - len(PurePosixPath(whole).suffix)]
-            if not any(text == wanted or text.endswith("/" + wanted) for text in (whole, bare)):
-                continue
-            if within:
-                if not image.startswith(within.rstrip("/") + "/"):
-                    continue
-            elif role and role_of(image) not in (role, None):
-                continue
-            found.append(image)
-        return found
+    @cached_property
+    def _shared(self) -> int:
+        """How many of the outermost folders hold all images, and so say nothing, be one called test-of-skill."""
+        return len(_parts(_common(self.by_folder)))
 
-    def locate(self, ids: Sequence[str], role: Role, within: str = "") -> list[str | None]:
-        """One image for every id, or None. Of several the one whose folder serves the most ids; else an error."""
-        found = {name: self.candidates(name, role, within) for name in ids}
-        served = Counter(_base(image, name) for name, images in found.items() for image in images)
-        located: list[str | None] = []
+    def role(self, folder: str) -> Role | None:
+        """What the name of a folder says its images are for; the outermost that says anything counts."""
+        for part in _parts(folder)[self._shared :]:
+            for word in re.findall("[A-Z]?[a-z]+|[A-Z]+", part):
+                if word.lower().startswith("train"):
+                    return "train"
+                if word.lower().startswith("test"):
+                    return "test"
+        return None
+
+    def within(self, folder: str) -> list[str]:
+        return [image for image in self.images if image.startswith(folder + "/")]
+
+    def serving(self, *roles: Role | None) -> list[str]:
+        """The images in folders of these roles, None being that of folders whose names do not say."""
+        return [image for folder, images in self.by_folder.items() if self.role(folder) in roles for image in images]
+
+    def find(self, names: Iterable[str], role: Role, within: str = "") -> dict[str, list[str]]:
+        """The images that each name (an id with or without folders and extension) can mean."""
+        wanted = {name: _spelling(name) for name in names}
+        found: dict[str, list[str]] = {spelling: [] for spelling in wanted.values()}
+        depths = {spelling.count("/") + 1 for spelling in found}
+        for image in self.within(within) if within else self.serving(role, None):
+            parts = _spelling(image).split("/")
+            for depth in depths.intersection(range(1, len(parts) + 1)):
+                tail = "/".join(parts[-depth:])
+                for spelling in (tail, tail[: tail.rindex(".")]):
+                    if spelling in found:
+                        found[spelling].append(image)
+        return {name: found[spelling] for name, spelling in wanted.items()}
+
+    def locate(self, ids: Sequence[str], table: Path, role: Role, within: str = "") -> list[str]:
+        """The one image of every id in the table; of several that in the folder which serves all ids."""
+        card = f'write {role}_images = "FOLDER" in the competition\'s card'
+        found = self.find(ids, role, within)
+        missing = [name for name in ids if not found[name]]
+        if missing:
+            raise PodiumError(
+                f"{table}: {len(missing):,} of {len(ids):,} rows have no image below {self.folder / within}"
+                f" (ids {few(missing)}); download again, delete those rows, or {card}"
+            )
+        served = Counter(above for name, images in found.items() for above in {_above(name, at) for at in images})
+        meant: dict[str, str] = {}
         for name in ids:
-            images = sorted(found[name], key=lambda image: -served[_base(image, name)])
-            if len(images) > 1 and served[_base(images[0], name)] == served[_base(images[1], name)]:
+            images = found[name]
+            if len(images) > 1:
+                images = [image for image in images if served[_above(name, image)] == len(found)] or images
+            if len(images) > 1:
                 raise PodiumError(
-                    f"id '{name}' could be {images[0]} or {images[1]}; delete one of them,"
-                    f' or write {role}_images = "FOLDER" in the competition\'s card'
+                    f"{table}: id '{name}' could be {images[0]} or {images[1]}; delete one of them, or {card}"
                 )
-            located.append(images[0] if images else None)
-        return located
+            if images[0] in meant:
+                raise PodiumError(
+                    f"{table}: '{meant[images[0]]}' and '{name}' in two rows both mean {images[0]}; delete one of them"
+                )
+            meant[images[0]] = name
+        return list(meant)
 
 
 def find_files(folder: Path) -> Files:
     images: list[str] = []
     tables: list[str] = []
     seen: set[str] = set()
-    for here, folders, names in os.walk(folder, followlinks=True):
+    for here, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
         real = os.path.realpath(here)
         if real in seen:  # a link that leads back
             folders.clear()
@@ -91,48 +120,61 @@ def find_files(folder: Path) -> Files:
                 images.append(prefix + name)
             elif suffix in TABLE_SUFFIXES:
                 tables.append(prefix + name)
+    for name in images + tables:
+        if re.search("[\ud800-\udfff]", name):  # how Python keeps bytes that are no UTF-8; they cannot be printed
+            raise PodiumError(f"{folder}: the file name {os.fsencode(name)!r} is not UTF-8; rename it")
     return Files(folder, tuple(sorted(images)), tuple(sorted(tables)))
-
-
-def role_of(image: str) -> Role | None:
-    """What the folders of an image say it is for; the outermost that says anything counts."""
-    for part in PurePosixPath(image).parts[:-1]:
-        words = re.split(r"[^a-z]+", part.lower())
-        if any(word.startswith("train") for word in words):
-            return "train"
-        if any(word.startswith("test") for word in words):
-            return "test"
-    return None
 
 
 def class_folders(files: Files, within: str = "") -> tuple[str, list[str]]:
     """The folder that holds one folder per class, and the images in them; ("", []) where there is none."""
-    below: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for image in files.images:
-        path = PurePosixPath(image)
-        if len(path.parts) > 1 and (within or role_of(image) != "test"):
-            below[str(path.parent.parent)][path.parent.name].append(image)
-    folders = {
-        base: [image for images in classes.values() for image in images]
-        for base, classes in below.items()
-        if len(classes) > 1 and (not within or base == within.rstrip("/"))
-    }
-    if not folders:
-        return "", []
-    best = max(folders, key=lambda base: (role_of(base + "/x") == "train", len(folders[base])))
-    return best, sorted(folders[best])
+    below: dict[str, list[str]] = defaultdict(list)
+    for folder in files.by_folder:
+        above = os.path.dirname(folder)
+        # A folder that is itself called train or test is no class.
+        if above == within if within else folder and files.role(folder) == files.role(above) != "test":
+            below[above].append(folder)
+    bases = [above for above, classes in below.items() if len(classes) > 1]
+    bases = [above for above in bases if files.role(above) == "train"] or bases
+    if len(bases) > 1:
+        raise PodiumError(
+            f"{files.folder}: are the classes the folders in {bases[0] or '.'} or those in {bases[1] or '.'}?"
+            ' Write train_images = "FOLDER" in the competition\'s card'
+        )
+    return next(iter(bases), ""), sorted(
+        image for above in bases for folder in below[above] for image in files.by_folder[folder]
+    )
 
 
-def common_folder(images: Sequence[str]) -> str:
+def common_folder(images: Iterable[str]) -> str:
     """The folder that a person would name for these images."""
-    if not images:
-        return "."
-    return os.path.commonpath([os.path.dirname(image) for image in images]) or "."
+    return _common({os.path.dirname(image) for image in images}) or "."
 
 
-def _base(image: str, name: str) -> str:
-    """What is left of an image's path when the id, with or without the extension, is taken away."""
-    whole, wanted = image.lower(), name.lower()
-    if not whole.endswith(wanted):
-        whole = whole[: len(whole) - len(PurePosixPath(whole).suffix)]
-    return image[: len(whole) - len(wanted)]
+def few(names: Iterable[object], most: int = 5) -> str:
+    """Names for a message: the first, and how many there are."""
+    texts = [str(name) for name in names]
+    return ", ".join(texts[:most]) + (f", ... ({len(texts)} in all)" if len(texts) > most else "")
+
+
+def _refuse(error: OSError) -> None:
+    raise PodiumError(f"{error.filename}: {error.strerror}; mend its rights")
+
+
+def _common(folders: Iterable[str]) -> str:
+    folders = list(folders)
+    return os.path.commonpath(folders) if folders else ""
+
+
+def _parts(folder: str) -> list[str]:
+    return folder.split("/") if folder else []
+
+
+def _spelling(name: str) -> str:
+    """As ids and files are compared: no case, one form of accents (Macs have another), one kind of slash."""
+    return unicodedata.normalize("NFC", name).lower().replace("\\", "/").removeprefix("./")
+
+
+def _above(name: str, image: str) -> str:
+    """The folders of an image that the id does not name."""
+    return "/".join(image.split("/")[: -_spelling(name).count("/") - 1])

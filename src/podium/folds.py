@@ -74,8 +74,8 @@ def summary(competition: Competition, folds: NDArray[np.int64]) -> str:
     text = table(["fold", "train", "validate", "classes"], rows)
     never = sorted(set(targets[folds == -1]))
     if never:
-        count = int((folds == -1).sum())
-        text += f"\n{count:,} images of {len(never)} classes too small to validate are trained on in every fold"
+        count = (folds == -1).sum()
+        text += f"\nclasses too small to validate: {len(never)}; their images, trained on in every fold: {count}"
     return text
 
 

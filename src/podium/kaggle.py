@@ -11,6 +11,7 @@ import shutil
 import stat
 import sys
 import zipfile
+from errno import ENOSPC
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -60,7 +61,7 @@ def download(slug: str, archive: Path) -> None:
             "Kaggle does not know you: make a token at https://www.kaggle.com/settings (API) and save it as"
             f" ~/.kaggle/access_token or in KAGGLE_API_TOKEN; {by_hand}"
         ) from None
-    except OSError as error:  # what requests raises, too
+    except (OSError, ValueError) as error:  # requests raises the first, the client itself the second
         raise PodiumError(f"{_reason(error, slug)}; {by_hand}") from None
     found = sorted(unfinished.glob("*.zip"))
     if not found:
@@ -81,7 +82,7 @@ def _client() -> Any:
     return client
 
 
-def _reason(error: OSError, slug: str) -> str:
+def _reason(error: Exception, slug: str) -> str:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status == 401:
         return "Kaggle refused your token (401); make a new one at https://www.kaggle.com/settings"
@@ -98,50 +99,73 @@ def _reason(error: OSError, slug: str) -> str:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """All of the archive, and of archives in it, or nothing; nothing outside `folder`."""
+    """All of the archive, and of the archives in it, or nothing; nothing outside `folder`."""
+    if folder.exists():
+        raise PodiumError(f"{folder} is there already; delete it to unpack {archive.name} anew")
     unfinished = folder.with_name(f".{folder.name}.unpacking")
     shutil.rmtree(unfinished, ignore_errors=True)
+    name = str(archive)
     try:
-        _unzip(archive, unfinished)
-        for inner in sorted(unfinished.rglob("*.zip")):
-            _unzip(inner, inner.parent)
+        left = _unzip(archive, unfinished, max(MARGIN, MAX_RATIO * archive.stat().st_size))
+        for inner in sorted(unfinished.rglob("*.[zZ][iI][pP]")):
+            name = f"{archive} ({inner.name} in it)"
+            left = _unzip(inner, inner.parent, left)
             inner.unlink()
+        if not unfinished.exists():
+            raise PodiumError("it holds no files")
         unfinished.rename(folder)
+    except Exception as error:  # a broken archive makes zipfile and its decompressors raise nearly anything
+        remedy = f"{_what_helps(error)} and run the same command again, or unpack it yourself to {folder}"
+        raise PodiumError(f"{name}: {_what_broke(error)}; {remedy}") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _unzip(archive: Path, folder: Path) -> None:
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            members = [member for member in opened.infolist() if not member.is_dir()]
-            total = sum(member.file_size for member in members)
-            _check(archive, members, total, shutil.disk_usage(archive.parent).free)
-            with bar(total=total, desc=f"unpacking {archive.name}", unit="B", unit_scale=True) as progress:
-                for member in members:
-                    target = folder / member.filename
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    with opened.open(member) as source, target.open("xb") as file:
-                        shutil.copyfileobj(source, file, 1 << 20)
-                    progress.update(member.file_size)
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise PodiumError(f"{archive}: not a sound zip archive ({error}); download it again") from None
-    except FileExistsError as error:
-        raise PodiumError(f"{archive}: it holds {Path(error.filename).name} twice") from None
-    except OSError as error:
-        raise PodiumError(f"{archive}: cannot be unpacked to {folder.parent} ({error.strerror})") from None
+def _unzip(archive: Path, folder: Path, most: int) -> int:
+    """Writes the archive's files if they are not more than `most` bytes; how many more may follow."""
+    with zipfile.ZipFile(archive) as opened:
+        members = [member for member in opened.infolist() if not member.filename.endswith(("/", "\\"))]
+        parts = [_parts_inside(member) for member in members]
+        total = sum(member.file_size for member in members)
+        free = shutil.disk_usage(archive.parent).free
+        if total > most:
+            raise PodiumError(f"refused as a bomb, it would write {total:,} bytes where {most:,} are allowed")
+        if total + MARGIN > free:
+            raise OSError(ENOSPC, f"it needs {total / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on that disk")
+        with bar(total=total, desc=f"unpacking {archive.name}", unit="B", unit_scale=True) as progress:
+            for member, inside in zip(members, parts, strict=True):
+                target = folder.joinpath(*inside)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with opened.open(member) as source, target.open("xb") as file:
+                    shutil.copyfileobj(source, file, 1 << 20)  # zipfile never gives more than the declared size
+                progress.update(member.file_size)
+    return most - total
 
 
-def _check(archive: Path, members: list[zipfile.ZipInfo], total: int, free: int) -> None:
-    """Refuses before anything is written. zipfile never writes more than a member's declared size."""
-    for member in members:
-        path = PurePosixPath(member.filename.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts or ":" in path.parts[0] or "\0" in member.filename:
-            raise PodiumError(f"{archive}: refused, its entry '{member.filename}' would lie outside the folder")
-        if stat.S_ISLNK(member.external_attr >> 16):
-            raise PodiumError(f"{archive}: refused, its entry '{member.filename}' is a link")
-    packed = archive.stat().st_size
-    if total > MAX_RATIO * max(packed, 1) and total > MARGIN:
-        raise PodiumError(f"{archive}: refused, {packed:,} bytes that unpack to {total:,} are no images")
-    if total + MARGIN > free:
-        raise PodiumError(f"{archive}: unpacks to {total / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on that disk")
+def _parts_inside(member: zipfile.ZipInfo) -> tuple[str, ...]:
+    """The member's path; refused where it could lead out of a folder."""
+    path = PurePosixPath(member.filename.replace("\\", "/"))
+    if path.is_absolute() or not path.parts or ".." in path.parts or ":" in path.parts[0]:
+        raise PodiumError(f"refused, its entry '{member.filename}' would lie outside the folder")
+    if stat.S_ISLNK(member.external_attr >> 16):
+        raise PodiumError(f"refused, its entry '{member.filename}' is a link")
+    if member.flag_bits & 1:
+        raise PodiumError(f"its entry '{member.filename}' is locked with a password")
+    return path.parts
+
+
+def _what_broke(error: Exception) -> str:
+    match error:
+        case PodiumError():
+            return str(error)
+        case FileExistsError():
+            return f"it holds {Path(error.filename).name} twice"
+        case OSError():
+            return f"cannot be unpacked ({error.strerror or error})"
+        case _:
+            return f"not a sound zip archive ({str(error) or type(error).__name__})"
+
+
+def _what_helps(error: Exception) -> str:
+    of_the_machine = isinstance(error, OSError) and not isinstance(error, FileExistsError)
+    return "mend that" if of_the_machine else "delete it"

@@ -35,25 +35,28 @@ class Spec:
     std: tuple[float, ...]
     interpolation: str
     crop: float
+    fit: str  # "crop": the centre; "squash": the whole image, made square
     source: str  # where the weights came from: a tag of the hub, a file and its hash, or none
 
 
 # --- before torch ------------------------------------------------------------------------------------
 
 
-def check_name(name: str) -> None:
-    """Is there such a model? timm's names are read from its source: importing it takes seconds."""
-    from difflib import get_close_matches
-
+def registered_names() -> set[str]:
+    """timm's models, read from its source: importing it takes seconds."""
     spec = importlib.util.find_spec("timm")
     if spec is None or spec.origin is None:
         raise PodiumError("timm is not installed; run: make setup")
     registered = re.compile(r"^@register_model\ndef (\w+)\(", re.MULTILINE)
-    names = {
-        found
-        for file in Path(spec.origin).parent.glob("models/*.py")
-        for found in registered.findall(file.read_text(encoding="utf-8"))
-    }
+    files = Path(spec.origin).parent.glob("models/*.py")
+    return {name for file in files for name in registered.findall(file.read_text(encoding="utf-8"))}
+
+
+def check_name(name: str) -> None:
+    """Is there such a model?"""
+    from difflib import get_close_matches
+
+    names = registered_names()
     architecture = name.partition(".")[0]
     if architecture not in names:
         near = get_close_matches(architecture, names, 3)
@@ -129,13 +132,25 @@ def family_and_size(name: str) -> tuple[str, int]:
     """The module a model was registered in (its row in the recipe's table) and the size it was made for."""
     import timm
 
-    config = timm.get_pretrained_cfg(name.partition(".")[0])
-    size = config.input_size[-1] if config else 224
-    return timm.models.model_entrypoint(name).__module__.rpartition(".")[2], size
+    config = _config(name)
+    module: str = timm.models.model_entrypoint(name).__module__
+    return module.rpartition(".")[2], config.input_size[-1] if config else 224
+
+
+def _config(name: str) -> Any:
+    """timm's description of the weights that a name, with or without a tag, means."""
+    import timm
+
+    try:
+        return timm.get_pretrained_cfg(name)
+    except RuntimeError:
+        architecture = name.partition(".")[0]
+        tags = [known for known in timm.list_pretrained() if known.partition(".")[0] == architecture]
+        raise PodiumError(f"no weights '{name}'; there are {', '.join(tags) or 'none'}") from None
 
 
 def build(
-    name: str, weights: str, classes: Sequence[str], image_size: int, drop_path: float = 0.0
+    name: str, weights: str, classes: Sequence[str], image_size: int, drop_path: float = 0.0, fit: str = "crop"
 ) -> tuple["nn.Module", Spec]:
     """A model that answers images of `image_size` with a logit per class, and how it wants them."""
     options: dict[str, Any] = {"drop_path_rate": drop_path or None}
@@ -152,7 +167,7 @@ def build(
         source = f"{pretrained['architecture']}.{pretrained['tag']} from {pretrained['hf_hub_id']}"
         _warn_of_licence(source, str(pretrained.get("license") or "unknown"))
     architecture = name.partition(".")[0] if weights == "none" else name
-    return model, Spec(architecture, tuple(classes), image_size, source=source, **config)
+    return model, Spec(architecture, tuple(classes), image_size, fit=fit, source=source, **config)
 
 
 def rebuild(spec: Spec) -> "nn.Module":
@@ -165,14 +180,14 @@ def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn
     import torch
     from timm.data import resolve_model_data_config
 
-    config = timm.get_pretrained_cfg(name)
+    config = _config(name)
     if config is not None and config.fixed_input_size and config.input_size[-1] != image_size:
         options["img_size"] = image_size
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AssertionError) as error:
+    except Exception as error:  # timm, the hub's client, its transport and the file formats raise a dozen kinds
         raise _not_built(name, image_size, pretrained, error) from None
     try:
         model.eval()
@@ -201,11 +216,6 @@ def _not_built(name: str, image_size: int, pretrained: bool, error: Exception) -
         return PodiumError(f"the hub does not give the weights of {name}: {text}; or train with --weights none")
     if "No pretrained weights exist" in text:
         return PodiumError(f"timm has no pretrained weights for {name}; train from scratch with --weights none")
-    if "Invalid pretrained tag" in text:
-        import timm
-
-        tags = [known for known in timm.list_pretrained() if known.partition(".")[0] == name.partition(".")[0]]
-        return PodiumError(f"no weights '{name}'; there are {', '.join(tags) or 'none'}")
     if "drop_path" in text:
         return PodiumError(f"{name} has no residual branches to drop; add --drop-path 0")
     what = f"{name} for images of {image_size} pixels"

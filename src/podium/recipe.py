@@ -11,9 +11,12 @@ from typing import Any, get_type_hints
 
 from podium import PodiumError
 
+FITS = ("crop", "squash")
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
-def knob(text: str, lowest: float = -math.inf, highest: float = math.inf) -> Any:
-    return field(metadata={"help": text, "lowest": lowest, "highest": highest})
+
+def knob(text: str, lowest: float = -math.inf, highest: float = math.inf, choices: tuple[str, ...] = ()) -> Any:
+    return field(metadata={"help": text, "lowest": lowest, "highest": highest, "choices": choices})
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,12 @@ class Recipe:
     ema: float = knob("share of the run that the averaged weights remember; 0: the last weights", 0, 1)
     mix: float = knob("share of the steps with mixup or cutmix, half of each", 0, 1)
     plain: float = knob("share of the run, at its end, without mixup and cutmix", 0, 1)
+    fit: str = knob("how an oblong image becomes a square: crop (its centre) or squash (all of it)", choices=FITS)
     crop: float = knob("smallest share of the image that a random crop keeps; 1 for all", 0.01, 1)
     mirror: float = knob("chance of a left-right flip; 0 also leaves the mirrored view out of prediction", 0, 1)
     colour: float = knob("strength of the changes of brightness, contrast and saturation", 0, 0.95)
     erase: float = knob("chance that a rectangle is erased", 0, 1)
-    precision: str = knob("auto (what the hardware gains by), float32, bfloat16 or float16")
+    precision: str = knob("auto (what the hardware gains by), float32, bfloat16 or float16", choices=PRECISIONS)
     seed: int = knob("of everything random in training", 0, 2**32 - 1)
 
 
@@ -51,6 +55,7 @@ EVERY = {
     "ema": 0.1,
     "mix": 0.5,
     "plain": 0.15,  # the last epochs see images as the test set has them
+    "fit": "crop",  # as the weights were trained
     "crop": 0.6,  # milder than ImageNet's 0.08: an object that fills its picture must stay recognisable
     "mirror": 0.5,
     "colour": 0.2,
@@ -68,7 +73,6 @@ SCRATCH = {  # nothing to preserve: a tenfold rate, the same for all layers, and
     "vision_transformer": {"lr": 1e-3, "layer_decay": 1.0, "drop_path": 0.05, "epochs": 60, "warmup": 5.0, "mix": 0.2},
     "": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.0, "epochs": 40, "warmup": 3.0, "mix": 0.0},
 }
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 
 def knobs() -> dict[str, tuple[type, str]]:
@@ -98,14 +102,13 @@ def resolve(given: dict[str, Any], card: dict[str, Any], family: str, native_siz
 def check(values: dict[str, Any]) -> None:
     """Values that no run can use."""
     for each in fields(Recipe):
-        lowest, highest = each.metadata["lowest"], each.metadata["highest"]
-        value = values.get(each.name)
+        lowest, highest, choices = (each.metadata[key] for key in ("lowest", "highest", "choices"))
+        value, flag = values.get(each.name), f"--{each.name.replace('_', '-')}"
         if isinstance(value, (int, float)) and not lowest <= value <= highest:  # NaN is not either
             bounds = f"at least {lowest:g}" if highest == math.inf else f"between {lowest:g} and {highest:g}"
-            raise PodiumError(f"--{each.name.replace('_', '-')} must be {bounds}, not {value:g}")
-    precision = values.get("precision", "auto")
-    if precision not in PRECISIONS:
-        raise PodiumError(f"--precision must be one of {', '.join(PRECISIONS)}, not '{precision}'")
+            raise PodiumError(f"{flag} must be {bounds}, not {value:g}")
+        if choices and value is not None and value not in choices:
+            raise PodiumError(f"{flag} must be one of {', '.join(choices)}, not '{value}'")
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

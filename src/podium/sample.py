@@ -15,7 +15,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from podium import PodiumError
 from podium.checkpoint import write_text
 from podium.competition import load
 from podium.console import bar, command, say
@@ -55,7 +54,7 @@ def write(root: Path) -> Path:
         seen[digit] += 1
         rows[role].append((number, digit))
         small = np.round(scan.reshape(8, 8) * (255 / 16)).astype(np.uint8)
-        large = cv2.resize(small, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR)
+        large = cv2.resize(small, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR_EXACT)
         (unfinished / f"{role}_image" / f"{number}.png").write_bytes(_png(large))
     tables = {
         "train.csv": ["id,target", *(f"{number},{digit}" for number, digit in rows["train"])],
@@ -69,8 +68,9 @@ def write(root: Path) -> Path:
     unfinished.rename(folder)
     card = root / "data" / "competitions" / f"{SLUG}.toml"
     if card.exists() and card.read_text(encoding="utf-8") != CARD:
-        raise PodiumError(f"{card} has been changed; delete it, or keep it and go on with: {command('folds', SLUG)}")
-    write_text(card, CARD)
+        say(f"podium: {card} is your own and stays as it is")
+    else:
+        write_text(card, CARD)
     print(load(SLUG, root).describe())
     say(f"podium: wrote {folder}\nnext: {command('folds', SLUG)}")
     return folder

@@ -59,8 +59,12 @@ def submit(
         say(f"  {run.name}: {competition.metric} {np.mean(scores):.5f} over {len(scores)} folds")
     if estimate is not None and len(runs) > 1:
         say(f"  their mean, out of fold: {competition.metric} {estimate:.5f}")
-    page = f"https://www.kaggle.com/competitions/{competition.slug}/submit"
-    say(f"podium: wrote {path} and {path.with_suffix('.json').name}\nnext: upload it at {page}")
+    say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
+    solution = competition.folder / "solution.csv"
+    if solution.exists():
+        say(f"next: podium score {path} --solution {solution}")
+    else:
+        say(f"next: upload it at https://www.kaggle.com/competitions/{competition.slug}/submit")
     return path
 
 

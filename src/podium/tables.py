@@ -15,14 +15,14 @@ from podium import PodiumError
 
 def read_table(path: Path) -> pd.DataFrame:
     text = _text(path)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     header: list[str] | None = None
     rows: list[list[str]] = []
     lines: list[int] = []
     began = 1
     try:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
         for row in reader:
-            if not row or row == [""]:
+            if not row:
                 pass  # an empty line holds nothing
             elif header is None:
                 header = _header(row, path, began)
@@ -38,39 +38,41 @@ def read_table(path: Path) -> pd.DataFrame:
     except csv.Error as error:
         raise PodiumError(f"{path}, line {began}: {error}; mend the quotes of that line") from None
     if header is None:
-        raise PodiumError(f"{path}: the file is empty")
+        raise PodiumError(f"{path}: the file is empty; download it again")
     if not rows:
-        raise PodiumError(f"{path}: a header and no rows")
+        raise PodiumError(f"{path}: a header and no rows; download it again")
     return pd.DataFrame(rows, columns=header, index=pd.Index(lines, name="line"), dtype=object)
 
 
 def newline_of(path: Path) -> str:
     """The line end a table is written with, so that what answers it can be written alike."""
-    return "\r\n" if "\r\n" in _text(path)[:65536] else "\n"
+    return "\r\n" if _text(path).partition("\n")[0].endswith("\r") else "\n"
 
 
 def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise PodiumError(f"{path}: {error.strerror}") from None
-    encoding = "utf-8-sig"
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    elif b"\0" in data:
-        line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise PodiumError(f"{path}, line {line}: a NUL byte; this is not a text table")
+        raise PodiumError(f"{path}: {error.strerror}; download it again, or mend its rights") from None
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
-        return data.decode(encoding)
+        text = data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise PodiumError(f"{path}, line {line}: not {encoding[:6].rstrip('-')}; save the table as UTF-8") from None
+        raise PodiumError(f"{path}, line {line}: not {error.encoding}; save the table as UTF-8") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise PodiumError(f"{path}, line {line}: a NUL character; this is no text table, save it as UTF-8")
+    return text
 
 
 def _delimiter(text: str) -> str:
-    """Comma, unless the header plainly uses another."""
-    header = next((line for line in text.splitlines() if line.strip()), "")
-    return max(",\t;", key=header.count)
+    """Comma, unless the header has none outside of quotes and has another."""
+    for mark in ",\t;":
+        records = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
+        if len(next(filter(None, records), [])) > 1:
+            return mark
+    return ","
 
 
 def _header(row: list[str], path: Path, line: int) -> list[str]:
@@ -78,5 +80,5 @@ def _header(row: list[str], path: Path, line: int) -> list[str]:
     names = [name or f"column {i + 1}" for i, name in enumerate(names)]  # pandas writes its index unnamed
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise PodiumError(f"{path}, line {line}: the column '{twice[0]}' stands twice in the header")
+        raise PodiumError(f"{path}, line {line}: the column '{twice[0]}' stands twice in the header; rename one")
     return names

@@ -128,7 +128,9 @@ class Fold:
 
         self._seed(0)
         classes = setting.competition.classes
-        self.model, self.spec = build(recipe.model, recipe.weights, classes, recipe.image_size, recipe.drop_path)
+        self.model, self.spec = build(
+            recipe.model, recipe.weights, classes, recipe.image_size, recipe.drop_path, recipe.fit
+        )
         setting.run.keep_source(self.spec.source)
         _check_space(setting.run.path, self.model, folds_left)
         self.model.to(device).to(memory_format=torch.channels_last)
@@ -213,7 +215,10 @@ class Fold:
     def validate(self, mirrored: bool) -> NDArray[np.float32]:
         unseen = self.setting.images(self.held_out, TestView(self.spec))
         in_turn = batches(unseen, in_order(len(self.held_out), self.recipe.batch_size), self.setting.workers)
-        return predict_proba(self.final, in_turn, self.normalise, self.setting.precision, mirrored)
+        probs = predict_proba(self.final, in_turn, self.normalise, self.setting.precision, mirrored)
+        if not np.isfinite(probs).all():
+            raise self._diverged("the model's answers are not numbers")
+        return probs
 
     def close_epoch(self, probs: NDArray[np.float32]) -> None:
         """One more line of metrics.jsonl."""
@@ -255,8 +260,11 @@ class Fold:
 
     def _check_finite(self, loss: float) -> None:
         if not math.isfinite(loss):
-            where = f"step {self.state.step:,} of fold {self.fold}"
-            raise PodiumError(f"the loss is {loss} by {where}; try a lower --lr or --precision float32")
+            raise self._diverged(f"the loss is {loss}")
+
+    def _diverged(self, what: str) -> PodiumError:
+        where = f"step {self.state.step:,} of fold {self.fold}"
+        return PodiumError(f"{what} by {where}; try a lower --lr or --precision float32, under another --name")
 
 
 def learning_rate(step: int, total: int, warmup: float, peak: float) -> float:
@@ -285,29 +293,28 @@ def _check_space(folder: Path, model: nn.Module, folds_left: int) -> None:
 class _Forecast:
     """After the first steps, once: how long the run will take."""
 
-    FIRST, LAST = 2, 10  # the very first steps allocate memory and choose kernels
-
     def __init__(self, steps: Steps, held_out: float, folds_left: int, recipe: Recipe) -> None:
-        self.steps, self.recipe, self.folds_left = steps, recipe, folds_left
+        self.steps, self.folds_left, self.epochs = steps, folds_left, recipe.epochs
         # Predicting an image is a forward pass, a third of a training step; the last time with its mirrored view.
         self.overhead = 1 + held_out / 3 * (1 + (recipe.mirror > 0) / recipe.epochs)
-        self.start = steps.start
-        self.began = 0.0
+        self.began, self.said = 0.0, False
 
     def at(self, step: int) -> None:
-        done = step - self.start
-        if done == self.FIRST:
+        """Called before each step; the very first step allocates memory and chooses kernels."""
+        done = step - self.steps.start - 1
+        if done == 0:
             self.began = time.monotonic()
-        if done != self.LAST:
+        seconds = time.monotonic() - self.began
+        if self.said or done < 2 or (done < 20 and seconds < 5):
             return
-        pace = (time.monotonic() - self.began) / (self.LAST - self.FIRST)
-        length = self.steps.stop - step + (self.folds_left - 1) * self.steps.stop
-        seconds = length * pace * self.overhead
-        folds = f"{self.folds_left} folds" if self.folds_left > 1 else "1 fold"
-        say(
-            f"podium: {self.steps.batch_size / pace:,.1f} images/s; {folds} of {self.recipe.epochs} epochs will take"
-            f" about {duration(seconds)}, until {time.strftime('%H:%M', time.localtime(time.time() + seconds))}"
-        )
+        self.said = True
+        pace = seconds / done
+        ahead = (self.steps.stop - step + (self.folds_left - 1) * self.steps.stop) * pace * self.overhead
+        until = time.strftime("%a %H:%M", time.localtime(time.time() + ahead))
+        folds = f"{self.folds_left} folds" if self.folds_left > 1 else "this fold"
+        epochs = f"{self.epochs} epochs" if self.epochs > 1 else "1 epoch"
+        speed = f"{self.steps.batch_size / pace:,.1f} images/s"
+        say(f"podium: {speed}; {folds} of {epochs} will take about {duration(ahead)}, until {until}")
 
 
 @contextmanager

@@ -1,0 +1,50 @@
+"""A competition's card, data/competitions/<slug>.toml: what its owner knows better than the files tell."""
+
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from podium import PodiumError
+from podium.metrics import METRICS
+
+KEYS = {
+    "title": str,
+    "url": str,
+    "metric": str,
+    "wants": str,  # "labels" or "probs"
+    "train_table": str,  # "" where there is none and the folders are the classes
+    "test_table": str,  # lists the test images where there is no sample submission
+    "train_images": str,
+    "test_images": str,
+    "sample_submission": str,
+    "id_column": str,
+    "target_column": str,
+    "recipe": dict,  # this competition's own defaults for the knobs of a run
+}
+CHOICES = {"metric": tuple(METRICS), "wants": ("labels", "probs")}
+
+Card = dict[str, Any]
+
+
+def read_card(slug: str, root: Path) -> Card:
+    """The competition's card, checked; empty where there is none."""
+    path = root / "data" / "competitions" / f"{slug}.toml"
+    if not path.exists():
+        return {}
+    try:
+        card = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PodiumError(f"{path}: {error.strerror}; delete it, or mend its rights") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PodiumError(f"{path}: {error}; mend it or delete it") from None
+    for key, value in card.items():
+        if key not in KEYS:
+            near = get_close_matches(key, KEYS, 1)
+            known = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}"
+            raise PodiumError(f"{path}: no setting '{key}'; {known}")
+        if not isinstance(value, KEYS[key]):
+            raise PodiumError(f"{path}: {key} must be {'a table' if key == 'recipe' else 'text'}, not {value!r}")
+        if value not in CHOICES.get(key, (value,)):
+            raise PodiumError(f"{path}: {key} must be one of {', '.join(CHOICES[key])}, not '{value}'")
+    return card

@@ -1,0 +1,254 @@
+"""Which images are learned from and which are to be answered: rows of ids, labels and images.
+
+From a table of labels or from a folder per class; from the sample submission, a table of test ids or a folder.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Literal, NamedTuple
+
+import pandas as pd
+
+from podium import PodiumError
+from podium.card import Card
+from podium.files import IMAGE_SUFFIXES, Files, Role, class_folders, few
+from podium.tables import read_table
+
+# What tables are called, in small letters and nothing else; the first line that fits any decides.
+TABLE_NAMES = {
+    "sample_submission": (r"samplesub.*|submission.*", r".*submission.*|.*submit.*|sample"),
+    "train_table": (r"train(labels?)?", r"train.*", r".*train.*", r"labels?"),
+    "test_table": (r"test(ids)?", r"test.*"),
+}
+TARGET_NAMES = ("target", "label", "class", "category", "labels", "classes", "label_id", "class_id", "category_id")
+
+
+class Table(NamedTuple):
+    path: Path
+    rows: pd.DataFrame
+
+
+@dataclass
+class Given:
+    """What there is to go by."""
+
+    card: Card
+    files: Files
+    sample: Table | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def table(self, key: Literal["sample_submission", "train_table", "test_table"]) -> Table | None:
+        """The table that the card names, else the uppermost of those whose names fit best."""
+        files, name = self.files, self.card.get(key)
+        if name is None:
+            name = self._uppermost(key)
+        elif name and name not in files.tables:
+            raise PodiumError(
+                f'the card\'s {key} = "{name}" is not among the tables of {files.folder}: {few(files.tables)}'
+            )
+        return Table(files.folder / name, read_table(files.folder / name)) if name else None
+
+    def _uppermost(self, key: str) -> str | None:
+        taken = self.sample and self.sample.path.relative_to(self.files.folder).as_posix()
+        plain = {name: re.sub(r"[\W_]", "", PurePosixPath(name).stem.lower()) for name in self.files.tables}
+        for pattern in TABLE_NAMES[key]:
+            fitting = [name for name in plain if name != taken and re.fullmatch(pattern, plain[name])]
+            fitting.sort(key=lambda name: name.count("/"))
+            if len(fitting) > 1 and fitting[0].count("/") == fitting[1].count("/"):
+                raise PodiumError(
+                    f"{self.files.folder}: {fitting[0]} or {fitting[1]}?"
+                    f' Write {key} = "NAME" in the competition\'s card'
+                )
+            if fitting:
+                return fitting[0]
+        return None
+
+    def images(self, key: Literal["train_images", "test_images"]) -> str:
+        """The folder of images that the card names, or nothing."""
+        folder = str(self.card.get(key, "")).removeprefix("./").strip("/")
+        if folder and not self.files.within(folder):
+            raise PodiumError(
+                f'the card\'s {key} = "{folder}" holds no images below {self.files.folder}; these do:'
+                f" {few(name or '.' for name in self.files.by_folder)}"
+            )
+        return folder
+
+
+# --- to learn from ---------------------------------------------------------------------------------------
+
+
+def train_rows(given: Given) -> tuple[pd.DataFrame, tuple[str, str]]:
+    """Columns id, target and image; and what the files call the first two."""
+    table = given.table("train_table")
+    if table is None:
+        return _from_class_folders(given)
+    within = given.images("train_images")
+    id_column = _id_column(given, table, within)
+    target_column, targets = _targets(given, table, id_column)
+    rows = pd.DataFrame({"id": table.rows[id_column], "target": targets})
+    _refuse_blanks(rows["id"], table.path, "id")
+    _refuse_blanks(rows["target"], table.path, "label")
+    rows = _without_repeats(given, table.path, rows)
+    names = _image_names(given, table, table.rows.loc[rows.index, id_column], "train", within)
+    rows["image"] = given.files.locate(names, table.path, "train", within)
+    return rows.reset_index(drop=True), (id_column, target_column)
+
+
+def _id_column(given: Given, table: Table, within: str) -> str:
+    if "id_column" in given.card:
+        return _column(given, table, "id_column")
+    if given.sample and given.sample.rows.columns[0] in table.rows.columns:
+        return str(given.sample.rows.columns[0])
+    column = _naming(given, table, "train", within)
+    if column is None:
+        raise PodiumError(
+            f"{table.path}: no column names images below {given.files.folder / within}; its columns are"
+            f' {few(table.rows.columns)}; write id_column = "NAME" or another train_table in the competition\'s card,'
+            ' or train_table = "" where the folders are the classes'
+        )
+    return column
+
+
+def _naming(given: Given, table: Table, role: Role, within: str, rather: object = None) -> str | None:
+    """The column whose first cells name the most images, if any does; of several `rather` this one."""
+    first = table.rows.head(200)
+    found = given.files.find({cell for column in first for cell in first[column]}, role, within)
+    hits = {str(column): sum(bool(found[cell]) for cell in first[column]) for column in first}
+    best = max(hits, key=lambda column: (hits[column], column == rather))
+    return best if hits[best] else None
+
+
+def _targets(given: Given, table: Table, id_column: str) -> tuple[str, pd.Series]:
+    """The label column's name and content; a column of 0 and 1 for every class becomes one of labels."""
+    if "target_column" in given.card:
+        name = _column(given, table, "target_column")
+        return name, table.rows[name]
+    rest = [column for column in table.rows.columns if column != id_column]
+    if not rest:
+        raise PodiumError(
+            f"{table.path}: no column beside '{id_column}' could hold the label; write train_table = \"NAME\" in the"
+            ' competition\'s card, or train_table = "" where the folders are the classes'
+        )
+    answers = list(given.sample.rows.columns[1:]) if given.sample else []
+    if len(answers) > 1 and set(answers) <= set(rest):
+        return "label", _marked(table.path, table.rows[answers])
+    of_classes = [name for name in rest if len(answers) > 1 and set(table.rows[name]) <= set(answers)]
+    lower = {name.lower(): name for name in reversed(rest)}
+    named = [lower[name.lower()] for name in (*answers, *TARGET_NAMES) if name.lower() in lower]
+    for found in (rest if len(rest) == 1 else [], of_classes, named):
+        if found:
+            return found[0], table.rows[found[0]]
+    raise PodiumError(
+        f"{table.path}: which of the columns {few(rest)} holds the label?"
+        ' Write target_column = "NAME" in the competition\'s card'
+    )
+
+
+def _marked(path: Path, columns: pd.DataFrame) -> pd.Series:
+    marks = columns.isin(["1", "1.0", "True"])
+    wrong = marks.index[marks.sum(axis=1) != 1]
+    if len(wrong):
+        raise PodiumError(
+            f"{path}, line {wrong[0]}: {int(marks.loc[wrong[0]].sum())} classes are marked; Podium learns one label"
+            " for each image, delete the lines of others"
+        )
+    return marks.idxmax(axis=1)
+
+
+def _column(given: Given, table: Table, key: str) -> str:
+    name = str(given.card[key])
+    if name not in table.rows.columns:
+        raise PodiumError(f'the card\'s {key} = "{name}" is not a column of {table.path}: {few(table.rows.columns)}')
+    return name
+
+
+def _without_repeats(given: Given, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
+    different = rows.drop_duplicates()
+    conflicts = different[different["id"].duplicated(keep=False)]
+    if len(conflicts):
+        name = conflicts["id"].iloc[0]
+        first, second = conflicts.index[conflicts["id"] == name][:2]
+        raise PodiumError(f"{path}, lines {first} and {second}: id '{name}' has two labels; delete the wrong line")
+    if len(different) < len(rows):
+        extra = len(rows) - len(different)
+        given.notes.append(f"{extra:,} rows of {path.name} repeat an id with the same label and were left out")
+    return different
+
+
+def _from_class_folders(given: Given) -> tuple[pd.DataFrame, tuple[str, str]]:
+    base, images = class_folders(given.files, given.images("train_images"))
+    if not images:
+        raise PodiumError(
+            f"{given.files.folder}: neither a table of training labels (train.csv) nor a folder for each of several"
+            " classes (train/<class>/); name it in the competition's card: train_table or train_images"
+        )
+    ids = [image.removeprefix(base).removeprefix("/") for image in images]
+    targets = [PurePosixPath(image).parent.name for image in images]
+    columns = given.card.get("id_column", "id"), given.card.get("target_column", "label")
+    return pd.DataFrame({"id": ids, "target": targets, "image": images}), columns
+
+
+# --- to answer -------------------------------------------------------------------------------------------
+
+
+def test_rows(given: Given, id_column: str, like: str) -> pd.DataFrame:
+    """Columns id and image, in the order of the submission. `id_column` and the id `like` are of the training."""
+    within = given.images("test_images")
+    table = given.sample or given.table("test_table")
+    if table is None:
+        return _from_test_folder(given, within, like)
+    ids = table.rows[id_column if not given.sample and id_column in table.rows else table.rows.columns[0]]
+    _refuse_blanks(ids, table.path, "id")
+    twice = ids[ids.duplicated()]
+    if len(twice):
+        raise PodiumError(f"{table.path}, line {twice.index[0]}: id '{twice.iloc[0]}' stands there twice; delete one")
+    names = _image_names(given, table, ids, "test", within)
+    return pd.DataFrame({"id": ids.to_numpy(), "image": given.files.locate(names, table.path, "test", within)})
+
+
+def _from_test_folder(given: Given, within: str, like: str) -> pd.DataFrame:
+    """Without any table of test ids the files are the rows, named as the training ids are."""
+    images = sorted(given.files.within(within) if within else given.files.serving("test"))
+    if not images:
+        raise PodiumError(
+            f"{given.files.folder}: no sample submission, no test.csv and no test folder;"
+            ' write test_images = "FOLDER" in the competition\'s card'
+        )
+    bare = PurePosixPath(like).suffix.lower() not in IMAGE_SUFFIXES
+    ids = [PurePosixPath(image).stem if bare else PurePosixPath(image).name for image in images]
+    name, count = Counter(ids).most_common(1)[0]
+    if count > 1:
+        raise PodiumError(
+            f"{given.files.folder}: {count} test images are called '{name}';"
+            ' write test_images = "FOLDER" in the competition\'s card'
+        )
+    return pd.DataFrame({"id": ids, "image": images})
+
+
+# --- both ------------------------------------------------------------------------------------------------
+
+
+def _image_names(given: Given, table: Table, ids: pd.Series, role: Role, within: str) -> list[str]:
+    """What names the image of each id: itself or, where ids are mere numbers, another column of train.csv, test.csv."""
+    if all(given.files.find(ids.head(200), role, within).values()):
+        return list(ids)
+    listed = given.table("test_table") if table is given.sample else table
+    column = listed and ids.name in listed.rows and _naming(given, listed, role, within, ids.name)
+    if not listed or not column:
+        return list(ids)
+    named = listed.rows[[ids.name, column]].drop_duplicates()
+    twice = named[named[ids.name].duplicated()]
+    if len(twice):
+        raise PodiumError(
+            f"{listed.path}, line {twice.index[0]}: id '{twice[ids.name].iloc[0]}' has a second image; keep one"
+        )
+    names = dict(zip(named[ids.name], named[column], strict=True))
+    return [names.get(name, name) for name in ids]
+
+
+def _refuse_blanks(cells: pd.Series, path: Path, what: str) -> None:
+    blank = cells.index[cells.str.strip() == ""]
+    if len(blank):
+        raise PodiumError(f"{path}, line {blank[0]}: no {what}; fill it in or delete the line")

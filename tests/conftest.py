@@ -1,0 +1,61 @@
+"""A competition small enough to train on in seconds: plain colours, with everything a real one has."""
+
+import csv
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+os.environ["OMP_NUM_THREADS"] = "1"  # tiny models: threads that wait for each other cost more than they compute
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the real hub; the tests of the hub bring their own
+
+COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 40, 210), "lonely": (120, 120, 120)}
+Podium = Callable[..., tuple[int, str, str]]
+
+
+def write_image(path: Path, colour: tuple[int, int, int], seed: int, size: tuple[int, int] = (30, 40)) -> None:
+    noise = np.random.default_rng(seed).normal(0, 25, (size[1], size[0], 3))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8)).save(path, quality=95)
+
+
+def write_competition(root: Path, slug: str = "tiny", each: int = 8, test: int = 7) -> Path:
+    """`each` images of three colours and one of a fourth, named by numbers with leading zeros."""
+    folder = root / "data" / "raw" / slug
+    labels = [name for name in ("red", "green", "blue") for _ in range(each)] + ["lonely"]
+    rows, answers = [], []
+    for number, label in enumerate(labels):
+        write_image(folder / "train_image" / f"{number:03d}.jpg", COLOURS[label], number)
+        rows.append((f"{number:03d}", label))
+    for number in range(test):
+        label = ("red", "green", "blue")[number % 3]
+        write_image(folder / "test_image" / f"{number:03d}.jpg", COLOURS[label], 1000 + number)
+        answers.append((f"{number:03d}", label))
+    answers.reverse()  # the sample decides the order, not the names
+    for name, header, lines in (
+        ("train.csv", ("id", "target"), rows),
+        ("sample_submission.csv", ("id", "predict"), [(number, "red") for number, _ in answers]),
+    ):
+        with (folder / name).open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([header, *lines])
+    with (root / "solution.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "target"), *answers])
+    return folder
+
+
+@pytest.fixture
+def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Podium:
+    """The command line in this process: podium("folds", "-c", "tiny") -> exit status, stdout, stderr."""
+    from podium.__main__ import main
+
+    def run(*words: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(["--root", str(tmp_path), *map(str, words)])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return status, out, err
+
+    return run

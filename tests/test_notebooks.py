@@ -1,0 +1,85 @@
+"""The notebooks run from beginning to end on an empty folder, and are stored without what that prints."""
+
+import json
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from conftest import write_competition
+
+NOTEBOOKS = sorted(Path(__file__).parents[1].glob("notebooks/*.ipynb"))
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a kernel that is this Python, whatever is installed beside it; the user's own settings stay out."""
+    folder = tmp_path / "jupyter" / "kernels" / "python3"
+    folder.mkdir(parents=True)
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": command, "display_name": "this Python", "language": "python"}
+    (folder / "kernel.json").write_text(json.dumps(spec))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # without it the kernel shows figures in the notebook
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # more of them wait for each other where other processes compute too
+    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
+    return "python3"
+
+
+def execute(notebook: nbformat.NotebookNode, kernel: str, folder: Path) -> tuple[dict[str, int], str]:
+    """How many pictures each cell shows, and all that is printed; a cell that fails fails the test."""
+    NotebookClient(notebook, timeout=200, kernel_name=kernel, resources={"metadata": {"path": str(folder)}}).execute()
+    pictures: dict[str, int] = {}
+    text = ""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            assert output.output_type != "error"
+            text += output.get("text", "")
+            pictures[cell.id] = pictures.get(cell.id, 0) + ("image/png" in output.get("data", {}))
+    assert "Warning" not in text
+    return {name: count for name, count in pictures.items() if count}, text
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS
+
+
+@each_notebook
+def test_runs_from_clean(path: Path, kernel: str, tmp_path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    pictures, text = execute(notebook, kernel, tmp_path)
+    drawing = {cell.id for cell in notebook.cells if cell.cell_type == "code" and "plt.show()" in cell.source}
+    assert drawing
+    assert pictures == dict.fromkeys(drawing, 1)
+    assert "Handwritten digits" in text
+
+
+@each_notebook
+def test_another_competition_without_a_run(path: Path, kernel: str, tmp_path: Path) -> None:
+    write_competition(tmp_path)
+    notebook = nbformat.read(path, as_version=4)
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    assert 'COMPETITION = "sample"' in first.source
+    first.source = first.source.replace('COMPETITION = "sample"', 'COMPETITION = "tiny"')
+    pictures, text = execute(notebook, kernel, tmp_path)
+    assert pictures
+    assert "podium train -c tiny" in text
+    assert not (tmp_path / "runs").exists()  # a real competition's training is its owner's decision
+
+
+@each_notebook
+def test_is_stored_without_outputs(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert notebook.metadata.kernelspec.name == "python3"
+    identifiers = [cell.id for cell in notebook.cells]
+    assert len(set(identifiers)) == len(identifiers)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert cell.outputs == []
+            assert cell.execution_count is None

@@ -1,0 +1,126 @@
+"""The submission: the sample's rows, columns and line ends to the letter, or nothing at all."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import Podium
+from podium import PodiumError
+from podium.competition import Competition, Shape
+from podium.submission import check, render, score
+
+text = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(str.strip)
+names = st.lists(text, min_size=2, max_size=6, unique=True)
+
+
+def competition(
+    ids: list[str], classes: list[str], columns: list[str], wants: str = "labels", newline: str = "\n"
+) -> Competition:
+    test = pd.DataFrame({"id": ids, "image": [f"{i}.jpg" for i in range(len(ids))]})
+    train = pd.DataFrame({"id": classes, "target": classes, "image": classes})
+    shape = Shape(tuple(columns), wants, newline, "sample_submission.csv")
+    return Competition("x", "x", Path(), train, test, tuple(classes), "accuracy", shape, {}, ())
+
+
+@given(names, names, names, st.sampled_from(["\n", "\r\n"]), st.randoms(use_true_random=False))
+def test_labels_go_in_as_train_csv_writes_them_in_the_order_of_the_sample(
+    ids: list[str], classes: list[str], header: list[str], newline: str, draws: object
+) -> None:
+    answers = np.random.default_rng(len(ids)).integers(len(classes), size=len(ids))
+    written = render(competition(ids, classes, header[:2], newline=newline), np.eye(len(classes))[answers])
+    rows = list(csv.reader(io.StringIO(written, newline="")))
+    assert rows == [header[:2], *([name, classes[k]] for name, k in zip(ids, answers, strict=True))]
+    assert written.endswith(newline)
+
+
+@given(names, st.lists(text, min_size=3, max_size=6, unique=True), st.integers(0, 99))
+def test_probabilities_keep_their_column_and_sum_to_one(ids: list[str], classes: list[str], seed: int) -> None:
+    probs = np.random.default_rng(seed).dirichlet(np.ones(len(classes)), len(ids)).astype(np.float32)
+    written = render(competition(ids, classes, ["id", *classes], "probs"), probs)
+    rows = list(csv.reader(io.StringIO(written, newline="")))
+    assert rows[0] == ["id", *classes]
+    values = np.array([row[1:] for row in rows[1:]], dtype=float)
+    assert np.allclose(values, probs, atol=1e-7)
+    assert np.allclose(values.sum(1), 1, atol=1e-5)
+
+
+def test_one_column_for_two_classes_holds_the_probability_of_the_second() -> None:
+    written = render(competition(["a"], ["0", "1"], ["id", "has_cat"], "probs"), np.array([[0.25, 0.75]]))
+    assert written == "id,has_cat\na,0.75\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        ("id,predict\nb,x\na,y\n", "at row 1 first"),
+        ("id,predict\na,x\n", "1 ids that differ from the 2 expected, at row 2"),
+        ("id,predict\na,x\nb,x\nc,x\n", "3 ids that differ from the 2 expected, at row 3"),
+        ("id,label\na,x\nb,y\n", "the columns are ['id', 'label'], not ['id', 'predict']"),
+        ("id,predict\na,x\nb,nan\n", "line 3: 'nan' is no prediction"),
+        ("id,predict\na,x\nb,\n", "line 3: '' is no prediction"),
+    ],
+)
+def test_whatever_kaggle_would_refuse_is_refused(tmp_path: Path, content: str, answer: str) -> None:
+    path = tmp_path / "made.csv"
+    path.write_text(content)
+    with pytest.raises(PodiumError) as refused:
+        check(competition(["a", "b"], ["x", "y"], ["id", "predict"]), path)
+    assert answer in str(refused.value)
+
+
+def test_a_prediction_that_is_no_number_is_never_written() -> None:
+    with pytest.raises(PodiumError, match="the prediction for id 'b' is not a number"):
+        render(competition(["a", "b"], ["x", "y"], ["id", "predict"]), np.array([[0.5, 0.5], [np.nan, 0.5]]))
+    with pytest.raises(PodiumError, match="predictions of shape"):
+        render(competition(["a", "b"], ["x", "y"], ["id", "predict"]), np.ones((1, 2)))
+
+
+def scored(tmp_path: Path, submission: str, solution: str, metric: str | None = None) -> float:
+    (tmp_path / "made.csv").write_text(submission)
+    (tmp_path / "solution.csv").write_text(solution)
+    return float(json.loads(score(tmp_path / "made.csv", tmp_path / "solution.csv", metric))["score"])
+
+
+def test_a_score_pairs_rows_by_id_and_ignores_kaggles_usage_column(tmp_path: Path) -> None:
+    solution = "id,label,Usage\n1,a,Public\n2,b,Private\n3,a,Private\n4,c,Public\n"
+    assert scored(tmp_path, "id,predict\n4,c\n3,b\n2,b\n1,a\n", solution) == 0.75
+    assert scored(tmp_path, "id,predict\n4,c\n3,b\n2,b\n1,a\n", solution, "balanced_accuracy") == pytest.approx(5 / 6)
+
+
+def test_a_score_of_probabilities_knows_its_columns(tmp_path: Path) -> None:
+    wide = "id,b,a\n1,0.2,0.8\n2,0.6,0.4\n"
+    assert scored(tmp_path, wide, "id,label\n1,a\n2,b\n") == pytest.approx(-(np.log(0.8) + np.log(0.6)) / 2)
+    assert scored(tmp_path, wide, "id,label\n1,a\n2,b\n", "accuracy") == 1.0
+    assert scored(tmp_path, "id,p\n1,0.1\n2,0.9\n3,0.3\n", "id,y\n1,0\n2,1\n3,0\n", "roc_auc") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("submission", "answer"),
+    [
+        ("id,predict\n1,a\n", "'2' is missing first"),
+        ("id,predict\n1,a\n2,b\n3,a\n", "1 are in no row of it"),
+        ("id,predict\n1,a\n1,a\n", "line 3: id '1' stands there twice"),
+        ("id\n1\n2\n", "one column only"),
+        ("id,a,c\n1,0.5,0.5\n2,0.5,0.5\n", "no column for the class 'b'"),
+        ("id,a,b\n1,0.5,0.5\n2,x,0.5\n", "id '2' has a probability that is not a number"),
+    ],
+)
+def test_a_score_refuses_what_it_cannot_pair(tmp_path: Path, podium: Podium, submission: str, answer: str) -> None:
+    (tmp_path / "made.csv").write_text(submission)
+    (tmp_path / "solution.csv").write_text("id,label\n1,a\n2,b\n")
+    status, _, err = podium("score", tmp_path / "made.csv", "--solution", tmp_path / "solution.csv")
+    assert status == 1
+    assert answer in err
+
+
+def test_a_metric_that_is_unknown_names_those_there_are(podium: Podium) -> None:
+    status, _, err = podium("score", "a.csv", "--solution", "b.csv", "--metric", "acuracy")
+    assert status == 1
+    assert "accuracy" in err

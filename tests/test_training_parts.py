@@ -1,0 +1,206 @@
+"""The parts of training: recipes, metrics, the order and the look of the images."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium import PodiumError
+from podium.augment import TestView, TrainView, generator, mix
+from podium.loader import Steps, in_order
+from podium.metrics import METRICS, evaluate
+from podium.models import Normaliser, Spec
+from podium.recipe import Recipe, resolve
+from podium.train import learning_rate
+
+SPEC = Spec("test_vit", ("a", "b"), 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")
+
+
+SQUASHED = replace(SPEC, fit="squash")
+
+
+def recipe(**given: object) -> Recipe:
+    return resolve({"model": "convnext_small", **given}, {}, "convnext", 224)
+
+
+def test_a_knob_is_what_was_given_else_the_cards_else_the_familys() -> None:
+    plain = recipe()
+    assert (plain.weights, plain.image_size, plain.layer_decay) == ("pretrained", 224, 0.8)
+    card = {"layer_decay": 0.5, "mirror": 0}
+    assert resolve({"model": "m"}, card, "convnext", 224).layer_decay == 0.5
+    assert isinstance(resolve({"model": "m"}, card, "convnext", 224).mirror, float)
+    assert resolve({"model": "m", "layer_decay": 0.7}, card, "convnext", 224).layer_decay == 0.7
+    assert resolve({"model": "m"}, {}, "unheard_of", 64).epochs == 15
+
+
+def test_the_default_rate_grows_with_the_square_root_of_the_batch_and_a_given_one_stays() -> None:
+    assert recipe(batch_size=128).lr == 1e-4
+    assert recipe(batch_size=512).lr == 2e-4
+    assert recipe(batch_size=512, lr=3e-4).lr == 3e-4
+
+
+def test_from_scratch_everything_moves() -> None:
+    tuned, scratch = recipe(), recipe(weights="none")
+    assert scratch.lr > 10 * tuned.lr
+    assert scratch.layer_decay == 1
+    assert scratch.epochs > tuned.epochs
+
+
+@pytest.mark.parametrize(
+    ("card", "answer"),
+    [
+        ({"epoch": 3}, "no knob 'epoch'; did you mean epochs?"),
+        ({"model": "x"}, "no knob 'model'"),
+        ({"epochs": 2.5}, "epochs must be int, not 2.5"),
+        ({"mirror": True}, "mirror must be float, not True"),
+        ({"mirror": 7.0}, "--mirror must be between 0 and 1"),
+    ],
+)
+def test_a_cards_mistake_is_named(card: dict[str, object], answer: str) -> None:
+    with pytest.raises(PodiumError) as refused:
+        resolve({"model": "m"}, card, "convnext", 224)
+    assert answer in str(refused.value)
+
+
+@given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 4), st.integers(0, 3))
+def test_an_epoch_shows_every_image_once_and_a_resumed_run_the_same_ones(
+    images: int, batch: int, epochs: int, fold: int
+) -> None:
+    whole = list(Steps(images, batch, epochs, seed=5, fold=fold))
+    size = min(batch, images)
+    assert all(len(keys) == size for keys in whole)
+    assert len(whole) == epochs * (images // size)
+    for epoch in range(epochs):
+        shown = [image for keys in whole for at, image in keys if at == epoch]
+        assert len(set(shown)) == len(shown) == images // size * size
+    for start in {0, 1, len(whole) // 2, len(whole)}:
+        assert list(Steps(images, batch, epochs, seed=5, fold=fold, start=start)) == whole[start:]
+
+
+def test_epochs_folds_and_seeds_differ_in_their_order() -> None:
+    orders = [
+        tuple(image for keys in Steps(50, 10, 2, seed, fold) for at, image in keys if at == epoch)
+        for seed, fold, epoch in ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0))
+    ]
+    assert len(set(orders)) == 4
+
+
+def test_prediction_goes_through_every_image_once_in_order() -> None:
+    assert [image for keys in in_order(7, 3) for _, image in keys] == list(range(7))
+
+
+def test_an_augmentation_follows_from_seed_epoch_and_image_alone() -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (80, 60, 3), dtype=np.uint8)
+    one, other = TrainView(recipe(), SPEC), TrainView(recipe(), SPEC)
+    seen = {}
+    for epoch in range(3):
+        for image in range(3):
+            first = one(picture, epoch, image)
+            assert first.shape == (48, 48, 3)
+            assert first.dtype == np.uint8
+            seen[first.tobytes()] = (epoch, image)
+    assert len(seen) == 9  # each another
+    for epoch, image in reversed(list(seen.values())):  # in another order, by another object: the same
+        assert other(picture, epoch, image).tobytes() in seen
+    assert one(picture, 2, 1).tobytes() == other(picture, 2, 1).tobytes()
+    assert TrainView(recipe(seed=1), SPEC)(picture, 0, 0).tobytes() not in seen
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 400), (400, 2), (48, 48), (300, 200)])
+def test_no_shape_of_image_is_too_odd(size: tuple[int, int]) -> None:
+    picture = np.full((*size, 3), 77, dtype=np.uint8)
+    assert (TestView(SPEC)(picture) == 77).all()
+    assert (TestView(SQUASHED)(picture) == 77).all()
+    for spec in (SPEC, SQUASHED):
+        assert (TrainView(recipe(colour=0.0, erase=0.0), spec)(picture, 0, 0) == 77).all()
+
+
+def test_the_test_view_is_the_centre_that_the_model_asks_for() -> None:
+    picture = np.zeros((100, 60, 3), dtype=np.uint8)
+    picture[20 + 3 : 80 - 3, 3:57] = 200  # the centre square's inner nine tenths
+    assert (TestView(SPEC)(picture) == 200).all()
+
+
+def test_a_squashed_image_is_all_there() -> None:
+    picture = np.zeros((100, 60, 3), dtype=np.uint8)
+    picture[:50] = 200
+    assert np.abs(TestView(SQUASHED)(picture).astype(int).mean() - 100) < 3
+    seen = TrainView(recipe(crop=1.0, colour=0.0, erase=0.0, mirror=0.0), SQUASHED)(picture, 0, 0)
+    assert np.abs(seen.astype(int).mean() - 100) < 12
+
+
+def test_normalising_gives_the_models_own_mean_and_deviation() -> None:
+    images = torch.randint(0, 256, (2, 5, 4, 3), dtype=torch.uint8)
+    inputs = Normaliser(SPEC, torch.device("cpu"))(images)
+    wanted = (images.permute(0, 3, 1, 2) / 255 - torch.tensor(SPEC.mean).view(1, 3, 1, 1)) / torch.tensor(
+        SPEC.std
+    ).view(1, 3, 1, 1)
+    assert torch.allclose(inputs, wanted, atol=1e-5)
+    assert inputs.is_contiguous(memory_format=torch.channels_last)
+
+
+@given(st.integers(0, 200))
+def test_a_mixed_target_says_how_much_of_each_image_is_seen(seed: int) -> None:
+    """Image i is filled with its own target's value, so the mean of a mixture is its soft target."""
+    targets = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    images = targets[:, 1].view(2, 1, 1, 1).expand(2, 3, 16, 12).contiguous()
+    mixed, soft = mix(images, targets, generator(9, seed))
+    assert torch.allclose(soft.sum(1), torch.ones(2))
+    assert torch.allclose(mixed.mean((1, 2, 3)), soft[:, 1], atol=1e-5)
+
+
+@given(st.integers(2, 400), st.floats(0, 80))
+def test_the_rate_rises_to_its_peak_once_and_falls_to_nothing(total: int, warmup: float) -> None:
+    warmup = min(warmup, total / 5)
+    rates = [learning_rate(step, total, warmup, 1.0) for step in range(total + 1)]
+    top = rates.index(max(rates))
+    assert 0 < max(rates) <= 1
+    assert rates[:top] == sorted(rates[:top])
+    assert rates[top:] == sorted(rates[top:], reverse=True)
+    assert rates[-1] == pytest.approx(0, abs=1e-9)
+    assert abs(top - warmup) <= 1
+
+
+def test_every_metric_is_scikit_learns() -> None:
+    targets = np.array([0, 1, 2, 2, 1])
+    right = np.eye(3)[targets] * 0.8 + 0.2 / 3
+    best = {"accuracy": 1, "macro_f1": 1, "balanced_accuracy": 1, "roc_auc": 1, "quadratic_kappa": 1}
+    for name in METRICS:
+        score = evaluate(name, targets, right)
+        assert score == pytest.approx(best.get(name, -np.log(0.8 + 0.2 / 3)))
+        worse = evaluate(name, targets, right[::-1].copy())
+        assert (score - worse) * METRICS[name]().better > 0
+
+
+def test_metrics_take_classes_that_do_not_occur() -> None:
+    targets, probs = np.array([0, 1, 1]), np.full((3, 5), 0.2)
+    assert {name for name in METRICS if not np.isfinite(evaluate(name, targets, probs))} == set()
+
+
+def test_two_classes_are_ranked_by_the_second() -> None:
+    probs = np.array([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]])
+    assert evaluate("roc_auc", np.array([0, 1, 0]), probs) == 1.0
+
+
+def test_atomic_writing_leaves_the_old_file_when_it_fails(tmp_path: Path) -> None:
+    from podium.checkpoint import atomic
+
+    path = tmp_path / "deep" / "file"
+    with atomic(path) as temporary:
+        temporary.write_text("first")
+
+    def fail(error: Exception) -> None:
+        with atomic(path) as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(ZeroDivisionError):
+        fail(ZeroDivisionError())
+    with pytest.raises(PodiumError, match="no space left to write"):
+        fail(OSError(28, "No space left on device"))
+    assert path.read_text() == "first"
+    assert [each.name for each in path.parent.iterdir()] == ["file"]
