@@ -53,8 +53,8 @@ lint: $(READY)  ## check style and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-clean:  ## delete what can be rebuilt; keeps raw data, runs and submissions
-	rm -rf data/prepared .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean:  ## delete caches; keeps data, runs and submissions
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -exec rm -rf {} +
 
 # What the targets above need and do not want to make twice.

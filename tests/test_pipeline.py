@@ -85,7 +85,17 @@ def test_a_run_leaves_the_files_of_the_contract(tiny: Path, podium: Podium) -> N
 
     history = run.history(1)
     assert [entry["epoch"] for entry in history] == [1, 2]
-    assert set(history[0]) == {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "images_per_s", "seconds"}
+    assert set(history[0]) == {
+        "epoch",
+        "step",
+        "lr",
+        "loss",
+        "log_loss",
+        "accuracy",
+        "mirrored",
+        "images_per_s",
+        "seconds",
+    }
     with safe_open(run.fold(1) / "model.safetensors", framework="pt") as file:
         spec = json.loads(file.metadata()["podium"])
     assert spec["architecture"] == "test_vit"
@@ -257,3 +267,56 @@ def test_everything_is_found_through_the_module_as_well(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("podium: error: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_scheduler_that_signals_the_whole_group_finds_a_saved_run_and_no_traceback(tiny: Path) -> None:
+    knobs = ("--epochs", "500", "--folds", "0", "--workers", "2", "--weights", "none", "--image-size", "32")
+    words = [sys.executable, "-m", "podium", "--root", str(tiny), "train", "-c", "tiny", "--model", "test_vit", *knobs]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as training:
+        assert training.stderr is not None
+        for line in training.stderr:
+            if "epoch 2/500" in line:
+                os.killpg(training.pid, signal.SIGTERM)
+                break
+        err = training.stderr.read()
+    assert training.returncode == 75, err
+    assert "all is saved" in err
+    assert "Traceback" not in err
+
+
+def test_a_submission_says_which_folds_are_missing_and_weighs_each_run_alike(tiny: Path, podium: Podium) -> None:
+    for name, folds in (("whole", "0,1"), ("half", "0")):
+        knobs = ("--model", "test_vit", "--epochs", "1", "--folds", folds, "--name", name)
+        assert podium("train", *FAST, *knobs)[0] == 0
+    status, out, err = podium("submit", "-c", "tiny")
+    assert status == 0
+    assert "warning: half goes without its folds 1" in err
+    assert "on the 12 images all of them held out" in err or "on the 13 images all of them held out" in err
+    lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
+    assert {(each["run"], each["fold"]): each["share"] for each in lineage["models"]} == {
+        ("half", 0): 0.5,
+        ("whole", 0): 0.25,
+        ("whole", 1): 0.25,
+    }
+
+
+def test_what_a_killed_process_left_is_swept_and_a_damaged_checkpoint_is_named(tiny: Path, podium: Podium) -> None:
+    folder = tiny / "runs" / "tiny" / "test_vit" / "fold0"
+    folder.mkdir(parents=True)
+    (folder / ".checkpoint.safetensors.1.tmp").write_text("half")
+    (folder / "checkpoint.safetensors").write_text("not whole")
+    command = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
+    status, _, err = podium(*command)
+    assert status == 1
+    assert "checkpoint.safetensors is damaged; delete it" in err
+    assert not list(folder.glob(".*.tmp"))
+    (folder / "checkpoint.safetensors").unlink()
+    assert podium(*command)[0] == 0
+
+
+def test_a_file_where_a_folder_should_be_is_told_in_one_line(tiny: Path, podium: Podium) -> None:
+    (tiny / "runs").write_text("")
+    status, _, err = podium("train", *FAST, "--model", "test_vit", "--epochs", "1")
+    assert status == 1
+    assert err.startswith("podium: error: ")
+    assert str(tiny / "runs") in err

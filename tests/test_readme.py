@@ -47,6 +47,7 @@ def make(folder: Path, *words: str, **environment: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.timeout(900)
 def test_the_two_commands_go_from_an_archive_to_a_submission(clone: Path) -> None:
     first, second = COMMANDS[:2]
     done = make(clone, *first.split()[1:], f"ARGS={QUICK}")
@@ -59,6 +60,7 @@ def test_the_two_commands_go_from_an_archive_to_a_submission(clone: Path) -> Non
     assert (clone / done.stdout.splitlines()[-1]).exists()
 
 
+@pytest.mark.timeout(1200)
 def test_every_other_command_runs_too(clone: Path) -> None:
     tried = []
     for line in dict.fromkeys(COMMANDS[2:]):
@@ -76,6 +78,8 @@ def test_every_other_command_runs_too(clone: Path) -> None:
         assert done.returncode == 0, f"{line}\n{done.stderr}"
         tried.append(target)
     assert {"data", "folds", "train", "submit"} <= set(tried)
+    assert make(clone, "clean").returncode == 0
+    assert (clone / "data" / "prepared" / "boolart-image-classification" / "folds.csv").exists()
 
 
 def test_help_lists_every_target_and_the_readme_has_them_all(clone: Path) -> None:

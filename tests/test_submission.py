@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
 
 from conftest import Podium
 from podium import PodiumError
@@ -101,6 +102,18 @@ def test_a_score_of_probabilities_knows_its_columns(tmp_path: Path) -> None:
     assert scored(tmp_path, "id,p\n1,0.1\n2,0.9\n3,0.3\n", "id,y\n1,0\n2,1\n3,0\n", "roc_auc") == 1.0
 
 
+def test_kappa_measures_on_the_whole_scale(tmp_path: Path) -> None:
+    truth, said = [0, 1, 2, 4, 4, 0], [0, 1, 1, 4, 2, 1]
+    tables = ["id,x\n" + "".join(f"{i},{value}\n" for i, value in enumerate(values)) for values in (said, truth)]
+    wanted = cohen_kappa_score(truth, said, weights="quadratic", labels=[0, 1, 2, 3, 4])
+    assert scored(tmp_path, tables[0], tables[1], "quadratic_kappa") == pytest.approx(wanted)
+
+
+def test_columns_with_a_prefix_are_their_classes(tmp_path: Path) -> None:
+    wide = "id,class_a,class_b\n1,0.8,0.2\n2,0.4,0.6\n"
+    assert scored(tmp_path, wide, "id,label\n1,a\n2,b\n", "accuracy") == 1.0
+
+
 @pytest.mark.parametrize(
     ("submission", "answer"),
     [
@@ -109,6 +122,8 @@ def test_a_score_of_probabilities_knows_its_columns(tmp_path: Path) -> None:
         ("id,predict\n1,a\n1,a\n", "line 3: id '1' stands there twice"),
         ("id\n1\n2\n", "one column only"),
         ("id,a,c\n1,0.5,0.5\n2,0.5,0.5\n", "no column for the class 'b'"),
+        ("id,a,b\n1,0.5,0.5\n2,0,0\n", "id '2' has no probabilities"),
+        ("id,a,b\n1,0.5,1.5\n2,0,1\n", "id '1' has no probabilities"),
         ("id,a,b\n1,0.5,0.5\n2,x,0.5\n", "id '2' has a probability that is not a number"),
     ],
 )

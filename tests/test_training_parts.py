@@ -9,13 +9,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import write_competition
 from podium import PodiumError
 from podium.augment import TestView, TrainView, generator, mix
-from podium.loader import Steps, in_order
+from podium.competition import load
+from podium.folds import read_folds, write_folds
+from podium.loader import Steps, every_image
 from podium.metrics import METRICS, evaluate
-from podium.models import Normaliser, Spec
+from podium.models import Normaliser, Spec, family_and_size
+from podium.predict import predict_proba
 from podium.recipe import Recipe, resolve
-from podium.train import learning_rate
+from podium.runs import Run
+from podium.train import Fold, Setting, learning_rate
 
 SPEC = Spec("test_vit", ("a", "b"), 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")
 
@@ -90,7 +95,7 @@ def test_epochs_folds_and_seeds_differ_in_their_order() -> None:
 
 
 def test_prediction_goes_through_every_image_once_in_order() -> None:
-    assert [image for keys in in_order(7, 3) for _, image in keys] == list(range(7))
+    assert [image for keys in every_image(7, 3) for _, image in keys] == list(range(7))
 
 
 def test_an_augmentation_follows_from_seed_epoch_and_image_alone() -> None:
@@ -204,3 +209,66 @@ def test_atomic_writing_leaves_the_old_file_when_it_fails(tmp_path: Path) -> Non
         fail(OSError(28, "No space left on device"))
     assert path.read_text() == "first"
     assert [each.name for each in path.parent.iterdir()] == ["file"]
+
+
+def fold(tmp_path: Path, **given: object) -> Fold:
+    """A fold about to be trained, on the tiny competition."""
+    write_competition(tmp_path)
+    competition = load("tiny", tmp_path)
+    write_folds(competition, tmp_path, 2, 0)
+    small = {"weights": "none", "image_size": 32, "batch_size": 8, "epochs": 3, "precision": "float32"}
+    whole = resolve({**small, **given}, {}, *family_and_size(str(given["model"])))
+    run = Run(tmp_path / "runs" / "tiny" / "x")
+    run.begin({}, {})
+    index = {label: i for i, label in enumerate(competition.classes)}
+    targets = np.array([index[label] for label in competition.train["target"]])
+    folds = read_folds(competition, tmp_path)
+    setting = Setting(run, whole, competition, folds, targets, torch.device("cpu"), torch.float32, 0)
+    return Fold(setting, 0, 1)
+
+
+def test_layer_decay_reaches_the_step_and_never_freezes_a_deep_models_stem(tmp_path: Path) -> None:
+    trained = fold(tmp_path, model="convnext_tiny", layer_decay=0.8)
+    trained.state.step = 1
+    trained.step(torch.zeros(8, 32, 32, 3, dtype=torch.uint8), torch.zeros(8, dtype=torch.int64))
+    rates = [group["lr"] for group in trained.optimizer.param_groups]
+    assert min(rates) / max(rates) == pytest.approx(0.8**12)
+    assert max(rates) == pytest.approx(learning_rate(1, trained.total, trained.total / 5, trained.recipe.lr))
+
+
+def test_a_batch_in_parts_is_the_whole_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8)
+    after = []
+    for at_once in (100, 3):
+        monkeypatch.setattr("podium.train.at_once", lambda *_, count=at_once: count)
+        trained = fold(tmp_path / str(at_once), model="test_vit", drop_path=0.0, clip=0.0, mix=0.0)
+        trained.step(images, torch.arange(8) % 4)
+        after.append(torch.cat([each.grad.flatten() for each in trained.model.parameters() if each.grad is not None]))
+    assert torch.allclose(after[0], after[1], atol=1e-6)
+    assert after[0].abs().max() > 1e-4
+
+
+def test_what_predicts_is_the_average_and_without_one_the_last_weights(tmp_path: Path) -> None:
+    for share in (0.5, 0.0):
+        trained = fold(tmp_path / str(share), model="resnet10t", ema=share)
+        for _ in range(4):
+            trained.step(torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8), torch.arange(8) % 4)
+        last, final = trained.model.state_dict(), trained.final.state_dict()
+        same = all(torch.equal(last[name], final[name]) for name in last)
+        assert same == (share == 0)
+        assert all(torch.isfinite(value).all() for value in final.values() if value.is_floating_point())
+
+
+def test_a_mirrored_view_is_the_mean_of_both() -> None:
+    class Left(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return images[:, 0, 0, :1] * torch.tensor([[8.0, 0.0]])
+
+    picture = torch.zeros(1, 4, 4, 3, dtype=torch.uint8)
+    picture[:, :, 0] = 255
+    normalise = Normaliser(replace(SPEC, mean=(0.0,) * 3, std=(1.0,) * 3), torch.device("cpu"))
+    batch = [(picture, torch.zeros(1))]
+    plain = predict_proba(Left(), batch, normalise, torch.float32, mirrored=False)
+    both = predict_proba(Left(), batch, normalise, torch.float32, mirrored=True)
+    assert plain[0, 0] > 0.99
+    assert both[0, 0] == pytest.approx((plain[0, 0] + 0.5) / 2)

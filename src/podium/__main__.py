@@ -31,11 +31,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(error))
         print(f"podium: error: {line}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        print(f"podium: error: {error.filename or 'the disk'}: {error.strerror or error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt as stop:
         print(f"podium: {stop or 'stopped'}; run the same command again to go on", file=sys.stderr)
         return STOPPED
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -120,10 +120,13 @@ class State:
 
         if not self.path.exists():
             return False
-        tensors, metadata = load_tensors(self.path)
-        progress = json.loads(metadata["podium"])
-        for name, module in self.modules.items():
-            module.load_state_dict({key: tensors[f"{name}.{key}"] for key in module.state_dict()})
+        try:
+            tensors, metadata = load_tensors(self.path)
+            progress = json.loads(metadata["podium"])
+            for name, module in self.modules.items():
+                module.load_state_dict({key: tensors[f"{name}.{key}"] for key in module.state_dict()})
+        except (PodiumError, LookupError, ValueError, RuntimeError):
+            raise PodiumError(f"{self.path} is damaged; delete it to begin this fold anew") from None
         parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
         slots: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():

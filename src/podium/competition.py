@@ -109,7 +109,7 @@ def load(slug: str, root: Path) -> Competition:
     given = Given(card, files)
     given.sample = given.table("sample_submission")
     train, columns = train_rows(given)
-    seen = _in_order(set(train["target"]))
+    seen = in_order(set(train["target"]))
     if len(seen) < 2:
         raise PodiumError(
             f"{folder}: every training image has the label '{seen[0]}', so there is nothing to learn; where another"
@@ -160,7 +160,9 @@ def _shape(
     if len(columns) > 2:
         if card.get("wants") == "labels":
             raise PodiumError(f'{sample.path}: {len(columns) - 1} columns to fill; take wants = "labels" off the card')
-        return Shape(columns, "probs", newline_of(sample.path), name), _classes_of_columns(sample, seen)
+        return Shape(columns, "probs", newline_of(sample.path), name), classes_of_columns(
+            [str(column) for column in columns[1:]], seen, sample.path
+        )
     wants = card.get("wants") or _guessed_wants(card, sample, seen)
     if wants == "probs" and len(seen) != 2:
         raise PodiumError(
@@ -169,16 +171,15 @@ def _shape(
     return Shape(columns, wants, newline_of(sample.path), name), seen
 
 
-def _classes_of_columns(sample: Table, seen: list[str]) -> list[str]:
+def classes_of_columns(columns: list[str], seen: list[str], path: Path) -> list[str]:
     """Each column's class: its name, or its name without what all of them begin with (class_0, class_1, ...)."""
-    columns = [str(column) for column in sample.rows.columns[1:]]
     for prefix in ("", *(column.removesuffix(seen[0]) for column in columns if column.endswith(seen[0]))):
         classes = [column.removeprefix(prefix) for column in columns]
         if set(seen) <= set(classes) and len(set(classes)) == len(classes):
             return classes
     unknown = [label for label in seen if label not in columns]
     raise PodiumError(
-        f"{sample.path}: no column for the class '{unknown[0]}', its columns are {few(columns)}; where others are the"
+        f"{path}: no column for the class '{unknown[0]}', its columns are {few(columns)}; where others are the"
         ' labels, write target_column = "NAME" in the competition\'s card'
     )
 
@@ -193,7 +194,7 @@ def _guessed_wants(card: Card, sample: Table, seen: list[str]) -> str:
     return "probs" if cells and all(re.fullmatch(r"\d*\.\d+", cell) for cell in cells) else "labels"
 
 
-def _in_order(labels: set[str]) -> list[str]:
+def in_order(labels: set[str]) -> list[str]:
     """Numbers by value where all labels are plain numbers, else text by letters."""
     plain = all(re.fullmatch("0|[1-9][0-9]*", label) for label in labels)
     return sorted(labels, key=lambda label: (len(label) if plain else 0, label))

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -55,3 +56,20 @@ def _cpu_multiplies_bfloat16() -> bool:
         flags = Path("/proc/cpuinfo").read_text().split()
         return "avx512_bf16" in flags or "amx_bf16" in flags
     return False
+
+
+@contextlib.contextmanager
+def hints(batch_size: int | None = None) -> Iterator[None]:
+    """Errors of the hardware and of the loader's processes, with what helps."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        remedy = f"try --batch-size {max(1, batch_size // 2)}" if batch_size else "use --device cpu"
+        raise PodiumError(f"the GPU's memory does not hold a batch; {remedy}") from None
+    except (RuntimeError, ValueError) as error:
+        if "DataLoader worker" in str(error):
+            remedy = "run the same command again with --workers 0"
+            raise PodiumError(f"a loader process died, most likely for want of memory; {remedy}") from None
+        if "more than 1 value per channel" in str(error):
+            raise PodiumError("this model cannot learn from a batch of one image; use a larger --batch-size") from None
+        raise

@@ -55,9 +55,11 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
     if before == text.getvalue():
         say(f"podium: {path} holds these folds already")
     else:
-        write_text(path, text.getvalue())
         if before is not None:
-            say("podium: warning: the folds have changed; runs trained on the old ones cannot be gone on with")
+            kept = path.with_name("folds-before.csv")
+            write_text(kept, before)
+            say(f"podium: warning: the folds have changed; runs begun on the old ones, now {kept}, cannot go on")
+        write_text(path, text.getvalue())
     print(summary(competition, folds))
     say(f"podium: wrote {path}\nnext: {command('train', competition.slug, model='vit_small_patch32_224')}")
     return path

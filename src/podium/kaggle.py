@@ -67,7 +67,9 @@ def download(slug: str, archive: Path) -> None:
     if not found:
         raise PodiumError(f"Kaggle's client left no archive in {unfinished}; {by_hand}")
     found[0].replace(archive)
-    shutil.rmtree(unfinished.parent, ignore_errors=True)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another competition's download may wait beside it
+        unfinished.parent.rmdir()
 
 
 def _client() -> Any:

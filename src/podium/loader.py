@@ -4,6 +4,7 @@ The order of a run is a list of (epoch, image) computed from the seed; a loader 
 step on, across epochs, so workers start once and nothing has to be saved to resume.
 """
 
+import os
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
@@ -24,14 +26,17 @@ Key = tuple[int, int]  # epoch, image
 class Images(Dataset[Any]):
     """Batches of (uint8 images [n, height, width, 3], targets [n])."""
 
-    def __init__(self, paths: Sequence[Path], targets: Sequence[int], view: View) -> None:
+    def __init__(
+        self, paths: Sequence[Path], targets: NDArray[np.int64], view: View, rows: NDArray[np.int64] | None = None
+    ) -> None:
         self.paths = np.array([str(path) for path in paths])  # arrays: lists of objects are copied into every worker
-        self.targets = np.asarray(targets, dtype=np.int64)
+        self.targets = targets
         self.view = view
+        self.rows = np.arange(len(paths)) if rows is None else rows  # what an augmentation knows an image by
 
     def __getitems__(self, keys: list[Key]) -> tuple[Tensor, Tensor] | PodiumError:
         try:
-            images = [self.view(read_image(Path(self.paths[i])), epoch, i) for epoch, i in keys]
+            images = [self.view(read_image(Path(self.paths[i])), epoch, int(self.rows[i])) for epoch, i in keys]
         except PodiumError as error:
             return error  # raised by `batches`, in the parent: a worker would wrap it in a traceback
         return torch.from_numpy(np.stack(images)), torch.from_numpy(self.targets[[i for _, i in keys]])
@@ -58,7 +63,7 @@ class Steps(Sampler[list[Key]]):
             yield [(epoch, int(i)) for i in order[nth * self.batch_size : (nth + 1) * self.batch_size]]
 
 
-def in_order(images: int, batch_size: int) -> list[list[Key]]:
+def every_image(images: int, batch_size: int) -> list[list[Key]]:
     """Every image once, for prediction."""
     return [[(0, i) for i in range(at, min(at + batch_size, images))] for at in range(0, images, batch_size)]
 
@@ -81,10 +86,19 @@ def batches(
         yield batch
 
 
+def pick_workers(workers: int | None, device: torch.device) -> int:
+    """Processes that decode. On a CPU they would take the cores that train."""
+    if workers is not None:
+        return workers
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, cores) if device.type == "cuda" else 0
+
+
 def _as_is(batch: Any) -> Any:
     return batch
 
 
 def _start_worker(worker: int) -> None:
-    # Ctrl-C reaches every process of the terminal; only the parent decides what it means.
+    # A signal to the whole group, Ctrl-C or a scheduler's, reaches the workers too; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

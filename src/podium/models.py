@@ -195,7 +195,9 @@ def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn
             shape = model(torch.zeros(1, 3, image_size, image_size)).shape
         if shape != (1, options["num_classes"]):
             raise PodiumError(f"{name} answers with {tuple(shape)}, not with one number per class; take another model")
-    except (RuntimeError, ValueError, AssertionError, IndexError) as error:
+    except PodiumError:
+        raise
+    except Exception as error:  # a thousand architectures, and each its own way to refuse
         size = resolve_model_data_config(model)["input_size"][-1]
         raise PodiumError(
             f"{name} cannot take images of {image_size} pixels ({_first_line(error)}); try --image-size {size}"

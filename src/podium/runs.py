@@ -94,21 +94,20 @@ class Run:
         lines = (self.fold(fold) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
-    def score(self, fold: int) -> float:
-        """The fold's score on the images it did not train on, by the metric of the competition."""
+    def score(self, fold: int, metric: str) -> float:
+        """The fold's score on the images it did not train on."""
         held_out = self.out_of_fold(fold)
-        return evaluate(self.recipe["metric"], held_out.target, held_out.probs)
+        return evaluate(metric, held_out.target, held_out.probs)
 
-    def results(self, count: int) -> str:
+    def results(self, count: int, metric: str) -> str:
         """The table of finished folds, and what they say of images that the models have not seen."""
         rows, scores = [], []
         for fold in self.finished():
-            history = self.history(fold)
-            scores.append(self.score(fold))
-            images = f"{len(self.out_of_fold(fold).id):,}"
+            history, held_out = self.history(fold), self.out_of_fold(fold)
+            scores.append(evaluate(metric, held_out.target, held_out.probs))
+            images = f"{len(held_out.id):,}"
             seconds = duration(sum(entry["seconds"] for entry in history))
             rows.append([fold, images, f"{scores[-1]:.5f}", f"{history[-1]['loss']:.4f}", seconds])
-        metric = self.recipe["metric"]
         spread = f" ± {np.std(scores, ddof=1):.5f}" if len(scores) > 1 else ""
         text = table(["fold", "validated", metric, "train loss", "time"], rows)
         return f"{text}\n{metric} {np.mean(scores):.5f}{spread} over {len(scores)} of {count} folds"
@@ -120,15 +119,19 @@ class Run:
         with (self.path / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name") from None
+            for left in self.path.glob("fold*/.*.tmp"):  # by a process that was killed while it saved
+                left.unlink()
+            for fold in self.finished():
+                (self.fold(fold) / "checkpoint.safetensors").unlink(missing_ok=True)
             yield
 
-    def begin(self, identity: dict[str, Any]) -> None:
+    def begin(self, identity: dict[str, Any], facts: dict[str, Any]) -> None:
         """Writes recipe.json, or refuses to go on with another recipe, other folds or other data."""
         path = self.path / "recipe.json"
         if not path.exists():
-            write_json(path, {**identity, "weights_source": None, "versions": _versions()})
+            write_json(path, {**identity, **facts, "weights_source": None, "versions": _versions()})
             return
         changed = differences({key: self.recipe.get(key) for key in identity}, identity)
         if changed:

@@ -19,8 +19,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.checkpoint import sha256, write_json, write_text
-from podium.competition import Competition
+from podium.checkpoint import atomic, sha256, write_json
+from podium.competition import Competition, classes_of_columns, in_order
 from podium.console import bar, say
 from podium.metrics import METRICS, evaluate
 from podium.runs import Predictions, Run, find_runs
@@ -35,30 +35,35 @@ def submit(
     device: str = "auto",
     workers: int | None = None,
 ) -> Path:
-    """The mean of every finished fold's predictions, as a CSV that matches the sample; its path."""
-    runs = find_runs(competition.slug, root, names)
-    members = [(run, fold) for run in runs for fold in run.finished()]
+    """The mean of each run's finished folds, and of the runs, as a CSV that matches the sample; its path."""
+    runs, metric = find_runs(competition.slug, root, names), competition.metric
+    # (run, fold): its share of the mean
+    members = {(run, fold): 1 / len(runs) / len(run.finished()) for run in runs for fold in run.finished()}
     for run, fold in members:
         _check_fits(competition, run, fold)
     models = "1 fold model" if len(members) == 1 else f"{len(members)} fold models"
     say(f"podium: {len(competition.test):,} test images, {models} of {', '.join(run.name for run in runs)}")
+    for run in runs:
+        missing = sorted(set(range(run.recipe["folds"])) - set(run.finished()))
+        if missing:
+            say(f"podium: warning: {run.name} goes without its folds {', '.join(map(str, missing))}, not trained yet")
 
     probs = np.zeros((len(competition.test), len(competition.classes)))
-    for run, fold in members:
-        probs += _predictions(competition, run, fold, device, workers).probs
-    probs /= len(members)
+    for (run, fold), share in members.items():
+        probs += share * _predictions(competition, run, fold, device, workers).probs
 
     text = render(competition, probs)
     path = _free_name(root / "submissions" / competition.slug, name or _joined(runs), text)
-    write_text(path, text)
-    check(competition, path)
-    estimate = out_of_fold_score(competition, runs)
-    write_json(path.with_suffix(".json"), _lineage(competition, root, path, members, estimate))
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
+        check(competition, temporary)
+    estimate, images = out_of_fold_score(competition, runs)
+    write_json(path.with_suffix(".json"), _lineage(competition, path, members, estimate, images))
     for run in runs:
-        scores = [run.score(fold) for fold in run.finished()]
-        say(f"  {run.name}: {competition.metric} {np.mean(scores):.5f} over {len(scores)} folds")
-    if estimate is not None and len(runs) > 1:
-        say(f"  their mean, out of fold: {competition.metric} {estimate:.5f}")
+        mean = np.mean([run.score(fold, metric) for fold in run.finished()])
+        say(f"  {run.name}: {metric} {mean:.5f} out of fold")
+    if images and len(runs) > 1:
+        say(f"  their mean: {metric} {estimate:.5f} out of fold, on the {images:,} images all of them held out")
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
     solution = competition.folder / "solution.csv"
     if solution.exists():
@@ -131,7 +136,7 @@ def score(path: Path, solution: Path, metric: str | None = None) -> str:
     if wide or METRICS[metric]().wants == "probs":
         classes, probs = _read_probs(answers, labels, path)
     else:
-        classes = sorted(set(labels) | set(answers.iloc[:, 0]), key=lambda name: (len(name), name))
+        classes = _whole_scale(set(labels) | set(answers.iloc[:, 0]))
         index = {name: i for i, name in enumerate(classes)}
         probs = np.eye(len(classes))[[index[name] for name in answers.iloc[:, 0]]]
     index = {name: i for i, name in enumerate(classes)}
@@ -146,16 +151,27 @@ def _read_probs(answers: pd.DataFrame, labels: pd.Series, path: Path) -> tuple[l
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
         raise PodiumError(f"{path}: id '{answers.index[row]}' has a probability that is not a number")
+    if ((values < 0) | (values > 1)).any() or (values.shape[1] > 1 and (values.sum(axis=1) == 0).any()):
+        wrong = (values < 0).any(1) | (values > 1).any(1) | (values.sum(axis=1) == 0)
+        raise PodiumError(f"{path}: id '{answers.index[wrong.argmax()]}' has no probabilities: {values[wrong][0]}")
+    classes = in_order(set(labels))
     if answers.shape[1] > 1:
-        return list(answers.columns), values
-    classes = sorted(set(labels))
+        return classes_of_columns([str(column) for column in answers.columns], classes, path), values
     if len(classes) != 2:
         raise PodiumError(f"{path}: one column of probabilities serves two classes, not {len(classes)}")
     return classes, np.hstack([1 - values, values])
 
 
-def out_of_fold_score(competition: Competition, runs: Sequence[Run]) -> float | None:
-    """What the mean of the runs scores on training images that none of the averaged models has seen."""
+def _whole_scale(labels: set[str]) -> list[str]:
+    """The classes in order; of numbers all between the least and the greatest, so that distances are right."""
+    classes = in_order(labels)
+    if not all(name.isdecimal() and len(name) < 4 for name in classes):
+        return classes
+    return in_order(labels | {str(number) for number in range(int(classes[0]), int(classes[-1]))})
+
+
+def out_of_fold_score(competition: Competition, runs: Sequence[Run]) -> tuple[float | None, int]:
+    """What the mean of the runs scores on training images that none of the averaged models has seen; on how many."""
     total: dict[str, NDArray[np.float64]] = {}
     target: dict[str, int] = {}
     votes: dict[str, int] = {}
@@ -167,9 +183,9 @@ def out_of_fold_score(competition: Competition, runs: Sequence[Run]) -> float | 
                 votes[name], target[name] = votes.get(name, 0) + 1, int(label)
     shared = [name for name, count in votes.items() if count == len(runs)]
     if not shared:
-        return None
+        return None, 0
     probs = np.array([total[name] / len(runs) for name in shared])
-    return evaluate(competition.metric, np.array([target[name] for name in shared]), probs)
+    return evaluate(competition.metric, np.array([target[name] for name in shared]), probs), len(shared)
 
 
 # --- the parts -------------------------------------------------------------------------------------------
@@ -198,19 +214,18 @@ def _predictions(competition: Competition, run: Run, fold: int, device: str, wor
             return found
 
     from podium.augment import TestView
-    from podium.device import pick_device, pick_precision
-    from podium.loader import Images, batches, in_order
+    from podium.device import hints, pick_device, pick_precision
+    from podium.loader import Images, batches, every_image, pick_workers
     from podium.models import Normaliser, load_model
     from podium.predict import predict_proba
-    from podium.train import pick_workers
 
     on = pick_device(device)
     model, spec = load_model(weights)
     paths = [competition.folder / image for image in competition.test["image"]]
-    images = Images(paths, [-1] * len(paths), TestView(spec))
-    in_turn = batches(images, in_order(len(paths), run.recipe["batch_size"]), pick_workers(workers, on))
+    images = Images(paths, np.full(len(paths), -1), TestView(spec))
+    in_turn = batches(images, every_image(len(paths), run.recipe["batch_size"]), pick_workers(workers, on))
     precision = pick_precision(run.recipe["precision"], on)
-    with bar(total=len(paths), desc=f"{run.name} fold {fold}", unit="image") as progress:
+    with hints(), bar(total=len(paths), desc=f"{run.name} fold {fold}", unit="image") as progress:
         probs = predict_proba(model.to(on), in_turn, Normaliser(spec, on), precision, mirrored, progress)
     ids = competition.test["id"].to_numpy(dtype=str)
     found = Predictions(ids, probs, np.full(len(ids), -1), spec.classes, key)
@@ -233,14 +248,14 @@ def _free_name(folder: Path, name: str, text: str) -> Path:
 
 
 def _lineage(
-    competition: Competition, root: Path, path: Path, members: Sequence[tuple[Run, int]], estimate: float | None
+    competition: Competition, path: Path, members: dict[tuple[Run, int], float], estimate: float | None, images: int
 ) -> dict[str, Any]:
     return {
         "csv": path.name,
         "sha256": sha256(path),
         "competition": competition.slug,
         "metric": competition.metric,
-        "out_of_fold": estimate,
+        "out_of_fold": {"score": estimate, "images": images},
         "commit": _commit(),
         "train_sha256": competition.train_hash,
         "test_sha256": competition.test_hash,
@@ -248,11 +263,11 @@ def _lineage(
             {
                 "run": run.name,
                 "fold": fold,
-                "share": 1 / len(members),
-                "score": run.score(fold),
+                "share": share,
+                "score": run.score(fold, competition.metric),
                 "weights_sha256": sha256(run.fold(fold) / "model.safetensors"),
             }
-            for run, fold in members
+            for (run, fold), share in members.items()
         ],
         "recipes": {run.name: run.recipe for run, _ in members},
     }

@@ -33,9 +33,9 @@ from podium.augment import MIX, STEP, TestView, TrainView, View, generator, mix
 from podium.checkpoint import State, sha256, write_text
 from podium.competition import Competition
 from podium.console import bar, command, duration, say
-from podium.device import at_once, autocast, pick_device, pick_precision
+from podium.device import at_once, autocast, hints, pick_device, pick_precision
 from podium.folds import path_of, read_folds
-from podium.loader import Images, Steps, batches, in_order
+from podium.loader import Images, Steps, batches, every_image, pick_workers
 from podium.metrics import evaluate
 from podium.models import Normaliser, build, family_and_size, save_model
 from podium.predict import predict_proba
@@ -43,6 +43,7 @@ from podium.recipe import Recipe, resolve
 from podium.runs import Predictions, Run, folder_of
 
 SAVE_EVERY = 300.0  # seconds of work that a power cut may cost
+DECAYED_LAYERS = 12
 CHECK_EVERY = 50  # steps between looks at the loss: each look makes a GPU wait
 
 
@@ -61,7 +62,7 @@ class Setting:
 
     def images(self, rows: NDArray[np.int64], view: View) -> Images:
         paths = [self.competition.folder / image for image in self.competition.train["image"].iloc[rows]]
-        return Images(paths, self.targets[rows].tolist(), view)
+        return Images(paths, self.targets[rows], view, rows)
 
 
 def train(
@@ -93,10 +94,10 @@ def train(
             {
                 **asdict(recipe),
                 "competition": competition.slug,
-                "metric": competition.metric,
                 "folds_sha256": sha256(path_of(competition.slug, root)),
                 "data_sha256": competition.train_hash,
-            }
+            },
+            {"folds": count, "metric": competition.metric, "device": _name(on), "computed_in": str(precision)[6:]},
         )
         left = [fold for fold in chosen if fold not in run.finished()]
         if left:
@@ -106,7 +107,7 @@ def train(
                 Fold(setting, fold, folds_left=len(left) - left.index(fold)).train()
             else:
                 say(f"podium: fold {fold} is trained already")
-    print(run.results(count))
+    print(run.results(count, competition.metric))
     say(f"podium: wrote {run.path}")
     rest = [str(fold) for fold in range(count) if fold not in run.finished()]
     more = f"the same command for the folds {','.join(rest)}, or " if rest else ""
@@ -143,6 +144,7 @@ class Fold:
             layer_decay=recipe.layer_decay,
             fused=True,
         )
+        _limit_depth(self.optimizer, recipe.layer_decay)
         self.scaler = torch.amp.GradScaler(device.type, enabled=setting.precision == torch.float16)
         decay = 1 - 1 / max(1.0, recipe.ema * self.total)
         self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
@@ -159,7 +161,7 @@ class Fold:
         seen = setting.images(self.training, TrainView(self.recipe, self.spec))
         saved = began = time.monotonic()
         progress = bar(total=self.total, initial=state.step, desc=f"fold {self.fold}", unit="step")
-        with progress, _signals() as stop, _hints(self.recipe.batch_size):
+        with progress, _signals() as stop, hints(self.recipe.batch_size):
             for images, labels in batches(seen, self.steps, setting.workers):
                 self.forecast.at(state.step)
                 self.step(images, labels)
@@ -168,14 +170,16 @@ class Fold:
                 ended = state.step % self.steps.per_epoch == 0
                 if ended or stop() or now - saved > SAVE_EVERY:
                     state.seconds += now - began
+                    self._check_finite(state.loss.item())  # what is saved can be gone on with
                     if ended and state.step < self.total:
-                        self.close_epoch(self.validate(mirrored=False))
+                        self.close_epoch(self.validate(mirrored=False), mirrored=False)
                     state.save()
                     saved = began = time.monotonic()
                 if stop():
                     where = f"step {state.step:,} of {self.total:,} of fold {self.fold}"
                     raise KeyboardInterrupt(f"stopped after {where}; all is saved")
-        self.finish()
+        with hints(self.recipe.batch_size):
+            self.finish()
 
     def step(self, images: Tensor, labels: Tensor) -> None:
         recipe, state = self.recipe, self.state
@@ -190,8 +194,8 @@ class Fold:
 
         self.model.train()
         self.optimizer.zero_grad()
-        part = at_once(self.device, recipe.image_size)
-        for some, wanted in zip(inputs.split(part), targets.split(part), strict=True):
+        parts = math.ceil(len(inputs) / at_once(self.device, recipe.image_size))
+        for some, wanted in zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True):
             with autocast(self.device, self.setting.precision):
                 logits = self.model(some).float()
             loss = F.cross_entropy(logits, wanted, label_smoothing=recipe.smoothing) * (len(some) / len(inputs))
@@ -214,13 +218,13 @@ class Fold:
 
     def validate(self, mirrored: bool) -> NDArray[np.float32]:
         unseen = self.setting.images(self.held_out, TestView(self.spec))
-        in_turn = batches(unseen, in_order(len(self.held_out), self.recipe.batch_size), self.setting.workers)
+        in_turn = batches(unseen, every_image(len(self.held_out), self.recipe.batch_size), self.setting.workers)
         probs = predict_proba(self.final, in_turn, self.normalise, self.setting.precision, mirrored)
         if not np.isfinite(probs).all():
             raise self._diverged("the model's answers are not numbers")
         return probs
 
-    def close_epoch(self, probs: NDArray[np.float32]) -> None:
+    def close_epoch(self, probs: NDArray[np.float32], mirrored: bool) -> None:
         """One more line of metrics.jsonl."""
         state, metric, truth = self.state, self.setting.competition.metric, self.setting.targets[self.held_out]
         epoch, images = state.step // self.steps.per_epoch, self.steps.per_epoch * self.steps.batch_size
@@ -234,6 +238,7 @@ class Fold:
             "loss": loss,
             "log_loss": evaluate("log_loss", truth, probs),
             metric: score,
+            "mirrored": mirrored,  # the last line tells of what is submitted: the mean with the mirrored view
             "images_per_s": round(images / max(state.seconds, 1e-9), 1),
             "seconds": round(state.seconds, 1),
         }
@@ -246,10 +251,11 @@ class Fold:
     def finish(self) -> None:
         """The end of a schedule that ends at zero, averaged: no epoch is picked on the fold that reports the score."""
         path, held_out = self.folder / "model.safetensors", self.held_out
+        mirrored = self.recipe.mirror > 0
+        probs = self.validate(mirrored)
         save_model(path, self.final, self.spec)
-        probs = self.validate(mirrored=self.recipe.mirror > 0)
         if len(self.state.history) < self.recipe.epochs:
-            self.close_epoch(probs)
+            self.close_epoch(probs, mirrored)
         ids = self.setting.competition.train["id"].to_numpy(dtype=str)[held_out]
         truth = self.setting.targets[held_out]
         Predictions(ids, probs, truth, self.spec.classes, sha256(path)).save(self.folder / "oof.npz")
@@ -267,19 +273,21 @@ class Fold:
         return PodiumError(f"{what} by {where}; try a lower --lr or --precision float32, under another --name")
 
 
+def _limit_depth(optimizer: torch.optim.Optimizer, decay: float) -> None:
+    """Keeps layer decay what its published values mean, however many layers timm counts: 12 from top to bottom.
+    timm counts 38 in convnext_small; 0.8 to that power would freeze its stem."""
+    lowest = min(group.get("lr_scale", 1.0) for group in optimizer.param_groups)
+    if lowest < decay**DECAYED_LAYERS:
+        depth = math.log(lowest) / math.log(decay)
+        for group in optimizer.param_groups:
+            group["lr_scale"] **= DECAYED_LAYERS / depth
+
+
 def learning_rate(step: int, total: int, warmup: float, peak: float) -> float:
     """Linear from nothing to the peak, then a half cosine to nothing."""
     if step < warmup:
         return peak * (step + 1) / (warmup + 1)
     return peak * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
-
-
-def pick_workers(workers: int | None, device: torch.device) -> int:
-    """Processes that decode. On a CPU they would take the cores that train."""
-    if workers is not None:
-        return workers
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(8, cores) if device.type == "cuda" else 0
 
 
 def _check_space(folder: Path, model: nn.Module, folds_left: int) -> None:
@@ -326,7 +334,7 @@ def _signals() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        say("podium: stopping after this step (again: at once)")
+        os.write(2, b"\npodium: stopping after this step (again: at once)\n")  # print is not safe in here
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # signals belong to the main thread
@@ -337,23 +345,6 @@ def _signals() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _hints(batch_size: int) -> Iterator[None]:
-    """Errors of the hardware, with the flag that helps."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise PodiumError(
-            f"the GPU's memory does not hold a batch of {batch_size}; try --batch-size {max(1, batch_size // 2)}"
-        ) from None
-    except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
-            raise
-        raise PodiumError(
-            "a loader process died, most likely for want of memory; run the same command again with --workers 0"
-        ) from None
 
 
 def _name(device: torch.device) -> str:
