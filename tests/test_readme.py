@@ -26,6 +26,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("Makefile", "requirements.txt"):
         shutil.copy2(ROOT / name, folder / name)
     shutil.copytree(ROOT / "data" / "competitions", folder / "data" / "competitions")
+    for name in ("src", "tests"):
+        (folder / name).mkdir()
     bin_folder = folder / ".venv" / "bin"
     bin_folder.parent.mkdir()
     bin_folder.symlink_to(Path(sys.executable).parent)
