@@ -56,7 +56,7 @@ def test_the_file_has_the_columns_of_the_contract_and_the_singleton_is_in_no_fol
     lines = path.read_text().splitlines()
     assert lines[0] == "id,target,fold,group"
     assert lines[-1] == "024,lonely,-1,024"
-    assert "classes too small to validate: 1; their images, trained on in every fold: 1" in out
+    assert "classes that no fold validates: 1 (lonely)" in out
     assert "next: podium train -c tiny" in err
     before = path.read_bytes()
     assert "holds these folds already" in podium("folds", "-c", "tiny", "--k", "4")[2]

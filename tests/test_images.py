@@ -271,7 +271,7 @@ def test_a_truncated_image_is_refused(kind: str, options: dict[str, object], kep
 def test_a_directory_and_a_dangling_link_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "7.jpg").mkdir()
     (tmp_path / "8.jpg").symlink_to("nowhere")
-    for name, reason in (("7.jpg", "Is a directory"), ("8.jpg", "No such file"), ("9.jpg", "No such file")):
+    for name, reason in (("7.jpg", "it is a folder"), ("8.jpg", "No such file"), ("9.jpg", "No such file")):
         with pytest.raises(BadImage, match=f"{re.escape(str(tmp_path / name))} cannot be read: {reason}"):
             read_image(tmp_path / name)
 

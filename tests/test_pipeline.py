@@ -14,7 +14,7 @@ import torch
 from safetensors import safe_open
 
 from conftest import Podium, write_competition, write_image
-from podium.checkpoint import sha256
+from podium.disk import sha256
 from podium.models import load_model
 from podium.runs import Run
 from podium.tables import read_table
@@ -198,7 +198,7 @@ def test_an_image_that_cannot_be_decoded_is_named_in_one_line(tiny: Path, podium
     assert status == 1
     last = err.splitlines()[-1]
     assert last.startswith("podium: error: ")
-    assert "train_image/004.jpg cannot be read: it is no JPEG" in last
+    assert "train_image/004.jpg first (it is no JPEG" in last
 
 
 def test_a_loss_that_is_no_number_ends_the_run(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """The parts of training: recipes, metrics, the order and the look of the images."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from podium.models import Normaliser, Spec, family_and_size
 from podium.predict import predict_proba
 from podium.recipe import Recipe, resolve
 from podium.runs import Run
+from podium.store import open_store
 from podium.train import Fold, Setting, learning_rate
 
 SPEC = Spec("test_vit", ("a", "b"), 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")
@@ -192,7 +193,7 @@ def test_two_classes_are_ranked_by_the_second() -> None:
 
 
 def test_atomic_writing_leaves_the_old_file_when_it_fails(tmp_path: Path) -> None:
-    from podium.checkpoint import atomic
+    from podium.disk import atomic
 
     path = tmp_path / "deep" / "file"
     with atomic(path) as temporary:
@@ -219,11 +220,12 @@ def fold(tmp_path: Path, **given: object) -> Fold:
     small = {"weights": "none", "image_size": 32, "batch_size": 8, "epochs": 3, "precision": "float32"}
     whole = resolve({**small, **given}, {}, *family_and_size(str(given["model"])))
     run = Run(tmp_path / "runs" / "tiny" / "x")
-    run.begin({}, {})
+    run.begin(asdict(whole), {"folds": 2})
     index = {label: i for i, label in enumerate(competition.classes)}
     targets = np.array([index[label] for label in competition.train["target"]])
     folds = read_folds(competition, tmp_path)
-    setting = Setting(run, whole, competition, folds, targets, torch.device("cpu"), torch.float32, 0)
+    store = open_store(competition, tmp_path, 128)
+    setting = Setting(run, whole, competition, store, folds, targets, torch.device("cpu"), torch.float32, 0)
     return Fold(setting, 0, 1)
 
 

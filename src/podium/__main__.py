@@ -59,12 +59,24 @@ def sample(flags: argparse.Namespace) -> None:
     write(flags.root)
 
 
-def folds(flags: argparse.Namespace) -> None:
-    """Split the training images into folds."""
+def audit(flags: argparse.Namespace) -> None:
+    """Look at every image: bad files, duplicates, leaks into the test set, labels that disagree."""
+    from podium.audit import audit
     from podium.competition import load
-    from podium.folds import write_folds
 
-    write_folds(load(flags.competition, flags.root), flags.root, flags.k, flags.seed)
+    audit(load(flags.competition, flags.root), flags.root, flags.image_size, flags.store == "on")
+
+
+def folds(flags: argparse.Namespace) -> None:
+    """Split the training images into folds, or verify a split."""
+    from podium.competition import load
+    from podium.folds import verify, write_folds
+
+    competition = load(flags.competition, flags.root, **({"group_column": flags.group} if flags.group else {}))
+    if flags.verify is None:
+        write_folds(competition, flags.root, flags.k, flags.seed)
+    else:
+        verify(competition, flags.root, flags.verify or None)
 
 
 def train(flags: argparse.Namespace) -> None:
@@ -83,7 +95,7 @@ def train(flags: argparse.Namespace) -> None:
     from podium.train import train
 
     competition = load(flags.competition, flags.root)
-    train(competition, flags.root, given, flags.folds, flags.name, flags.device, flags.workers)
+    train(competition, flags.root, given, flags.folds, flags.name, flags.device, flags.workers, flags.store == "on")
 
 
 def submit(flags: argparse.Namespace) -> None:
@@ -92,7 +104,7 @@ def submit(flags: argparse.Namespace) -> None:
     from podium.submission import submit
 
     competition = load(flags.competition, flags.root)
-    print(submit(competition, flags.root, flags.runs, flags.name, flags.device, flags.workers))
+    print(submit(competition, flags.root, flags.runs, flags.name, flags.device, flags.workers, flags.store == "on"))
 
 
 def score(flags: argparse.Namespace) -> None:
@@ -105,9 +117,19 @@ def score(flags: argparse.Namespace) -> None:
 # --- their flags -----------------------------------------------------------------------------------------
 
 
+def _audit_flags(command: argparse.ArgumentParser) -> None:
+    text = "pixels that models will be trained at; decides how far images are shrunk (default: %(default)s)"
+    command.add_argument("--image-size", type=_count, default=224, metavar="N", help=text)
+    _store_flag(command)
+
+
 def _folds_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--k", type=int, default=5, help="how many folds (default: %(default)s)")
     command.add_argument("--seed", type=int, default=0, help="of the shuffle (default: %(default)s)")
+    text = "a column of the training table whose equal values must share a fold, such as a patient or a scene"
+    command.add_argument("--group", metavar="COLUMN", help=text)
+    text = "make no folds: say what FILE (default: the competition's folds.csv) guarantees and what it does not"
+    command.add_argument("--verify", nargs="?", type=Path, const=False, metavar="FILE", help=text)
 
 
 def _train_flags(command: argparse.ArgumentParser) -> None:
@@ -120,8 +142,11 @@ def _train_flags(command: argparse.ArgumentParser) -> None:
         "recipe", "Defaults suit the model's family and its weights; the run's recipe.json holds what was chosen."
     )
     for name, (kind, text) in knobs().items():
-        metavar = {int: "N", float: "X"}.get(kind, name.upper())
-        recipe.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=text)
+        flag, metavar = f"--{name.replace('_', '-')}", {int: "N", float: "X"}.get(kind, name.upper())
+        if kind is bool:
+            recipe.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
+        else:
+            recipe.add_argument(flag, type=kind, metavar=metavar, help=text)
 
 
 def _submit_flags(command: argparse.ArgumentParser) -> None:
@@ -140,7 +165,13 @@ def _score_flags(command: argparse.ArgumentParser) -> None:
 
 def _machine_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: %(default)s)")
-    command.add_argument("--workers", type=_count, metavar="N", help="processes that decode; never changes the result")
+    command.add_argument("--workers", type=_count, metavar="N", help="processes that augment; never changes the result")
+    _store_flag(command)
+
+
+def _store_flag(command: argparse.ArgumentParser) -> None:
+    text = "keep the decoded pixels on disk, or decode each file whenever it is read; never changes the result"
+    command.add_argument("--store", choices=("on", "off"), default="on", help=f"{text} (default: %(default)s)")
 
 
 def _no_flags(command: argparse.ArgumentParser) -> None:
@@ -149,6 +180,7 @@ def _no_flags(command: argparse.ArgumentParser) -> None:
 
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], Callable[[argparse.ArgumentParser], None]]] = {
     "data": (data, _no_flags),
+    "audit": (audit, _audit_flags),
     "folds": (folds, _folds_flags),
     "train": (train, _train_flags),
     "submit": (submit, _submit_flags),

@@ -1,6 +1,6 @@
 """What happens to an image between the file and the model; every draw a function of (seed, epoch, image).
 
-Training: random crop, mirror, colour, erasing (albumentations). Testing: the centre crop that the model's
+Training: a random crop, mirrored or not, colour and erasing (albumentations). Testing: the centre crop that the model's
 own data config asks for, or the whole image. Mixup and cutmix work on whole batches, on the device.
 """
 
@@ -22,8 +22,6 @@ from podium.recipe import Recipe
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else it asks the network for a newer version at every import
 import albumentations as A
 
-cv2.setNumThreads(1)  # the loader's workers are the parallelism
-
 INTERPOLATION = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
 ORDER, AUGMENT, MIX, STEP = range(4)  # one stream of draws for each purpose
 
@@ -37,32 +35,51 @@ class TrainView:
     """An image as training sees it: `view(image, epoch, index)`."""
 
     def __init__(self, recipe: Recipe, spec: Spec) -> None:
-        self.seed, self.spec = recipe.seed, spec
-        size, around = spec.image_size, (1 - recipe.colour, 1 + recipe.colour)
+        self.recipe, self.spec = recipe, spec
+        around = (1 - recipe.colour, 1 + recipe.colour)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # albumentations only warns of an argument it does not know
-            steps: list[Any] = [
-                A.RandomResizedCrop(
-                    (size, size),
-                    scale=(recipe.crop, 1.0),
-                    interpolation=INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC),
-                    area_for_downscale="image",  # the others alias when they shrink
-                ),
-                A.HorizontalFlip(p=recipe.mirror),
-                A.ColorJitter(around, around, around, (0.0, 0.0), p=0.8 if recipe.colour else 0.0),
-                # One random colour: black would be a shortcut on white backgrounds.
-                A.CoarseDropout((1, 1), (0.1, 0.4), (0.1, 0.4), fill="random_uniform", p=recipe.erase),
-            ]
-            self.pipeline = A.Compose(steps)
+            self.colour = A.Compose([A.ColorJitter(around, around, around, (0.0, 0.0), p=0.8)])
+            # One random colour: black would be a shortcut on white backgrounds.
+            erase = A.CoarseDropout((1, 1), (0.1, 0.4), (0.1, 0.4), fill="random_uniform", p=recipe.erase)
+            self.erase = A.Compose([erase])
 
     def __call__(self, image: Pixels, epoch: int, index: int) -> Pixels:
-        draws = generator(AUGMENT, self.seed, epoch, index)
-        if self.spec.fit == "squash":  # before the crop, without losing what it may need
-            side = min(max(image.shape[:2]), 2 * self.spec.image_size)
-            image = _resize(image, side, self.spec)
-        self.pipeline.set_random_state(draws, random.Random(int(draws.integers(2**63))))
-        seen: Pixels = self.pipeline(image=image)["image"]
+        recipe, size = self.recipe, self.spec.image_size
+        draws = generator(AUGMENT, recipe.seed, epoch, index)
+        seen = _random_box(image, draws, recipe.crop, self.spec.fit)
+        mirrored = draws.random() < recipe.mirror
+        second = random.Random(int(draws.integers(2**63))) if recipe.colour or recipe.erase else None
+        small = seen.shape[0] * seen.shape[1] < size * size  # what costs by the pixel is done where there are fewer
+        for step in ("mirror", "colour", "resize") if small else ("resize", "mirror", "colour"):
+            if step == "resize":
+                seen = _resize(seen, size, self.spec)
+            elif step == "mirror" and mirrored:
+                seen = cv2.flip(seen, 1)  # type: ignore[assignment]
+            elif step == "colour" and recipe.colour:
+                seen = self._apply(self.colour, np.ascontiguousarray(seen), draws, second)
+        return self._apply(self.erase, seen, draws, second) if recipe.erase else seen
+
+    def _apply(self, pipeline: Any, image: Pixels, draws: np.random.Generator, second: random.Random | None) -> Pixels:
+        pipeline.set_random_state(draws, second)
+        seen: Pixels = pipeline(image=image)["image"]
         return seen
+
+
+def _random_box(image: Pixels, draws: np.random.Generator, smallest: float, fit: str) -> Pixels:
+    """A box of at least the `smallest` share of the image, up to a third wider or higher than square; squashed
+    images count as square."""
+    height, width = image.shape[:2]
+    share, shape, right, down = draws.random(4).tolist()
+    share = smallest + (1 - smallest) * share
+    oblong = 1.0 if fit == "squash" else width / height
+    # width / height of the box: within 3/4 and 4/3, and such that the box fits into the image
+    low, high = max(3 / 4, share * oblong), min(4 / 3, oblong / share)
+    ratio = low * (high / low) ** shape if low < high else min(max(oblong, 3 / 4), 4 / 3)
+    wide = max(1, round(width * min(1.0, (share * ratio / oblong) ** 0.5)))
+    high_ = max(1, round(height * min(1.0, (share * oblong / ratio) ** 0.5)))
+    left, top = int(right * (width - wide + 1)), int(down * (height - high_ + 1))
+    return image[top : top + high_, left : left + wide]
 
 
 class TestView:
@@ -83,8 +100,10 @@ class TestView:
 
 
 def _resize(image: Pixels, side: int, spec: Spec) -> Pixels:
-    shrinks = max(image.shape[:2]) > side  # the other interpolations alias then
-    how = cv2.INTER_AREA if shrinks else INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
+    longer = max(image.shape[:2])
+    how = INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
+    if longer > side:  # four neighbours blend well down to half the size; below, whole areas have to be
+        how = cv2.INTER_LINEAR if longer <= 2 * side else cv2.INTER_AREA
     return cv2.resize(image, (side, side), interpolation=how)  # type: ignore[return-value]
 
 

@@ -20,6 +20,7 @@ KEYS = {
     "sample_submission": str,
     "id_column": str,
     "target_column": str,
+    "group_column": str,  # of images that belong together (a patient, a scene) and must share a fold
     "recipe": dict,  # this competition's own defaults for the knobs of a run
 }
 CHOICES = {"metric": tuple(METRICS), "wants": ("labels", "probs")}

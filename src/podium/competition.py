@@ -50,6 +50,7 @@ class Competition:
     metric: str
     shape: Shape
     recipe: dict[str, Any]
+    groups: pd.Series | None  # of each training image, where the card names a column of them; "" for none
     notes: tuple[str, ...]
 
     @cached_property
@@ -95,10 +96,11 @@ def raw_folder(slug: str, root: Path) -> Path:
     return here
 
 
-def load(slug: str, root: Path) -> Competition:
-    """Everything above, from the files; an error says which file, what about it and how to go on."""
+def load(slug: str, root: Path, **settings: str) -> Competition:
+    """Everything above, from the files; an error says which file, what about it and how to go on. `settings` count
+    as if they stood in the card."""
     folder = raw_folder(slug, root)
-    card = read_card(slug, root)
+    card = {**read_card(slug, root), **settings}
     if not folder.is_dir():
         raise PodiumError(f"{folder} does not exist; get the competition's files with: podium data -c {slug}")
     files = find_files(folder)
@@ -109,6 +111,7 @@ def load(slug: str, root: Path) -> Competition:
     given = Given(card, files)
     given.sample = given.table("sample_submission")
     train, columns = train_rows(given)
+    groups = train.pop("group").rename(card["group_column"]) if "group" in train else None
     seen = in_order(set(train["target"]))
     if len(seen) < 2:
         raise PodiumError(
@@ -127,6 +130,7 @@ def load(slug: str, root: Path) -> Competition:
         metric=card.get("metric", "accuracy" if shape.wants == "labels" else "log_loss"),
         shape=shape,
         recipe=card.get("recipe", {}),
+        groups=groups,
         notes=(*given.notes, *_notes(train, test, len(files.images), set(classes) - set(seen))),
     )
 

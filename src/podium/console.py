@@ -30,6 +30,11 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def counted(number: int, what: str) -> str:
+    """`1 image`, `1,200 images`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns that line up: text to the left, numbers to the right."""
     lines = [[str(cell) for cell in row] for row in (header, *rows)]

@@ -1,10 +1,11 @@
-"""Splits the training images into K folds, once, for every run: stratified, seeded, checked.
+"""Splits the training images into K folds, once, for every run: stratified, seeded, without leaks, certified.
 
-    podium folds [-c SLUG] [--k 5] [--seed 0]
+    podium folds [-c SLUG] [--k 5] [--seed 0] [--group COLUMN]          podium folds --verify [FILE]
 
-Writes data/prepared/<slug>/folds.csv with columns id,target,fold,group. Fold -1 is trained on in every
-fold and validated in none: the images of classes that have fewer than K. A file made elsewhere serves as
-well, as long as it has the columns id and fold.
+Reads the audit, so that copies of one picture share a fold. Writes data/prepared/<slug>/folds.csv with columns
+id,target,fold,group, and folds.json, what it guarantees. Fold -1 is trained on in every fold and validated in
+none: the images of classes that have fewer than K or only one group. A file made elsewhere serves as well, as
+long as it has the columns id and fold.
 """
 
 import csv
@@ -17,23 +18,112 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.checkpoint import write_text
+from podium.audit import audited
+from podium.certificate import certify
 from podium.competition import Competition
 from podium.console import command, say, table
+from podium.disk import write_json, write_text
 from podium.tables import read_table
 
+Ints = NDArray[np.int64]
 
-def assign(targets: Sequence[str], k: int, seed: int) -> NDArray[np.int64]:
-    """A fold for every image. Each class, and the whole, is spread over the folds to within one image."""
-    _, label, counts = np.unique(np.asarray(targets, dtype=object).astype(str), return_inverse=True, return_counts=True)
-    order = np.random.default_rng([seed, k]).permutation(len(label))
-    order = order[np.argsort(label[order], kind="stable")]  # class after class, shuffled within
-    order = order[counts[label[order]] >= k]
+
+def assign(targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | None = None) -> NDArray[np.int64]:
+    """A fold for every image; images of one group share theirs. Each class is spread over the folds to within one
+    group, and the whole as evenly as that allows. -1, always trained on: the groups that hold an image of a class
+    which has fewer than K images or only one group."""
+    label = pd.factorize(np.asarray(targets, dtype=object), sort=True)[0]
+    group = np.arange(len(label)) if groups is None else pd.factorize(np.asarray(groups, dtype=object))[0]
     folds = np.full(len(label), -1, dtype=np.int64)
-    folds[order] = np.arange(len(order)) % k  # dealt like cards: consecutive images of a class go round
-    if not len(order):
-        raise PodiumError(f"no class has {k} images, so nothing could be validated; take fewer folds: --k 2")
+    free = _can_be_validated(label, group, k)
+    if not free.any():
+        what = f"no class has {k} images in two groups or more" if groups is not None else f"no class has {k} images"
+        raise PodiumError(f"{what}, so nothing could be validated; take fewer folds: --k 2")
+    folds[free] = _deal(label[free], group[free], k, np.random.default_rng([seed, k]))
+    empty = sorted(set(range(k)) - set(folds.tolist()))
+    if empty:
+        raise PodiumError(f"the groups are too few to fill {k} folds; take fewer: --k {k - len(empty)}")
     return folds
+
+
+def _can_be_validated(label: Ints, group: Ints, k: int) -> NDArray[np.bool_]:
+    """The images of all groups but those that hold a class which some fold's training would lack or hardly see."""
+    classes, groups, images = _contents(label, group)
+    never = np.zeros(group.max() + 1, dtype=bool)
+    while True:
+        left = ~never[groups]
+        few = np.bincount(classes[left], images[left], label.max() + 1) < k
+        few |= np.bincount(classes[left], minlength=label.max() + 1) < 2
+        more = groups[left & few[classes]]
+        if not len(more):
+            return ~never[group]
+        never[more] = True  # which may leave another class with too few
+
+
+def _deal(label: Ints, group: Ints, k: int, draws: np.random.Generator) -> Ints:
+    """The rarest class first, of each its largest groups first: to the fold that has the least of what they hold."""
+    group = np.unique(group, return_inverse=True)[1]
+    classes, groups, images = _contents(label, group)
+    ends = np.searchsorted(groups, np.arange(groups[-1] + 2))  # of each group's contents
+    of_class, size = np.bincount(label), np.bincount(group)
+    rarest = classes[np.lexsort((of_class[classes], groups))][ends[:-1]]  # class of each group
+    order = draws.permutation(len(size))
+    order = order[np.lexsort((-size[order], rarest[order], of_class[rarest[order]]))]
+
+    counts, total = np.zeros((len(of_class), k)), np.zeros(k)
+    chosen = np.full(len(size), -1)
+
+    def move(one: int) -> bool:
+        """Puts a group where it is needed most; says whether that is elsewhere."""
+        held, many, fold = classes[ends[one] : ends[one + 1]], images[ends[one] : ends[one + 1]], chosen[one]
+        if fold >= 0:
+            counts[held, fold] -= many
+            total[fold] -= size[one]
+        had = (many / of_class[held]) @ counts[held]
+        best = int(np.lexsort((total, had))[0])
+        if fold >= 0 and had[best] > had[fold] - 1e-9:
+            best = fold
+        chosen[one] = best
+        counts[held, best] += many
+        total[best] += size[one]
+        return bool(best != fold)
+
+    for some in np.split(order, np.flatnonzero(np.diff(rarest[order])) + 1):
+        for one in some[size[some] > 1]:
+            move(one)
+        single = some[size[some] == 1]
+        more = _levelling(counts[rarest[some[0]]], total, len(single))
+        chosen[single] = np.repeat(np.arange(k), more)
+        counts[rarest[some[0]]] += more
+        total += more
+    if len(groups) > len(size):  # groups of several classes: what suited the first may not suit the last
+        large = order[size[order] > 1]
+        for _ in range(10):
+            if not sum(move(one) for one in large):
+                break
+    return chosen[group]
+
+
+def _contents(label: Ints, group: Ints) -> tuple[Ints, Ints, Ints]:
+    """What the groups hold, group after group: class, group, how many images."""
+    classes = label.max() + 1
+    both, images = np.unique(group * classes + label, return_counts=True)
+    return both % classes, both // classes, images
+
+
+def _levelling(had: NDArray[np.float64], total: NDArray[np.float64], many: int) -> Ints:
+    """How many of `many` images each fold gets so that those that have the least become equal."""
+    order = np.lexsort((total, had))
+    sums = np.cumsum(had[order])
+    low = 1
+    while low < len(had) and many >= had[order[low]] * low - sums[low - 1]:
+        low += 1
+    each, rest = divmod(int(sums[low - 1]) + many, low)
+    lowest = order[:low]
+    more = np.zeros(len(had), dtype=np.int64)
+    more[lowest] = each - had[lowest]
+    more[lowest[np.argsort(total[lowest], kind="stable")][:rest]] += 1  # of the remainder, to the smallest folds
+    return more
 
 
 def path_of(slug: str, root: Path) -> Path:
@@ -41,16 +131,21 @@ def path_of(slug: str, root: Path) -> Path:
 
 
 def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path:
+    """Splits, certifies and writes."""
     if k < 2:
         raise PodiumError(f"--k {k}: at least two folds are needed, one to learn from and one to validate on")
     path = path_of(competition.slug, root)
-    rows = competition.train
+    rows = audited(competition, root)
+    train = rows[rows["role"] == "train"]
+    groups = _joined([train["group"], *([] if competition.groups is None else [competition.groups])])
+    good = (train["reason"] == "").to_numpy()
+    folds = np.full(len(train), -1, dtype=np.int64)
+    folds[good] = assign(list(train["target"][good]), k, seed, groups[good])
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["id", "target", "fold", "group"])
-    # Every image is a group of its own.
-    folds = assign(list(rows["target"]), k, seed)
-    writer.writerows(zip(rows["id"], rows["target"], folds, rows["id"], strict=True))
+    ids = train["id"].to_numpy()
+    writer.writerows(zip(ids, train["target"], folds, ids[groups], strict=True))  # a group is called by its first id
     before = path.read_text(encoding="utf-8") if path.exists() else None
     if before == text.getvalue():
         say(f"podium: {path} holds these folds already")
@@ -60,9 +155,45 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
             write_text(kept, before)
             say(f"podium: warning: the folds have changed; runs begun on the old ones, now {kept}, cannot go on")
         write_text(path, text.getvalue())
-    print(summary(competition, folds))
-    say(f"podium: wrote {path}\nnext: {command('train', competition.slug, model='vit_small_patch32_224')}")
+    certificate = certify(competition, rows, folds, path)
+    write_json(path.with_suffix(".json"), certificate.as_json())
+    print(f"{summary(competition, folds)}\n\n{certificate}")
+    say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
+    say(f"next: {command('train', competition.slug, model='vit_small_patch32_224')}")
     return path
+
+
+def verify(competition: Competition, root: Path, path: Path | None) -> None:
+    """Recomputes what a folds file guarantees; an error where it is not what it should be."""
+    own = path_of(competition.slug, root)
+    path = path or own
+    folds = read_folds(competition, root, path)
+    certificate = certify(competition, audited(competition, root), folds, path)
+    print(f"{summary(competition, folds)}\n\n{certificate}")
+    if certificate.broken:
+        raise PodiumError(f"{path}: {'; '.join(certificate.broken)}")
+    if path == own:
+        write_json(path.with_suffix(".json"), certificate.as_json())
+    say(f"podium: {path} holds what it should")
+
+
+def _joined(groupings: Sequence["pd.Series[str]"]) -> Ints:
+    """For every image the first one that it must share a fold with, through however many others."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    count = len(groupings[0])
+    first, second = [], []
+    for grouping in groupings:
+        named = np.flatnonzero((grouping != "").to_numpy())
+        codes = pd.factorize(grouping.to_numpy()[named])[0]
+        leaders = named[np.unique(codes, return_index=True)[1]]
+        first.append(leaders[codes])
+        second.append(named)
+    ends = np.concatenate(first), np.concatenate(second)
+    group = connected_components(coo_array((np.ones(len(ends[0]), bool), ends), (count, count)), directed=False)[1]
+    found: Ints = np.unique(group, return_index=True)[1][group]
+    return found
 
 
 def summary(competition: Competition, folds: NDArray[np.int64]) -> str:
@@ -73,17 +204,12 @@ def summary(competition: Competition, folds: NDArray[np.int64]) -> str:
         validated = int((folds == fold).sum())
         classes = int((counts[fold] > 0).sum())
         rows.append([fold, f"{len(folds) - validated:,}", f"{validated:,}", classes])
-    text = table(["fold", "train", "validate", "classes"], rows)
-    never = sorted(set(targets[folds == -1]))
-    if never:
-        count = (folds == -1).sum()
-        text += f"\nclasses too small to validate: {len(never)}; their images, trained on in every fold: {count}"
-    return text
+    return table(["fold", "train", "validate", "classes"], rows)
 
 
-def read_folds(competition: Competition, root: Path) -> NDArray[np.int64]:
+def read_folds(competition: Competition, root: Path, path: Path | None = None) -> Ints:
     """The fold of every row of `competition.train`, from folds.csv, ours or anybody's; checked."""
-    path = path_of(competition.slug, root)
+    path = path or path_of(competition.slug, root)
     if not path.exists():
         raise PodiumError(
             f"{path} does not exist; split the training images with: {command('folds', competition.slug)}"

@@ -1,4 +1,4 @@
-"""uint8 batches from image files, the same whatever the number of workers.
+"""uint8 batches from the store, the same whatever the number of workers.
 
 The order of a run is a list of (epoch, image) computed from the seed; a loader goes through it from any
 step on, across epochs, so workers start once and nothing has to be saved to resume.
@@ -6,8 +6,7 @@ step on, across epochs, so workers start once and nothing has to be saved to res
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from podium import PodiumError
 from podium.augment import ORDER, View, generator
-from podium.images import read_image
+from podium.store import Reader
 
 Key = tuple[int, int]  # epoch, image
 
@@ -26,17 +25,15 @@ Key = tuple[int, int]  # epoch, image
 class Images(Dataset[Any]):
     """Batches of (uint8 images [n, height, width, 3], targets [n])."""
 
-    def __init__(
-        self, paths: Sequence[Path], targets: NDArray[np.int64], view: View, rows: NDArray[np.int64] | None = None
-    ) -> None:
-        self.paths = np.array([str(path) for path in paths])  # arrays: lists of objects are copied into every worker
+    def __init__(self, read: Reader, targets: NDArray[np.int64], view: View, rows: NDArray[np.int64]) -> None:
+        self.read = read
         self.targets = targets
         self.view = view
-        self.rows = np.arange(len(paths)) if rows is None else rows  # what an augmentation knows an image by
+        self.rows = rows  # what an augmentation knows an image by
 
     def __getitems__(self, keys: list[Key]) -> tuple[Tensor, Tensor] | PodiumError:
         try:
-            images = [self.view(read_image(Path(self.paths[i])), epoch, int(self.rows[i])) for epoch, i in keys]
+            images = [self.view(self.read(i), epoch, int(self.rows[i])) for epoch, i in keys]
         except PodiumError as error:
             return error  # raised by `batches`, in the parent: a worker would wrap it in a traceback
         return torch.from_numpy(np.stack(images)), torch.from_numpy(self.targets[[i for _, i in keys]])

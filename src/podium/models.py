@@ -156,7 +156,7 @@ def build(
     options: dict[str, Any] = {"drop_path_rate": drop_path or None}
     source = "none"
     if weights not in ("pretrained", "none"):
-        from podium.checkpoint import sha256
+        from podium.disk import sha256
 
         options["pretrained_cfg_overlay"] = {"file": weights, "custom_load": weights.endswith(".npz")}
         source = f"{Path(weights).name} sha256:{sha256(Path(weights))}"

@@ -41,6 +41,7 @@ class Recipe:
     mirror: float = knob("chance of a left-right flip; 0 also leaves the mirrored view out of prediction", 0, 1)
     colour: float = knob("strength of the changes of brightness, contrast and saturation", 0, 0.95)
     erase: float = knob("chance that a rectangle is erased", 0, 1)
+    skip_bad: bool = knob("go on without training images that cannot be read")
     precision: str = knob("auto (what the hardware gains by), float32, bfloat16 or float16", choices=PRECISIONS)
     seed: int = knob("of everything random in training", 0, 2**32 - 1)
 
@@ -60,6 +61,7 @@ EVERY = {
     "mirror": 0.5,
     "colour": 0.2,
     "erase": 0.1,
+    "skip_bad": False,
     "precision": "auto",
     "seed": 0,
 }
@@ -124,6 +126,6 @@ def _check_card(card: dict[str, Any]) -> None:
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise PodiumError(f"the card's [recipe] has no knob '{key}'; {hint}")
         kind = known[key][0]
-        fits = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
+        fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
         if not fits:
             raise PodiumError(f"the card's [recipe]: {key} must be {kind.__name__}, not {value!r}")

@@ -80,9 +80,11 @@ class Given:
 
 
 def train_rows(given: Given) -> tuple[pd.DataFrame, tuple[str, str]]:
-    """Columns id, target and image; and what the files call the first two."""
+    """Columns id, target, group (where the card names one) and image; and what the files call the first two."""
     table = given.table("train_table")
     if table is None:
+        if "group_column" in given.card:
+            raise PodiumError(f"{given.files.folder}: no table of training images, so none has a group_column")
         return _from_class_folders(given)
     within = given.images("train_images")
     id_column = _id_column(given, table, within)
@@ -90,6 +92,8 @@ def train_rows(given: Given) -> tuple[pd.DataFrame, tuple[str, str]]:
     rows = pd.DataFrame({"id": table.rows[id_column], "target": targets})
     _refuse_blanks(rows["id"], table.path, "id")
     _refuse_blanks(rows["target"], table.path, "label")
+    if "group_column" in given.card:
+        rows["group"] = table.rows[_column(given, table, "group_column")]
     rows = _without_repeats(given, table.path, rows)
     names = _image_names(given, table, table.rows.loc[rows.index, id_column], "train", within)
     rows["image"] = given.files.locate(names, table.path, "train", within)
@@ -170,7 +174,8 @@ def _without_repeats(given: Given, path: Path, rows: pd.DataFrame) -> pd.DataFra
     if len(conflicts):
         name = conflicts["id"].iloc[0]
         first, second = conflicts.index[conflicts["id"] == name][:2]
-        raise PodiumError(f"{path}, lines {first} and {second}: id '{name}' has two labels; delete the wrong line")
+        what = "labels" if conflicts["target"][first] != conflicts["target"][second] else "groups"
+        raise PodiumError(f"{path}, lines {first} and {second}: id '{name}' has two {what}; delete the wrong line")
     if len(different) < len(rows):
         extra = len(rows) - len(different)
         given.notes.append(f"{extra:,} rows of {path.name} repeat an id with the same label and were left out")

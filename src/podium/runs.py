@@ -6,7 +6,6 @@
 A fold is finished when its oof.npz is there: training writes it last. test.npz is kept from a submission.
 """
 
-import fcntl
 import importlib.metadata
 import json
 import platform
@@ -23,11 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.checkpoint import atomic, write_json
-from podium.console import command, duration, table
+from podium.console import command, duration, say, table
+from podium.disk import atomic, locked, write_json
 from podium.metrics import evaluate
 from podium.recipe import differences
 
+READ_BACK: dict[str, Any] = {  # of recipe.json, by submit
+    "folds": int,
+    "image_size": int,
+    "batch_size": int,
+    "mirror": (int, float),
+    "precision": str,
+}
 PACKAGES = ("torch", "torchvision", "timm", "albumentations", "numpy", "opencv-python-headless", "pillow")
 
 
@@ -74,10 +80,17 @@ class Run:
     def recipe(self) -> dict[str, Any]:
         """recipe.json: every knob, and what the run was trained on and with."""
         path = self.path / "recipe.json"
+        remedy = f"restore it, or delete {self.path} and train that run again"
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise PodiumError(f"{path}: cannot be read ({error})") from None
+            raise PodiumError(f"{path}: cannot be read ({error}); {remedy}") from None
+        if not isinstance(content, dict):
+            content = {}
+        wrong = [key for key, kind in READ_BACK.items() if not isinstance(content.get(key), kind)]
+        if wrong:
+            raise PodiumError(f"{path}: no {wrong[0]} in it, this is no recipe; {remedy}")
+        return content
 
     def fold(self, fold: int) -> Path:
         return self.path / f"fold{fold}"
@@ -91,8 +104,15 @@ class Run:
         return Predictions.load(self.fold(fold) / "oof.npz")
 
     def history(self, fold: int) -> list[dict[str, Any]]:
-        lines = (self.fold(fold) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        """metrics.jsonl: what each epoch came to."""
+        path = self.fold(fold) / "metrics.jsonl"
+        try:
+            entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            if not entries:
+                raise ValueError("it is empty")
+            return [{**entry, "loss": float(entry["loss"]), "seconds": float(entry["seconds"])} for entry in entries]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise PodiumError(f"{path}: cannot be read ({error}); no prediction depends on it") from None
 
     def score(self, fold: int, metric: str) -> float:
         """The fold's score on the images it did not train on."""
@@ -103,24 +123,24 @@ class Run:
         """The table of finished folds, and what they say of images that the models have not seen."""
         rows, scores = [], []
         for fold in self.finished():
-            history, held_out = self.history(fold), self.out_of_fold(fold)
+            held_out, loss, seconds = self.out_of_fold(fold), "?", "?"
             scores.append(evaluate(metric, held_out.target, held_out.probs))
-            images = f"{len(held_out.id):,}"
-            seconds = duration(sum(entry["seconds"] for entry in history))
-            rows.append([fold, images, f"{scores[-1]:.5f}", f"{history[-1]['loss']:.4f}", seconds])
+            try:
+                history = self.history(fold)
+                loss, seconds = f"{history[-1]['loss']:.4f}", duration(sum(entry["seconds"] for entry in history))
+            except PodiumError as damage:
+                say(f"podium: warning: {damage}")
+            rows.append([fold, f"{len(held_out.id):,}", f"{scores[-1]:.5f}", loss, seconds])
         spread = f" ± {np.std(scores, ddof=1):.5f}" if len(scores) > 1 else ""
         text = table(["fold", "validated", metric, "train loss", "time"], rows)
         return f"{text}\n{metric} {np.mean(scores):.5f}{spread} over {len(scores)} of {count} folds"
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keeps two processes out of one run; the system lifts it however the process ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name") from None
+        """Keeps two processes out of one run, and sweeps what a killed one left."""
+        with locked(self.path / ".lock") as mine:
+            if not mine:
+                raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name")
             for left in self.path.glob("fold*/.*.tmp"):  # by a process that was killed while it saved
                 left.unlink()
             for fold in self.finished():
@@ -142,7 +162,7 @@ class Run:
 
     def keep_source(self, source: str) -> None:
         """Which weights the run began with; known once its first model is built."""
-        known = self.recipe["weights_source"]
+        known = self.recipe.get("weights_source")
         if known is None:
             self.recipe["weights_source"] = source
             write_json(self.path / "recipe.json", self.recipe)

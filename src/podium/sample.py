@@ -15,9 +15,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from podium.checkpoint import write_text
 from podium.competition import load
 from podium.console import bar, command, say
+from podium.disk import write_text
 from podium.images import Pixels
 
 SLUG = "sample"

@@ -19,11 +19,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.checkpoint import atomic, sha256, write_json
 from podium.competition import Competition, classes_of_columns, in_order
-from podium.console import bar, say
+from podium.console import bar, counted, say
+from podium.disk import atomic, sha256, write_json
 from podium.metrics import METRICS, evaluate
 from podium.runs import Predictions, Run, find_runs
+from podium.store import Store, open_store, side_for
 from podium.tables import read_table
 
 
@@ -34,6 +35,7 @@ def submit(
     name: str | None = None,
     device: str = "auto",
     workers: int | None = None,
+    keep: bool = True,
 ) -> Path:
     """The mean of each run's finished folds, and of the runs, as a CSV that matches the sample; its path."""
     runs, metric = find_runs(competition.slug, root, names), competition.metric
@@ -41,16 +43,19 @@ def submit(
     members = {(run, fold): 1 / len(runs) / len(run.finished()) for run in runs for fold in run.finished()}
     for run, fold in members:
         _check_fits(competition, run, fold)
-    models = "1 fold model" if len(members) == 1 else f"{len(members)} fold models"
+    models = counted(len(members), "fold model")
     say(f"podium: {len(competition.test):,} test images, {models} of {', '.join(run.name for run in runs)}")
     for run in runs:
         missing = sorted(set(range(run.recipe["folds"])) - set(run.finished()))
         if missing:
             say(f"podium: warning: {run.name} goes without its folds {', '.join(map(str, missing))}, not trained yet")
 
+    sizes = {run: run.recipe["image_size"] for run in runs}
+    stores = {size: open_store(competition, root, side_for(size), keep) for size in sorted(set(sizes.values()))}
+    _warn_of_bad(competition, next(iter(stores.values())))
     probs = np.zeros((len(competition.test), len(competition.classes)))
     for (run, fold), share in members.items():
-        probs += share * _predictions(competition, run, fold, device, workers).probs
+        probs += share * _predictions(competition, stores[sizes[run]], run, fold, device, workers).probs
 
     text = render(competition, probs)
     path = _free_name(root / "submissions" / competition.slug, name or _joined(runs), text)
@@ -200,13 +205,17 @@ def _check_fits(competition: Competition, run: Run, fold: int) -> None:
         )
 
 
-def _predictions(competition: Competition, run: Run, fold: int, device: str, workers: int | None) -> Predictions:
+def _predictions(
+    competition: Competition, store: Store, run: Run, fold: int, device: str, workers: int | None
+) -> Predictions:
     """The fold model's probabilities for the test images; computed once, kept beside it."""
     weights, kept = run.fold(fold) / "model.safetensors", run.fold(fold) / "test.npz"
     if not weights.exists():
         raise PodiumError(f"{weights} is missing; delete {weights.parent} and train that fold again")
     mirrored = run.recipe["mirror"] > 0
-    key = f"weights {sha256(weights)} images {competition.test_hash} mirrored {mirrored}"
+    positions = store.positions(competition.test["image"])
+    images = f"{competition.test_hash[:32]}{store.digest(positions)[:32]}"
+    key = f"weights {sha256(weights)} images {images} mirrored {mirrored}"
     if kept.exists():
         found = Predictions.load(kept)
         if found.key == key:
@@ -221,16 +230,36 @@ def _predictions(competition: Competition, run: Run, fold: int, device: str, wor
 
     on = pick_device(device)
     model, spec = load_model(weights)
-    paths = [competition.folder / image for image in competition.test["image"]]
-    images = Images(paths, np.full(len(paths), -1), TestView(spec))
-    in_turn = batches(images, every_image(len(paths), run.recipe["batch_size"]), pick_workers(workers, on))
+    good = np.flatnonzero(~store.bad(positions))
+    unseen = Images(store.reader(positions[good]), np.full(len(good), -1), TestView(spec), good)
+    in_turn = batches(unseen, every_image(len(good), run.recipe["batch_size"]), pick_workers(workers, on))
     precision = pick_precision(run.recipe["precision"], on)
-    with hints(), bar(total=len(paths), desc=f"{run.name} fold {fold}", unit="image") as progress:
-        probs = predict_proba(model.to(on), in_turn, Normaliser(spec, on), precision, mirrored, progress)
+    with hints(), bar(total=len(good), desc=f"{run.name} fold {fold}", unit="image") as progress:
+        seen = predict_proba(model.to(on), in_turn, Normaliser(spec, on), precision, mirrored, progress)
     ids = competition.test["id"].to_numpy(dtype=str)
+    probs = np.tile(_prior(competition), (len(ids), 1))  # all that is known of an image that cannot be read
+    probs[good] = seen
     found = Predictions(ids, probs, np.full(len(ids), -1), spec.classes, key)
     found.save(kept)
     return found
+
+
+def _prior(competition: Competition) -> NDArray[np.float32]:
+    """How frequent each class is in training."""
+    counts = competition.train["target"].value_counts()
+    prior: NDArray[np.float32] = (counts.reindex(competition.classes, fill_value=0) / counts.sum()).to_numpy(np.float32)
+    return prior
+
+
+def _warn_of_bad(competition: Competition, store: Store) -> None:
+    positions = store.positions(competition.test["image"])
+    bad = positions[store.bad(positions)]
+    if len(bad):
+        first = store.files[bad[0]]
+        say(
+            f"podium: warning: {counted(len(bad), 'TEST IMAGE')} CANNOT BE READ, {first.image} first ({first.reason});"
+            " such rows answer with what is most frequent in training"
+        )
 
 
 def _joined(runs: Sequence[Run]) -> str:

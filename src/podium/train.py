@@ -30,10 +30,11 @@ from torch import Tensor, nn
 
 from podium import PodiumError
 from podium.augment import MIX, STEP, TestView, TrainView, View, generator, mix
-from podium.checkpoint import State, sha256, write_text
+from podium.checkpoint import State
 from podium.competition import Competition
-from podium.console import bar, command, duration, say
+from podium.console import bar, command, counted, duration, say
 from podium.device import at_once, autocast, hints, pick_device, pick_precision
+from podium.disk import sha256, write_text
 from podium.folds import path_of, read_folds
 from podium.loader import Images, Steps, batches, every_image, pick_workers
 from podium.metrics import evaluate
@@ -41,9 +42,11 @@ from podium.models import Normaliser, build, family_and_size, save_model
 from podium.predict import predict_proba
 from podium.recipe import Recipe, resolve
 from podium.runs import Predictions, Run, folder_of
+from podium.store import Store, open_store, side_for
 
 SAVE_EVERY = 300.0  # seconds of work that a power cut may cost
 DECAYED_LAYERS = 12
+LEFT_OUT = -2  # the fold of an image that cannot be read
 CHECK_EVERY = 50  # steps between looks at the loss: each look makes a GPU wait
 
 
@@ -54,6 +57,7 @@ class Setting:
     run: Run
     recipe: Recipe
     competition: Competition
+    store: Store
     folds: NDArray[np.int64]
     targets: NDArray[np.int64]
     device: torch.device
@@ -61,8 +65,8 @@ class Setting:
     workers: int
 
     def images(self, rows: NDArray[np.int64], view: View) -> Images:
-        paths = [self.competition.folder / image for image in self.competition.train["image"].iloc[rows]]
-        return Images(paths, self.targets[rows], view, rows)
+        positions = self.store.positions(self.competition.train["image"].iloc[rows])
+        return Images(self.store.reader(positions), self.targets[rows], view, rows)
 
 
 def train(
@@ -73,8 +77,10 @@ def train(
     name: str | None = None,
     device: str = "auto",
     workers: int | None = None,
+    keep: bool = True,
 ) -> Run:
-    """Trains the chosen folds (default: all) of a run; `given` are the knobs of the recipe that are not defaults."""
+    """Trains the chosen folds (default: all) of a run; `given` are the knobs of the recipe that are not defaults;
+    without `keep` the decoded pixels are not kept on disk."""
     folds = read_folds(competition, root)
     count = int(folds.max()) + 1
     wrong = [fold for fold in chosen or () if not 0 <= fold < count]
@@ -88,14 +94,17 @@ def train(
     run = Run(folder_of(competition.slug, root) / (name or recipe.model))
     index = {label: i for i, label in enumerate(competition.classes)}
     targets = np.array([index[label] for label in competition.train["target"]])
-    setting = Setting(run, recipe, competition, folds, targets, on, precision, pick_workers(workers, on))
     with run.lock():
+        store = open_store(competition, root, side_for(recipe.image_size), keep)
+        positions = store.positions(competition.train["image"])
+        folds = _without_bad(competition, store, positions, folds, recipe.skip_bad)
+        setting = Setting(run, recipe, competition, store, folds, targets, on, precision, pick_workers(workers, on))
         run.begin(
             {
                 **asdict(recipe),
                 "competition": competition.slug,
                 "folds_sha256": sha256(path_of(competition.slug, root)),
-                "data_sha256": competition.train_hash,
+                "data_sha256": f"{competition.train_hash[:32]}{store.digest(positions)[:32]}",
             },
             {"folds": count, "metric": competition.metric, "device": _name(on), "computed_in": str(precision)[6:]},
         )
@@ -115,6 +124,27 @@ def train(
     return run
 
 
+def _without_bad(
+    competition: Competition, store: Store, positions: NDArray[np.int64], folds: NDArray[np.int64], skip: bool
+) -> NDArray[np.int64]:
+    """The folds, with images that cannot be read left out of all, if that is wanted."""
+    bad = store.bad(positions)
+    if not bad.any():
+        return folds
+    first = store.files[positions[bad][0]]
+    unread = f"{counted(int(bad.sum()), 'training image')} cannot be read"
+    what = f"{unread}, {competition.folder / first.image} first ({first.reason})"
+    if not skip:
+        remedy = f"{command('audit', competition.slug)} lists them: replace them, or leave them out with --skip-bad"
+        raise PodiumError(f"{what}; {remedy}")
+    say(f"podium: warning: {what}; they are left out")
+    left = np.where(bad, LEFT_OUT, folds)
+    for fold in range(folds.max() + 1):
+        if not (left == fold).any():
+            raise PodiumError(f"without them no image is left in fold {fold}; {command('folds', competition.slug)}")
+    return left
+
+
 class Fold:
     """One fold's training, from the first step or the last checkpoint to the model and its predictions."""
 
@@ -122,7 +152,7 @@ class Fold:
         recipe, device = setting.recipe, setting.device
         self.setting, self.fold, self.recipe, self.device = setting, fold, recipe, device
         self.folder = setting.run.fold(fold)
-        self.training = np.flatnonzero(setting.folds != fold)
+        self.training = np.flatnonzero((setting.folds != fold) & (setting.folds != LEFT_OUT))
         self.held_out = np.flatnonzero(setting.folds == fold)
         self.steps = Steps(len(self.training), recipe.batch_size, recipe.epochs, recipe.seed, fold)
         self.total = self.steps.stop

@@ -1,0 +1,220 @@
+"""Looks at every image before training does: bad files, odd ones, duplicates, leaks, labels that disagree.
+
+    podium audit [-c SLUG]
+
+Decodes every training and test file (see store.py) and compares all with all (see duplicates.py). Writes
+data/prepared/<slug>/audit.csv, a row for each image, and duplicates.csv, a row for each pair. Both can be
+deleted and made anew.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from podium import PodiumError
+from podium.competition import Competition
+from podium.console import command, say, table
+from podium.disk import write_json, write_text
+from podium.duplicates import Pairs, find
+from podium.store import File, Store, open_store, side_for, verified
+from podium.tables import read_table
+
+USUAL_SIZE = 224  # pixels: what most models train at
+SHOWN = 10  # of each kind of finding; the rest is in audit.csv
+SMALL = 16  # pixels: a shorter side from which little can be learned
+OBLONG = 8  # times as long as wide
+COLUMNS = (
+    "role", "id", "target", "image", "reason", "width", "height", "format", "mode", "bytes", "sha256", "group"
+)  # fmt: skip
+
+
+def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, keep: bool = True) -> Path:
+    """Writes audit.csv and duplicates.csv, and prints what they come to."""
+    store = open_store(competition, root, side_for(image_size), keep)
+    if not verified(store):
+        store = open_store(competition, root, side_for(image_size), keep)
+    rows = _audit(competition, root, store)
+    print(summary(competition, rows))
+    folder = path_of(competition.slug, root).parent
+    say(f"podium: wrote {folder / 'audit.csv'}, {folder / 'duplicates.csv'} and {store.path}")
+    say(f"next: {command('folds', competition.slug)}")
+    return path_of(competition.slug, root)
+
+
+def audited(competition: Competition, root: Path, store: Store | None = None) -> pd.DataFrame:
+    """The rows of audit.csv: those of `competition.train`, then those of its test. Made where they are not there or
+    of other files."""
+    store = store or open_store(competition, root, side_for(USUAL_SIZE))
+    path = path_of(competition.slug, root)
+    try:
+        known = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = None
+    if known != _key(competition, store) or not path.exists():
+        return _audit(competition, root, store)
+    rows = read_table(path)
+    wanted = [*competition.train["image"], *competition.test["image"]]
+    if list(rows.columns) != list(COLUMNS) or list(rows["image"]) != wanted:
+        raise PodiumError(f"{path} was changed by hand; delete it and run: {command('audit', competition.slug)}")
+    return rows
+
+
+def path_of(slug: str, root: Path) -> Path:
+    return root / "data" / "prepared" / slug / "audit.csv"
+
+
+def _key(competition: Competition, store: Store) -> dict[str, str]:
+    """What an audit is about: when any of it changes, it is stale."""
+    return {"files": store.sources, "train": competition.train_hash, "test": competition.test_hash}
+
+
+def _audit(competition: Competition, root: Path, store: Store) -> pd.DataFrame:
+    path = path_of(competition.slug, root)
+    say("podium: looking for duplicates")
+    pairs = find_pairs(store)
+    rows = _rows(competition, store, _groups(store, pairs))
+    write_text(path.with_name("duplicates.csv"), _pairs_csv(store, pairs))
+    write_text(path, rows.to_csv(index=False, lineterminator="\n"))
+    write_json(path.with_suffix(".json"), _key(competition, store))
+    return rows
+
+
+def find_pairs(store: Store) -> Pairs:
+    """Pairs of positions in the store that show the same picture."""
+    good = np.flatnonzero([not file.reason for file in store.files])
+    if not len(good):
+        raise PodiumError(f"{store.folder}: not one of its {len(store.files):,} images can be read")
+    areas = np.array([file.width * file.height for file in store.files], dtype=np.int64)[good]
+    first, second, distance, mirrored = find(store.thumbs[good], areas)
+    return Pairs(good[first], good[second], distance, mirrored)
+
+
+def _groups(store: Store, pairs: Pairs) -> NDArray[np.str_]:
+    """For every image the name of its group, that of the first image in it; nothing for an image without copies."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    count = len(store.names)
+    links = coo_array((np.ones(len(pairs.first), bool), (pairs.first, pairs.second)), (count, count))
+    group = connected_components(links, directed=False)[1]
+    leader = np.unique(group, return_index=True)[1][group]
+    alone = np.bincount(group)[group] == 1
+    return np.where(alone, "", store.names[leader])
+
+
+def _rows(competition: Competition, store: Store, groups: NDArray[np.str_]) -> pd.DataFrame:
+    parts = []
+    for role, rows in (("train", competition.train), ("test", competition.test.assign(target=""))):
+        at = store.positions(rows["image"])
+        facts = pd.DataFrame([store.files[i] for i in at], columns=File._fields).drop(columns="image")
+        part = pd.concat([rows.reset_index(drop=True), facts], axis=1).assign(role=role, group=groups[at])
+        parts.append(part[list(COLUMNS)].astype(str))
+    return pd.concat(parts, ignore_index=True).astype(object)
+
+
+def _pairs_csv(store: Store, pairs: Pairs) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["first", "second", "kind", "distance"])
+    for first, second, distance, mirrored in zip(*(each.tolist() for each in pairs), strict=True):
+        same = store.files[first].sha256 == store.files[second].sha256
+        kind = "same file" if same else "mirrored" if mirrored else "same picture"
+        writer.writerow([store.names[first], store.names[second], kind, f"{distance:.2f}"])
+    return text.getvalue()
+
+
+# --- what a person reads ---------------------------------------------------------------------------------
+
+
+def summary(competition: Competition, rows: pd.DataFrame) -> str:
+    parts = [
+        f"{competition.title}: every file decoded",
+        _files(rows),
+        _bad(rows),
+        _odd(rows),
+        _copies(rows),
+        _classes(rows),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _files(rows: pd.DataFrame) -> str:
+    lines = []
+    for role in ("train", "test"):
+        some = rows[rows["role"] == role]
+        good = some[some["reason"] == ""]
+        sizes = (good["width"] + " x " + good["height"]).value_counts()
+        kinds = (good["format"] + " " + good["mode"]).value_counts()
+        usual = f"{sizes.index[0]} ({sizes.iloc[0] / len(good):.1%}), {len(sizes)} in all" if len(good) else "-"
+        lines.append([role, f"{len(some):,}", f"{len(some) - len(good):,}", usual, _kinds(kinds)])
+    return table(["", "images", "bad", "sizes", "formats"], lines)
+
+
+def _kinds(kinds: "pd.Series[int]") -> str:
+    return ", ".join(f"{kind} {count:,}" for kind, count in kinds.head(4).items()) or "-"
+
+
+def _bad(rows: pd.DataFrame) -> str:
+    bad = rows[rows["reason"] != ""]
+    return _listed("files that are no images", bad["image"] + ": " + bad["reason"])
+
+
+def _odd(rows: pd.DataFrame) -> str:
+    good = rows[rows["reason"] == ""]
+    width, height = good["width"].astype(int), good["height"].astype(int)
+    short, long = np.minimum(width, height), np.maximum(width, height)
+    odd = good[(short < SMALL) | (long > OBLONG * short)]
+    return _listed("very small or very oblong images", odd["image"] + ": " + odd["width"] + " x " + odd["height"])
+
+
+def _copies(rows: pd.DataFrame) -> str:
+    train, test = (rows[(rows["role"] == role) & (rows["group"] != "")] for role in ("train", "test"))
+    if not len(train) + len(test):
+        return "duplicates: none"
+    together = train[train["group"].duplicated(keep=False)]
+    leaked = test[test["group"].isin(train["group"])]
+    lines = [
+        "duplicates (copies, also at another size or quality, or mirrored):"
+        f" {rows['group'][rows['group'] != ''].nunique():,} groups",
+        f"  {len(together):,} training images have a copy among the training images; folds keep them together",
+        f"  {len(leaked):,} test images ({share(len(leaked), (rows['role'] == 'test').sum())}) have a copy among the"
+        " training images",
+    ]
+    labels = train.groupby("group")["target"].nunique()
+    torn = train[train["group"].isin(labels.index[labels > 1])].sort_values("group", kind="stable")
+    said = [
+        " and ".join(f"{image} '{target}'" for image, target in zip(some["image"], some["target"], strict=True))
+        for _, some in torn.groupby("group", sort=False)
+    ]
+    return "\n".join(lines) + (f"\n{_listed('copies with different labels', said)}" if said else "")
+
+
+def _classes(rows: pd.DataFrame) -> str:
+    counts = rows[rows["role"] == "train"]["target"].value_counts()
+    shown = counts if len(counts) <= 2 * SHOWN else pd.concat([counts.head(SHOWN), counts.tail(SHOWN)])
+    lines = table(["class", "images"], [[name, f"{count:,}"] for name, count in shown.items()]).splitlines()
+    lines[1:] = [
+        f"{line}  {'#' * max(1, round(40 * count / shown.iloc[0]))}"
+        for line, count in zip(lines[1:], shown, strict=True)
+    ]
+    if len(shown) < len(counts):
+        lines.insert(SHOWN + 1, f"... {len(counts) - len(shown):,} classes between ...")
+    return "\n".join(lines)
+
+
+def _listed(what: str, lines: Iterable[str]) -> str:
+    found = list(lines)
+    if not found:
+        return ""
+    more = [f"  ... and {len(found) - SHOWN:,} more in audit.csv"] if len(found) > SHOWN else []
+    return "\n".join([f"{what}: {len(found):,}", *(f"  {line}" for line in found[:SHOWN]), *more])
+
+
+def share(part: int, whole: int) -> str:
+    return f"{part / max(whole, 1):.2%}"
