@@ -4,6 +4,9 @@ COMP   ?= boolart-image-classification
 VENV   ?= .venv
 PYTHON ?= python3
 
+# Also the address of its page.
+override COMP := $(firstword $(subst /, ,$(lastword $(subst /competitions/, ,$(COMP)))))
+
 READY  := $(VENV)/.ready
 BIN    := $(VENV)/bin
 PODIUM := PODIUM_TYPED=make $(BIN)/podium
@@ -11,7 +14,7 @@ RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data folds train submit demo notebook test lint clean
+.PHONY: help setup data audit folds train submit demo notebook test lint clean
 
 help:  ## this list
 	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
@@ -24,15 +27,18 @@ setup: $(READY)  ## the Python environment, in VENV=.venv
 data: $(READY)  ## download and unpack the competition's files  [COMP=]
 	$(PODIUM) data -c $(COMP)
 
-folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K=]
-	$(PODIUM) folds -c $(COMP) $(if $(K),--k $(K))
+audit: $(READY) | $(RAW)  ## look at every image: bad files, duplicates, leaks  [COMP= ARGS=]
+	$(PODIUM) audit -c $(COMP) $(ARGS)
 
-train: $(READY) | $(FOLDED)  ## train a model: MODEL=  [COMP= FOLDS=0,1 EPOCHS= NAME= ARGS="--lr 1e-4"]
+folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARGS="--group patient"]
+	$(PODIUM) folds -c $(COMP) $(if $(K),--k $(K)) $(ARGS)
+
+train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train a model: MODEL=  [COMP= FOLDS=0,1 EPOCHS= NAME= ARGS="--lr 1e-4"]
 	$(PODIUM) train -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(if $(FOLDS),--folds $(FOLDS)) \
 	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(ARGS)
 
-submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b"]
-	$(PODIUM) submit -c $(COMP) $(if $(RUNS),--runs $(RUNS))
+submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" ARGS=]
+	$(PODIUM) submit -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
 
 demo: $(READY)  ## the whole way on handwritten digits, with no network and no GPU
 	$(PODIUM) sample

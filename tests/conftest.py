@@ -47,9 +47,11 @@ def write_competition(root: Path, slug: str = "tiny", each: int = 8, test: int =
 
 
 @pytest.fixture
-def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Podium:
+def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Podium:
     """The command line in this process: podium("folds", "-c", "tiny") -> exit status, stdout, stderr."""
     from podium.__main__ import main
+
+    monkeypatch.setattr("podium.console.root", Path())  # and so put back after the test
 
     def run(*words: object) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -1,12 +1,13 @@
 """The command line: what it answers to a wrong word, and that it answers before anything heavy is loaded."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from conftest import Podium
+from conftest import Podium, write_competition
 from podium.__main__ import COMMANDS
 from podium.recipe import knobs
 
@@ -51,7 +52,7 @@ def test_the_help_of_train_has_a_flag_for_every_knob() -> None:
         (["--rot", "x", "train"], "no flag --rot; did you mean --root?"),
         (["train", "--model", "convnxt_small"], "did you mean convnext_small"),
         (["train", "--model", "convnext_small", "--epochs", "ten"], "argument --epochs: invalid int value: 'ten'"),
-        (["train", "--model", "convnext_small", "--epochs", "0"], "--epochs must be at least 1, not 0"),
+        (["train", "--model", "convnext_small", "--epochs", "0"], "--epochs must be between 1 and 100,000, not 0"),
         (["train", "--model", "convnext_small", "--lr", "nan"], "--lr must be between"),
         (["train", "--model", "convnext_small", "--mirror", "-1"], "--mirror must be between 0 and 1, not -1"),
         (["train", "--model", "convnext_small", "--precision", "int8"], "--precision must be one of auto, float32"),
@@ -59,7 +60,7 @@ def test_the_help_of_train_has_a_flag_for_every_knob() -> None:
         (["train", "--model", "convnext_small", "--name", "../x"], "'../x' is no name for a file"),
         (["train", "-c", "a/../../b"], "is no name for a file"),
         (["train", "--workers", "-2"], "'-2' is not a number from 0 up"),
-        (["train"], "which model? For example: podium train --model convnext_small"),
+        (["train"], "which model? For example: --model convnext_small"),
         (["score", "x.csv"], "the following arguments are required: --solution"),
         (["--root", "/nowhere/at/all", "folds"], "--root /nowhere/at/all: no such folder"),
         ([], "the following arguments are required: COMMAND"),
@@ -76,13 +77,50 @@ def test_a_mistake_is_answered_in_one_line_before_anything_heavy_is_loaded(words
 def test_the_address_of_a_competition_serves_as_its_name(podium: Podium, tmp_path: Path) -> None:
     status, _, err = podium("folds", "-c", "https://www.kaggle.com/competitions/tiny/overview")
     assert status == 1
-    assert f"{tmp_path}/data/raw/tiny does not exist; get the competition's files with: podium data -c tiny" in err
+    assert f"{tmp_path}/data/raw/tiny does not exist" in err
+    assert f"get the competition's files with: podium --root {tmp_path} data -c tiny" in err
 
 
 def test_what_to_type_next_is_said_in_the_words_of_make_to_those_who_use_it(
-    podium: Podium, monkeypatch: pytest.MonkeyPatch
+    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PODIUM_TYPED", "make")
     assert "next: make folds COMP=sample" in podium("sample")[2]
     monkeypatch.delenv("PODIUM_TYPED")
-    assert "next: podium folds -c sample" in podium("sample")[2]
+    assert f"next: podium --root {tmp_path} folds -c sample" in podium("sample")[2]
+
+
+def test_flags_that_help_are_given_as_make_takes_them(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_TYPED", "make")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", "/nowhere")
+    _, _, err = podium("train", "-c", "tiny", "--model", "convnext_small")
+    assert "--weights none" in err
+    assert err.endswith('(flags go to make as ARGS="--flag ...")\n')
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_reason_to_fail(tmp_path: Path, closed: str) -> None:
+    command = f"{sys.executable} -m podium --root {tmp_path} sample {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+
+
+def test_a_terminal_of_another_encoding_is_written_to_as_well_as_it_can(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    write_competition(tmp_path)
+    for path in (tmp_path / "data" / "raw" / "tiny").glob("*.csv"):
+        path.write_text(path.read_text().replace("lonely", "einsäm").replace("red", "röt"), encoding="utf-8")
+    command = [sys.executable, "-m", "podium", "--root", str(tmp_path), "data", "-c", "tiny"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "eins?m" in done.stdout
+
+
+def test_what_a_file_is_called_cannot_command_the_terminal(tmp_path: Path, podium: Podium) -> None:
+    folder = write_competition(tmp_path)
+    path = folder / "train.csv"
+    path.write_text(path.read_text().replace("lonely", "\x1b[2Jlonely"))
+    _, out, _ = podium("data", "-c", "tiny")
+    assert "'\\x1b[2Jlonely'" in out
+    assert "\x1b" not in out

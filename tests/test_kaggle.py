@@ -109,7 +109,7 @@ def test_a_competition_is_downloaded_with_a_token_and_unpacked(
         status, out, err = podium("data", "-c", "tiny")
         assert status == 0, err
         assert "25 images in train_image/" in out
-        assert "next: podium folds -c tiny" in err
+        assert f"next: podium --root {tmp_path} folds -c tiny" in err
         asked = len(service.asked)
         assert podium("data", "-c", "tiny")[0] == 0  # it is there: nothing is asked again
         assert len(service.asked) == asked

@@ -39,7 +39,7 @@ def test_a_convnext_and_a_vit_go_all_the_way_to_a_submission(tiny: Path, podium:
         status, out, err = podium("train", *FAST, "--model", model, "--epochs", epochs)
         assert status == 0, err
         assert "over 2 of 2 folds" in out
-        assert "next: podium submit -c tiny" in err
+        assert f"next: podium --root {tiny} submit -c tiny" in err
     status, out, err = podium("submit", "-c", "tiny", "--workers", "0")
     assert status == 0, err
     csv = Path(out.splitlines()[-1])
@@ -302,13 +302,15 @@ def test_a_submission_says_which_folds_are_missing_and_weighs_each_run_alike(tin
 
 def test_what_a_killed_process_left_is_swept_and_a_damaged_checkpoint_is_named(tiny: Path, podium: Podium) -> None:
     folder = tiny / "runs" / "tiny" / "test_vit" / "fold0"
+    assert podium("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "1")[0] == 0
     folder.mkdir(parents=True)
     (folder / ".checkpoint.safetensors.1.tmp").write_text("half")
     (folder / "checkpoint.safetensors").write_text("not whole")
     command = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
     status, _, err = podium(*command)
     assert status == 1
-    assert "checkpoint.safetensors is damaged; delete it" in err
+    assert "checkpoint.safetensors is damaged" in err
+    assert "delete it to begin this fold anew" in err
     assert not list(folder.glob(".*.tmp"))
     (folder / "checkpoint.safetensors").unlink()
     assert podium(*command)[0] == 0

@@ -60,10 +60,10 @@ def test_from_scratch_everything_moves() -> None:
     ("card", "answer"),
     [
         ({"epoch": 3}, "no knob 'epoch'; did you mean epochs?"),
-        ({"model": "x"}, "no knob 'model'"),
-        ({"epochs": 2.5}, "epochs must be int, not 2.5"),
+        ({"model": "x"}, "a card cannot choose the model"),
+        ({"epochs": 2.5}, "[recipe]: epochs must be int, not 2.5"),
         ({"mirror": True}, "mirror must be float, not True"),
-        ({"mirror": 7.0}, "--mirror must be between 0 and 1"),
+        ({"mirror": 7.0}, "the card's [recipe]: mirror must be between 0 and 1"),
     ],
 )
 def test_a_cards_mistake_is_named(card: dict[str, object], answer: str) -> None:

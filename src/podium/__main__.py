@@ -5,6 +5,7 @@ the user's or of the data, said in one line; 75 stopped by a signal, the same co
 """
 
 import argparse
+import io
 import os
 import re
 import signal
@@ -14,32 +15,46 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from podium import DEFAULT_COMPETITION, PodiumError, __version__
+from podium import DEFAULT_COMPETITION, PodiumError, __version__, console
 
 STOPPED = 75
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     try:
+        _streams()
         flags = _parser().parse_args(argv)
         if not flags.root.is_dir():
             raise PodiumError(f"--root {flags.root}: no such folder")
+        console.root = flags.root
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: nothing is left half written
         flags.run(flags)
         sys.stdout.flush()
     except PodiumError as error:
-        line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(error))
+        line = console.printable(str(error).replace("\n", " "))
+        if console.types_make() and re.search(r" --[a-z]", line) and "make" not in line:
+            line += ' (flags go to make as ARGS="--flag ...")'
         print(f"podium: error: {line}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        print(f"podium: error: {error.filename or 'the disk'}: {error.strerror or error}", file=sys.stderr)
+        what = f"{error.filename or 'the system'}: {error.strerror or error}"
+        print(f"podium: error: {what}; mend that and run the same command again", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
-        print(f"podium: {stop or 'stopped'}; run the same command again to go on", file=sys.stderr)
+        print(f"podium: {str(stop) or 'stopped'}; run the same command again to go on", file=sys.stderr)
         return STOPPED
     return 0
+
+
+def _streams() -> None:
+    """What is printed may not fit the terminal's encoding, and a stream may have been closed by whoever started us."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 # --- one function a command; its module is imported only when it runs ------------------------------------
@@ -81,16 +96,16 @@ def folds(flags: argparse.Namespace) -> None:
 
 def train(flags: argparse.Namespace) -> None:
     """Train a model on every fold, or go on with it."""
+    from podium.card import read_card
     from podium.models import check_name, check_weights
     from podium.recipe import check, knobs
 
     given = {name: getattr(flags, name) for name in knobs() if getattr(flags, name) is not None}
-    if "model" not in given:
-        raise PodiumError("which model? For example: podium train --model convnext_small")
-    check(given)
-    check_name(given["model"])
     # What follows takes seconds to import and minutes to run; what can be told now is told now.
-    check_weights(given["model"], given.get("weights", "pretrained"))
+    check(given)
+    check_name(given.get("model"))
+    of_card = read_card(flags.competition, flags.root).get("recipe", {})
+    check_weights(given["model"], {**of_card, **given}.get("weights", "pretrained"))
     from podium.competition import load
     from podium.train import train
 
@@ -125,7 +140,7 @@ def _audit_flags(command: argparse.ArgumentParser) -> None:
 
 def _folds_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--k", type=int, default=5, help="how many folds (default: %(default)s)")
-    command.add_argument("--seed", type=int, default=0, help="of the shuffle (default: %(default)s)")
+    command.add_argument("--seed", type=_count, default=0, help="of the shuffle (default: %(default)s)")
     text = "a column of the training table whose equal values must share a fold, such as a patient or a scene"
     command.add_argument("--group", metavar="COLUMN", help=text)
     text = "make no folds: say what FILE (default: the competition's folds.csv) guarantees and what it does not"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition import Competition
-from podium.console import command, say, table
+from podium.console import command, say, show, table
 from podium.disk import write_json, write_text
 from podium.duplicates import Pairs, find
 from podium.store import File, Store, open_store, side_for, verified
@@ -40,7 +40,7 @@ def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, ke
     if not verified(store):
         store = open_store(competition, root, side_for(image_size), keep)
     rows = _audit(competition, root, store)
-    print(summary(competition, rows))
+    show(summary(competition, rows))
     folder = path_of(competition.slug, root).parent
     say(f"podium: wrote {folder / 'audit.csv'}, {folder / 'duplicates.csv'} and {store.path}")
     say(f"next: {command('folds', competition.slug)}")

@@ -43,9 +43,12 @@ class State:
     Every random draw is a function of the step, so there is no generator's state among it.
     """
 
-    def __init__(self, path: Path, modules: Mapping[str, "nn.Module"], optimizer: "Optimizer", scaler: Any) -> None:
+    def __init__(
+        self, path: Path, modules: Mapping[str, "nn.Module"], optimizer: "Optimizer", scaler: Any, last: int
+    ) -> None:
         import torch
 
+        self.last = last  # step
         self.path, self.modules, self.optimizer, self.scaler = path, modules, optimizer, scaler
         self.step = 0
         device = next(iter(modules["model"].parameters())).device
@@ -72,17 +75,22 @@ class State:
 
     def load(self) -> bool:
         """Goes on from the last checkpoint; False when there is none."""
-        import torch
-
         if not self.path.exists():
             return False
         try:
-            tensors, metadata = load_tensors(self.path)
-            progress = json.loads(metadata["podium"])
-            for name, module in self.modules.items():
-                module.load_state_dict({key: tensors[f"{name}.{key}"] for key in module.state_dict()})
-        except (PodiumError, LookupError, ValueError, RuntimeError):
-            raise PodiumError(f"{self.path} is damaged; delete it to begin this fold anew") from None
+            self._take(*load_tensors(self.path))
+        except Exception as error:  # a file from elsewhere can be wrong in any way
+            raise PodiumError(
+                f"{self.path} is damaged ({type(error).__name__}: {error}); delete it to begin this fold anew"
+            ) from None
+        return True
+
+    def _take(self, tensors: dict[str, "Tensor"], metadata: dict[str, str]) -> None:
+        import torch
+
+        progress = json.loads(metadata["podium"])
+        for name, module in self.modules.items():
+            module.load_state_dict({key: tensors[f"{name}.{key}"] for key in module.state_dict()})
         parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
         slots: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():
@@ -92,9 +100,13 @@ class State:
                 if value.shape == like.shape:  # the fused kernel pairs memory, so a moment is laid out as its weight
                     value = torch.empty_like(like).copy_(value)
                 slots.setdefault(int(index), {})[slot] = value
+        if len({frozenset(slot) for slot in slots.values()}) != 1:
+            raise ValueError("the optimiser's state is incomplete")
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         self.scaler.load_state_dict(progress["scaler"])
         self.loss.copy_(tensors["loss"])
-        self.step, self.seconds, self.history = progress["step"], progress["seconds"], progress["history"]
-        return True
+        self.step, self.seconds = int(progress["step"]), float(progress["seconds"])
+        self.history = [dict(entry) for entry in progress["history"]]
+        if not 0 < self.step <= self.last:
+            raise ValueError(f"it stands at step {self.step} of {self.last}")

@@ -19,6 +19,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.card import Card, read_card
+from podium.console import command
 from podium.files import common_folder, few, find_files
 from podium.metrics import METRICS
 from podium.rows import Given, Table, test_rows, train_rows
@@ -102,11 +103,11 @@ def load(slug: str, root: Path, **settings: str) -> Competition:
     folder = raw_folder(slug, root)
     card = {**read_card(slug, root), **settings}
     if not folder.is_dir():
-        raise PodiumError(f"{folder} does not exist; get the competition's files with: podium data -c {slug}")
+        raise PodiumError(f"{folder} does not exist; get the competition's files with: {command('data', slug)}")
     files = find_files(folder)
     if not files.images:
         raise PodiumError(
-            f"{folder}: no images below it; unpack the archives in it, or delete it and run: podium data -c {slug}"
+            f"{folder}: no images below it; unpack the archives in it, or delete it and run: {command('data', slug)}"
         )
     given = Given(card, files)
     given.sample = given.table("sample_submission")

@@ -3,16 +3,33 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from podium import DEFAULT_COMPETITION
 
+root = Path()  # as it was given, for advice that can be pasted
 
-def say(text: str = "") -> None:
+
+def show(text: str) -> None:
+    """A result."""
+    print(printable(text))
+
+
+def say(text: str) -> None:
     """Progress and advice; never mixed into a result that another program reads."""
     from tqdm import tqdm
 
-    tqdm.write(text, file=sys.stderr)
+    try:
+        tqdm.write(printable(text), file=sys.stderr)
+    except BrokenPipeError:  # whoever read it has gone, which is no reason to stop working
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def printable(text: str) -> str:
+    """Names from a competition's files may hold anything, also what a terminal takes for a command."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
 
 
 def bar(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
@@ -51,10 +68,21 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def command(name: str, slug: str, **variables: object) -> str:
     """What to type for the command `name`, in the way this person types: `make` or `podium`."""
     given = {key: value for key, value in variables.items() if value is not None}
-    if os.environ.get("PODIUM_TYPED") == "make":
+    if types_make():
         words = [f"COMP={slug}"] if slug != DEFAULT_COMPETITION else []
         words += [f"{key.upper()}={value}" for key, value in given.items()]
         return " ".join(["make", name, *words])
     words = [f"-c {slug}"] if slug != DEFAULT_COMPETITION else []
     words += [f"--{key.replace('_', '-')} {value}" for key, value in given.items()]
-    return " ".join(["podium", name, *words])
+    return " ".join([podium(), name, *words])
+
+
+def podium() -> str:
+    """How this person calls what make has no target for."""
+    if types_make():
+        return quote(sys.argv[0])
+    return "podium" if root == Path() else f"podium --root {quote(str(root))}"
+
+
+def types_make() -> bool:
+    return os.environ.get("PODIUM_TYPED") == "make"

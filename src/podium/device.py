@@ -19,7 +19,7 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         (torch.ones(2, device=device) * 2).sum().item()  # is_available() is true for cards this torch cannot drive
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ImportError, AttributeError) as error:
         reason = (str(error).strip().splitlines() or ["it does not answer"])[0]
         raise PodiumError(f"--device {name} does not work here ({reason}); use --device cpu") from None
     return device

@@ -24,6 +24,8 @@ def atomic(path: Path) -> Iterator[Path]:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             rename(temporary, path)
+    except OSError as error:  # which would name the temporary file
+        raise PodiumError(f"{path} cannot be written: {error.strerror or error}; mend its folder's rights") from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -65,8 +67,12 @@ def locked(path: Path) -> Iterator[bool]:
 
 
 def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     with atomic(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="")
+        temporary.write_bytes(content)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -21,8 +21,8 @@ from podium import PodiumError
 from podium.audit import audited
 from podium.certificate import certify
 from podium.competition import Competition
-from podium.console import command, say, table
-from podium.disk import write_json, write_text
+from podium.console import command, say, show, table
+from podium.disk import write_bytes, write_json, write_text
 from podium.tables import read_table
 
 Ints = NDArray[np.int64]
@@ -37,8 +37,8 @@ def assign(targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | No
     folds = np.full(len(label), -1, dtype=np.int64)
     free = _can_be_validated(label, group, k)
     if not free.any():
-        what = f"no class has {k} images in two groups or more" if groups is not None else f"no class has {k} images"
-        raise PodiumError(f"{what}, so nothing could be validated; take fewer folds: --k 2")
+        few = "; take fewer folds: --k 2" if k > 2 else ""
+        raise PodiumError(f"no class has {k} images that differ, so nothing could be validated{few}")
     folds[free] = _deal(label[free], group[free], k, np.random.default_rng([seed, k]))
     empty = sorted(set(range(k)) - set(folds.tolist()))
     if empty:
@@ -146,18 +146,18 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
     writer.writerow(["id", "target", "fold", "group"])
     ids = train["id"].to_numpy()
     writer.writerows(zip(ids, train["target"], folds, ids[groups], strict=True))  # a group is called by its first id
-    before = path.read_text(encoding="utf-8") if path.exists() else None
-    if before == text.getvalue():
+    before = path.read_bytes() if path.exists() else None
+    if before == text.getvalue().encode():
         say(f"podium: {path} holds these folds already")
     else:
         if before is not None:
             kept = path.with_name("folds-before.csv")
-            write_text(kept, before)
+            write_bytes(kept, before)
             say(f"podium: warning: the folds have changed; runs begun on the old ones, now {kept}, cannot go on")
         write_text(path, text.getvalue())
     certificate = certify(competition, rows, folds, path)
     write_json(path.with_suffix(".json"), certificate.as_json())
-    print(f"{summary(competition, folds)}\n\n{certificate}")
+    show(f"{summary(competition, folds)}\n\n{certificate}")
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
     say(f"next: {command('train', competition.slug, model='vit_small_patch32_224')}")
     return path
@@ -169,7 +169,7 @@ def verify(competition: Competition, root: Path, path: Path | None) -> None:
     path = path or own
     folds = read_folds(competition, root, path)
     certificate = certify(competition, audited(competition, root), folds, path)
-    print(f"{summary(competition, folds)}\n\n{certificate}")
+    show(f"{summary(competition, folds)}\n\n{certificate}")
     if certificate.broken:
         raise PodiumError(f"{path}: {'; '.join(certificate.broken)}")
     if path == own:
@@ -214,7 +214,7 @@ def read_folds(competition: Competition, root: Path, path: Path | None = None) -
         raise PodiumError(
             f"{path} does not exist; split the training images with: {command('folds', competition.slug)}"
         )
-    rows = read_table(path)
+    rows = read_table(path, f"delete it and run: {command('folds', competition.slug)}")
     for column in ("id", "fold"):
         if column not in rows.columns:
             raise PodiumError(f"{path}: no column '{column}'; there are {', '.join(rows.columns)}")

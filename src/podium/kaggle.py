@@ -17,7 +17,7 @@ from typing import Any
 
 from podium import PodiumError
 from podium.competition import load, raw_folder
-from podium.console import bar, command, say
+from podium.console import bar, command, say, show
 
 MARGIN = 500_000_000  # bytes to leave free on the disk
 MAX_RATIO = 200  # unpacked over packed: pictures reach 1.1, tables 20, a bomb 1,000
@@ -38,7 +38,7 @@ def get(slug: str, root: Path) -> None:
         if not archive.exists():
             download(slug, archive)
         unpack(archive, folder)
-    print(load(slug, root).describe())
+    show(load(slug, root).describe())
     say(f"next: {command('folds', slug)}")
 
 

@@ -6,6 +6,8 @@ step on, across epochs, so workers start once and nothing has to be saved to res
 
 import os
 import signal
+import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,16 +70,26 @@ def every_image(images: int, batch_size: int) -> list[list[Key]]:
 def batches(
     images: Images, steps: Sampler[list[Key]] | list[list[Key]], workers: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    loader = DataLoader(
-        images,
-        batch_sampler=steps,
-        num_workers=workers,
-        collate_fn=_as_is,
-        worker_init_fn=_start_worker,
-        pin_memory=torch.cuda.is_available(),
-        prefetch_factor=4 if workers else None,
-    )
-    for batch in loader:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of more processes than cores: whoever asks for them knows
+            loader = DataLoader(
+                images,
+                batch_sampler=steps,
+                num_workers=workers,
+                collate_fn=_as_is,
+                worker_init_fn=_start_worker,
+                pin_memory=torch.cuda.is_available(),
+                prefetch_factor=4 if workers else None,
+            )
+            loading = iter(loader)
+    except OSError as error:
+        for process in torch.multiprocessing.active_children():
+            process.kill()  # else those that did start would be waited for at the end, for ever
+        reason, sys.unraisablehook = error.strerror, lambda _: None  # torch trips over its own half-made loader
+        error.__traceback__ = None
+        sys.unraisablehook = sys.__unraisablehook__
+        raise PodiumError(f"cannot start {workers} loader processes ({reason}); use --workers 0") from None
+    for batch in loading:
         if isinstance(batch, PodiumError):
             raise batch
         yield batch

@@ -8,9 +8,11 @@ import importlib.util
 import json
 import os
 import re
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+CRASH_WITH_CHANNELS_LAST = {"fastvit"}  # families: torch 2.15 corrupts its memory when these train on a CPU
 HUB_TIMEOUT = 2.0  # seconds: long enough for any network worth a download
 PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause", "bsd", "cc-by-4.0", "cc0-1.0", "openrail", "openrail++")
 
@@ -52,10 +55,13 @@ def registered_names() -> set[str]:
     return {name for file in files for name in registered.findall(file.read_text(encoding="utf-8"))}
 
 
-def check_name(name: str) -> None:
+@cache
+def check_name(name: str | None) -> None:
     """Is there such a model?"""
     from difflib import get_close_matches
 
+    if not name:
+        raise PodiumError("which model? For example: --model convnext_small")
     names = registered_names()
     architecture = name.partition(".")[0]
     if architecture not in names:
@@ -64,6 +70,7 @@ def check_name(name: str) -> None:
         raise PodiumError(f"no model '{name}' among timm's {len(names):,}; {hint}")
 
 
+@cache
 def check_weights(name: str, weights: str) -> None:
     """Can the weights be had? Also switches the hub's client to its cache when the hub is out of reach."""
     if weights not in ("pretrained", "none") and not Path(weights).is_file():
@@ -72,6 +79,8 @@ def check_weights(name: str, weights: str) -> None:
     if weights != "pretrained" or _hub_answers():
         return
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported; without it, 46 s of retries
+    if "huggingface_hub" in sys.modules:
+        sys.modules["huggingface_hub"].constants.HF_HUB_OFFLINE = True
     architecture = name.partition(".")[0]
     for folder in _hub_cache().glob("models--*"):
         owner, _, model = folder.name.removeprefix("models--").partition("--")
@@ -220,6 +229,8 @@ def _not_built(name: str, image_size: int, pretrained: bool, error: Exception) -
         return PodiumError(f"timm has no pretrained weights for {name}; train from scratch with --weights none")
     if "drop_path" in text:
         return PodiumError(f"{name} has no residual branches to drop; add --drop-path 0")
+    if "weights_only" in str(error) or "unpickling" in text.lower():
+        return PodiumError(f"these weights are no checkpoint that can be loaded safely ({text}); use another file")
     what = f"{name} for images of {image_size} pixels"
     return PodiumError(f"{what} cannot be built{' with these weights' if pretrained else ''}: {text}")
 
@@ -251,11 +262,14 @@ def _warn_of_licence(source: str, licence: str) -> None:
 
 
 class Normaliser:
-    """uint8 [n, height, width, 3] on any device to the model's input, channels last."""
+    """uint8 [n, height, width, 3] on any device to the model's input; in the `layout` that model should have as well."""
 
     def __init__(self, spec: Spec, device: "torch.device") -> None:
         import torch
 
+        family = family_and_size(spec.architecture)[0]
+        crashes = device.type == "cpu" and family in CRASH_WITH_CHANNELS_LAST
+        self.layout = torch.contiguous_format if crashes else torch.channels_last
         self.device = device
         mean = torch.tensor(spec.mean, device=device) * 255
         std = torch.tensor(spec.std, device=device) * 255
@@ -264,7 +278,7 @@ class Normaliser:
 
     def __call__(self, images: "Tensor") -> "Tensor":
         on_device = images.to(self.device, non_blocking=True).permute(0, 3, 1, 2).float()
-        return on_device.mul_(self.scale).add_(self.shift)
+        return on_device.contiguous(memory_format=self.layout).mul_(self.scale).add_(self.shift)
 
 
 def save_model(path: Path, model: "nn.Module", spec: Spec) -> None:

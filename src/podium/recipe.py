@@ -24,8 +24,8 @@ class Recipe:
     model: str = knob("a timm model, e.g. convnext_small, vit_small_patch32_224")
     weights: str = knob("pretrained (from the hub), none (from scratch), or a file")
     image_size: int = knob("pixels; default: the size the model was made for", 1, 4096)
-    epochs: int = knob("passes over the training images", 1)
-    batch_size: int = knob("images a step", 1)
+    epochs: int = knob("passes over the training images", 1, 100_000)
+    batch_size: int = knob("images a step", 1, 65_536)
     lr: float = knob("peak learning rate; its default grows with the square root of the batch size", 1e-12, 10)
     layer_decay: float = knob("learning rate of a layer relative to the one above it", 0.01, 1)
     weight_decay: float = knob("AdamW's, for matrices only", 0, 10)
@@ -85,8 +85,11 @@ def knobs() -> dict[str, tuple[type, str]]:
 
 def resolve(given: dict[str, Any], card: dict[str, Any], family: str, native_size: int) -> Recipe:
     """The whole recipe: what was given, and the defaults for the rest."""
-    _check_card(card)
-    rows = SCRATCH if given.get("weights") == "none" else PRETRAINED
+    if "model" in card:
+        raise PodiumError("the card's [recipe]: a card cannot choose the model, the command does")
+    check(card, "the card's [recipe]: ")
+    check(given)
+    rows = SCRATCH if {**card, **given}.get("weights") == "none" else PRETRAINED
     chosen = {
         "weights": "pretrained",
         "image_size": native_size,
@@ -97,35 +100,29 @@ def resolve(given: dict[str, Any], card: dict[str, Any], family: str, native_siz
     }
     if "lr" not in card and "lr" not in given:
         chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
-    check(chosen)
     return Recipe(**{name: kind(chosen[name]) for name, (kind, _) in knobs().items()})
 
 
-def check(values: dict[str, Any]) -> None:
-    """Values that no run can use."""
-    for each in fields(Recipe):
-        lowest, highest, choices = (each.metadata[key] for key in ("lowest", "highest", "choices"))
-        value, flag = values.get(each.name), f"--{each.name.replace('_', '-')}"
-        if isinstance(value, (int, float)) and not lowest <= value <= highest:  # NaN is not either
-            bounds = f"at least {lowest:g}" if highest == math.inf else f"between {lowest:g} and {highest:g}"
-            raise PodiumError(f"{flag} must be {bounds}, not {value:g}")
-        if choices and value is not None and value not in choices:
+def check(values: dict[str, Any], where: str = "") -> None:
+    """Refuses names that are no knobs, and values that no run can use."""
+    known = {each.name: each for each in fields(Recipe)}
+    for name, value in values.items():
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise PodiumError(f"{where}no knob '{name}'; {hint}")
+        lowest, highest, choices = (known[name].metadata[key] for key in ("lowest", "highest", "choices"))
+        kind, flag = knobs()[name][0], f"{where}{name}" if where else f"--{name.replace('_', '-')}"
+        fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
+        if not fits:
+            raise PodiumError(f"{flag} must be {kind.__name__}, not {value!r}")
+        if kind in (int, float) and not lowest <= value <= highest:  # NaN is not either
+            bounds = f"at least {lowest:,}" if highest == math.inf else f"between {lowest:,} and {highest:,}"
+            raise PodiumError(f"{flag} must be {bounds}, not {value}")
+        if choices and value not in choices:
             raise PodiumError(f"{flag} must be one of {', '.join(choices)}, not '{value}'")
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What changed: `lr was 0.0001 and is 0.0005`."""
     return [f"{key} was {old.get(key)} and is {value}" for key, value in new.items() if old.get(key) != value]
-
-
-def _check_card(card: dict[str, Any]) -> None:
-    known = knobs()
-    for key, value in card.items():
-        if key not in known or key == "model":
-            near = get_close_matches(key, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise PodiumError(f"the card's [recipe] has no knob '{key}'; {hint}")
-        kind = known[key][0]
-        fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
-        if not fits:
-            raise PodiumError(f"the card's [recipe]: {key} must be {kind.__name__}, not {value!r}")

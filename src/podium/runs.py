@@ -10,7 +10,6 @@ import importlib.metadata
 import json
 import platform
 import re
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.console import command, duration, say, table
-from podium.disk import atomic, locked, write_json
+from podium.disk import atomic, locked, sha256, write_json
 from podium.metrics import evaluate
 from podium.recipe import differences
 
@@ -59,13 +58,13 @@ class Predictions:
             )
 
     @staticmethod
-    def load(path: Path) -> "Predictions":
+    def load(path: Path, remedy: str) -> "Predictions":
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 classes = tuple(str(name) for name in file["classes"])
                 return Predictions(file["id"], file["probs"], file["target"], classes, str(file["key"]))
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise PodiumError(f"{path}: cannot be read ({error}); delete it and run the same command again") from None
+        except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
+            raise PodiumError(f"{path}: cannot be read ({error}); {remedy}") from None
 
 
 @dataclass(frozen=True)
@@ -80,17 +79,19 @@ class Run:
     def recipe(self) -> dict[str, Any]:
         """recipe.json: every knob, and what the run was trained on and with."""
         path = self.path / "recipe.json"
-        remedy = f"restore it, or delete {self.path} and train that run again"
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise PodiumError(f"{path}: cannot be read ({error}); {remedy}") from None
+            raise PodiumError(f"{path}: cannot be read ({error}); {self._lost()}") from None
         if not isinstance(content, dict):
             content = {}
         wrong = [key for key, kind in READ_BACK.items() if not isinstance(content.get(key), kind)]
         if wrong:
-            raise PodiumError(f"{path}: no {wrong[0]} in it, this is no recipe; {remedy}")
+            raise PodiumError(f"{path}: no {wrong[0]} in it, this is no recipe; {self._lost()}")
         return content
+
+    def _lost(self) -> str:
+        return f"restore it, or delete {self.path} and train that run again"
 
     def fold(self, fold: int) -> Path:
         return self.path / f"fold{fold}"
@@ -101,7 +102,20 @@ class Run:
         return sorted(int(match[1]) for match in found if match)
 
     def out_of_fold(self, fold: int) -> Predictions:
-        return Predictions.load(self.fold(fold) / "oof.npz")
+        return Predictions.load(self.fold(fold) / "oof.npz", self._remedy(fold))
+
+    def check_weights(self, fold: int) -> str:
+        """The hash of a finished fold's weights, which are those that its out-of-fold predictions came from."""
+        path = self.fold(fold) / "model.safetensors"
+        if not path.is_file():
+            raise PodiumError(f"{path} is missing; {self._remedy(fold)}")
+        found = sha256(path)
+        if found != self.out_of_fold(fold).key:
+            raise PodiumError(f"{path} is not what was trained, it is damaged or replaced; {self._remedy(fold)}")
+        return found
+
+    def _remedy(self, fold: int) -> str:
+        return f"restore it, or delete {self.fold(fold)} and train that fold again"
 
     def history(self, fold: int) -> list[dict[str, Any]]:
         """metrics.jsonl: what each epoch came to."""
@@ -151,6 +165,9 @@ class Run:
         """Writes recipe.json, or refuses to go on with another recipe, other folds or other data."""
         path = self.path / "recipe.json"
         if not path.exists():
+            begun = [*self.path.glob("fold*/*.safetensors"), *self.path.glob("fold*/oof.npz")]
+            if begun:
+                raise PodiumError(f"{path} is missing, though {begun[0]} is there; {self._lost()}")
             write_json(path, {**identity, **facts, "weights_source": None, "versions": _versions()})
             return
         changed = differences({key: self.recipe.get(key) for key in identity}, identity)
@@ -189,7 +206,9 @@ def find_runs(slug: str, root: Path, names: list[str] | None = None) -> list[Run
     from difflib import get_close_matches
 
     folder = folder_of(slug, root)
-    known = {path.parent.name: Run(path.parent) for path in sorted(folder.glob("*/recipe.json"))}
+    begun = [path.parent for path in folder.glob("*/recipe.json")]
+    begun += [path.parents[1] for path in folder.glob("*/fold*/oof.npz")]
+    known = {path.name: Run(path) for path in sorted(begun)}
     if names:
         for name in names:
             if name not in known:

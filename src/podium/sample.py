@@ -16,8 +16,8 @@ import cv2
 import numpy as np
 
 from podium.competition import load
-from podium.console import bar, command, say
-from podium.disk import write_text
+from podium.console import bar, command, say, show
+from podium.disk import room_for, write_text
 from podium.images import Pixels
 
 SLUG = "sample"
@@ -37,17 +37,36 @@ erase = 0.0
 
 
 def write(root: Path) -> Path:
+    folder = root / "data" / "raw" / SLUG
+    unfinished = folder.with_name(f".{SLUG}")  # the folder appears whole or not at all
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        with room_for(folder):
+            _write(unfinished)
+        if folder.exists():
+            shutil.rmtree(folder)
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    card = root / "data" / "competitions" / f"{SLUG}.toml"
+    if card.exists() and card.read_bytes() != CARD.encode():
+        say(f"podium: {card} is your own and stays as it is")
+    else:
+        write_text(card, CARD)
+    show(load(SLUG, root).describe())
+    say(f"podium: wrote {folder}\nnext: {command('folds', SLUG)}")
+    return folder
+
+
+def _write(folder: Path) -> None:
     from sklearn.datasets import load_digits
 
-    folder = root / "data" / "raw" / SLUG
     scans, digits = load_digits(return_X_y=True)
     order = np.random.RandomState(0).permutation(len(digits))  # RandomState: its stream is frozen for good
     seen = dict.fromkeys(range(10), 0)
     rows: dict[str, list[tuple[int, int]]] = {"train": [], "test": []}
-    unfinished = folder.with_name(f".{SLUG}")  # the folder appears whole or not at all
-    shutil.rmtree(unfinished, ignore_errors=True)
     for role in rows:
-        (unfinished / f"{role}_image").mkdir(parents=True)
+        (folder / f"{role}_image").mkdir(parents=True)
     for number in bar(range(len(order)), desc="sample", unit="image"):
         scan, digit = scans[order[number]], int(digits[order[number]])
         role = "test" if seen[digit] % 5 == 0 else "train"  # a fifth of every class
@@ -55,25 +74,14 @@ def write(root: Path) -> Path:
         rows[role].append((number, digit))
         small = np.round(scan.reshape(8, 8) * (255 / 16)).astype(np.uint8)
         large = cv2.resize(small, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR_EXACT)
-        (unfinished / f"{role}_image" / f"{number}.png").write_bytes(_png(large))
+        (folder / f"{role}_image" / f"{number}.png").write_bytes(_png(large))
     tables = {
         "train.csv": ["id,target", *(f"{number},{digit}" for number, digit in rows["train"])],
         "solution.csv": ["id,target", *(f"{number},{digit}" for number, digit in rows["test"])],
         "sample_submission.csv": ["id,predict", *(f"{number},0" for number, _ in rows["test"])],
     }
     for name, lines in tables.items():
-        (unfinished / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    if folder.exists():
-        shutil.rmtree(folder)
-    unfinished.rename(folder)
-    card = root / "data" / "competitions" / f"{SLUG}.toml"
-    if card.exists() and card.read_text(encoding="utf-8") != CARD:
-        say(f"podium: {card} is your own and stays as it is")
-    else:
-        write_text(card, CARD)
-    print(load(SLUG, root).describe())
-    say(f"podium: wrote {folder}\nnext: {command('folds', SLUG)}")
-    return folder
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _png(grey: Pixels) -> bytes:

@@ -12,6 +12,7 @@ import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition import Competition, classes_of_columns, in_order
-from podium.console import bar, counted, say
+from podium.console import bar, counted, podium, say
 from podium.disk import atomic, sha256, write_json
 from podium.metrics import METRICS, evaluate
 from podium.runs import Predictions, Run, find_runs
@@ -60,7 +61,7 @@ def submit(
     text = render(competition, probs)
     path = _free_name(root / "submissions" / competition.slug, name or _joined(runs), text)
     with atomic(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="")
+        temporary.write_bytes(text.encode())
         check(competition, temporary)
     estimate, images = out_of_fold_score(competition, runs)
     write_json(path.with_suffix(".json"), _lineage(competition, path, members, estimate, images))
@@ -72,7 +73,7 @@ def submit(
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
     solution = competition.folder / "solution.csv"
     if solution.exists():
-        say(f"next: podium score {path} --solution {solution}")
+        say(f"next: {podium()} score {quote(str(path))} --solution {quote(str(solution))}")
     else:
         say(f"next: upload it at https://www.kaggle.com/competitions/{competition.slug}/submit")
     return path
@@ -120,7 +121,7 @@ def check(competition: Competition, path: Path) -> None:
 
 def score(path: Path, solution: Path, metric: str | None = None) -> str:
     """{"metric": ..., "score": ...}: a submission against the true labels, row for row by id."""
-    given, truth = read_table(path), read_table(solution)
+    given, truth = (read_table(file, "check the path") for file in (path, solution))
     if truth.shape[1] < 2 or given.shape[1] < 2:
         raise PodiumError(
             f"{solution if truth.shape[1] < 2 else path}: one column only; an id and an answer are needed"
@@ -148,7 +149,10 @@ def score(path: Path, solution: Path, metric: str | None = None) -> str:
     targets = np.array([index.get(name, -1) for name in labels])
     if (targets < 0).any():
         raise PodiumError(f"{path}: no column for the class '{labels[targets < 0].iloc[0]}' of {solution}")
-    return json.dumps({"metric": metric, "score": evaluate(metric, targets, probs)})
+    found = evaluate(metric, targets, probs)
+    if not np.isfinite(found):
+        raise PodiumError(f"{path}: {metric} says nothing of these {len(targets):,} answers; take another --metric")
+    return json.dumps({"metric": metric, "score": found})
 
 
 def _read_probs(answers: pd.DataFrame, labels: pd.Series, path: Path) -> tuple[list[str], NDArray[np.float64]]:
@@ -210,17 +214,19 @@ def _predictions(
 ) -> Predictions:
     """The fold model's probabilities for the test images; computed once, kept beside it."""
     weights, kept = run.fold(fold) / "model.safetensors", run.fold(fold) / "test.npz"
-    if not weights.exists():
-        raise PodiumError(f"{weights} is missing; delete {weights.parent} and train that fold again")
     mirrored = run.recipe["mirror"] > 0
     positions = store.positions(competition.test["image"])
     images = f"{competition.test_hash[:32]}{store.digest(positions)[:32]}"
-    key = f"weights {sha256(weights)} images {images} mirrored {mirrored}"
+    key = f"weights {run.check_weights(fold)} images {images} mirrored {mirrored}"
     if kept.exists():
-        found = Predictions.load(kept)
-        if found.key == key:
-            say(f"  {run.name} fold {fold}: predicted already")
-            return found
+        try:
+            found = Predictions.load(kept, "predicting again")
+        except PodiumError as error:
+            say(f"podium: warning: {error}")
+        else:
+            if found.key == key:
+                say(f"  {run.name} fold {fold}: predicted already")
+                return found
 
     from podium.augment import TestView
     from podium.device import hints, pick_device, pick_precision
@@ -235,7 +241,9 @@ def _predictions(
     in_turn = batches(unseen, every_image(len(good), run.recipe["batch_size"]), pick_workers(workers, on))
     precision = pick_precision(run.recipe["precision"], on)
     with hints(), bar(total=len(good), desc=f"{run.name} fold {fold}", unit="image") as progress:
-        seen = predict_proba(model.to(on), in_turn, Normaliser(spec, on), precision, mirrored, progress)
+        normalise = Normaliser(spec, on)
+        model.to(on).to(memory_format=normalise.layout)
+        seen = predict_proba(model, in_turn, normalise, precision, mirrored, progress)
     ids = competition.test["id"].to_numpy(dtype=str)
     probs = np.tile(_prior(competition), (len(ids), 1))  # all that is known of an image that cannot be read
     probs[good] = seen

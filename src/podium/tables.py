@@ -13,8 +13,8 @@ import pandas as pd
 from podium import PodiumError
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    text = _text(path)
+def read_table(path: Path, remedy: str = "download it again") -> pd.DataFrame:
+    text = _text(path, remedy)
     header: list[str] | None = None
     rows: list[list[str]] = []
     lines: list[int] = []
@@ -38,22 +38,22 @@ def read_table(path: Path) -> pd.DataFrame:
     except csv.Error as error:
         raise PodiumError(f"{path}, line {began}: {error}; mend the quotes of that line") from None
     if header is None:
-        raise PodiumError(f"{path}: the file is empty; download it again")
+        raise PodiumError(f"{path}: the file is empty; {remedy}")
     if not rows:
-        raise PodiumError(f"{path}: a header and no rows; download it again")
+        raise PodiumError(f"{path}: a header and no rows; {remedy}")
     return pd.DataFrame(rows, columns=header, index=pd.Index(lines, name="line"), dtype=object)
 
 
 def newline_of(path: Path) -> str:
     """The line end a table is written with, so that what answers it can be written alike."""
-    return "\r\n" if _text(path).partition("\n")[0].endswith("\r") else "\n"
+    return "\r\n" if _text(path, "").partition("\n")[0].endswith("\r") else "\n"
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, remedy: str) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise PodiumError(f"{path}: {error.strerror}; download it again, or mend its rights") from None
+        raise PodiumError(f"{path}: {error.strerror}; {remedy}, or mend its rights") from None
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text = data.decode(encoding)

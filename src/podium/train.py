@@ -32,15 +32,15 @@ from podium import PodiumError
 from podium.augment import MIX, STEP, TestView, TrainView, View, generator, mix
 from podium.checkpoint import State
 from podium.competition import Competition
-from podium.console import bar, command, counted, duration, say
+from podium.console import bar, command, counted, duration, say, show
 from podium.device import at_once, autocast, hints, pick_device, pick_precision
 from podium.disk import sha256, write_text
 from podium.folds import path_of, read_folds
 from podium.loader import Images, Steps, batches, every_image, pick_workers
 from podium.metrics import evaluate
-from podium.models import Normaliser, build, family_and_size, save_model
+from podium.models import Normaliser, build, check_name, check_weights, family_and_size, save_model
 from podium.predict import predict_proba
-from podium.recipe import Recipe, resolve
+from podium.recipe import Recipe, check, resolve
 from podium.runs import Predictions, Run, folder_of
 from podium.store import Store, open_store, side_for
 
@@ -81,6 +81,9 @@ def train(
 ) -> Run:
     """Trains the chosen folds (default: all) of a run; `given` are the knobs of the recipe that are not defaults;
     without `keep` the decoded pixels are not kept on disk."""
+    check(given)
+    check_name(given.get("model"))
+    check_weights(given["model"], {**competition.recipe, **given}.get("weights", "pretrained"))
     folds = read_folds(competition, root)
     count = int(folds.max()) + 1
     wrong = [fold for fold in chosen or () if not 0 <= fold < count]
@@ -115,8 +118,9 @@ def train(
             if fold in left:
                 Fold(setting, fold, folds_left=len(left) - left.index(fold)).train()
             else:
+                run.check_weights(fold)
                 say(f"podium: fold {fold} is trained already")
-    print(run.results(count, competition.metric))
+    show(run.results(count, competition.metric))
     say(f"podium: wrote {run.path}")
     rest = [str(fold) for fold in range(count) if fold not in run.finished()]
     more = f"the same command for the folds {','.join(rest)}, or " if rest else ""
@@ -164,8 +168,8 @@ class Fold:
         )
         setting.run.keep_source(self.spec.source)
         _check_space(setting.run.path, self.model, folds_left)
-        self.model.to(device).to(memory_format=torch.channels_last)
         self.normalise = Normaliser(self.spec, device)
+        self.model.to(device).to(memory_format=self.normalise.layout)
         self.optimizer = create_optimizer_v2(
             self.model,
             "adamw",
@@ -180,7 +184,7 @@ class Fold:
         self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
         self.final: nn.Module = self.average.module if self.average else self.model  # what predicts
         modules = {"model": self.model, "ema": self.final} if self.average else {"model": self.model}
-        self.state = State(self.folder / "checkpoint.safetensors", modules, self.optimizer, self.scaler)
+        self.state = State(self.folder / "checkpoint.safetensors", modules, self.optimizer, self.scaler, self.total)
         if self.state.load():
             say(f"podium: fold {fold} goes on from step {self.state.step:,} of {self.total:,}")
         self.steps.start = self.state.step
@@ -225,6 +229,7 @@ class Fold:
         self.model.train()
         self.optimizer.zero_grad()
         parts = math.ceil(len(inputs) / at_once(self.device, recipe.image_size))
+        parts = max(1, min(parts, len(inputs) // 2))  # of one image some layers can learn nothing
         for some, wanted in zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True):
             with autocast(self.device, self.setting.precision):
                 logits = self.model(some).float()
@@ -325,7 +330,7 @@ def _check_space(folder: Path, model: nn.Module, folds_left: int) -> None:
     needed = size * (2 * 4 + folds_left)  # two checkpoints of weights, average and two moments; a model a fold
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise PodiumError(f"{folder}: {needed / 1e9:.1f} GB are needed on that disk and {free / 1e9:.1f} GB are free")
+        raise PodiumError(f"{folder}: {needed / 1e6:,.0f} MB are needed on that disk and {free / 1e6:,.0f} MB are free")
 
 
 class _Forecast:

@@ -1,0 +1,242 @@
+"""Files that were damaged, replaced or deleted after they were written: one line that helps, and nothing is lost."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from conftest import Podium, write_competition, write_image
+from podium.checkpoint import load_tensors
+from podium.submission import submit
+from podium.train import Fold, train
+
+FAST = ("-c", "tiny", "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
+ONE = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")
+
+
+@pytest.fixture
+def root(tmp_path: Path, podium: Podium) -> Path:
+    write_competition(tmp_path)
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    return tmp_path
+
+
+@pytest.fixture
+def run(root: Path, podium: Podium) -> Path:
+    """A run with one finished fold."""
+    assert podium(*ONE)[0] == 0
+    return root / "runs" / "tiny" / "test_vit"
+
+
+def one_line(answer: tuple[int, str, str]) -> str:
+    status, _, err = answer
+    assert status == 1, err
+    last = err.splitlines()[-1]
+    assert last.startswith("podium: error: ")
+    return last
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+def test_weights_that_are_not_those_that_were_trained_are_never_used(
+    run: Path, podium: Podium, damage: Callable[[Path], None]
+) -> None:
+    damage(run / "fold0" / "model.safetensors")
+    for command in (("submit", "-c", "tiny"), ONE):
+        said = one_line(podium(*command))
+        assert f"delete {run / 'fold0'} and train that fold again" in said
+    assert not (run.parents[2] / "submissions").exists()
+    shutil.rmtree(run / "fold0")
+    assert podium(*ONE)[0] == 0
+    assert podium("submit", "-c", "tiny")[0] == 0
+
+
+def test_a_run_whose_recipe_is_gone_is_neither_given_another_nor_forgotten(run: Path, podium: Podium) -> None:
+    (run / "recipe.json").unlink()
+    for command in (("submit", "-c", "tiny"), (*ONE[:-4], "--epochs", "9")):
+        said = one_line(podium(*command))
+        assert "recipe.json" in said
+        assert f"restore it, or delete {run}" in said
+    assert not (run / "recipe.json").exists()
+
+
+@pytest.mark.parametrize("content", ["", "5", "null", "[1]", "{}", "not json", '{"folds": "2"}', "\xff"])
+def test_a_recipe_that_is_none_is_said_so(run: Path, podium: Podium, content: str) -> None:
+    (run / "recipe.json").write_text(content, encoding="latin-1")
+    for command in (("submit", "-c", "tiny"), ONE):
+        assert f"restore it, or delete {run}" in one_line(podium(*command))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe", b'{"loss": 1', b'{"loss": null, "seconds": 1}\n', b"[]\n"])
+def test_without_its_history_a_fold_is_still_trained(run: Path, podium: Podium, content: bytes | None) -> None:
+    path = run / "fold0" / "metrics.jsonl"
+    path.unlink() if content is None else path.write_bytes(content)
+    status, out, err = podium(*ONE)
+    assert status == 0
+    assert "metrics.jsonl: cannot be read" in err
+    assert "over 1 of 2 folds" in out
+    assert podium("submit", "-c", "tiny")[0] == 0
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [cut, empty])
+def test_predictions_that_were_kept_are_made_again_and_out_of_fold_ones_cost_the_fold(
+    run: Path, podium: Podium, damage: Callable[[Path], None]
+) -> None:
+    first = podium("submit", "-c", "tiny")
+    damage(run / "fold0" / "test.npz")
+    again = podium("submit", "-c", "tiny")
+    assert again[:2] == first[:2]
+    assert "predicting again" in again[2]
+    damage(run / "fold0" / "oof.npz")
+    assert f"delete {run / 'fold0'} and train that fold again" in one_line(podium("submit", "-c", "tiny"))
+
+
+def test_a_checkpoint_of_any_other_content_is_refused(
+    root: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Fold.step
+
+    def stopping(self: Fold, images: torch.Tensor, labels: torch.Tensor) -> None:
+        step(self, images, labels)
+        if self.state.step == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Fold, "step", stopping)
+        assert podium(*ONE)[0] == 75
+    path = root / "runs" / "tiny" / "test_vit" / "fold0" / "checkpoint.safetensors"
+    tensors, metadata = load_tensors(path)
+    progress = json.loads(metadata["podium"])
+    slot = next(name for name in tensors if name.startswith("optimizer."))
+    junk: list[object] = [5, [], None, {}, progress | {"step": 10**9}, progress | {"history": 5}]
+    others: list[tuple[dict[str, torch.Tensor], object]] = [
+        *((tensors, about) for about in junk),
+        *((tensors, {key: value for key, value in progress.items() if key != left}) for left in progress),
+        *(({key: value for key, value in tensors.items() if key != left}, progress) for left in ("loss", slot)),
+        ({key: value for key, value in tensors.items() if not key.startswith("optimizer.")}, progress),
+        ({**tensors, "optimizer.9999.exp_avg": torch.zeros(1)}, progress),
+        ({**tensors, "optimizer.x": torch.zeros(1)}, progress),
+    ]
+    for some, about in others:
+        save_file(some, path, {"podium": json.dumps(about)})
+        said = one_line(podium(*ONE))
+        assert "checkpoint.safetensors is damaged" in said, about
+    save_file(tensors, path, metadata)
+    status, _, err = podium(*ONE)
+    assert (status, "goes on from step 2" in err) == (0, True)
+
+
+def test_training_goes_on_when_nobody_reads_what_it_says(root: Path) -> None:
+    command = [sys.executable, "-m", "podium", "--root", str(root), *ONE]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert started.stdout is not None
+    assert started.stderr is not None
+    started.stdout.close()
+    started.stderr.close()
+    assert started.wait(timeout=100) == 0
+    assert (root / "runs" / "tiny" / "test_vit" / "fold0" / "oof.npz").exists()
+
+
+def test_processes_that_cannot_start_end_the_command(
+    root: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = os.fork
+    forked: list[int] = []
+
+    def failing() -> int:
+        if len(forked) == 2:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        number = fork()
+        forked.append(number)
+        return number
+
+    monkeypatch.setattr(os, "fork", failing)
+    said = one_line(podium(*ONE, "--workers", "3"))
+    assert "cannot start 3 loader processes (Resource temporarily unavailable); use --workers 0" in said
+
+
+# --- images ----------------------------------------------------------------------------------------------
+
+
+def test_training_goes_on_without_bad_images_only_where_that_is_said(root: Path, podium: Podium) -> None:
+    for name in ("003", "011"):
+        (root / "data" / "raw" / "tiny" / "train_image" / f"{name}.jpg").write_bytes(b"<html>")
+    for store in ("on", "off"):
+        said = one_line(podium(*ONE, "--store", store))
+        assert "2 training images cannot be read" in said
+        assert "train_image/003.jpg first (it is no JPEG" in said
+        assert "--skip-bad" in said
+    status, _, err = podium(*ONE, "--skip-bad")
+    assert status == 0, err
+    assert "warning: 2 training images cannot be read" in err
+    recipe = json.loads((root / "runs" / "tiny" / "test_vit" / "recipe.json").read_text())
+    assert recipe["skip_bad"] is True
+
+
+def test_a_test_image_that_cannot_be_read_keeps_its_row(run: Path, podium: Podium) -> None:
+    root = run.parents[2]
+    (root / "data" / "raw" / "tiny" / "test_image" / "002.jpg").write_bytes(b"")
+    for store in ("on", "off"):
+        status, out, err = podium("submit", "-c", "tiny", "--store", store)
+        assert status == 0, err
+        assert "1 TEST IMAGE CANNOT BE READ, test_image/002.jpg first (the file is empty)" in err
+        rows = dict(line.split(",") for line in Path(out.strip()).read_text().splitlines())
+        assert len(rows) == 8
+        assert rows["002"] == "blue"  # of three classes of one size the first
+
+
+def test_what_is_trained_does_not_depend_on_the_store(root: Path, podium: Podium) -> None:
+    """The images are larger than what is kept, so that they are shrunk."""
+    for path in (root / "data" / "raw" / "tiny" / "train_image").glob("*.jpg"):
+        write_image(path, (200, 30, int(path.stem) * 9), int(path.stem), (90, 150))
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    found = []
+    for store in ("on", "off"):
+        assert podium(*ONE, "--store", store, "--name", store)[0] == 0
+        found.append((root / "runs" / "tiny" / store / "fold0" / "model.safetensors").read_bytes())
+    assert found[0] == found[1]
+
+
+# --- from Python -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        ({}, "which model?"),
+        ({"model": "convnxt"}, "no model 'convnxt'"),
+        ({"model": "test_vit", "epoch": 1}, "no knob 'epoch'; did you mean epochs?"),
+        ({"model": "test_vit", "epochs": 1.7}, "--epochs must be int, not 1.7"),
+        ({"model": "test_vit", "epochs": "1"}, "--epochs must be int, not '1'"),
+        ({"model": "test_vit", "weights": "no.pth"}, "--weights no.pth: no such file"),
+    ],
+)
+def test_python_is_answered_as_the_command_line_is(root: Path, given: dict[str, object], answer: str) -> None:
+    from podium import PodiumError
+    from podium.competition import load
+
+    with pytest.raises(PodiumError) as refused:
+        train(load("tiny", root), root, given)
+    assert answer in str(refused.value)
+    assert submit.__doc__
