@@ -1,16 +1,18 @@
 """A competition small enough to train on in seconds: plain colours, with everything a real one has."""
 
-import csv
 import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # tiny models: threads that wait for each other cost more than they compute
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the real hub; the tests of the hub bring their own
+
+
+import csv
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-
-os.environ["OMP_NUM_THREADS"] = "1"  # tiny models: threads that wait for each other cost more than they compute
-os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the real hub; the tests of the hub bring their own
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 40, 210), "lonely": (120, 120, 120)}
 Podium = Callable[..., tuple[int, str, str]]

@@ -334,8 +334,11 @@ def test_rows_without_images_are_counted_and_named(tmp_path: Path) -> None:
     assert 'test_images = "FOLDER"' in said
 
 
-def test_a_folder_called_as_an_image_is_none(tmp_path: Path) -> None:
-    (tmp_path / "data" / "raw" / "it" / "train" / "1.jpg").mkdir(parents=True)
+def test_a_folder_called_as_an_image_is_none_unless_it_is_empty(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "raw" / "it" / "train" / "1.jpg"
+    folder.mkdir(parents=True)
+    assert load_it(tmp_path, IMAGES[1:], TABLES).train["image"][0] == "train/1.jpg"  # whoever reads it will say so
+    (folder / "readme.txt").touch()
     assert "1 of 3 rows have no image" in refusal(tmp_path, IMAGES[1:], TABLES)
 
 

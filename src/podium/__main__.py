@@ -76,6 +76,9 @@ def sample(flags: argparse.Namespace) -> None:
 
 def audit(flags: argparse.Namespace) -> None:
     """Look at every image: bad files, duplicates, leaks into the test set, labels that disagree."""
+    from podium.recipe import check
+
+    check({"image_size": flags.image_size})
     from podium.audit import audit
     from podium.competition import load
 

@@ -7,8 +7,6 @@ data/prepared/<slug>/audit.csv, a row for each image, and duplicates.csv, a row 
 deleted and made anew.
 """
 
-import csv
-import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,11 +17,11 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition import Competition
-from podium.console import command, say, show, table
+from podium.console import command, counted, say, show, table
 from podium.disk import write_json, write_text
-from podium.duplicates import Pairs, find
+from podium.duplicates import COLOUR, CONTENT, NOISE, RESAMPLING, Pairs, find, linked
 from podium.store import File, Store, open_store, side_for, verified
-from podium.tables import read_table
+from podium.tables import read_table, table_text
 
 USUAL_SIZE = 224  # pixels: what most models train at
 SHOWN = 10  # of each kind of finding; the rest is in audit.csv
@@ -50,7 +48,7 @@ def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, ke
 def audited(competition: Competition, root: Path, store: Store | None = None) -> pd.DataFrame:
     """The rows of audit.csv: those of `competition.train`, then those of its test. Made where they are not there or
     of other files."""
-    store = store or open_store(competition, root, side_for(USUAL_SIZE))
+    store = store or open_store(competition, root, side_for(USUAL_SIZE), keep=None)
     path = path_of(competition.slug, root)
     try:
         known = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -71,7 +69,12 @@ def path_of(slug: str, root: Path) -> Path:
 
 def _key(competition: Competition, store: Store) -> dict[str, str]:
     """What an audit is about: when any of it changes, it is stale."""
-    return {"files": store.sources, "train": competition.train_hash, "test": competition.test_hash}
+    return {
+        "files": store.sources,
+        "train": competition.train_hash,
+        "test": competition.test_hash,
+        "copies": f"noise {NOISE}, resampling {RESAMPLING}, content {CONTENT}, colour {COLOUR}",
+    }
 
 
 def _audit(competition: Competition, root: Path, store: Store) -> pd.DataFrame:
@@ -80,7 +83,7 @@ def _audit(competition: Competition, root: Path, store: Store) -> pd.DataFrame:
     pairs = find_pairs(store)
     rows = _rows(competition, store, _groups(store, pairs))
     write_text(path.with_name("duplicates.csv"), _pairs_csv(store, pairs))
-    write_text(path, rows.to_csv(index=False, lineterminator="\n"))
+    write_text(path, table_text([COLUMNS, *rows.itertuples(index=False, name=None)]))
     write_json(path.with_suffix(".json"), _key(competition, store))
     return rows
 
@@ -97,14 +100,8 @@ def find_pairs(store: Store) -> Pairs:
 
 def _groups(store: Store, pairs: Pairs) -> NDArray[np.str_]:
     """For every image the name of its group, that of the first image in it; nothing for an image without copies."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    count = len(store.names)
-    links = coo_array((np.ones(len(pairs.first), bool), (pairs.first, pairs.second)), (count, count))
-    group = connected_components(links, directed=False)[1]
-    leader = np.unique(group, return_index=True)[1][group]
-    alone = np.bincount(group)[group] == 1
+    leader = linked(pairs.first, pairs.second, len(store.names))
+    alone = np.bincount(leader, minlength=len(leader))[leader] == 1
     return np.where(alone, "", store.names[leader])
 
 
@@ -119,14 +116,12 @@ def _rows(competition: Competition, store: Store, groups: NDArray[np.str_]) -> p
 
 
 def _pairs_csv(store: Store, pairs: Pairs) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["first", "second", "kind", "distance"])
+    rows: list[tuple[object, ...]] = [("first", "second", "kind", "distance")]
     for first, second, distance, mirrored in zip(*(each.tolist() for each in pairs), strict=True):
         same = store.files[first].sha256 == store.files[second].sha256
         kind = "same file" if same else "mirrored" if mirrored else "same picture"
-        writer.writerow([store.names[first], store.names[second], kind, f"{distance:.2f}"])
-    return text.getvalue()
+        rows.append((store.names[first], store.names[second], kind, f"{distance:.2f}"))
+    return table_text(rows)
 
 
 # --- what a person reads ---------------------------------------------------------------------------------
@@ -174,17 +169,17 @@ def _odd(rows: pd.DataFrame) -> str:
 
 
 def _copies(rows: pd.DataFrame) -> str:
-    train, test = (rows[(rows["role"] == role) & (rows["group"] != "")] for role in ("train", "test"))
-    if not len(train) + len(test):
+    train = rows[(rows["role"] == "train") & (rows["group"] != "")]
+    together, seen = train[train["group"].duplicated(keep=False)], leaked(rows)
+    if not (rows["group"] != "").any() and not len(seen):
         return "duplicates: none"
-    together = train[train["group"].duplicated(keep=False)]
-    leaked = test[test["group"].isin(train["group"])]
     lines = [
         "duplicates (copies, also at another size or quality, or mirrored):"
-        f" {rows['group'][rows['group'] != ''].nunique():,} groups",
-        f"  {len(together):,} training images have a copy among the training images; folds keep them together",
-        f"  {len(leaked):,} test images ({share(len(leaked), (rows['role'] == 'test').sum())}) have a copy among the"
-        " training images",
+        f" {counted(rows['group'][rows['group'] != ''].nunique(), 'group')}",
+        f"  {counted(len(together), 'training image')} with a copy among the training images,"
+        " which folds keep together",
+        f"  {counted(len(seen), 'test image')} with a copy among the training images:"
+        f" {len(seen) / (rows['role'] == 'test').sum():.2%} of all",
     ]
     labels = train.groupby("group")["target"].nunique()
     torn = train[train["group"].isin(labels.index[labels > 1])].sort_values("group", kind="stable")
@@ -193,6 +188,12 @@ def _copies(rows: pd.DataFrame) -> str:
         for _, some in torn.groupby("group", sort=False)
     ]
     return "\n".join(lines) + (f"\n{_listed('copies with different labels', said)}" if said else "")
+
+
+def leaked(rows: pd.DataFrame) -> pd.DataFrame:
+    """The test images that training has seen, as they are or as a copy."""
+    train, test = (rows[rows["role"] == role] for role in ("train", "test"))
+    return test[test["image"].isin(train["image"]) | test["group"].isin(set(train["group"]) - {""})]
 
 
 def _classes(rows: pd.DataFrame) -> str:
@@ -214,7 +215,3 @@ def _listed(what: str, lines: Iterable[str]) -> str:
         return ""
     more = [f"  ... and {len(found) - SHOWN:,} more in audit.csv"] if len(found) > SHOWN else []
     return "\n".join([f"{what}: {len(found):,}", *(f"  {line}" for line in found[:SHOWN]), *more])
-
-
-def share(part: int, whole: int) -> str:
-    return f"{part / max(whole, 1):.2%}"

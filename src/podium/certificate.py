@@ -12,8 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.audit import leaked
 from podium.competition import Competition
 from podium.disk import sha256
+from podium.duplicates import joined
 from podium.files import few
 
 
@@ -64,7 +66,7 @@ class Certificate:
             ("groups of copies among the training images", f"{self.duplicate_groups:,}"),
             ("test images with a copy among the training images", f"{self.test_copies:,} of {self.test_images:,}"),
             ("images trained on in every fold and never validated", f"{self.trained_in_every_fold:,}"),
-            ("files that are no images, and in no fold", f"{self.bad_images:,}"),
+            ("files that are no images, which are left out", f"{self.bad_images:,}"),
             ("classes that no fold validates", _names(self.classes_never_validated)),
             ("classes that only some folds validate", _names(self.classes_partly_validated)),
             ("hashes of the data and of these folds", f"{self.data_sha256[:16]}, {self.folds_sha256[:16]}"),
@@ -90,11 +92,10 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int6
     difference = np.ptp(validated, axis=1)
     difference[validated.sum(1) == 0] = 0
     groups = competition.groups if competition.groups is not None else pd.Series("", index=range(len(train)))
-    largest = np.ones(len(classes), dtype=np.int64)
-    for grouping in (train["group"], groups):
-        held = (grouping != "").to_numpy() & good
-        size = pd.Series(1, index=grouping[held]).groupby(level=0).size()
-        np.maximum.at(largest, label[held], size.reindex(grouping[held]).to_numpy())
+    group = joined([train["group"], groups])
+    size = np.bincount(group[good], minlength=len(group))
+    largest = np.zeros(len(classes), dtype=np.int64)
+    np.maximum.at(largest, label[good], size[group[good]])
     only = (validated == counts.sum(1, keepdims=True)).any(1)  # all in one fold
     return Certificate(
         folds=k,
@@ -102,9 +103,9 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int6
         trained_in_every_fold=int(((folds == -1) & good).sum()),
         bad_images=int((~good).sum()),
         duplicate_groups=int(train["group"][train["group"].duplicated() & (train["group"] != "")].nunique()),
-        duplicates_across_folds=_torn(train["group"], folds),
+        duplicates_across_folds=_torn(train["group"][good], folds[good]),
         group_column=None if competition.groups is None else str(competition.groups.name),
-        groups_across_folds=_torn(groups, folds),
+        groups_across_folds=_torn(groups[good], folds[good]),
         largest_difference=int(difference.max()),
         uneven_classes=[str(classes[i]) for i in np.flatnonzero(difference > largest)],
         classes_never_validated=[str(classes[i]) for i in np.flatnonzero(validated.sum(1) == 0)],
@@ -113,7 +114,7 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int6
         ],
         classes_not_trained=[str(classes[i]) for i in np.flatnonzero(only)],
         test_images=len(test),
-        test_copies=int(test["group"].isin(set(train["group"]) - {""}).sum()),
+        test_copies=len(leaked(rows)),
         data_sha256=competition.train_hash,
         folds_sha256=sha256(path),
     )

@@ -54,7 +54,7 @@ def counted(number: int, what: str) -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns that line up: text to the left, numbers to the right."""
-    lines = [[str(cell) for cell in row] for row in (header, *rows)]
+    lines = [[printable(str(cell)).replace("\n", "\\n") for cell in row] for row in (header, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     return "\n".join(
         "  ".join(

@@ -7,24 +7,25 @@ pixels can confirm. Time grows little more than linearly: docs/benchmarks.md.
 """
 
 import hashlib
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from podium.store import THUMB
 
 # What two versions of one picture may differ by, in grey levels (root mean square). Saving as JPEG at quality 20
-# moves a 12 x 12 grey thumbnail of a 60 x 80 photograph by 2, independent of its contrast, and one with a quarter
-# of the pixels by twice that; resampling moves it by 3 % of its contrast. Found by saving 600 photographs anew in a
-# dozen ways: all at quality 20 and better and at half the size are found, and two in a thousand that are others.
+# moves a 12 x 12 grey thumbnail of a 60 x 80 photograph by 2, whatever its contrast, and one with a quarter of the
+# pixels by twice that; resampling moves it by 3 % of its contrast. What is found so: docs/benchmarks.md.
 NOISE, NOISE_AREA = 2.0, 60 * 80
 RESAMPLING = 0.03
 CONTENT = 0.3  # of an image's contrast: what differs by more has nothing in common but the background
 COLOUR = 2.5  # how much more an 8 x 8 thumbnail in colour may differ: JPEG is coarser there
 
 GREY, COARSE = 12, 8
+LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # what JPEG keeps best
 EVEN, ODD = 8, 4  # numbers in a hash: of the image's mirror-symmetric part, and of the rest
 SEARCHED = [0, 1, 2, 3, EVEN]  # those that the tree divides by: with more its boxes overlap, and it looks everywhere
 SAMPLE = 20_000  # images from which the directions of the hash are computed
@@ -65,13 +66,52 @@ def find(thumbs: NDArray[np.uint8], areas: Ints) -> Pairs:
     return Pairs(first, second, distance[order], mirrored[order])
 
 
+def linked(first: Ints, second: Ints, count: int) -> Ints:
+    """For each of `count` things the first one that it is linked to, through however many others; else itself."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    links = coo_array((np.ones(len(first), bool), (first, second)), (count, count))
+    group = connected_components(links, directed=False)[1]
+    leader: Ints = np.unique(group, return_index=True)[1][group]
+    return leader
+
+
+def joined(groupings: Sequence["pd.Series[str]"]) -> Ints:
+    """For every image the first one of its group, where several columns name groups; nothing names none."""
+    first, second = [], []
+    for grouping in groupings:
+        named = np.flatnonzero((grouping != "").to_numpy())
+        codes = pd.factorize(grouping.to_numpy()[named])[0]
+        first.append(named[np.unique(codes, return_index=True)[1]][codes])
+        second.append(named)
+    return linked(np.concatenate(first), np.concatenate(second), len(groupings[0]))
+
+
 def hashes(grey: Floats) -> NDArray[np.float64]:
     """A row of EVEN + ODD numbers for each 12 x 12 image. Two images' rows lie no farther apart than the images,
     nor than one and the mirror image of the other."""
+    some = grey[np.random.default_rng(0).permutation(len(grey))[:SAMPLE]]
+    even, odd = (_directions(part, count) for part, count in zip(_halves(some), (EVEN, ODD), strict=True))
+    found = np.empty((len(grey), EVEN + ODD))
+    for at in range(0, len(grey), BLOCK):
+        alike, unlike = _halves(grey[at : at + BLOCK])
+        found[at : at + BLOCK] = np.hstack([alike @ even, np.abs(unlike @ odd)])
+    return found
+
+
+def _halves(grey: Floats) -> tuple[Floats, Floats]:
+    """What an image has in common with its mirror image, and what not: their sum is the image."""
     mirrored = grey[:, :, ::-1]
-    even = ((grey + mirrored) / 2).reshape(len(grey), -1)
-    odd = ((grey - mirrored) / 2).reshape(len(grey), -1)
-    return np.hstack([even @ _directions(even, EVEN), np.abs(odd @ _directions(odd, ODD))]).astype(np.float64)
+    half = np.float32(0.5)
+    return (half * (grey + mirrored)).reshape(len(grey), -1), (half * (grey - mirrored)).reshape(len(grey), -1)
+
+
+def _directions(images: Floats, count: int) -> Floats:
+    """The directions in which images differ most."""
+    some = images - images.mean(0)
+    directions: Floats = np.linalg.eigh(some.T @ some)[1][:, : -count - 1 : -1]
+    return directions
 
 
 def propose(rows: NDArray[np.float64], reach: Floats) -> Iterator[tuple[Ints, Ints]]:
@@ -100,14 +140,6 @@ def propose(rows: NDArray[np.float64], reach: Floats) -> Iterator[tuple[Ints, In
         yield first[within], second[within]
 
 
-def _directions(images: NDArray[np.floating[Any]], count: int) -> Floats:
-    """The directions in which the images differ most."""
-    some = images[np.random.default_rng(0).permutation(len(images))[:SAMPLE]]
-    some = some - some.mean(0)
-    directions: Floats = np.linalg.eigh(some.T @ some)[1][:, : -count - 1 : -1]
-    return directions
-
-
 def _same(thumbs: NDArray[np.uint8]) -> Ints:
     """For each image the first with the very same thumbnail: itself, for most."""
     first: dict[bytes, int] = {}
@@ -118,7 +150,7 @@ def _same(thumbs: NDArray[np.uint8]) -> Ints:
 def _grey(thumbs: NDArray[np.uint8], kept: Ints) -> Floats:
     found = np.empty((len(kept), GREY, GREY), np.float32)
     for at in range(0, len(kept), BLOCK):
-        found[at : at + BLOCK] = _means(thumbs[kept[at : at + BLOCK]], GREY).mean(3)
+        found[at : at + BLOCK] = _means(thumbs[kept[at : at + BLOCK]], GREY) @ LUMA
     return found
 
 

@@ -110,15 +110,16 @@ def find_files(folder: Path) -> Files:
             continue
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
+        # An empty folder in an image's place is left to whoever reads the image, as a dangling link is.
+        names += [name for name in folders if _is_image(name) and not os.listdir(os.path.join(here, name))]
         below = os.path.relpath(here, folder).replace(os.sep, "/")
         prefix = "" if below == "." else below + "/"
         for name in names:
-            suffix = os.path.splitext(name)[1].lower()
             if name.startswith("."):
                 continue
-            if suffix in IMAGE_SUFFIXES:
+            if _is_image(name):
                 images.append(prefix + name)
-            elif suffix in TABLE_SUFFIXES:
+            elif os.path.splitext(name)[1].lower() in TABLE_SUFFIXES:
                 tables.append(prefix + name)
     for name in images + tables:
         if re.search("[\ud800-\udfff]", name):  # how Python keeps bytes that are no UTF-8; they cannot be printed
@@ -155,6 +156,10 @@ def few(names: Iterable[object], most: int = 5) -> str:
     """Names for a message: the first, and how many there are."""
     texts = [str(name) for name in names]
     return ", ".join(texts[:most]) + (f", ... ({len(texts)} in all)" if len(texts) > most else "")
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def _refuse(error: OSError) -> None:

@@ -8,8 +8,7 @@ none: the images of classes that have fewer than K or only one group. A file mad
 long as it has the columns id and fold.
 """
 
-import csv
-import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,9 +20,10 @@ from podium import PodiumError
 from podium.audit import audited
 from podium.certificate import certify
 from podium.competition import Competition
-from podium.console import command, say, show, table
-from podium.disk import write_bytes, write_json, write_text
-from podium.tables import read_table
+from podium.console import command, podium, say, show, table
+from podium.disk import sha256, write_bytes, write_json
+from podium.duplicates import joined
+from podium.tables import read_table, table_text
 
 Ints = NDArray[np.int64]
 
@@ -34,26 +34,36 @@ def assign(targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | No
     which has fewer than K images or only one group."""
     label = pd.factorize(np.asarray(targets, dtype=object), sort=True)[0]
     group = np.arange(len(label)) if groups is None else pd.factorize(np.asarray(groups, dtype=object))[0]
-    folds = np.full(len(label), -1, dtype=np.int64)
-    free = _can_be_validated(label, group, k)
+    barred = np.zeros(label.max() + 1, dtype=bool)
+    while True:
+        free = _can_be_validated(label, group, k, barred)
+        folds = np.full(len(label), -1, dtype=np.int64)
+        if free.any():
+            folds[free] = _deal(label[free], group[free], k, np.random.default_rng([seed, k]))
+        # Where groups hold several classes, all of one may have come into one fold, whose model would lack it.
+        spread = pd.crosstab(label, folds).reindex(columns=range(-1, k), fill_value=0).to_numpy()
+        alone = spread[:, 1:].max(1) == spread.sum(1)
+        if not alone.any():
+            break
+        barred |= alone
     if not free.any():
         few = "; take fewer folds: --k 2" if k > 2 else ""
         raise PodiumError(f"no class has {k} images that differ, so nothing could be validated{few}")
-    folds[free] = _deal(label[free], group[free], k, np.random.default_rng([seed, k]))
     empty = sorted(set(range(k)) - set(folds.tolist()))
     if empty:
         raise PodiumError(f"the groups are too few to fill {k} folds; take fewer: --k {k - len(empty)}")
     return folds
 
 
-def _can_be_validated(label: Ints, group: Ints, k: int) -> NDArray[np.bool_]:
-    """The images of all groups but those that hold a class which some fold's training would lack or hardly see."""
+def _can_be_validated(label: Ints, group: Ints, k: int, barred: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The images of all groups but those that hold a class which some fold's training would lack or hardly see; the
+    `barred` are known to be such."""
     classes, groups, images = _contents(label, group)
     never = np.zeros(group.max() + 1, dtype=bool)
     while True:
         left = ~never[groups]
         few = np.bincount(classes[left], images[left], label.max() + 1) < k
-        few |= np.bincount(classes[left], minlength=label.max() + 1) < 2
+        few |= (np.bincount(classes[left], minlength=label.max() + 1) < 2) | barred
         more = groups[left & few[classes]]
         if not len(more):
             return ~never[group]
@@ -137,27 +147,27 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
     path = path_of(competition.slug, root)
     rows = audited(competition, root)
     train = rows[rows["role"] == "train"]
-    groups = _joined([train["group"], *([] if competition.groups is None else [competition.groups])])
     good = (train["reason"] == "").to_numpy()
+    if not good.any():
+        raise PodiumError(f"{competition.folder}: not one training image can be read; download it again")
+    groups = joined([train["group"], *([] if competition.groups is None else [competition.groups])])
     folds = np.full(len(train), -1, dtype=np.int64)
     folds[good] = assign(list(train["target"][good]), k, seed, groups[good])
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", "target", "fold", "group"])
-    ids = train["id"].to_numpy()
-    writer.writerows(zip(ids, train["target"], folds, ids[groups], strict=True))  # a group is called by its first id
+    ids = train["id"].to_numpy()  # a group is called by its first one
+    rows_of_file = zip(ids, train["target"], folds.tolist(), ids[groups], strict=True)
+    content = table_text([("id", "target", "fold", "group"), *rows_of_file]).encode()
     before = path.read_bytes() if path.exists() else None
-    if before == text.getvalue().encode():
+    if before == content:
         say(f"podium: {path} holds these folds already")
     else:
         if before is not None:
             kept = path.with_name("folds-before.csv")
             write_bytes(kept, before)
             say(f"podium: warning: the folds have changed; runs begun on the old ones, now {kept}, cannot go on")
-        write_text(path, text.getvalue())
+        write_bytes(path, content)
     certificate = certify(competition, rows, folds, path)
     write_json(path.with_suffix(".json"), certificate.as_json())
-    show(f"{summary(competition, folds)}\n\n{certificate}")
+    show(f"{summary(competition, folds, good)}\n\n{certificate}")
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
     say(f"next: {command('train', competition.slug, model='vit_small_patch32_224')}")
     return path
@@ -168,36 +178,37 @@ def verify(competition: Competition, root: Path, path: Path | None) -> None:
     own = path_of(competition.slug, root)
     path = path or own
     folds = read_folds(competition, root, path)
-    certificate = certify(competition, audited(competition, root), folds, path)
-    show(f"{summary(competition, folds)}\n\n{certificate}")
+    rows = audited(competition, root)
+    certificate = certify(competition, rows, folds, path)
+    good = (rows["reason"][rows["role"] == "train"] == "").to_numpy()
+    show(f"{summary(competition, folds, good)}\n\n{certificate}")
+    if path.resolve() == own.resolve():
+        path.with_suffix(".json").unlink(missing_ok=True)
+        if not certificate.broken:
+            write_json(path.with_suffix(".json"), certificate.as_json())
     if certificate.broken:
         raise PodiumError(f"{path}: {'; '.join(certificate.broken)}")
-    if path == own:
-        write_json(path.with_suffix(".json"), certificate.as_json())
     say(f"podium: {path} holds what it should")
 
 
-def _joined(groupings: Sequence["pd.Series[str]"]) -> Ints:
-    """For every image the first one that it must share a fold with, through however many others."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    count = len(groupings[0])
-    first, second = [], []
-    for grouping in groupings:
-        named = np.flatnonzero((grouping != "").to_numpy())
-        codes = pd.factorize(grouping.to_numpy()[named])[0]
-        leaders = named[np.unique(codes, return_index=True)[1]]
-        first.append(leaders[codes])
-        second.append(named)
-    ends = np.concatenate(first), np.concatenate(second)
-    group = connected_components(coo_array((np.ones(len(ends[0]), bool), ends), (count, count)), directed=False)[1]
-    found: Ints = np.unique(group, return_index=True)[1][group]
-    return found
+def warn_unless_certified(competition: Competition, root: Path) -> None:
+    """Hand-made folds serve, but whoever trains on them should know what they hold."""
+    path = path_of(competition.slug, root)
+    try:
+        known = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        if (known["folds_sha256"], known["data_sha256"]) == (sha256(path), competition.train_hash) and known["holds"]:
+            return
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    verifying = f"{podium()} folds -c {competition.slug} --verify"
+    say(f"podium: warning: nobody has verified that {path} keeps copies of one image together: {verifying}")
 
 
-def summary(competition: Competition, folds: NDArray[np.int64]) -> str:
+def summary(competition: Competition, folds: Ints, good: NDArray[np.bool_] | None = None) -> str:
+    """How many images each fold trains on and validates: of those that can be read, where that is known."""
     targets = competition.train["target"].to_numpy()
+    if good is not None:
+        targets, folds = targets[good], folds[good]
     counts = pd.crosstab(targets, folds)
     rows = []
     for fold in range(int(folds.max()) + 1):

@@ -262,7 +262,7 @@ def _warn_of_licence(source: str, licence: str) -> None:
 
 
 class Normaliser:
-    """uint8 [n, height, width, 3] on any device to the model's input; in the `layout` that model should have as well."""
+    """uint8 [n, height, width, 3] on any device to the model's input, in the memory `layout` of the model."""
 
     def __init__(self, spec: Spec, device: "torch.device") -> None:
         import torch

@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -65,6 +66,7 @@ class Store:
     folder: Path  # of the images
     names: NDArray[np.str_]  # sorted; a position is an index into them
     side: int
+    kept: bool  # the pixels, which are to be read then
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -103,7 +105,7 @@ class Store:
 
     def reader(self, positions: NDArray[np.int64]) -> Reader:
         """Reads the images at these positions, by their index among them."""
-        if self.manifest["kept"]:
+        if self.kept:
             return Mapped(self.path / "pixels.bin", self.index[positions])
         return Decoding(self.folder, self.names[positions], self.side)
 
@@ -145,21 +147,22 @@ def side_for(image_size: int) -> int:
     return -(-image_size * 3 // 2 // 128) * 128
 
 
-def open_store(competition: Competition, root: Path, side: int, keep: bool = True) -> Store:
-    """The competition's images, decoded now if they have not been."""
+def open_store(competition: Competition, root: Path, side: int, keep: bool | None = True) -> Store:
+    """The competition's images, decoded now if they have not been. With `keep=None`, for those who want no pixels but
+    what the files are, any store serves."""
     prepared = root / "data" / "prepared" / competition.slug
     names = np.unique(np.concatenate([competition.train["image"], competition.test["image"]]).astype(str))
     sources = _sources(competition.folder, names)
-    key = f"{sources}-{side if keep else 0}"
+    path = prepared / f"pixels-{sources}-{0 if keep is False else side}"
     said = False
     while True:
-        path = _serving(prepared, sources, side, keep)
-        if path:
-            return Store(path, competition.folder, names, side)
+        found = _serving(prepared, sources, side, bool(keep))
+        if found:
+            return Store(found, competition.folder, names, side, bool(keep))
         with locked(prepared / ".store.lock") as mine:
-            if mine and not _serving(prepared, sources, side, keep):
-                _build(prepared / f"pixels-{key}", competition.folder, names, side, keep)
-                _sweep(prepared, sources)
+            if mine:
+                _sweep(prepared, sources, path)
+                _build(path, competition.folder, names, side, keep is not False)
         if not mine:
             if not said:
                 say("podium: another process is decoding the images; waiting for it")
@@ -192,26 +195,37 @@ def _sources(folder: Path, names: NDArray[np.str_]) -> str:
 def _serving(prepared: Path, sources: str, side: int, keep: bool) -> Path | None:
     """The store that holds what one of this side would. Where no image had to be shrunk, others do."""
     for path in sorted(prepared.glob(f"pixels-{sources}-*")):
-        try:
-            manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-            whole = all((path / name).stat().st_size == size for name, size in manifest["bytes"].items())
+        manifest = _manifest(path)
+        if manifest:
             same = manifest["side"] == side or manifest["largest"] <= min(side, manifest["side"])
-            serves = not keep or (manifest["kept"] and same)
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            whole = serves = False
-        if not whole:
-            say(f"podium: warning: {path} is damaged and is made anew")
-            shutil.rmtree(path, ignore_errors=True)
-        elif serves:
-            return path
+            if not keep or (manifest["kept"] and same):
+                return path
     return None
 
 
-def _sweep(prepared: Path, sources: str) -> None:
-    """Stores of files that have changed since."""
-    for path in (*prepared.glob("pixels-*"), *prepared.glob(".pixels-*")):
-        if path.name.lstrip(".").split("-")[1] != sources:
-            shutil.rmtree(path, ignore_errors=True)
+def _manifest(path: Path) -> dict[str, Any]:
+    """What a store says of itself; nothing where it is not whole."""
+    try:
+        manifest = dict(json.loads((path / "manifest.json").read_text(encoding="utf-8")))
+        sizes = {name: (path / name).stat().st_size for name in (*DATA, "index.npy")}
+        kinds = {"side": int, "largest": int, "kept": bool, "sha256": dict}
+        whole = sizes == manifest["bytes"] and sizes.keys() == manifest["sha256"].keys()
+        return manifest if whole and all(isinstance(manifest[key], kind) for key, kind in kinds.items()) else {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _sweep(prepared: Path, sources: str, wanted: Path) -> None:
+    """Deletes stores of files that have changed since, damaged ones, and, where pixels are not wanted, begun ones."""
+    for path in prepared.glob("pixels-*"):
+        ours = path.name.split("-")[1] == sources
+        if ours and not _manifest(path):
+            say(f"podium: warning: {path} is damaged and is made anew")
+        if not ours or not _manifest(path):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in prepared.glob(".pixels-*"):
+        if path.name.split("-")[1] != sources or (wanted.name.endswith("-0") and path.name != f".{wanted.name}"):
+            shutil.rmtree(path)
 
 
 # --- making one ------------------------------------------------------------------------------------------
@@ -222,7 +236,7 @@ def _build(path: Path, folder: Path, names: NDArray[np.str_], side: int, keep: b
     unfinished = path.with_name(f".{path.name}")
     unfinished.mkdir(parents=True, exist_ok=True)
     files = _recover(unfinished, names, keep)
-    remedy = "free some, or do without kept pixels: --store off" if keep else "free some"
+    remedy = "free some, or do without kept pixels (--store off, of audit and train)" if keep else "free some"
     with room_for(unfinished, remedy), _Writer(unfinished, files) as writer:
         with bar(total=len(names), initial=len(files), desc="decoding", unit="image") as progress:
             for file, pixels, thumb in _decoded(folder, names[len(files) :], side):
@@ -295,16 +309,16 @@ class _Writer:
     def __enter__(self) -> "_Writer":
         self.digests = {}
         self.opened: dict[str, BinaryIO] = {}
+        self.closing = ExitStack()  # closes all, even if one fails
         for name in DATA:
             with (self.folder / name).open("ab+") as file:
                 file.seek(0)
                 self.digests[name] = hashlib.file_digest(file, "sha256")
-            self.opened[name] = (self.folder / name).open("ab")
+            self.opened[name] = self.closing.enter_context((self.folder / name).open("ab"))
         return self
 
     def __exit__(self, *error: object) -> None:
-        for file in self.opened.values():
-            file.close()
+        self.closing.close()
 
     def add(self, file: File, pixels: bytes, thumb: bytes) -> None:
         self._write("pixels.bin", pixels)
@@ -346,12 +360,13 @@ def _recover(folder: Path, names: NDArray[np.str_], keep: bool) -> list[File]:
             for line, name in zip(lines, names, strict=False):
                 try:
                     file = File(*json.loads(line))
+                    pixels = int(file.stored_height) * int(file.stored_width) * 3 if keep else 0
                 except (ValueError, TypeError):
                     break
-                pixels = file.stored_height * file.stored_width * 3 if keep else 0
                 sizes = {"pixels.bin": pixels, "thumbs.bin": THUMB * THUMB * 3, "files.jsonl": len(line)}
                 reached = {data: ends[data] + sizes[data] for data in DATA}
-                if file.image != name or any(reached[data] > there[data] for data in DATA):
+                torn = file.image != name or not line.endswith(b"\n")
+                if torn or any(reached[data] > there[data] for data in DATA):
                     break
                 files.append(file)
                 ends = reached

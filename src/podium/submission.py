@@ -6,8 +6,6 @@ Reads the competition's files and runs/<slug>/*/fold*/. Writes submissions/<slug
 against the sample submission row for row, and <name>.json, which says where every number came from.
 """
 
-import csv
-import io
 import json
 import subprocess
 from collections.abc import Sequence
@@ -26,7 +24,7 @@ from podium.disk import atomic, sha256, write_json
 from podium.metrics import METRICS, evaluate
 from podium.runs import Predictions, Run, find_runs
 from podium.store import Store, open_store, side_for
-from podium.tables import read_table
+from podium.tables import read_table, table_text
 
 
 def submit(
@@ -92,11 +90,8 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
     else:
         wanted = probs[:, 1:] if len(shape.columns) == 2 else probs  # of two classes in one column: the second
         answers = [[f"{value:.9g}" for value in row] for row in wanted]
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator=shape.newline)
-    writer.writerow(shape.columns)
-    writer.writerows([name, *answer] for name, answer in zip(competition.test["id"], answers, strict=True))
-    return text.getvalue()
+    rows = ([name, *answer] for name, answer in zip(competition.test["id"], answers, strict=True))
+    return table_text([shape.columns, *rows], shape.newline)
 
 
 def check(competition: Competition, path: Path) -> None:

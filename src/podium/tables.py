@@ -6,7 +6,9 @@
 import codecs
 import csv
 import io
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -42,6 +44,17 @@ def read_table(path: Path, remedy: str = "download it again") -> pd.DataFrame:
     if not rows:
         raise PodiumError(f"{path}: a header and no rows; {remedy}")
     return pd.DataFrame(rows, columns=header, index=pd.Index(lines, name="line"), dtype=object)
+
+
+def table_text(rows: Iterable[Iterable[object]], newline: str = "\n") -> str:
+    """Rows, the header first, as `read_table` reads them."""
+    writer: Any = csv.writer(_Echo())  # which quotes a cell with any kind of line end in it, as long as its own is CRLF
+    return "".join(writer.writerow(row)[:-2] + newline for row in rows)
+
+
+class _Echo:
+    def write(self, line: str) -> str:
+        return line
 
 
 def newline_of(path: Path) -> str:

@@ -35,7 +35,7 @@ from podium.competition import Competition
 from podium.console import bar, command, counted, duration, say, show
 from podium.device import at_once, autocast, hints, pick_device, pick_precision
 from podium.disk import sha256, write_text
-from podium.folds import path_of, read_folds
+from podium.folds import path_of, read_folds, warn_unless_certified
 from podium.loader import Images, Steps, batches, every_image, pick_workers
 from podium.metrics import evaluate
 from podium.models import Normaliser, build, check_name, check_weights, family_and_size, save_model
@@ -113,6 +113,7 @@ def train(
         )
         left = [fold for fold in chosen if fold not in run.finished()]
         if left:
+            warn_unless_certified(competition, root)
             say(f"podium: {recipe.model} at {recipe.image_size} px, {str(precision)[6:]}, on {_name(on)}")
         for fold in chosen:
             if fold in left:

@@ -1,0 +1,159 @@
+"""Measures what stands in benchmarks.md of the way from files to training examples.
+
+python docs/measure_data.py examples [COMPETITION]    training examples a second, one process
+python docs/measure_data.py pairs 1000000             looking for duplicates among that many synthetic images
+python docs/measure_data.py folds 1000000             splitting that many, 1,000 classes, 200,000 groups
+"""
+
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+
+def examples(slug: str = "boolart-image-classification") -> None:
+    from podium.augment import TrainView
+    from podium.competition import load
+    from podium.models import build
+    from podium.recipe import resolve
+    from podium.store import open_store, side_for
+
+    torch.set_num_threads(1)
+    competition = load(slug, Path())
+    store = open_store(competition, Path(), side_for(224))
+    count = min(4000, len(competition.train))
+    read = store.reader(store.positions(competition.train["image"])[:count])
+    recipe = resolve({"model": "vit_small_patch32_224"}, competition.recipe, "vision_transformer", 224)
+    spec = build("vit_small_patch32_224", "none", competition.classes, 224, 0.0, recipe.fit)[1]
+    plain = replace(recipe, colour=0.0, erase=0.0)
+    for name, one in (("crop and mirror", TrainView(plain, spec)), ("the whole recipe", TrainView(recipe, spec))):
+
+        def epoch(number: int, one: TrainView = one) -> None:
+            for i in range(count):
+                one(read(i), number, i)
+
+        rates = [count / seconds(lambda number=number: epoch(number)) for number in range(5)]  # type: ignore[misc]
+        print(f"{name}: {statistics.median(rates):,.0f} images/s ({min(rates):,.0f} to {max(rates):,.0f})")
+
+
+def copies(slug: str = "boolart-image-classification") -> None:
+    """Saves 1,000 images anew in many ways, and counts how often the copy joins its original's group."""
+    import io
+
+    import cv2
+    from PIL import Image, ImageOps
+
+    from podium.competition import load
+    from podium.duplicates import find, linked
+    from podium.images import decode
+    from podium.store import THUMB, open_store, side_for
+
+    def jpeg(image: Image.Image, quality: int) -> Image.Image:
+        data = io.BytesIO()
+        image.save(data, "JPEG", quality=quality)
+        return Image.fromarray(decode(data.getvalue(), "a copy"))
+
+    def sized(image: Image.Image, share: float, how: Image.Resampling = Image.Resampling.BICUBIC) -> Image.Image:
+        return image.resize((round(image.width * share), round(image.height * share)), how)
+
+    def aliased(image: Image.Image, share: float) -> Image.Image:
+        return Image.fromarray(cv2.resize(np.asarray(image), None, fx=share, fy=share))
+
+    mirror = ImageOps.mirror
+    ways: dict[str, Callable[[Image.Image], Image.Image]] = {
+        **{f"JPEG, quality {quality}": lambda i, q=quality: jpeg(i, q) for quality in (90, 50, 20, 10)},  # type: ignore[misc]
+        "mirrored": mirror,
+        **{f"mirrored, quality {quality}": lambda i, q=quality: jpeg(mirror(i), q) for quality in (60, 30)},  # type: ignore[misc]
+        "0.75 of the size, mirrored, quality 75": lambda i: jpeg(mirror(sized(i, 0.75)), 75),
+        "256 colours": lambda i: i.convert("P").convert("RGB"),
+        "5 % brighter": lambda i: i.point(lambda value: min(255, value * 1.05)),
+        "half the size (bicubic)": lambda i: sized(i, 0.5),
+        "half the size, quality 75": lambda i: jpeg(sized(i, 0.5), 75),
+        "half the size, quality 40": lambda i: jpeg(sized(i, 0.5), 40),
+        "0.7 of the size (bilinear, no antialiasing)": lambda i: aliased(i, 0.7),
+        "0.4 of the size (the same)": lambda i: aliased(i, 0.4),
+        "twice the size": lambda i: sized(i, 2),
+        "three times the size, quality 50": lambda i: jpeg(sized(i, 3), 50),
+        "squashed to 224 x 224": lambda i: i.resize((224, 224)),
+        "0.75 of the size, nearest neighbour": lambda i: sized(i, 0.75, Image.Resampling.NEAREST),
+        "one pixel cut off all around": lambda i: ImageOps.crop(i, 1),
+    }
+    competition = load(slug, Path())
+    store = open_store(competition, Path(), side_for(224))
+    everything = np.arange(len(store.names))
+    read, areas = store.reader(everything), store.index[:, 1] * store.index[:, 2]
+    picked = np.random.default_rng(3).permutation(everything)[:1000]
+    for name, way in ways.items():
+        saved = [np.asarray(way(Image.fromarray(read(number)))) for number in picked]
+        thumbs = [cv2.resize(image, (THUMB, THUMB), interpolation=cv2.INTER_AREA) for image in saved]
+        sizes = np.array([image.shape[0] * image.shape[1] for image in saved])
+        found = find(np.concatenate([store.thumbs, thumbs]), np.concatenate([areas, sizes]))
+        group = linked(found.first, found.second, len(everything) + len(saved))
+        there = int((group[picked] == group[len(everything) :]).sum())
+        print(f"{name}: {there / len(picked):.1%}")
+
+
+def pairs(count: int) -> None:
+    """Smooth random pictures; every thousandth a mirrored, noisy copy of the one before it."""
+    from podium.duplicates import GREY, NOISE, RESAMPLING, hashes, propose
+
+    draws = np.random.default_rng(0)
+    grey = np.empty((count, GREY, GREY), np.float32)
+    for at in range(0, count, 100_000):
+        some = draws.normal(0, 1, (min(100_000, count - at), 4, 4)).astype(np.float32)
+        fine = draws.normal(0, 1, (len(some), GREY, GREY)).astype(np.float32)
+        grey[at : at + len(some)] = 128 + 50 * some.repeat(3, 1).repeat(3, 2) + 15 * fine
+    copies = np.arange(1, count, 1000)
+    grey[copies] = grey[copies - 1][:, :, ::-1] + draws.normal(0, 1, (len(copies), GREY, GREY))
+    reach = (NOISE + RESAMPLING * grey.std((1, 2))) * GREY
+    found: set[tuple[int, int]] = set()
+    proposed = []
+
+    def search() -> None:
+        for first, second in propose(hashes(grey), reach):
+            proposed.append(len(first))
+            beside = np.abs(first - second) == 1
+            found.update(zip(np.maximum(first, second)[beside].tolist(), first[beside].tolist(), strict=True))
+
+    took = seconds(search)
+    there = len({number for number, _ in found} & set(copies.tolist()))
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(f"{count:,} images: {took:.0f} s, {memory:.1f} GB, {sum(proposed):,} pairs for the pixels to decide;")
+    print(f"{there:,} of {len(copies):,} copies among them")
+
+
+def folds(count: int) -> None:
+    from podium.folds import assign
+
+    draws = np.random.default_rng(0)
+    often = 1 / np.arange(1, 1001)
+    targets = draws.choice(1000, count, p=often / often.sum()).astype(str)
+    groups = draws.integers(0, count // 5, count).astype(str)
+    took = seconds(lambda: assign(list(targets), 5, 0, list(groups)))
+    print(f"{count:,} images, 1,000 classes, {count // 5:,} groups: {took:.1f} s")
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["examples", *slug]:
+            examples(*slug)
+        case ["copies", *slug]:
+            copies(*slug)
+        case ["pairs", number]:
+            pairs(int(number))
+        case ["folds", number]:
+            folds(int(number))
+        case _:
+            sys.exit(__doc__)
