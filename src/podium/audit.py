@@ -45,10 +45,10 @@ def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, ke
     return path_of(competition.slug, root)
 
 
-def audited(competition: Competition, root: Path, store: Store | None = None) -> pd.DataFrame:
+def audited(competition: Competition, root: Path) -> pd.DataFrame:
     """The rows of audit.csv: those of `competition.train`, then those of its test. Made where they are not there or
     of other files."""
-    store = store or open_store(competition, root, side_for(USUAL_SIZE), keep=None)
+    store = open_store(competition, root, side_for(USUAL_SIZE), keep=None)
     path = path_of(competition.slug, root)
     try:
         known = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))

@@ -160,7 +160,7 @@ def open_store(competition: Competition, root: Path, side: int, keep: bool | Non
         if found:
             return Store(found, competition.folder, names, side, bool(keep))
         with locked(prepared / ".store.lock") as mine:
-            if mine:
+            if mine and not _serving(prepared, sources, side, bool(keep)):  # another may have just made it
                 _sweep(prepared, sources, path)
                 _build(path, competition.folder, names, side, keep is not False)
         if not mine:
