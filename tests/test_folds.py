@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 
 from conftest import Podium, write_competition
 from podium import PodiumError
-from podium.folds import assign
+from podium.folds import assign, path_of
 from podium.tables import read_table
 from test_audit import Pictures, write_pictures, write_table
 from test_duplicates import photograph
@@ -396,3 +396,23 @@ def test_training_without_folds_says_how_to_make_them(tmp_path: Path, podium: Po
     status, _, err = podium("train", "-c", "tiny", "--model", "test_vit", "--weights", "none", "--folds", "0,2")
     assert status == 1
     assert "there is no fold 2; the folds of tiny are 0 to 1" in err
+
+
+def test_training_says_where_nobody_has_verified_the_folds(tmp_path: Path, podium: Podium) -> None:
+    write_competition(tmp_path)
+    quick = ("train", "-c", "tiny", "--model", "test_vit", "--weights", "none", "--epochs", "1", "--image-size", "32")
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    assert "nobody has verified" not in podium(*quick, "--folds", "0")[2]
+    certificate = path_of("tiny", tmp_path).with_suffix(".json")
+    certificate.unlink()
+    said = podium(*quick, "--folds", "1")[2]
+    assert f"warning: nobody has verified that {path_of('tiny', tmp_path)} keeps copies of one image together" in said
+    assert "folds -c tiny --verify" in said
+
+
+def test_ids_and_labels_with_any_line_end_in_them_come_back(tmp_path: Path, podium: Podium) -> None:
+    folder = write_competition(tmp_path)
+    path = folder / "train.csv"
+    path.write_bytes(path.read_bytes().replace(b",red", b',"half\rred"').replace(b",blue", b',"two\nblue"'))
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    assert podium("folds", "-c", "tiny", "--verify")[0] == 0
