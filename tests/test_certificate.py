@@ -249,7 +249,7 @@ def test_the_certificate_counts_what_is_there(
 ) -> None:
     folds = [fold for _, fold in rows]
     k = max(folds) + 1
-    assume(k > 0)
+    assume(k > 0 and not all(bad for (*_, bad), _ in rows))
     path = tmp_path_factory.getbasetemp() / "folds.csv"
     path.write_text("whatever")
     competition, audit = competition_of(path.parent, [row for row, _ in rows])
@@ -271,7 +271,7 @@ def test_the_certificate_counts_what_is_there(
     assert set(found.classes_never_validated) == {name for name, each in validated.items() if not any(each)}
     assert set(found.classes_partly_validated) == {name for name, each in validated.items() if any(each) != all(each)}
     assert set(found.classes_not_trained) == {
-        name for name, each in validated.items() if max(each) == per_class[name].total()
+        name for name, each in validated.items() if max(each) == per_class[name].total() > 0
     }
 
 
@@ -292,3 +292,32 @@ def test_our_own_folds_hold_whatever_the_images(
             return
     assert known(root)["holds"]
     assert known(root)["bad_images"] == sum(bad for *_, bad in rows)
+
+
+def test_a_class_of_which_no_image_can_be_read_breaks_nothing(tmp_path: Path, podium: Podium, folder: Path) -> None:
+    (folder / "train" / "lonely.png").write_bytes(b"")
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    assert podium("folds", "-c", "tiny", "--verify")[0] == 0
+
+
+def test_verifying_remembers_the_groups_that_the_folds_were_made_with(
+    tmp_path: Path, podium: Podium, folder: Path
+) -> None:
+    with_scenes(folder, {"2": "park", "4": "park", "3": "sea", "8": "sea"})
+    assert podium("folds", "-c", "tiny", "--k", "2", "--group", "scene")[0] == 0
+    status, out, _ = podium("folds", "-c", "tiny", "--verify")
+    assert status == 0
+    assert "holds  groups of scene in different folds: 0" in out
+
+
+@pytest.mark.parametrize("column", [0, 2])
+def test_an_audit_whose_rows_were_changed_is_refused(tmp_path: Path, podium: Podium, folder: Path, column: int) -> None:
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    path = tmp_path / "data" / "prepared" / "tiny" / "audit.csv"
+    lines = path.read_text().splitlines()
+    cells = lines[1].split(",")
+    cells[column] = "test"
+    path.write_text("\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n")
+    status, _, err = podium("folds", "-c", "tiny", "--verify")
+    assert status == 1
+    assert "audit.csv was changed by hand; delete it" in err

@@ -200,10 +200,19 @@ def test_a_test_image_that_cannot_be_read_keeps_its_row(run: Path, podium: Podiu
     for store in ("on", "off"):
         status, out, err = podium("submit", "-c", "tiny", "--store", store)
         assert status == 0, err
-        assert "1 TEST IMAGE CANNOT BE READ, test_image/002.jpg first (the file is empty)" in err
+        assert "1 test image CANNOT BE READ, test_image/002.jpg first (the file is empty)" in err
         rows = dict(line.split(",") for line in Path(out.strip()).read_text().splitlines())
         assert len(rows) == 8
         assert rows["002"] == "blue"  # of three classes of one size the first
+
+
+def test_where_no_test_image_can_be_read_all_rows_are_there(run: Path, podium: Podium) -> None:
+    for path in (run.parents[2] / "data" / "raw" / "tiny" / "test_image").iterdir():
+        path.write_bytes(b"junk")
+    status, out, err = podium("submit", "-c", "tiny")
+    assert status == 0, err
+    assert "7 test images CANNOT BE READ" in err
+    assert len(Path(out.strip()).read_text().splitlines()) == 8
 
 
 def test_what_is_trained_does_not_depend_on_the_store(root: Path, podium: Podium) -> None:

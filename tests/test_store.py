@@ -528,7 +528,7 @@ BAD: list[tuple[Callable[[Path], object], str]] = [
     (lambda path: path.write_bytes(b""), "the file is empty"),
     (lambda path: path.write_text("<!DOCTYPE html><html>Please log in</html>"), "it is no JPEG, PNG, BMP, GIF, WebP"),
     (half("JPEG"), "truncated"),
-    (half("PNG"), "truncated"),
+    (half("PNG"), "Truncated"),
     (as_folder, "it is a folder"),
     (as_dangling_link, "No such file"),
     (os.mkfifo, "it is no regular file"),
@@ -574,3 +574,25 @@ def test_the_first_line_of_a_file_says_what_it_is(root: Path) -> None:
     found = opened(root)
     file = found.files[int(found.positions(["train_image/006.jpg"])[0])]
     assert file == ("train_image/006.jpg", image.stat().st_size, sha256(image), "PNG", "RGBA", 30, 40, 24, 32, "")
+
+
+def test_a_store_that_another_process_reads_is_not_swept(root: Path) -> None:
+    first = opened(root)
+    code = f"""
+import sys
+from pathlib import Path
+from podium.competition import load
+from podium.store import open_store
+store = open_store(load("tiny", Path({str(root)!r})), Path({str(root)!r}), {SIDE})
+print(store.path.name, flush=True)
+sys.stdin.read()
+print(int(store.reader(store.positions(["train_image/008.jpg"]))(0).sum()), flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == first.path.name
+        os.utime(root / "data" / "raw" / "tiny" / "train_image" / "001.jpg", ns=(0, 0))
+        second = opened(root)
+        assert sorted(prepared(root)) == sorted([first.path.name, second.path.name])
+        said, _ = other.communicate(timeout=60)
+    assert int(said) > 0

@@ -88,9 +88,12 @@ def audit(flags: argparse.Namespace) -> None:
 def folds(flags: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
     from podium.competition import load
-    from podium.folds import verify, write_folds
+    from podium.folds import certified_group, verify, write_folds
 
-    competition = load(flags.competition, flags.root, **({"group_column": flags.group} if flags.group else {}))
+    group = flags.group
+    if flags.verify is not None and group is None:
+        group = certified_group(flags.competition, flags.root)
+    competition = load(flags.competition, flags.root, **({} if group is None else {"group_column": group}))
     if flags.verify is None:
         write_folds(competition, flags.root, flags.k, flags.seed)
     else:

@@ -56,9 +56,10 @@ def audited(competition: Competition, root: Path) -> pd.DataFrame:
         known = None
     if known != _key(competition, store) or not path.exists():
         return _audit(competition, root, store)
-    rows = read_table(path)
-    wanted = [*competition.train["image"], *competition.test["image"]]
-    if list(rows.columns) != list(COLUMNS) or list(rows["image"]) != wanted:
+    rows = read_table(path, f"delete it and run: {command('audit', competition.slug)}")
+    parts = (competition.train.assign(role="train"), competition.test.assign(role="test", target=""))
+    wanted = pd.concat(parts)[["role", "id", "target", "image"]].to_numpy().tolist()
+    if list(rows.columns) != list(COLUMNS) or rows[["role", "id", "target", "image"]].to_numpy().tolist() != wanted:
         raise PodiumError(f"{path} was changed by hand; delete it and run: {command('audit', competition.slug)}")
     return rows
 

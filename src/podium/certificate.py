@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium import PodiumError
 from podium.audit import leaked
 from podium.competition import Competition
 from podium.disk import sha256
@@ -86,6 +87,8 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int6
     label, classes = pd.factorize(train["target"])
     k = int(folds.max()) + 1
     good = (train["reason"] == "").to_numpy()
+    if not good.any():
+        raise PodiumError(f"{competition.folder}: not one training image can be read; download it again")
     counts = np.zeros((len(classes), k + 1), dtype=np.int64)
     np.add.at(counts, (label[good], folds[good]), 1)  # fold -1 is the last column
     validated = counts[:, :k]
@@ -96,7 +99,7 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int6
     size = np.bincount(group[good], minlength=len(group))
     largest = np.zeros(len(classes), dtype=np.int64)
     np.maximum.at(largest, label[good], size[group[good]])
-    only = (validated == counts.sum(1, keepdims=True)).any(1)  # all in one fold
+    only = (validated == counts.sum(1, keepdims=True)).any(1) & counts.any(1)  # all in one fold
     return Certificate(
         folds=k,
         images=len(train),

@@ -30,13 +30,17 @@ Ints = NDArray[np.int64]
 
 def assign(targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | None = None) -> NDArray[np.int64]:
     """A fold for every image; images of one group share theirs. Each class is spread over the folds to within one
-    group, and the whole as evenly as that allows. -1, always trained on: the groups that hold an image of a class
-    which has fewer than K images or only one group."""
+    group, where groups are of one class, and the whole as evenly as that allows. -1, always trained on: a class of
+    fewer than K images, unless its groups hold others too, and every group that holds all of a class."""
     label = pd.factorize(np.asarray(targets, dtype=object), sort=True)[0]
     group = np.arange(len(label)) if groups is None else pd.factorize(np.asarray(groups, dtype=object))[0]
     barred = np.zeros(label.max() + 1, dtype=bool)
+    most = 0
     while True:
         free = _can_be_validated(label, group, k, barred)
+        if free.sum() < most / 2:
+            break  # too dear: the last folds stay, and their certificate names the classes
+        most = max(most, int(free.sum()))
         folds = np.full(len(label), -1, dtype=np.int64)
         if free.any():
             folds[free] = _deal(label[free], group[free], k, np.random.default_rng([seed, k]))
@@ -46,9 +50,12 @@ def assign(targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | No
         if not alone.any():
             break
         barred |= alone
-    if not free.any():
-        few = "; take fewer folds: --k 2" if k > 2 else ""
-        raise PodiumError(f"no class has {k} images that differ, so nothing could be validated{few}")
+    if not most:
+        few = "; fewer folds (--k 2) or smaller groups may help" if k > 2 else ""
+        raise PodiumError(
+            f"no class has {k} images, in two groups or more, that others can do without, so nothing could be"
+            f" validated{few}"
+        )
     empty = sorted(set(range(k)) - set(folds.tolist()))
     if empty:
         raise PodiumError(f"the groups are too few to fill {k} folds; take fewer: --k {k - len(empty)}")
@@ -60,9 +67,11 @@ def _can_be_validated(label: Ints, group: Ints, k: int, barred: NDArray[np.bool_
     `barred` are known to be such."""
     classes, groups, images = _contents(label, group)
     never = np.zeros(group.max() + 1, dtype=bool)
+    mixed = np.bincount(groups)[groups] > 1
+    amid_others = np.bincount(classes[mixed], minlength=label.max() + 1) > 0  # not worth the other classes' images
     while True:
         left = ~never[groups]
-        few = np.bincount(classes[left], images[left], label.max() + 1) < k
+        few = (np.bincount(classes[left], images[left], label.max() + 1) < k) & ~amid_others
         few |= (np.bincount(classes[left], minlength=label.max() + 1) < 2) | barred
         more = groups[left & few[classes]]
         if not len(more):
@@ -191,6 +200,15 @@ def verify(competition: Competition, root: Path, path: Path | None) -> None:
     say(f"podium: {path} holds what it should")
 
 
+def certified_group(slug: str, root: Path) -> str | None:
+    """The column of groups that the competition's folds were certified with."""
+    try:
+        known = json.loads(path_of(slug, root).with_suffix(".json").read_text(encoding="utf-8"))
+        return str(known["group_column"]) if known["group_column"] else None
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
 def warn_unless_certified(competition: Competition, root: Path) -> None:
     """Hand-made folds serve, but whoever trains on them should know what they hold."""
     path = path_of(competition.slug, root)
@@ -207,13 +225,14 @@ def warn_unless_certified(competition: Competition, root: Path) -> None:
 def summary(competition: Competition, folds: Ints, good: NDArray[np.bool_] | None = None) -> str:
     """How many images each fold trains on and validates: of those that can be read, where that is known."""
     targets = competition.train["target"].to_numpy()
+    k = int(folds.max()) + 1
     if good is not None:
         targets, folds = targets[good], folds[good]
     counts = pd.crosstab(targets, folds)
     rows = []
-    for fold in range(int(folds.max()) + 1):
+    for fold in range(k):
         validated = int((folds == fold).sum())
-        classes = int((counts[fold] > 0).sum())
+        classes = int((counts[fold] > 0).sum()) if validated else 0
         rows.append([fold, f"{len(folds) - validated:,}", f"{validated:,}", classes])
     return table(["fold", "train", "validate", "classes"], rows)
 
@@ -225,7 +244,7 @@ def read_folds(competition: Competition, root: Path, path: Path | None = None) -
         raise PodiumError(
             f"{path} does not exist; split the training images with: {command('folds', competition.slug)}"
         )
-    rows = read_table(path, f"delete it and run: {command('folds', competition.slug)}")
+    rows = read_table(path, f"make folds with: {command('folds', competition.slug)}")
     for column in ("id", "fold"):
         if column not in rows.columns:
             raise PodiumError(f"{path}: no column '{column}'; there are {', '.join(rows.columns)}")

@@ -103,6 +103,9 @@ def _open(data: bytes) -> Image.Image:
     width, height = image.size
     if width * height > MAX_PIXELS:
         raise ValueError(f"it has {width} x {height} pixels, more than {MAX_PIXELS // 10**6} million")
+    if image.format == "PNG":  # which carries checksums that decoding does not look at
+        image.verify()
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
     return image
 
 

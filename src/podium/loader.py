@@ -36,6 +36,8 @@ class Images(Dataset[Any]):
     def __getitems__(self, keys: list[Key]) -> tuple[Tensor, Tensor] | PodiumError:
         try:
             images = [self.view(self.read(i), epoch, int(self.rows[i])) for epoch, i in keys]
+        except OSError as error:
+            return PodiumError(f"{error.filename}: {error.strerror}; run the same command again")
         except PodiumError as error:
             return error  # raised by `batches`, in the parent: a worker would wrap it in a traceback
         return torch.from_numpy(np.stack(images)), torch.from_numpy(self.targets[[i for _, i in keys]])

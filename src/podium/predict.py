@@ -33,5 +33,7 @@ def predict_proba(
         found.append(torch.stack([each.float().softmax(1) for each in logits]).mean(0))
         if progress is not None:
             progress.update(len(images))
+    if not found:
+        return np.empty((0, 0), np.float32)
     probs: NDArray[np.float32] = torch.cat(found).cpu().numpy()
     return probs

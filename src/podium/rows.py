@@ -93,7 +93,7 @@ def train_rows(given: Given) -> tuple[pd.DataFrame, tuple[str, str]]:
     _refuse_blanks(rows["id"], table.path, "id")
     _refuse_blanks(rows["target"], table.path, "label")
     if "group_column" in given.card:
-        rows["group"] = table.rows[_column(given, table, "group_column")]
+        rows["group"] = table.rows[_column(given, table, "group_column")].str.strip()
     rows = _without_repeats(given, table.path, rows)
     names = _image_names(given, table, table.rows.loc[rows.index, id_column], "train", within)
     rows["image"] = given.files.locate(names, table.path, "train", within)

@@ -12,6 +12,7 @@ before an interruption is kept. With `keep=False` there are no pixels, and readi
 same pixels, more slowly.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -41,6 +42,7 @@ COMMIT_EVERY = 2.0  # seconds of decoding that a power cut may cost
 DATA = ("pixels.bin", "thumbs.bin", "files.jsonl")  # written as images are decoded; the others at the end
 
 Reader = Callable[[int], Pixels]
+_holds: dict[Path, int] = {}  # locks on the stores that this process reads
 
 
 class File(NamedTuple):
@@ -157,7 +159,7 @@ def open_store(competition: Competition, root: Path, side: int, keep: bool | Non
     said = False
     while True:
         found = _serving(prepared, sources, side, bool(keep))
-        if found:
+        if found and _hold(found):
             return Store(found, competition.folder, names, side, bool(keep))
         with locked(prepared / ".store.lock") as mine:
             if mine and not _serving(prepared, sources, side, bool(keep)):  # another may have just made it
@@ -175,9 +177,35 @@ def verified(store: Store) -> bool:
     for name, wanted in store.manifest["sha256"].items():
         if sha256(store.path / name) != wanted:
             say(f"podium: warning: {store.path / name} is damaged and is made anew")
+            _held(store.path)
             shutil.rmtree(store.path)
             return False
     return True
+
+
+def _hold(path: Path) -> bool:
+    """Keeps a store from being swept for as long as this process runs; False where that was too late."""
+    try:
+        if path not in _holds:
+            _holds[path] = os.open(path / "manifest.json", os.O_RDONLY)
+            fcntl.flock(_holds[path], fcntl.LOCK_SH)
+        return (path / "manifest.json").exists()
+    except OSError:
+        return False
+
+
+def _held(path: Path) -> bool:
+    """Does another process read from the store?"""
+    if path in _holds:
+        os.close(_holds.pop(path))
+    try:
+        with (path / "manifest.json").open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # no manifest: not a store that anybody could have opened
+    return False
 
 
 def _sources(folder: Path, names: NDArray[np.str_]) -> str:
@@ -218,10 +246,11 @@ def _manifest(path: Path) -> dict[str, Any]:
 def _sweep(prepared: Path, sources: str, wanted: Path) -> None:
     """Deletes stores of files that have changed since, damaged ones, and, where pixels are not wanted, begun ones."""
     for path in prepared.glob("pixels-*"):
-        ours = path.name.split("-")[1] == sources
-        if ours and not _manifest(path):
+        stale, held = path.name.split("-")[1] != sources, _held(path)
+        damaged = not stale and not _manifest(path)
+        if damaged:
             say(f"podium: warning: {path} is damaged and is made anew")
-        if not ours or not _manifest(path):
+        if damaged or (stale and not held):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     for path in prepared.glob(".pixels-*"):
         if path.name.split("-")[1] != sources or (wanted.name.endswith("-0") and path.name != f".{wanted.name}"):

@@ -241,7 +241,8 @@ def _predictions(
         seen = predict_proba(model, in_turn, normalise, precision, mirrored, progress)
     ids = competition.test["id"].to_numpy(dtype=str)
     probs = np.tile(_prior(competition), (len(ids), 1))  # all that is known of an image that cannot be read
-    probs[good] = seen
+    if len(good):
+        probs[good] = seen
     found = Predictions(ids, probs, np.full(len(ids), -1), spec.classes, key)
     found.save(kept)
     return found
@@ -260,7 +261,7 @@ def _warn_of_bad(competition: Competition, store: Store) -> None:
     if len(bad):
         first = store.files[bad[0]]
         say(
-            f"podium: warning: {counted(len(bad), 'TEST IMAGE')} CANNOT BE READ, {first.image} first ({first.reason});"
+            f"podium: warning: {counted(len(bad), 'test image')} CANNOT BE READ, {first.image} first ({first.reason});"
             " such rows answer with what is most frequent in training"
         )
 
