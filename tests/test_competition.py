@@ -324,6 +324,12 @@ def test_ids_with_their_class_folder_tell_them_apart(tmp_path: Path) -> None:
     assert list(load_it(tmp_path, [*images, *IMAGES[3:]], tables).train["image"]) == images[:2]
 
 
+@pytest.mark.parametrize("name", ["train.csv", "sample_submission.csv"])
+def test_a_table_without_a_header_is_refused(tmp_path: Path, name: str) -> None:
+    without = (TABLES | {"train.csv": TRAIN})[name].split("\n", 1)[1]
+    assert "names an image, so there is no header" in refusal(tmp_path, IMAGES, TABLES | {name: without})
+
+
 def test_rows_without_images_are_counted_and_named(tmp_path: Path) -> None:
     said = refusal(tmp_path, IMAGES, TABLES | {"train.csv": TRAIN + "".join(f"x{i},cat\n" for i in range(1200))})
     assert "train.csv: 1,200 of 1,203 rows have no image below" in said

@@ -27,7 +27,8 @@ def atomic(path: Path) -> Iterator[Path]:
     except OSError as error:  # which would name the temporary file
         raise PodiumError(f"{path} cannot be written: {error.strerror or error}; mend its folder's rights") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # of a folder that nothing can be written to
+            temporary.unlink(missing_ok=True)
 
 
 def rename(old: Path, new: Path) -> None:

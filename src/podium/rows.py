@@ -25,6 +25,9 @@ TABLE_NAMES = {
 TARGET_NAMES = ("target", "label", "class", "category", "labels", "classes", "label_id", "class_id", "category_id")
 
 
+ROLES: tuple[Role, ...] = ("train", "test")
+
+
 class Table(NamedTuple):
     path: Path
     rows: pd.DataFrame
@@ -48,7 +51,13 @@ class Given:
             raise PodiumError(
                 f'the card\'s {key} = "{name}" is not among the tables of {files.folder}: {few(files.tables)}'
             )
-        return Table(files.folder / name, read_table(files.folder / name)) if name else None
+        if not name:
+            return None
+        table = Table(files.folder / name, read_table(files.folder / name))
+        first = str(table.rows.columns[0])
+        if any(files.find([first], role)[first] for role in ROLES):
+            raise PodiumError(f"{table.path}, line 1: '{first}' names an image, so there is no header; add one")
+        return table
 
     def _uppermost(self, key: str) -> str | None:
         taken = self.sample and self.sample.path.relative_to(self.files.folder).as_posix()
