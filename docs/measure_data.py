@@ -1,6 +1,7 @@
 """Measures what stands in benchmarks.md of the way from files to training examples.
 
 python docs/measure_data.py examples [COMPETITION]    training examples a second, one process
+python docs/measure_data.py copies [COMPETITION]      which copies of its images are found
 python docs/measure_data.py pairs 1000000             looking for duplicates among that many synthetic images
 python docs/measure_data.py folds 1000000             splitting that many, 1,000 classes, 200,000 groups
 """

@@ -265,7 +265,7 @@ def _build(path: Path, folder: Path, names: NDArray[np.str_], side: int, keep: b
     unfinished = path.with_name(f".{path.name}")
     unfinished.mkdir(parents=True, exist_ok=True)
     files = _recover(unfinished, names, keep)
-    remedy = "free some, or do without kept pixels (--store off, of audit and train)" if keep else "free some"
+    remedy = "free some, or do without kept pixels (--store off)" if keep else "free some"
     with room_for(unfinished, remedy), _Writer(unfinished, files) as writer:
         with bar(total=len(names), initial=len(files), desc="decoding", unit="image") as progress:
             for file, pixels, thumb in _decoded(folder, names[len(files) :], side):
