@@ -198,6 +198,24 @@ def test_classes_are_spread_no_worse_than_by_scikit_learn(habit: float) -> None:
     assert np.mean(ours) <= np.mean(theirs)
 
 
+@pytest.mark.parametrize(
+    ("count", "size", "noise"), [(400, 25, 0.15), (200, 50, 0.15), (400, 25, 0.4), (100, 100, 0.15)]
+)
+def test_large_groups_of_one_class_and_a_few_others_are_spread_better_than_by_scikit_learn(
+    count: int, size: int, noise: float
+) -> None:
+    draws = np.random.default_rng(0)
+    groups = np.repeat(np.arange(count), size)
+    other = draws.random(len(groups)) < noise
+    targets = np.where(other, draws.integers(0, 20, len(groups)), groups * 7 % 20).astype(str)
+    folds = assign(targets.tolist(), 5, 0, groups.astype(str).tolist())
+    theirs = np.empty(len(groups), dtype=np.int64)
+    for fold, (_, validated) in enumerate(StratifiedGroupKFold(5).split(targets, targets, groups)):
+        theirs[validated] = fold
+    assert worst_share(targets, folds, 5) < worst_share(targets, theirs, 5)
+    assert np.ptp(np.bincount(folds)) <= 2 * size  # and the folds are about as large
+
+
 # --- the file --------------------------------------------------------------------------------------------
 
 

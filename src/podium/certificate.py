@@ -1,4 +1,4 @@
-"""What a split into folds guarantees, recomputed from the images and the file, whoever made it.
+"""What a split into folds guarantees, recomputed from the audit and the file, whoever made it.
 
     podium folds --verify [FILE]
 
@@ -31,8 +31,9 @@ class Certificate:
     group_column: str | None
     groups_across_folds: list[str]
     largest_difference: int  # of a class's images between two folds
-    uneven_classes: list[str]  # which differ by more than their largest group has images
+    uneven_classes: list[str]  # which differ by more than the largest group, and groups of several classes, explain
     classes_never_validated: list[str]
+    classes_left_out: list[str]  # those of them that have images and groups enough
     classes_partly_validated: list[str]
     classes_not_trained: list[str]  # all their images are in one fold, whose model never sees them
     test_images: int
@@ -47,6 +48,7 @@ class Certificate:
             ("copies of one picture are in different folds", self.duplicates_across_folds),
             (f"groups of {self.group_column} are in different folds", self.groups_across_folds),
             ("the folds' images of a class differ by more than one group", self.uneven_classes),
+            ("classes with images enough are validated in no fold", self.classes_left_out),
             ("classes are missing from a fold's training images", self.classes_not_trained),
         ]
         return [f"{what}: {few(names)}" for what, names in said if names]
@@ -61,12 +63,16 @@ class Certificate:
             ),
             *([(self.groups_across_folds, column, len(self.groups_across_folds))] if self.group_column else []),
             (self.uneven_classes, "largest difference between folds in images of a class", self.largest_difference),
+            (self.classes_left_out, "classes with images enough that no fold validates", len(self.classes_left_out)),
             (self.classes_not_trained, "classes missing from a fold's training images", len(self.classes_not_trained)),
         ]
         known: list[tuple[str, object]] = [
             ("groups of copies among the training images", f"{self.duplicate_groups:,}"),
             ("test images with a copy among the training images", f"{self.test_copies:,} of {self.test_images:,}"),
-            ("images trained on in every fold and never validated", f"{self.trained_in_every_fold:,}"),
+            (
+                "images trained on in every fold and never validated",
+                f"{self.trained_in_every_fold:,} of {self.images - self.bad_images:,}",
+            ),
             ("files that are no images, which are left out", f"{self.bad_images:,}"),
             ("classes that no fold validates", _names(self.classes_never_validated)),
             ("classes that only some folds validate", _names(self.classes_partly_validated)),
@@ -96,9 +102,7 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int6
     difference[validated.sum(1) == 0] = 0
     groups = competition.groups if competition.groups is not None else pd.Series("", index=range(len(train)))
     group = joined([train["group"], groups])
-    size = np.bincount(group[good], minlength=len(group))
-    largest = np.zeros(len(classes), dtype=np.int64)
-    np.maximum.at(largest, label[good], size[group[good]])
+    largest, mixed, could = _of_groups(label[good], group[good], len(classes), k)
     only = (validated == counts.sum(1, keepdims=True)).any(1) & counts.any(1)  # all in one fold
     return Certificate(
         folds=k,
@@ -110,8 +114,9 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int6
         group_column=None if competition.groups is None else str(competition.groups.name),
         groups_across_folds=_torn(groups[good], folds[good]),
         largest_difference=int(difference.max()),
-        uneven_classes=[str(classes[i]) for i in np.flatnonzero(difference > largest)],
+        uneven_classes=[str(classes[i]) for i in np.flatnonzero(difference > largest + mixed)],
         classes_never_validated=[str(classes[i]) for i in np.flatnonzero(validated.sum(1) == 0)],
+        classes_left_out=[str(classes[i]) for i in np.flatnonzero((validated.sum(1) == 0) & could)],
         classes_partly_validated=[
             str(classes[i]) for i in np.flatnonzero((validated.sum(1) > 0) & (validated == 0).any(1))
         ],
@@ -121,6 +126,21 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int6
         data_sha256=competition.train_hash,
         folds_sha256=sha256(path),
     )
+
+
+def _of_groups(
+    label: NDArray[np.int64], group: NDArray[np.int64], classes: int, k: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Of each class: the images in its largest group, those in groups that hold other classes too, and whether its
+    other groups alone could be spread over the folds."""
+    both, images = np.unique(group * classes + label, return_counts=True)
+    held, groups = both % classes, both // classes
+    largest = np.zeros(classes, dtype=np.int64)
+    np.maximum.at(largest, held, images)
+    amid_others = np.bincount(groups)[groups] > 1
+    mixed, own = (np.bincount(held[some], images[some], classes) for some in (amid_others, ~amid_others))
+    could = (own >= k) & (np.bincount(held[~amid_others], minlength=classes) > 1)
+    return largest, mixed.astype(np.int64), could
 
 
 def _torn(groups: "pd.Series[str]", folds: NDArray[np.int64]) -> list[str]:

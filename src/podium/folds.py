@@ -10,11 +10,13 @@ long as it has the columns id and fold.
 
 import json
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array, hstack
 
 from podium import PodiumError
 from podium.audit import audited
@@ -26,6 +28,10 @@ from podium.duplicates import joined
 from podium.tables import read_table, table_text
 
 Ints = NDArray[np.int64]
+
+# Of the exchange of groups between folds: how often each pair of folds, how many groups of each, and the relative
+# improvement that is not worth another round.
+ROUNDS, CANDIDATES, ENOUGH = 30, 256, 1e-7
 
 
 def assign(targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | None = None) -> NDArray[np.int64]:
@@ -80,7 +86,8 @@ def _can_be_validated(label: Ints, group: Ints, k: int, barred: NDArray[np.bool_
 
 
 def _deal(label: Ints, group: Ints, k: int, draws: np.random.Generator) -> Ints:
-    """The rarest class first, of each its largest groups first: to the fold that has the least of what they hold."""
+    """The rarest class first, of each its largest groups first: to the fold that has the least of what they hold.
+    Single images come last and make even what can be."""
     group = np.unique(group, return_inverse=True)[1]
     classes, groups, images = _contents(label, group)
     ends = np.searchsorted(groups, np.arange(groups[-1] + 2))  # of each group's contents
@@ -91,36 +98,66 @@ def _deal(label: Ints, group: Ints, k: int, draws: np.random.Generator) -> Ints:
 
     counts, total = np.zeros((len(of_class), k)), np.zeros(k)
     chosen = np.full(len(size), -1)
-
-    def move(one: int) -> bool:
-        """Puts a group where it is needed most; says whether that is elsewhere."""
-        held, many, fold = classes[ends[one] : ends[one + 1]], images[ends[one] : ends[one + 1]], chosen[one]
-        if fold >= 0:
-            counts[held, fold] -= many
-            total[fold] -= size[one]
+    large, single = order[size[order] > 1], order[size[order] == 1]
+    for one in large:
+        held, many = classes[ends[one] : ends[one + 1]], images[ends[one] : ends[one + 1]]
         had = (many / of_class[held]) @ counts[held]
         best = int(np.lexsort((total, had))[0])
-        if fold >= 0 and had[best] > had[fold] - 1e-9:
-            best = fold
         chosen[one] = best
         counts[held, best] += many
         total[best] += size[one]
-        return bool(best != fold)
-
-    for some in np.split(order, np.flatnonzero(np.diff(rarest[order])) + 1):
-        for one in some[size[some] > 1]:
-            move(one)
-        single = some[size[some] == 1]
-        more = _levelling(counts[rarest[some[0]]], total, len(single))
-        chosen[single] = np.repeat(np.arange(k), more)
-        counts[rarest[some[0]]] += more
-        total += more
     if len(groups) > len(size):  # groups of several classes: what suited the first may not suit the last
-        large = order[size[order] > 1]
-        for _ in range(10):
-            if not sum(move(one) for one in large):
-                break
+        shares = coo_array((images / of_class[classes], (groups, classes))).tocsr()
+        shares = hstack([shares, size[:, None] / size.sum()], format="csr")[large]
+        chosen[large] = _exchange(shares, chosen[large], k, draws)
+        some = size[groups] > 1
+        counts[:] = 0
+        np.add.at(counts, (classes[some], chosen[groups[some]]), images[some])
+        total[:] = np.bincount(chosen[large], size[large], k)
+    for some in np.split(single, np.flatnonzero(np.diff(rarest[single])) + 1):
+        if len(some):
+            more = _levelling(counts[rarest[some[0]]], total, len(some))
+            chosen[some] = np.repeat(np.arange(k), more)
+            total += more
     return chosen[group]
+
+
+def _exchange(shares: csr_array, chosen: Ints, k: int, draws: np.random.Generator) -> Ints:
+    """Moves groups from fold to fold, alone or against another, for as long as that makes the folds more alike: it
+    lowers the sum of the squares of what each holds. A row of `shares` is what a group has of each class and of all
+    images."""
+    chosen = chosen.copy()
+    squares = shares.multiply(shares).sum(1)
+    held = np.stack([shares[chosen == fold].sum(0) for fold in range(k)])
+    for _ in range(ROUNDS):
+        before = np.square(held).sum()
+        for one, other in combinations(range(k), 2):
+            ours, theirs = (draws.permutation(np.flatnonzero(chosen == fold))[:CANDIDATES] for fold in (one, other))
+            ours_shares, theirs_shares = shares[ours], shares[theirs]
+            # Half of the change that an exchange of two brings; the last row and column are those of nothing.
+            change = np.zeros((len(ours) + 1, len(theirs) + 1))
+            change[:-1] = squares[ours][:, None]
+            change[:, :-1] += squares[theirs]
+            change[:-1, :-1] -= 2 * (ours_shares @ theirs_shares.T).toarray()
+            while True:
+                apart = held[other] - held[one]
+                pull, push = np.append(ours_shares @ apart, 0), np.append(theirs_shares @ apart, 0)
+                now = change + pull[:, None] - push
+                i, j = np.unravel_index(now.argmin(), now.shape)
+                if now[i, j] > -1e-12:
+                    break
+                moved = np.zeros(len(apart))
+                if i < len(ours):
+                    chosen[ours[i]], change[i] = other, np.inf
+                    moved += ours_shares[[i]].toarray()[0]
+                if j < len(theirs):
+                    chosen[theirs[j]], change[:, j] = one, np.inf
+                    moved -= theirs_shares[[j]].toarray()[0]
+                held[one] -= moved
+                held[other] += moved
+        if np.square(held).sum() > before * (1 - ENOUGH):
+            break
+    return chosen
 
 
 def _contents(label: Ints, group: Ints) -> tuple[Ints, Ints, Ints]:
