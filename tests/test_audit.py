@@ -4,6 +4,7 @@ import csv
 import os
 import re
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +20,21 @@ from podium.disk import sha256
 from podium.tables import read_table
 from test_duplicates import photograph
 
-COLUMNS = ["role", "id", "target", "image", "reason", "width", "height", "format", "mode", "bytes", "sha256", "group"]
+COLUMNS = [
+    "role",
+    "id",
+    "target",
+    "image",
+    "reason",
+    "width",
+    "height",
+    "format",
+    "mode",
+    "bytes",
+    "sha256",
+    "group",
+    "doubt",
+]
 Pictures = dict[str, tuple[str, Image.Image]]
 
 
@@ -210,13 +225,27 @@ def test_bad_files_are_listed_by_name_and_are_no_copies_of_one_another(
     assert [line.strip() for line in found[at + 1 : at + 4]] == [
         "train/4.png: the file is empty",
         "train/copy.png: the file is empty",
-        "test/x.png: it is no JPEG, PNG, BMP, GIF, WebP or TIFF",
+        "test/x.png: it is a web page, no JPEG, PNG, BMP, GIF, WebP or TIFF",
     ]
     assert [line.split()[1:3] for line in found if line.startswith(("train", "test"))] == [["12", "2"], ["3", "1"]]
     row = rows_of(tmp_path).loc[("train", "4")]
     assert row[["reason", "width", "height", "format", "mode", "bytes", "group"]].tolist() == [
         "the file is empty", "0", "0", "", "", "0", ""
     ]  # fmt: skip
+
+
+def test_damaged_images_that_can_be_read_are_listed_and_used(tmp_path: Path, podium: Podium, folder: Path) -> None:
+    saved = BytesIO()
+    photograph(5).save(saved, "JPEG")
+    (folder / "train" / "5.png").write_bytes(saved.getvalue()[:-2] + bytes(9) + saved.getvalue()[-2:])
+    status, out, _ = podium("audit", "-c", "tiny")
+    assert status == 0
+    found = out.splitlines()
+    at = found.index("damaged images, which are used as far as they can be read: 1")
+    row = rows_of(tmp_path).loc[("train", "5")]
+    assert row["doubt"].endswith("extraneous bytes before marker 0xd9")
+    assert row[["reason", "width"]].tolist() == ["", str(photograph(5).width)]
+    assert found[at + 1] == f"  train/5.png: {row['doubt']}"
 
 
 def test_very_small_and_very_oblong_images_are_listed_and_of_many_the_first_ten(tmp_path: Path, podium: Podium) -> None:

@@ -185,7 +185,7 @@ def test_training_goes_on_without_bad_images_only_where_that_is_said(root: Path,
     for store in ("on", "off"):
         said = one_line(podium(*ONE, "--store", store))
         assert "2 training images cannot be read" in said
-        assert "train_image/003.jpg first (it is no JPEG" in said
+        assert "train_image/003.jpg first (it is a web page" in said
         assert "--skip-bad" in said
     status, _, err = podium(*ONE, "--skip-bad")
     assert status == 0, err

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
-from podium.images import BadImage, Pixels, decode, read_image
+from podium.images import BadImage, Pixels, decode, examine, read_image
 
 WHITE, BLACK, RED, BLUE = (255, 255, 255), (0, 0, 0), (250, 10, 20), (10, 20, 250)
 
@@ -237,11 +238,18 @@ NOISE = values(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.u
     ("data", "reason"),
     [
         (b"", "the file is empty"),
-        (b"<!DOCTYPE html><html>Please log in</html>", "it is no JPEG, PNG, BMP, GIF, WebP or TIFF"),
+        (b"<!DOCTYPE html><html>Please log in</html>", "it is a web page, no JPEG, PNG, BMP, GIF, WebP or TIFF"),
+        (b"\0\0\0\x1cftypavif\0\0\0\0avifmif1miaf", "it is an AVIF image, no JPEG"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "it is a HEIC image, no JPEG"),
+        (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "it is an SVG drawing, no JPEG"),
+        (bytes(128) + b"DICM" + bytes(100), "it is a DICOM image, no JPEG"),
+        (b"PK\x03\x04" + bytes(100), "it is an archive, no JPEG"),
         (b"\0" * 1000, "it is no JPEG"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is no JPEG"),  # Pillow would start Ghostscript
         (saved(LAP, "PPM"), "it is no JPEG"),
-        (b"\xff\xd8\xff", "it is no JPEG"),
+        (b"\xff\xd8\xff", "it is an unusual JPEG, or its header is damaged"),
+        (saved(LAP, "PNG")[:12] + b"?" + saved(LAP, "PNG")[13:], "it is an unusual PNG, or its header is damaged"),
+        (saved(LAP, "TIFF")[:4] + bytes(200), "it is an unusual TIFF, or its header is damaged"),
     ],
     ids=lambda value: repr(value)[:24],
 )
@@ -266,6 +274,78 @@ def test_what_is_no_image_is_refused_by_name(data: bytes, reason: str) -> None:
 def test_a_truncated_image_is_refused(kind: str, options: dict[str, object], kept: float) -> None:
     data = saved(NOISE, kind, **options)
     refusal(data[: int(len(data) * kept)])
+
+
+def photo(kind: str, **options: object) -> bytes:
+    """Soft shapes, since whatever bits a JPEG of noise has are a picture of noise."""
+    x, y = np.meshgrid(np.arange(320), np.arange(240))
+    waves = [127 + 120 * np.sin(x / a) * np.cos(y / b) for a, b in ((17, 23), (31, 11), (7, 40))]
+    return saved(values(np.stack(waves, -1).astype(np.uint8)), kind, **options)
+
+
+def middle(data: bytes, share: float, by: bytes | None) -> bytes:
+    """Without a share of its bytes in the middle, or these instead."""
+    start, length = len(data) // 2, int(len(data) * share)
+    return data[:start] + (by * length if by else b"") + data[start + length :]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("JPEG", {}),
+        ("JPEG", {"progressive": True}),
+        ("JPEG", {"restart_marker_rows": 1}),
+        ("TIFF", {"compression": "tiff_adobe_deflate"}),
+        ("PNG", {}),
+    ],
+)
+@pytest.mark.parametrize("by", [None, b"\0", b"\x55"])
+def test_damage_in_the_middle_is_noticed(kind: str, options: dict[str, object], by: bytes | None) -> None:
+    """Though Pillow and OpenCV decode all of these JPEGs without a word."""
+    sound = photo(kind, **options)
+    assert examine(sound, "7.jpg")[1].doubt == ""
+    damaged = middle(sound, 0.2, by)
+    try:
+        said = examine(damaged, "7.jpg")[1].doubt
+    except BadImage as bad:
+        said = bad.reason
+    assert said
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_jpeg_that_was_cut_and_given_an_end_is_refused(progressive: bool) -> None:
+    sound = photo("JPEG", progressive=progressive)
+    assert "part of it is missing or damaged (premature end" in refusal(sound[: len(sound) // 2] + b"\xff\xd9")
+
+
+def test_a_jpeg_whose_header_promises_more_rows_than_there_are_is_refused() -> None:
+    data = bytearray(photo("JPEG"))
+    at = data.index(b"\xff\xc0") + 5
+    data[at : at + 2] = struct.pack(">H", 480)
+    assert "part of it is missing or damaged" in refusal(bytes(data))
+
+
+def test_a_jpeg_with_bytes_too_many_is_read_and_said_so() -> None:
+    sound = photo("JPEG")
+    pixels, header = examine(sound[:-2] + bytes(40) + sound[-2:], "7.jpg")
+    assert header.doubt.endswith("extraneous bytes before marker 0xd9")
+    assert np.array_equal(pixels, decode(sound, "7.jpg"))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"keep_rgb": True}, {"subsampling": "4:1:1"}])
+def test_no_sound_jpeg_is_doubted(mode: str, options: dict[str, object]) -> None:
+    image = Image.open(io.BytesIO(photo("PNG"))).convert(mode)
+    if mode == "RGB" or "keep_rgb" not in options:
+        assert examine(saved(image, "JPEG", **options), "7.jpg")[1].doubt == ""
+
+
+def test_a_deflated_tiff_that_unpacks_to_a_bomb_is_refused() -> None:
+    packed = zlib.compress(bytes(900_000_000))
+    tags = {256: 8, 257: 8, 258: 8, 259: 8, 262: 1, 273: 200, 277: 1, 278: 8, 279: len(packed)}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    header = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4)
+    assert "it unpacks to more than its header says" in refusal(header.ljust(200, b"\0") + packed)
 
 
 def test_a_directory_and_a_dangling_link_are_refused_by_name(tmp_path: Path) -> None:
@@ -316,8 +396,14 @@ def test_a_real_bomb_of_400_megapixels_is_refused_too() -> None:
 
 
 def test_text_that_unpacks_to_a_bomb_is_refused() -> None:
-    text = (b"zTXt", b"comment\0\0" + zlib.compress(bytes(5_000_000)))
+    text = (b"zTXt", b"comment\0\0" + zlib.compress(bytes(70_000_000)))
     assert "Decompressed data too large" in refusal(png((b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)), text))
+
+
+def test_a_png_with_megabytes_of_text_is_read() -> None:
+    about = PngInfo()
+    about.add_text("comment", "".join(map(str, range(400_000))), zip=True)
+    assert decode(saved(LAP, "PNG", pnginfo=about), "7.png").shape == (LAP.height, LAP.width, 3)
 
 
 # --- whatever the bytes ----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ SHOWN = 10  # of each kind of finding; the rest is in audit.csv
 SMALL = 16  # pixels: a shorter side from which little can be learned
 OBLONG = 8  # times as long as wide
 COLUMNS = (
-    "role", "id", "target", "image", "reason", "width", "height", "format", "mode", "bytes", "sha256", "group"
+    "role", "id", "target", "image", "reason", "width", "height", "format", "mode", "bytes", "sha256", "group", "doubt"
 )  # fmt: skip
 
 
@@ -133,6 +133,7 @@ def summary(competition: Competition, rows: pd.DataFrame) -> str:
         f"{competition.title}: every file decoded",
         _files(rows),
         _bad(rows),
+        _doubtful(rows),
         _odd(rows),
         _copies(rows),
         _classes(rows),
@@ -159,6 +160,11 @@ def _kinds(kinds: "pd.Series[int]") -> str:
 def _bad(rows: pd.DataFrame) -> str:
     bad = rows[rows["reason"] != ""]
     return _listed("files that are no images", bad["image"] + ": " + bad["reason"])
+
+
+def _doubtful(rows: pd.DataFrame) -> str:
+    some = rows[rows["doubt"] != ""]
+    return _listed("damaged images, which are used as far as they can be read", some["image"] + ": " + some["doubt"])
 
 
 def _odd(rows: pd.DataFrame) -> str:

@@ -53,6 +53,7 @@ class File(NamedTuple):
     sha256: str
     format: str
     mode: str
+    doubt: str  # what is wrong with it, though it can be read; or nothing
     width: int  # upright, before it was shrunk; 0 for a file that is no image
     height: int
     stored_width: int
@@ -317,7 +318,7 @@ def _look(folder: Path, name: str, side: int) -> tuple[File, bytes, bytes]:
         pixels, header = examine(data, name)
     except BadImage as bad:
         digest = hashlib.sha256(data).hexdigest()
-        return File(name, len(data), digest, "", "", 0, 0, 0, 0, bad.reason), b"", bytes(THUMB * THUMB * 3)
+        return File(name, len(data), digest, "", "", "", 0, 0, 0, 0, bad.reason), b"", bytes(THUMB * THUMB * 3)
     height, width = pixels.shape[:2]
     stored = shrink(pixels, side)
     thumb = cv2.resize(pixels, (THUMB, THUMB), interpolation=cv2.INTER_AREA)
