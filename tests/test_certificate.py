@@ -249,6 +249,7 @@ def competition_of(root: Path, rows: list[Row]) -> tuple[Competition, pd.DataFra
         shape=Shape(("id", "label"), "labels", "\n", ""),
         recipe={},
         groups=pd.Series(scenes, name="scene", dtype=object),
+        copies="near",
         notes=(),
     )
     copies = ["" if spoilt else group for group, spoilt in zip(copies, bad, strict=True)]

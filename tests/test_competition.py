@@ -243,7 +243,7 @@ def test_a_blank_id_is_refused_with_its_line(tmp_path: Path) -> None:
 def test_an_id_that_could_be_two_images_is_refused_with_both(tmp_path: Path, twin: str) -> None:
     others = [twin.replace("1", name) for name in ("2", "3") if "sub" in twin or "more" in twin]  # a whole second set
     said = refusal(tmp_path, [*IMAGES, twin, *others], TABLES)
-    assert "train.csv: id '1' could be " in said
+    assert "train.csv, line 2: id '1' could be " in said
     assert "train/1.jpg" in said
     assert twin in said
     assert "delete one of them" in said
@@ -257,13 +257,38 @@ def test_case_alone_does_not_tell_two_images_apart(tmp_path: Path) -> None:
     assert "train/a.jpg" in said
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_rows_that_an_open_quote_swallows_are_not_lost_without_a_word(tmp_path: Path, end: str) -> None:
+    swallowing = rows("id,target,about", '1,cat,"', "2,dog,x", '3,cat,"', "7,dog,x").replace("\n", end)
+    said = refusal(tmp_path / "label", IMAGES, TABLES | {"train.csv": rows("id,target", '1,"cat', '2,dog"', "3,cat")})
+    assert "train.csv, line 2: a label of several lines, 'cat...'; close its quote" in said
+    said = refusal(tmp_path / "id", IMAGES, TABLES | {"train.csv": rows("id,target", '"1', '2",dog', "3,cat")})
+    assert "(ids 1\\n2), the first on line 2" in said
+    it = load_it(tmp_path / "other", [*IMAGES, "train/7.jpg"], TABLES | {"train.csv": swallowing})
+    assert "train.csv: 1 row with a cell of several lines, the first on line 2; is a quote left open there?" in it.notes
+
+
+def test_labels_that_look_the_same_are_pointed_out(tmp_path: Path) -> None:
+    table = rows("id,target", "1,cat", "2,cat ", "3,dog", "4,1", "5,1.0", "6,Cat", "7,c at")
+    images = [f"train/{name}.jpg" for name in range(1, 8)] + ["test/9.jpg"]
+    it = load_it(tmp_path, images, {"train.csv": table, "sample_submission.csv": "id,target\n9,cat\n"})
+    assert it.classes == ("1", "1.0", "Cat", "c at", "cat", "cat ", "dog")
+    assert it.notes == (
+        "train.csv: 'cat' (line 2) and 'cat ' (line 3) are different classes; mend the table where one is meant",
+        "train.csv: '1' (line 5) and '1.0' (line 6) are different classes; mend the table where one is meant",
+    )
+    table = table.replace("cat ", "cat\xa0").replace("1.0", "2")
+    it = load_it(tmp_path, images, {"train.csv": table, "sample_submission.csv": "id,target\n9,cat\n"})
+    assert it.notes[0].startswith("train.csv: 'cat' (line 2) and 'cat\\xa0' (line 3) are different classes")
+
+
 def test_two_ids_of_one_image_are_refused(tmp_path: Path) -> None:
     train = TABLES | {"train.csv": TRAIN + "1.jpg,dog\n"}
-    assert "train.csv: '1' and '1.jpg' in two rows both mean train/1.jpg; delete one" in refusal(
+    assert "train.csv, lines 2 and 5: '1' and '1.jpg' both mean train/1.jpg; delete one" in refusal(
         tmp_path, IMAGES, train
     )
     sample = TABLES | {"sample_submission.csv": SAMPLE + "4.JPG,cat\n"}
-    assert "'4' and '4.JPG' in two rows both mean test/4.jpg" in refusal(tmp_path, IMAGES, sample)
+    assert "lines 3 and 4: '4' and '4.JPG' both mean test/4.jpg" in refusal(tmp_path, IMAGES, sample)
 
 
 NUMBERED = {
@@ -315,7 +340,7 @@ def test_numbers_that_repeat_in_every_class_are_not_guessed_at(tmp_path: Path) -
         *IMAGES[3:],
     ]
     said = refusal(tmp_path, images, TABLES | {"train.csv": TRAIN + "4,dog\n"})
-    assert "train.csv: id '1' could be train/cat/1.jpg or train/dog/1.jpg" in said
+    assert "train.csv, line 2: id '1' could be train/cat/1.jpg or train/dog/1.jpg" in said
 
 
 def test_ids_with_their_class_folder_tell_them_apart(tmp_path: Path) -> None:
@@ -333,7 +358,7 @@ def test_a_table_without_a_header_is_refused(tmp_path: Path, name: str) -> None:
 def test_rows_without_images_are_counted_and_named(tmp_path: Path) -> None:
     said = refusal(tmp_path, IMAGES, TABLES | {"train.csv": TRAIN + "".join(f"x{i},cat\n" for i in range(1200))})
     assert "train.csv: 1,200 of 1,203 rows have no image below" in said
-    assert "(ids x0, x1, x2, x3, x4, ... (1200 in all))" in said
+    assert "(ids x0, x1, x2, x3, x4, ... (1200 in all)), the first on line 5; " in said
     assert 'download again, delete those rows, or write train_images = "FOLDER"' in said
     said = refusal(tmp_path, [], TABLES | {"sample_submission.csv": SAMPLE + "6,cat\n"})
     assert "sample_submission.csv: 1 of 3 rows have no image" in said

@@ -425,9 +425,17 @@ def test_training_says_where_nobody_has_verified_the_folds(tmp_path: Path, podiu
     assert "folds -c tiny --verify" in said
 
 
-def test_ids_and_labels_with_any_line_end_in_them_come_back(tmp_path: Path, podium: Podium) -> None:
-    folder = write_competition(tmp_path)
-    path = folder / "train.csv"
-    path.write_bytes(path.read_bytes().replace(b",red", b',"half\rred"').replace(b",blue", b',"two\nblue"'))
+def test_ids_with_any_line_end_in_them_come_back(tmp_path: Path, podium: Podium) -> None:
+    write_pictures(
+        tmp_path, {f"{seed}\r\n\n{seed}": ("ab"[seed % 2], photograph(seed)) for seed in range(8)}, {"x": photograph(9)}
+    )
     assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
     assert podium("folds", "-c", "tiny", "--verify")[0] == 0
+
+
+def test_a_column_of_groups_without_a_name_is_refused(tmp_path: Path, podium: Podium) -> None:
+    write_competition(tmp_path)
+    for name in ("", " "):
+        status, _, err = podium("folds", "-c", "tiny", "--group", name)
+        assert status == 1
+        assert "argument --group: it needs the name of a column" in err

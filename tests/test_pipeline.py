@@ -133,12 +133,12 @@ def test_other_folds_or_other_data_are_refused_for_a_run_that_has_begun(tiny: Pa
     assert "the folds have changed" in err
     status, _, err = podium(*command)
     assert status == 1
-    assert "folds_sha256 was" in err
+    assert "the folds are others" in err
     folds.write_text(kept)
     write_image(tiny / "data" / "raw" / "tiny" / "train_image" / "003.jpg", (1, 2, 3), 99, (50, 50))
     status, _, err = podium(*command)
     assert status == 1
-    assert "data_sha256 was" in err
+    assert "the data are others" in err
 
 
 class Stopper:

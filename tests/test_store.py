@@ -536,6 +536,31 @@ BAD: list[tuple[Callable[[Path], object], str]] = [
 ]
 
 
+def test_a_signal_keeps_what_was_decoded_and_waits_for_one_image_a_thread(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    competition, looked = load("tiny", root), []
+    look, add = store._look, store._Writer.add
+
+    def looking(folder: Path, name: str, side: int) -> object:
+        looked.append(name)
+        return look(folder, name, side)
+
+    def stopping(self: store._Writer, *given: object) -> None:
+        add(self, *given)  # type: ignore[arg-type]
+        if len(self.files) == 7:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "COMMIT_EVERY", 1e9)
+    monkeypatch.setattr(store, "_look", looking)
+    monkeypatch.setattr(store._Writer, "add", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        open_store(competition, root, 128)
+    monkeypatch.setattr(store._Writer, "add", add)
+    looked.clear()
+    assert len(open_store(competition, root, 128).files) == len(looked) + 7
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_every_bad_file_is_named_with_a_reason_and_stops_no_other(root: Path, keep: bool) -> None:
     competition = load("tiny", root)

@@ -27,7 +27,7 @@ def competition(
     test = pd.DataFrame({"id": ids, "image": [f"{i}.jpg" for i in range(len(ids))]})
     train = pd.DataFrame({"id": classes, "target": classes, "image": classes})
     shape = Shape(tuple(columns), wants, newline, "sample_submission.csv")
-    return Competition("x", "x", Path(), train, test, tuple(classes), "accuracy", shape, {}, None, ())
+    return Competition("x", "x", Path(), train, test, tuple(classes), "accuracy", shape, {}, None, "near", ())
 
 
 @given(names, names, names, st.sampled_from(["\n", "\r\n"]), st.randoms(use_true_random=False))

@@ -80,20 +80,18 @@ def audit(flags: argparse.Namespace) -> None:
 
     check({"image_size": flags.image_size})
     from podium.audit import audit
-    from podium.competition import load
 
-    audit(load(flags.competition, flags.root), flags.root, flags.image_size, flags.store == "on")
+    audit(_competition(flags), flags.root, flags.image_size, flags.store == "on")
 
 
 def folds(flags: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
-    from podium.competition import load
     from podium.folds import certified_group, verify, write_folds
 
     group = flags.group
     if flags.verify is not None and group is None:
         group = certified_group(flags.competition, flags.root)
-    competition = load(flags.competition, flags.root, **({} if group is None else {"group_column": group}))
+    competition = _competition(flags, **({} if group is None else {"group_column": group}))
     if flags.verify is None:
         write_folds(competition, flags.root, flags.k, flags.seed)
     else:
@@ -112,20 +110,29 @@ def train(flags: argparse.Namespace) -> None:
     check_name(given.get("model"))
     of_card = read_card(flags.competition, flags.root).get("recipe", {})
     check_weights(given["model"], {**of_card, **given}.get("weights", "pretrained"))
-    from podium.competition import load
     from podium.train import train
 
-    competition = load(flags.competition, flags.root)
-    train(competition, flags.root, given, flags.folds, flags.name, flags.device, flags.workers, flags.store == "on")
+    train(
+        _competition(flags),
+        flags.root,
+        given,
+        flags.folds,
+        flags.name,
+        flags.device,
+        flags.workers,
+        flags.store == "on",
+    )
 
 
 def submit(flags: argparse.Namespace) -> None:
     """Predict the test images with every finished fold and write the submission."""
-    from podium.competition import load
     from podium.submission import submit
 
-    competition = load(flags.competition, flags.root)
-    print(submit(competition, flags.root, flags.runs, flags.name, flags.device, flags.workers, flags.store == "on"))
+    print(
+        submit(
+            _competition(flags), flags.root, flags.runs, flags.name, flags.device, flags.workers, flags.store == "on"
+        )
+    )
 
 
 def score(flags: argparse.Namespace) -> None:
@@ -133,6 +140,15 @@ def score(flags: argparse.Namespace) -> None:
     from podium.submission import score
 
     print(score(flags.file, flags.solution, flags.metric))
+
+
+def _competition(flags: argparse.Namespace, **settings: str) -> Any:
+    from podium.competition import load
+
+    competition = load(flags.competition, flags.root, **settings)
+    for note in competition.notes:
+        console.say(f"podium: note: {note}")
+    return competition
 
 
 # --- their flags -----------------------------------------------------------------------------------------
@@ -148,7 +164,7 @@ def _folds_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--k", type=int, default=5, help="how many folds (default: %(default)s)")
     command.add_argument("--seed", type=_count, default=0, help="of the shuffle (default: %(default)s)")
     text = "a column of the training table whose equal values must share a fold, such as a patient or a scene"
-    command.add_argument("--group", metavar="COLUMN", help=text)
+    command.add_argument("--group", type=_column, metavar="COLUMN", help=text)
     text = "make no folds: say what FILE (default: the competition's folds.csv) guarantees and what it does not"
     command.add_argument("--verify", nargs="?", type=Path, const=False, metavar="FILE", help=text)
 
@@ -225,6 +241,12 @@ def _count(text: str) -> int:
 def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][\w.+=-]*", text):
         raise argparse.ArgumentTypeError(f"'{text}' is no name for a file: use letters, digits and . _ - + =")
+    return text
+
+
+def _column(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it needs the name of a column")
     return text
 
 

@@ -20,11 +20,13 @@ from podium.competition import Competition
 from podium.console import command, counted, say, show, table
 from podium.disk import write_json, write_text
 from podium.duplicates import COLOUR, CONTENT, NOISE, RESAMPLING, Pairs, find, linked
+from podium.files import few
 from podium.store import File, Store, open_store, side_for, verified
 from podium.tables import read_table, table_text
 
 USUAL_SIZE = 224  # pixels: what most models train at
 SHOWN = 10  # of each kind of finding; the rest is in audit.csv
+LARGE = 0.02  # of the training images: a group of copies that may be something else
 SMALL = 16  # pixels: a shorter side from which little can be learned
 OBLONG = 8  # times as long as wide
 COLUMNS = (
@@ -74,14 +76,14 @@ def _key(competition: Competition, store: Store) -> dict[str, str]:
         "files": store.sources,
         "train": competition.train_hash,
         "test": competition.test_hash,
-        "copies": f"noise {NOISE}, resampling {RESAMPLING}, content {CONTENT}, colour {COLOUR}",
+        "copies": f"{competition.copies}: noise {NOISE}, resampling {RESAMPLING}, content {CONTENT}, colour {COLOUR}",
     }
 
 
 def _audit(competition: Competition, root: Path, store: Store) -> pd.DataFrame:
     path = path_of(competition.slug, root)
     say("podium: looking for duplicates")
-    pairs = find_pairs(store)
+    pairs = same_files(store) if competition.copies == "exact" else find_pairs(store)
     rows = _rows(competition, store, _groups(store, pairs))
     write_text(path.with_name("duplicates.csv"), _pairs_csv(store, pairs))
     write_text(path, table_text([COLUMNS, *rows.itertuples(index=False, name=None)]))
@@ -97,6 +99,14 @@ def find_pairs(store: Store) -> Pairs:
     areas = np.array([file.width * file.height for file in store.files], dtype=np.int64)[good]
     first, second, distance, mirrored = find(store.thumbs[good], areas)
     return Pairs(good[first], good[second], distance, mirrored)
+
+
+def same_files(store: Store) -> Pairs:
+    """Each file that is the same as an earlier one, and that."""
+    digests = np.array([file.sha256 if not file.reason else str(at) for at, file in enumerate(store.files)])
+    first, which = np.unique(digests, return_index=True, return_inverse=True)[1:]
+    copies = np.flatnonzero(first[which] != np.arange(len(digests)))
+    return Pairs(first[which][copies], copies, np.zeros(len(copies), np.float32), np.zeros(len(copies), bool))
 
 
 def _groups(store: Store, pairs: Pairs) -> NDArray[np.str_]:
@@ -188,10 +198,16 @@ def _copies(rows: pd.DataFrame) -> str:
         f"  {counted(len(seen), 'test image')} with a copy among the training images:"
         f" {len(seen) / (rows['role'] == 'test').sum():.2%} of all",
     ]
+    largest = train["group"].value_counts().max() if len(train) else 0
+    if largest > max(SHOWN, LARGE * (rows["role"] == "train").sum()):
+        lines.append(
+            f"  warning: {largest:,} training images hang together as copies; where these only look alike, write"
+            ' copies = "exact" in the competition\'s card'
+        )
     labels = train.groupby("group")["target"].nunique()
     torn = train[train["group"].isin(labels.index[labels > 1])].sort_values("group", kind="stable")
     said = [
-        " and ".join(f"{image} '{target}'" for image, target in zip(some["image"], some["target"], strict=True))
+        few(f"{image} '{target}'" for image, target in zip(some["image"], some["target"], strict=True))
         for _, some in torn.groupby("group", sort=False)
     ]
     return "\n".join(lines) + (f"\n{_listed('copies with different labels', said)}" if said else "")
@@ -221,4 +237,4 @@ def _listed(what: str, lines: Iterable[str]) -> str:
     if not found:
         return ""
     more = [f"  ... and {len(found) - SHOWN:,} more in audit.csv"] if len(found) > SHOWN else []
-    return "\n".join([f"{what}: {len(found):,}", *(f"  {line}" for line in found[:SHOWN]), *more])
+    return "\n".join([f"{what}: {len(found):,}", *(f"  {line}".replace("\n", "\\n") for line in found[:SHOWN]), *more])

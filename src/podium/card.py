@@ -21,9 +21,10 @@ KEYS = {
     "id_column": str,
     "target_column": str,
     "group_column": str,  # of images that belong together (a patient, a scene) and must share a fold
+    "copies": str,  # which images count as one picture: "near", or "exact" where only the same file does
     "recipe": dict,  # this competition's own defaults for the knobs of a run
 }
-CHOICES = {"metric": tuple(METRICS), "wants": ("labels", "probs")}
+CHOICES = {"metric": tuple(METRICS), "wants": ("labels", "probs"), "copies": ("near", "exact")}
 
 Card = dict[str, Any]
 

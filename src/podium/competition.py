@@ -52,6 +52,7 @@ class Competition:
     shape: Shape
     recipe: dict[str, Any]
     groups: pd.Series | None  # of each training image, where the card names a column of them; "" for none
+    copies: str  # which images count as one picture: "near" or "exact" ones
     notes: tuple[str, ...]
 
     @cached_property
@@ -132,7 +133,8 @@ def load(slug: str, root: Path, **settings: str) -> Competition:
         shape=shape,
         recipe=card.get("recipe", {}),
         groups=groups,
-        notes=(*given.notes, *_notes(train, test, len(files.images), set(classes) - set(seen))),
+        copies=card.get("copies", "near"),
+        notes=(*dict.fromkeys(given.notes), *_notes(train, test, len(files.images), set(classes) - set(seen))),
     )
 
 

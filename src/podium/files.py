@@ -7,13 +7,16 @@ import os
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from podium import PodiumError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Role = Literal["train", "test"]
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
@@ -71,31 +74,35 @@ class Files:
                         found[spelling].append(image)
         return {name: found[spelling] for name, spelling in wanted.items()}
 
-    def locate(self, ids: Sequence[str], table: Path, role: Role, within: str = "") -> list[str]:
-        """The one image of every id in the table; of several that in the folder which serves all ids."""
+    def locate(self, ids: "pd.Series[str]", table: Path, role: Role, within: str = "") -> list[str]:
+        """The one image of every id, by its line in the table; of several that in the folder which serves all."""
         card = f'write {role}_images = "FOLDER" in the competition\'s card'
         found = self.find(ids, role, within)
-        missing = [name for name in ids if not found[name]]
-        if missing:
+        missing = ids[[not found[name] for name in ids]]
+        if len(missing):
             raise PodiumError(
                 f"{table}: {len(missing):,} of {len(ids):,} rows have no image below {self.folder / within}"
-                f" (ids {few(missing)}); download again, delete those rows, or {card}"
+                f" (ids {few(missing)}), the first on line {missing.index[0]}; download again, delete those rows,"
+                f" or {card}"
             )
         served = Counter(above for name, images in found.items() for above in {_above(name, at) for at in images})
-        meant: dict[str, str] = {}
-        for name in ids:
+        meant: dict[str, int] = {}
+        for line, name in ids.items():
             images = found[name]
             if len(images) > 1:
                 images = [image for image in images if served[_above(name, image)] == len(found)] or images
             if len(images) > 1:
                 raise PodiumError(
-                    f"{table}: id '{name}' could be {images[0]} or {images[1]}; delete one of them, or {card}"
+                    f"{table}, line {line}: id '{name}' could be {images[0]} or {images[1]}; delete one of them,"
+                    f" or {card}"
                 )
             if images[0] in meant:
+                first = meant[images[0]]
                 raise PodiumError(
-                    f"{table}: '{meant[images[0]]}' and '{name}' in two rows both mean {images[0]}; delete one of them"
+                    f"{table}, lines {first} and {line}: '{ids[first]}' and '{name}' both mean {images[0]};"
+                    " delete one of them"
                 )
-            meant[images[0]] = name
+            meant[images[0]] = line
         return list(meant)
 
 
@@ -154,7 +161,7 @@ def common_folder(images: Iterable[str]) -> str:
 
 def few(names: Iterable[object], most: int = 5) -> str:
     """Names for a message: the first, and how many there are."""
-    texts = [str(name) for name in names]
+    texts = [str(name).replace("\r", "\\r").replace("\n", "\\n") for name in names]
     return ", ".join(texts[:most]) + (f", ... ({len(texts)} in all)" if len(texts) > most else "")
 
 

@@ -124,5 +124,11 @@ def check(values: dict[str, Any], where: str = "") -> None:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What changed: `lr was 0.0001 and is 0.0005`."""
-    return [f"{key} was {old.get(key)} and is {value}" for key, value in new.items() if old.get(key) != value]
+    """What changed: `lr was 0.0001 and is 0.0005`, `the folds are others`."""
+    return [
+        f"the {key.removesuffix('_sha256')} are others"
+        if key.endswith("_sha256")
+        else f"{key} was {old.get(key)} and is {value}"
+        for key, value in new.items()
+        if old.get(key) != value
+    ]

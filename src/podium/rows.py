@@ -4,6 +4,7 @@ From a table of labels or from a folder per class; from the sample submission, a
 """
 
 import re
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.card import Card
+from podium.console import counted
 from podium.files import IMAGE_SUFFIXES, Files, Role, class_folders, few
 from podium.tables import read_table
 
@@ -57,7 +59,15 @@ class Given:
         first = str(table.rows.columns[0])
         if any(files.find([first], role)[first] for role in ROLES):
             raise PodiumError(f"{table.path}, line 1: '{first}' names an image, so there is no header; add one")
+        self._note_long_cells(table)
         return table
+
+    def _note_long_cells(self, table: Table) -> None:
+        """A quote that nobody closed swallows rows without a word."""
+        long = pd.concat([_several_lines(table.rows[column]) for column in table.rows], axis=1).any(axis=1)
+        if long.any():
+            rows = f"{table.path.name}: {counted(int(long.sum()), 'row')} with a cell of several lines"
+            self.notes.append(f"{rows}, the first on line {long.idxmax()}; is a quote left open there?")
 
     def _uppermost(self, key: str) -> str | None:
         taken = self.sample and self.sample.path.relative_to(self.files.folder).as_posix()
@@ -101,6 +111,13 @@ def train_rows(given: Given) -> tuple[pd.DataFrame, tuple[str, str]]:
     rows = pd.DataFrame({"id": table.rows[id_column], "target": targets})
     _refuse_blanks(rows["id"], table.path, "id")
     _refuse_blanks(rows["target"], table.path, "label")
+    long = rows["target"][_several_lines(rows["target"])]
+    if len(long):
+        start = long.iloc[0].splitlines()[0]
+        raise PodiumError(
+            f"{table.path}, line {long.index[0]}: a label of several lines, '{start}...'; close its quote"
+        )
+    _note_like_labels(given, table.path, rows["target"])
     if "group_column" in given.card:
         rows["group"] = table.rows[_column(given, table, "group_column")].str.strip()
     rows = _without_repeats(given, table.path, rows)
@@ -173,7 +190,7 @@ def _marked(path: Path, columns: pd.DataFrame) -> pd.Series:
 def _column(given: Given, table: Table, key: str) -> str:
     name = str(given.card[key])
     if name not in table.rows.columns:
-        raise PodiumError(f'the card\'s {key} = "{name}" is not a column of {table.path}: {few(table.rows.columns)}')
+        raise PodiumError(f'{key} = "{name}" is not a column of {table.path}: {few(table.rows.columns)}')
     return name
 
 
@@ -244,25 +261,47 @@ def _from_test_folder(given: Given, within: str, like: str) -> pd.DataFrame:
 # --- both ------------------------------------------------------------------------------------------------
 
 
-def _image_names(given: Given, table: Table, ids: pd.Series, role: Role, within: str) -> list[str]:
+def _image_names(given: Given, table: Table, ids: pd.Series, role: Role, within: str) -> pd.Series:
     """What names the image of each id: itself or, where ids are mere numbers, another column of train.csv, test.csv."""
     if all(given.files.find(ids.head(200), role, within).values()):
-        return list(ids)
+        return ids
     listed = given.table("test_table") if table is given.sample else table
     column = listed and ids.name in listed.rows and _naming(given, listed, role, within, ids.name)
-    if not listed or not column:
-        return list(ids)
+    if not listed or not column or column == ids.name:
+        return ids
     named = listed.rows[[ids.name, column]].drop_duplicates()
     twice = named[named[ids.name].duplicated()]
     if len(twice):
         raise PodiumError(
             f"{listed.path}, line {twice.index[0]}: id '{twice[ids.name].iloc[0]}' has a second image; keep one"
         )
-    names = dict(zip(named[ids.name], named[column], strict=True))
-    return [names.get(name, name) for name in ids]
+    names = named.set_index(ids.name)[column]
+    return ids.map(names).fillna(ids)
 
 
 def _refuse_blanks(cells: pd.Series, path: Path, what: str) -> None:
     blank = cells.index[cells.str.strip() == ""]
     if len(blank):
         raise PodiumError(f"{path}, line {blank[0]}: no {what}; fill it in or delete the line")
+
+
+def _several_lines(cells: pd.Series) -> pd.Series:
+    return cells.str.contains("[\r\n]")
+
+
+def _note_like_labels(given: Given, path: Path, labels: pd.Series) -> None:
+    """Labels that a person would not tell apart are still as many classes; but whose slip it was should be known."""
+    first = labels.drop_duplicates()  # where each is met first
+    for _, some in first.groupby(first.map(_meant), sort=False):
+        if len(some) > 1:
+            where = " and ".join(f"{label!r} (line {line})" for line, label in some.head(3).items())
+            given.notes.append(f"{path.name}: {where} are different classes; mend the table where one is meant")
+
+
+def _meant(label: str) -> str:
+    """What is left when blanks, forms of letters and ways to write a number make no difference."""
+    plain = " ".join(unicodedata.normalize("NFKC", label).split())
+    try:
+        return str(float(plain)) if re.fullmatch(r"[-+]?[0-9.]+", plain) else plain
+    except ValueError:
+        return plain

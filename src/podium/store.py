@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -295,20 +296,23 @@ def _decoded(folder: Path, names: NDArray[np.str_], side: int) -> Iterator[tuple
     some = [names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE)]
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     waiting: deque[Future[list[tuple[File, bytes, bytes]]]] = deque()
-    pool = ThreadPoolExecutor(threads)
+    pool, leaving = ThreadPoolExecutor(threads), threading.Event()
     try:
         for each in some:
-            waiting.append(pool.submit(_look_at, folder, each, side))
+            waiting.append(pool.submit(_look_at, folder, each, side, leaving))
             if len(waiting) > 4 * threads:
                 yield from waiting.popleft().result()
         while waiting:
             yield from waiting.popleft().result()
     finally:
+        leaving.set()
         pool.shutdown(cancel_futures=True)
 
 
-def _look_at(folder: Path, names: NDArray[np.str_], side: int) -> list[tuple[File, bytes, bytes]]:
-    return [_look(folder, str(name), side) for name in names]
+def _look_at(
+    folder: Path, names: NDArray[np.str_], side: int, leaving: threading.Event
+) -> list[tuple[File, bytes, bytes]]:
+    return [_look(folder, str(name), side) for name in names if not leaving.is_set()]
 
 
 def _look(folder: Path, name: str, side: int) -> tuple[File, bytes, bytes]:
@@ -347,8 +351,10 @@ class _Writer:
             self.opened[name] = self.closing.enter_context((self.folder / name).open("ab"))
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.closing.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        with self.closing:
+            if kind is KeyboardInterrupt:
+                self._commit()
 
     def add(self, file: File, pixels: bytes, thumb: bytes) -> None:
         self._write("pixels.bin", pixels)
