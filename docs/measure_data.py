@@ -4,6 +4,7 @@ python docs/measure_data.py examples [COMPETITION]    training examples a second
 python docs/measure_data.py copies [COMPETITION]      which copies of its images are found
 python docs/measure_data.py pairs 1000000             looking for duplicates among that many synthetic images
 python docs/measure_data.py folds 1000000             splitting that many, 1,000 classes, 200,000 groups
+python docs/measure_data.py balance                   how evenly groups are spread, beside scikit-learn
 """
 
 import resource
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 
 def examples(slug: str = "boolart-image-classification") -> None:
@@ -140,6 +142,29 @@ def folds(count: int) -> None:
     print(f"{count:,} images, 1,000 classes, {count // 5:,} groups: {took:.1f} s")
 
 
+def balance() -> None:
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    from podium.folds import assign
+
+    def spread(folds: NDArray[np.int64]) -> str:
+        counts = np.array([np.bincount(folds[targets == each], minlength=5) for each in np.unique(targets)])
+        shares = counts / counts.sum(1, keepdims=True)
+        return f"{np.abs(shares - 0.2).max():.3f}, {shares.std(1).mean():.3f}"
+
+    for count, size, other in ((400, 25, 0.15), (200, 50, 0.15), (400, 25, 0.4), (100, 100, 0.15), (1000, 3, 0.2)):
+        draws = np.random.default_rng(1)
+        groups = np.repeat(np.arange(count), size)
+        usual = draws.random(len(groups)) >= other
+        targets = np.where(usual, groups * 7 % 20, draws.integers(0, 20, len(groups)))
+        ours = assign(targets.astype(str).tolist(), 5, 0, groups.astype(str).tolist())
+        theirs = np.empty(len(groups), dtype=np.int64)
+        splitter = StratifiedGroupKFold(5, shuffle=True, random_state=0)
+        for fold, (_, validated) in enumerate(splitter.split(targets, targets, groups)):
+            theirs[validated] = fold
+        print(f"{count} x {size}, {other:.0%}: Podium {spread(ours)}; scikit-learn {spread(theirs)}")
+
+
 def seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
@@ -156,5 +181,7 @@ if __name__ == "__main__":
             pairs(int(number))
         case ["folds", number]:
             folds(int(number))
+        case ["balance"]:
+            balance()
         case _:
             sys.exit(__doc__)
