@@ -14,7 +14,10 @@ import torch
 from safetensors.torch import save_file
 
 from conftest import Podium, write_competition, write_image
-from podium.checkpoint import load_tensors
+from podium import checkpoint
+from podium import train as train_module
+from podium.checkpoint import checkpoints, load_tensors
+from podium.disk import sha256
 from podium.submission import submit
 from podium.train import Fold, train
 
@@ -112,20 +115,26 @@ def test_predictions_that_were_kept_are_made_again_and_out_of_fold_ones_cost_the
     assert f"delete {run / 'fold0'} and train that fold again" in one_line(podium("submit", "-c", "tiny"))
 
 
-def test_a_checkpoint_of_any_other_content_is_refused(
-    root: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = Fold.step
+SIX = (*ONE, "--epochs", "6")  # steps as well
+
+
+def stopped_at(step: int, root: Path, podium: Podium) -> Path:
+    """The fold's folder after a signal that came in this step."""
+    train_step = Fold.step
 
     def stopping(self: Fold, images: torch.Tensor, labels: torch.Tensor) -> None:
-        step(self, images, labels)
-        if self.state.step == 2:
+        train_step(self, images, labels)
+        if self.state.step == step:
             signal.raise_signal(signal.SIGTERM)
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Fold, "step", stopping)
-        assert podium(*ONE)[0] == 75
-    path = root / "runs" / "tiny" / "test_vit" / "fold0" / "checkpoint.safetensors"
+        assert podium(*SIX)[0] == 75
+    return root / "runs" / "tiny" / "test_vit" / "fold0"
+
+
+def test_a_checkpoint_of_something_else_is_refused(root: Path, podium: Podium) -> None:
+    path = checkpoints(stopped_at(2, root, podium))[0]
     tensors, metadata = load_tensors(path)
     progress = json.loads(metadata["podium"])
     slot = next(name for name in tensors if name.startswith("optimizer."))
@@ -134,17 +143,78 @@ def test_a_checkpoint_of_any_other_content_is_refused(
         *((tensors, about) for about in junk),
         *((tensors, {key: value for key, value in progress.items() if key != left}) for left in progress),
         *(({key: value for key, value in tensors.items() if key != left}, progress) for left in ("loss", slot)),
-        ({key: value for key, value in tensors.items() if not key.startswith("optimizer.")}, progress),
         ({**tensors, "optimizer.9999.exp_avg": torch.zeros(1)}, progress),
         ({**tensors, "optimizer.x": torch.zeros(1)}, progress),
     ]
     for some, about in others:
-        save_file(some, path, {"podium": json.dumps(about)})
-        said = one_line(podium(*ONE))
-        assert "checkpoint.safetensors is damaged" in said, about
+        text = json.dumps(about)
+        save_file(some, path, {"podium": text, "sha256": checkpoint._digest(some, text)})
+        said = one_line(podium(*SIX))
+        assert f"{path} is not of this run" in said, about
+        assert "delete it to begin this fold anew" in said
     save_file(tensors, path, metadata)
-    status, _, err = podium(*ONE)
+    status, _, err = podium(*SIX)
     assert (status, "goes on from step 2" in err) == (0, True)
+
+
+@pytest.mark.parametrize("damage", [flip, cut, empty])
+def test_of_two_checkpoints_the_older_serves_when_the_newer_is_damaged(
+    root: Path, podium: Podium, damage: Callable[[Path], None]
+) -> None:
+    assert podium(*SIX, "--name", "undisturbed")[0] == 0
+    folder = stopped_at(5, root, podium)
+    kept = ["checkpoint-000000005.safetensors", "checkpoint-000000004.safetensors"]
+    assert [path.name for path in checkpoints(folder)] == kept
+    damage(checkpoints(folder)[0])
+    status, _, err = podium(*SIX)
+    assert status == 0
+    assert "checkpoint-000000005.safetensors: " in err
+    assert "the one before is used" in err
+    assert "goes on from step 4 of 6" in err
+    assert not checkpoints(folder)
+    same = [sha256(run / "fold0" / "model.safetensors") for run in (folder.parent, folder.parents[1] / "undisturbed")]
+    assert same[0] == same[1]
+
+
+def test_with_all_checkpoints_damaged_a_fold_begins_anew(root: Path, podium: Podium) -> None:
+    folder = stopped_at(2, root, podium)
+    for path in checkpoints(folder):
+        flip(path)
+    status, _, err = podium(*SIX)
+    assert status == 0
+    assert "this fold begins anew" in err
+    assert "goes on from" not in err
+
+
+def test_a_few_steps_without_numbers_change_nothing_and_many_end_the_run(
+    root: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_step, spoilt = Fold.step, range(2, 4)
+
+    def spoiling(self: Fold, images: torch.Tensor, labels: torch.Tensor) -> None:
+        before = {name: each.clone() for name, each in self.model.state_dict().items()}
+        steps = [each["step"].clone() for each in self.optimizer.state.values()]
+        scale = self.normalise.scale
+        if self.state.step in spoilt:
+            self.normalise.scale = scale * float("nan")
+        train_step(self, images, labels)
+        self.normalise.scale = scale
+        if self.state.step - 1 in spoilt:
+            assert all(torch.equal(before[name], each) for name, each in self.model.state_dict().items())
+            assert steps == [each["step"] for each in self.optimizer.state.values()]
+            assert self.state.skipped.item() > 0
+
+    monkeypatch.setattr(Fold, "step", spoiling)
+    status, _, err = podium(*SIX)
+    assert status == 0
+    for epoch in (3, 4):
+        assert f"the gradients of 1 step of epoch {epoch} were not numbers, so they changed nothing" in err
+    monkeypatch.setattr(train_module, "CHECK_EVERY", 1)
+    spoilt = range(4, 1000)  # an epoch has one step
+    said = one_line(podium(*SIX, "--name", "other", "--epochs", "99"))
+    assert "not numbers, 10 steps in a row and more, by step 14 of fold 0" in said
+    assert "checkpoint-000000013.safetensors is from before" in said
+    assert "try a lower --lr" in said
 
 
 def test_training_goes_on_when_nobody_reads_what_it_says(root: Path) -> None:

@@ -1,16 +1,22 @@
 """Tensors on disk, and where training stands: safetensors, with what describes them in its metadata; never a pickle."""
 
+import hashlib
 import json
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
+from podium.console import say
 from podium.disk import atomic
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
+
+KEPT = 2  # checkpoints of a fold: should the newest be damaged, the one before serves
+COUNTERS = ("loss", "skipped", "in_a_row")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: dict[str, str]) -> None:
@@ -40,23 +46,30 @@ def load_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
 class State:
     """Where training stands after a step: enough to go on as if nothing had happened.
 
-    Every random draw is a function of the step, so there is no generator's state among it.
+    Every random draw is a function of the step, so there is no generator's state among it. It is kept in
+    checkpoint-<step>.safetensors, of which the newest KEPT stay, each with a hash of its contents.
     """
 
     def __init__(
-        self, path: Path, modules: Mapping[str, "nn.Module"], optimizer: "Optimizer", scaler: Any, last: int
+        self, folder: Path, modules: Mapping[str, "nn.Module"], optimizer: "Optimizer", scaler: Any, last: int
     ) -> None:
         import torch
 
         self.last = last  # step
-        self.path, self.modules, self.optimizer, self.scaler = path, modules, optimizer, scaler
+        self.folder, self.modules, self.optimizer, self.scaler = folder, modules, optimizer, scaler
         self.step = 0
         device = next(iter(modules["model"].parameters())).device
-        self.loss = torch.zeros((), device=device)  # summed over the epoch so far
+        # Kept on the device, since to look at them makes it wait: of the epoch so far, and the steps without an
+        # update because their gradients were not numbers: all, and those up to the last step.
+        self.loss, self.skipped, self.in_a_row = (torch.zeros((), device=device) for _ in range(3))
         self.seconds = 0.0  # spent on the epoch so far
         self.history: list[dict[str, Any]] = []  # one entry for each finished epoch, as in metrics.jsonl
+        self._writer = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
 
     def save(self) -> None:
+        """Copies where training stands; another thread writes it, while training goes on."""
+        self.wait()
         tensors = {
             f"{name}.{key}": value
             for name, module in self.modules.items()
@@ -64,31 +77,52 @@ class State:
         }
         for index, slots in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{slot}": value for slot, value in slots.items()}
-        tensors["loss"] = self.loss
+        tensors |= {name: getattr(self, name) for name in COUNTERS}
         progress = {
             "step": self.step,
             "seconds": self.seconds,
             "history": self.history,
             "scaler": self.scaler.state_dict(),
         }
-        save_tensors(self.path, tensors, {"podium": json.dumps(progress)})
+        copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+        self._writing = self._writer.submit(self._write, self.step, copies, json.dumps(progress))
+
+    def wait(self) -> None:
+        """Until what was saved is on disk; raises where it could not be."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def _write(self, step: int, tensors: dict[str, "Tensor"], progress: str) -> None:
+        path = self.folder / f"checkpoint-{step:09d}.safetensors"
+        save_tensors(path, tensors, {"podium": progress, "sha256": _digest(tensors, progress)})
+        for old in checkpoints(self.folder)[KEPT:]:
+            old.unlink(missing_ok=True)
 
     def load(self) -> bool:
-        """Goes on from the last checkpoint; False when there is none."""
-        if not self.path.exists():
-            return False
-        try:
-            self._take(*load_tensors(self.path))
-        except Exception as error:  # a file from elsewhere can be wrong in any way
-            raise PodiumError(
-                f"{self.path} is damaged ({type(error).__name__}: {error}); delete it to begin this fold anew"
-            ) from None
-        return True
+        """Goes on from the newest checkpoint that is what was saved; False where there is none."""
+        for path in checkpoints(self.folder):
+            try:
+                tensors, metadata = load_tensors(path)
+                if metadata["sha256"] != _digest(tensors, metadata["podium"]):
+                    raise PodiumError(f"{path}: its contents are not what was saved")
+            except (PodiumError, LookupError) as error:
+                older = "the one before is used" if path != checkpoints(self.folder)[-1] else "this fold begins anew"
+                say(f"podium: warning: {str(error) or 'it has no hash'}; {older}")
+                path.unlink()
+                continue
+            try:
+                self._take(tensors, json.loads(metadata["podium"]))
+            except Exception as error:  # whole, and yet of something else: nobody has written down what that raises
+                raise PodiumError(
+                    f"{path} is not of this run ({type(error).__name__}: {error}); delete it to begin this fold anew"
+                ) from None
+            return True
+        return False
 
-    def _take(self, tensors: dict[str, "Tensor"], metadata: dict[str, str]) -> None:
+    def _take(self, tensors: dict[str, "Tensor"], progress: dict[str, Any]) -> None:
         import torch
 
-        progress = json.loads(metadata["podium"])
         for name, module in self.modules.items():
             module.load_state_dict({key: tensors[f"{name}.{key}"] for key in module.state_dict()})
         parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
@@ -105,8 +139,24 @@ class State:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         self.scaler.load_state_dict(progress["scaler"])
-        self.loss.copy_(tensors["loss"])
+        for name in COUNTERS:
+            getattr(self, name).copy_(tensors[name])
         self.step, self.seconds = int(progress["step"]), float(progress["seconds"])
         self.history = [dict(entry) for entry in progress["history"]]
         if not 0 < self.step <= self.last:
             raise ValueError(f"it stands at step {self.step} of {self.last}")
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The newest first."""
+    return sorted(folder.glob("checkpoint-*.safetensors"), reverse=True)
+
+
+def _digest(tensors: Mapping[str, "Tensor"], progress: str) -> str:
+    import torch
+
+    digest = hashlib.sha256(progress.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+    return digest.hexdigest()

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium import PodiumError
+from podium.checkpoint import checkpoints
 from podium.console import command, duration, say, table
 from podium.disk import atomic, locked, sha256, write_json
 from podium.metrics import evaluate
@@ -158,7 +159,8 @@ class Run:
             for left in self.path.glob("fold*/.*.tmp"):  # by a process that was killed while it saved
                 left.unlink()
             for fold in self.finished():
-                (self.fold(fold) / "checkpoint.safetensors").unlink(missing_ok=True)
+                for path in checkpoints(self.fold(fold)):
+                    path.unlink()
             yield
 
     def begin(self, identity: dict[str, Any], facts: dict[str, Any]) -> None:

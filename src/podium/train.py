@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from podium import PodiumError
 from podium.augment import MIX, STEP, TestView, TrainView, View, generator, mix
-from podium.checkpoint import State
+from podium.checkpoint import State, checkpoints
 from podium.competition import Competition
 from podium.console import bar, command, counted, duration, say, show
 from podium.device import at_once, autocast, hints, pick_device, pick_precision
@@ -48,6 +48,7 @@ SAVE_EVERY = 300.0  # seconds of work that a power cut may cost
 DECAYED_LAYERS = 12
 LEFT_OUT = -2  # the fold of an image that cannot be read
 CHECK_EVERY = 50  # steps between looks at the loss: each look makes a GPU wait
+BAD_STEPS = 10  # in a row: a step whose gradients are not numbers changes nothing; so many are no accident
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ class Fold:
         self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
         self.final: nn.Module = self.average.module if self.average else self.model  # what predicts
         modules = {"model": self.model, "ema": self.final} if self.average else {"model": self.model}
-        self.state = State(self.folder / "checkpoint.safetensors", modules, self.optimizer, self.scaler, self.total)
+        self.state = State(self.folder, modules, self.optimizer, self.scaler, self.total)
         if self.state.load():
             say(f"podium: fold {fold} goes on from step {self.state.step:,} of {self.total:,}")
         self.steps.start = self.state.step
@@ -205,14 +206,16 @@ class Fold:
                 ended = state.step % self.steps.per_epoch == 0
                 if ended or stop() or now - saved > SAVE_EVERY:
                     state.seconds += now - began
-                    self._check_finite(state.loss.item())  # what is saved can be gone on with
+                    self._check_finite()  # what is saved can be gone on with
                     if ended and state.step < self.total:
                         self.close_epoch(self.validate(mirrored=False), mirrored=False)
                     state.save()
                     saved = began = time.monotonic()
                 if stop():
+                    state.wait()
                     where = f"step {state.step:,} of {self.total:,} of fold {self.fold}"
                     raise KeyboardInterrupt(f"stopped after {where}; all is saved")
+        state.wait()
         with hints(self.recipe.batch_size):
             self.finish()
 
@@ -231,22 +234,32 @@ class Fold:
         self.optimizer.zero_grad()
         parts = math.ceil(len(inputs) / at_once(self.device, recipe.image_size))
         parts = max(1, min(parts, len(inputs) // 2))  # of one image some layers can learn nothing
+        whole = torch.zeros((), device=self.device)
         for some, wanted in zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True):
             with autocast(self.device, self.setting.precision):
                 logits = self.model(some).float()
             loss = F.cross_entropy(logits, wanted, label_smoothing=recipe.smoothing) * (len(some) / len(inputs))
             self.scaler.scale(loss).backward()
-            state.loss += loss.detach()
+            whole += loss.detach()
         self.scaler.unscale_(self.optimizer)
-        if recipe.clip:
-            nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
-        self.scaler.step(self.optimizer)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip or math.inf)
+        bad = (~(norm + whole).isfinite()).float()
+        state.loss += torch.where(bad > 0, 0, whole)
+        state.skipped += bad
+        state.in_a_row.add_(1).mul_(bad)
+        self.scaler.step(self.optimizer) if self.scaler.is_enabled() else self._step_unless(bad)
         self.scaler.update()
         if self.average:
             self.average.update(self.model, step=state.step)
         state.step += 1
         if state.step % CHECK_EVERY == 0:
-            self._check_finite(state.loss.item())
+            self._check_finite()
+
+    def _step_unless(self, bad: Tensor) -> None:
+        """The fused optimiser leaves everything as it is where the gradients are no numbers; nobody has to look."""
+        self.optimizer.found_inf = bad  # type: ignore[attr-defined]
+        self.optimizer.step()
+        del self.optimizer.found_inf  # type: ignore[attr-defined]
 
     def learning_rate(self) -> float:
         warmup = min(self.recipe.warmup * self.steps.per_epoch, self.total / 5)
@@ -265,7 +278,6 @@ class Fold:
         state, metric, truth = self.state, self.setting.competition.metric, self.setting.targets[self.held_out]
         epoch, images = state.step // self.steps.per_epoch, self.steps.per_epoch * self.steps.batch_size
         loss = state.loss.item() / self.steps.per_epoch
-        self._check_finite(loss)
         score = evaluate(metric, truth, probs)
         entry = {
             "epoch": epoch,
@@ -279,7 +291,12 @@ class Fold:
             "seconds": round(state.seconds, 1),
         }
         state.history.append(entry)
+        skipped = int(state.skipped.item())
+        if skipped:
+            what = f"the gradients of {counted(skipped, 'step')} of epoch {epoch}"
+            say(f"podium: warning: fold {self.fold}: {what} were not numbers, so they changed nothing")
         state.loss.zero_()
+        state.skipped.zero_()
         state.seconds = 0.0
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(each) + "\n" for each in state.history))
         say(f"  fold {self.fold}  epoch {epoch}/{self.recipe.epochs}  loss {loss:.4f}  {metric} {score:.4f}")
@@ -295,18 +312,22 @@ class Fold:
         ids = self.setting.competition.train["id"].to_numpy(dtype=str)[held_out]
         truth = self.setting.targets[held_out]
         Predictions(ids, probs, truth, self.spec.classes, sha256(path)).save(self.folder / "oof.npz")
-        self.state.path.unlink(missing_ok=True)
+        for path in checkpoints(self.folder):
+            path.unlink()
 
     def _seed(self, step: int) -> None:
         torch.manual_seed(int(generator(STEP, self.recipe.seed, self.fold, step).integers(2**63)))
 
-    def _check_finite(self, loss: float) -> None:
-        if not math.isfinite(loss):
-            raise self._diverged(f"the loss is {loss}")
+    def _check_finite(self) -> None:
+        if self.state.in_a_row.item() >= BAD_STEPS:
+            raise self._diverged(f"the loss or its gradients are not numbers, {BAD_STEPS} steps in a row and more,")
 
     def _diverged(self, what: str) -> PodiumError:
+        self.state.wait()
+        kept = checkpoints(self.folder)
+        good = f"; {kept[0]} is from before" if kept else ""
         where = f"step {self.state.step:,} of fold {self.fold}"
-        return PodiumError(f"{what} by {where}; try a lower --lr or --precision float32, under another --name")
+        return PodiumError(f"{what} by {where}{good}; try a lower --lr or --precision float32, under another --name")
 
 
 def _limit_depth(optimizer: torch.optim.Optimizer, decay: float) -> None:
