@@ -92,7 +92,7 @@ BROKEN: dict[str, tuple[Callable[[Folds], Folds], str]] = {
     ),
     "a class left out": (
         lambda folds: folds | dict.fromkeys(["1", "6", "7", "8", "9", "10", "11"], -1),
-        "classes with images enough are validated in no fold: b",
+        "classes that could be validated are in no fold: b; only 5 of 12 images that could be are validated",
     ),
     "a class within one fold": (
         lambda folds: {**folds, "lonely": 0},
@@ -167,6 +167,8 @@ def test_folds_json_says_all_of_it(tmp_path: Path, podium: Podium, folder: Path)
         "uneven_classes": [],
         "classes_never_validated": ["c"],
         "classes_left_out": [],
+        "images_validated": 11,
+        "images_that_could_be": 11,
         "classes_partly_validated": [],
         "classes_not_trained": [],
         "test_images": 2,
@@ -230,6 +232,53 @@ def test_a_large_group_of_several_classes_excuses_no_more_than_its_images_of_eac
     assert "differ by more than one group: a" in err
 
 
+def with_patients(root: Path) -> None:
+    """Forty patients, each with two images of one label and two of the other."""
+    train: Pictures = {str(number): ("ab"[number % 2], photograph(number)) for number in range(160)}
+    folder = write_pictures(root, train, {"x": photograph(999)})
+    with_scenes(folder, {str(number): f"patient {number // 4}" for number in range(160)})
+
+
+@pytest.mark.parametrize(
+    ("fold_of", "answer"),
+    [
+        (lambda patient: patient % 3, ""),
+        (lambda patient: max(0, patient - 37), "the folds' images of a class differ by more than one group: a, b"),
+        (
+            lambda patient: max(-1, patient - 37) if patient > 36 else -1,
+            "only 12 of 160 images that could be are validated",
+        ),
+    ],
+)
+def test_uneven_folds_of_patients_with_several_labels_are_said_so(
+    tmp_path: Path, podium: Podium, fold_of: Callable[[int], int], answer: str
+) -> None:
+    with_patients(tmp_path)
+    path = write_hand_made(tmp_path / "forum.csv", {str(number): fold_of(number // 4) for number in range(160)})
+    status, _, err = podium("folds", "-c", "tiny", "--group", "scene", "--verify", path)
+    assert status == bool(answer)
+    assert answer in err
+
+
+def test_folds_of_mixed_groups_hold_whatever_the_seed(tmp_path: Path, podium: Podium) -> None:
+    with_patients(tmp_path)
+    for seed in range(5):
+        assert podium("folds", "-c", "tiny", "--group", "scene", "--k", "3", "--seed", str(seed))[0] == 0
+        assert podium("folds", "-c", "tiny", "--verify")[0] == 0
+
+
+def test_a_damaged_store_is_made_anew_before_it_is_compared(tmp_path: Path, podium: Podium, folder: Path) -> None:
+    assert podium("audit", "-c", "tiny")[0] == 0
+    (said,) = path_of("tiny", tmp_path).parent.glob("pixels-*/files.jsonl")
+    data = said.read_bytes()
+    said.write_bytes(b"zz" + data[2:])
+    path_of("tiny", tmp_path).with_name("audit.json").unlink()
+    status, _, err = podium("folds", "-c", "tiny", "--k", "2")
+    assert status == 0
+    assert f"{said} is damaged and is made anew" in err
+    assert said.read_bytes() == data
+
+
 # --- whatever the images ---------------------------------------------------------------------------------
 
 
@@ -272,7 +321,7 @@ def test_the_certificate_counts_what_is_there(
     path = tmp_path_factory.getbasetemp() / "folds.csv"
     path.write_text("whatever")
     competition, audit = competition_of(path.parent, [row for row, _ in rows])
-    found = certify(competition, audit, np.array(folds), path)
+    found = certify(competition, audit, np.array(folds), path, np.array(folds))
 
     good = [(*row[:3], fold) for row, fold in rows if not row[3]]
     per_class = {name: Counter(fold for label, _, _, fold in good if label == name) for (name, *_), _ in rows}

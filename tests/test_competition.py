@@ -8,6 +8,7 @@ import pytest
 
 from podium import PodiumError
 from podium.competition import Competition, load, raw_folder, read_card
+from podium.rows import _meant
 
 IMAGE = b"an image; nobody here looks into it"
 LABELS = {"1": "cat", "2": "dog", "3": "cat"}  # of the training images; those to answer are 4 and 5
@@ -266,6 +267,40 @@ def test_rows_that_an_open_quote_swallows_are_not_lost_without_a_word(tmp_path: 
     assert "(ids 1\\n2), the first on line 2" in said
     it = load_it(tmp_path / "other", [*IMAGES, "train/7.jpg"], TABLES | {"train.csv": swallowing})
     assert "train.csv: 1 row with a cell of several lines, the first on line 2; is a quote left open there?" in it.notes
+
+
+def test_an_open_quote_in_the_sample_is_refused(tmp_path: Path) -> None:
+    sample = rows("id,target", '5,"cat', '4,cat"')
+    said = refusal(tmp_path, IMAGES, TABLES | {"sample_submission.csv": sample})
+    assert "sample_submission.csv, line 2: a cell of several lines; close its quote" in said
+
+
+def test_a_table_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    said = refusal(tmp_path / "sound", IMAGES, TABLES | {"train.csv": rows("id,target", "1,cat")})
+    assert said
+    folder = tmp_path / "data" / "raw" / "it"
+    load_it(tmp_path, IMAGES, TABLES)
+    (folder / "train.csv").unlink()
+    os.mkfifo(folder / "train.csv")
+    with pytest.raises(PodiumError, match="it is no regular file"):
+        load("it", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("9007199254740993", "9007199254740992", False),
+        ("12345678901234567890.5", "12345678901234567890.4", False),
+        ("7", "007", True),
+        ("0", "-0", True),
+        (".5", "0.50", True),
+        ("1e3", "1000", False),
+        ("cat", "c\u200bat", True),
+        ("a", "A", False),
+    ],
+)
+def test_which_labels_look_the_same(one: str, other: str, same: bool) -> None:
+    assert (_meant(one) == _meant(other)) == same
 
 
 def test_labels_that_look_the_same_are_pointed_out(tmp_path: Path) -> None:

@@ -433,6 +433,17 @@ def test_ids_with_any_line_end_in_them_come_back(tmp_path: Path, podium: Podium)
     assert podium("folds", "-c", "tiny", "--verify")[0] == 0
 
 
+def test_where_all_images_hang_together_the_way_out_is_said(tmp_path: Path, podium: Podium) -> None:
+    write_pictures(tmp_path, {str(seed): ("ab"[seed % 2], photograph(0)) for seed in range(30)}, {"x": photograph(9)})
+    status, _, err = podium("folds", "-c", "tiny")
+    assert status == 1
+    assert "30 training images hang together as copies" in err
+    card(tmp_path, 'copies = "exact"\n')
+    status, _, err = podium("folds", "-c", "tiny")
+    assert status == 1  # for these are the same file
+    assert "nothing could be validated" in err
+
+
 def test_a_column_of_groups_without_a_name_is_refused(tmp_path: Path, podium: Podium) -> None:
     write_competition(tmp_path)
     for name in ("", " "):

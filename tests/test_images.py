@@ -406,6 +406,29 @@ def test_a_png_with_megabytes_of_text_is_read() -> None:
     assert decode(saved(LAP, "PNG", pnginfo=about), "7.png").shape == (LAP.height, LAP.width, 3)
 
 
+def exif(tag: int) -> bytes:
+    """Held sideways, and a tag that is text."""
+    entries = sorted([(0x0112, 3, 1, struct.pack("<HH", 6, 0)), (tag, 2, 4, b"six\0")])
+    packed = b"".join(struct.pack("<HHI", *entry[:3]) + entry[3] for entry in entries)
+    return b"Exif\0\0II*\0" + struct.pack("<IH", 8, len(entries)) + packed + bytes(4)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("tag", [0x0100, 0x0102, 0x011A, 0x0128, 0x013E])
+def test_tags_of_the_wrong_kind_beside_the_orientation_spoil_nothing(kind: str, tag: int) -> None:
+    options = {"lossless": True} if kind == "WEBP" else {}
+    plain = decode(saved(LAP, kind, **options), "7")
+    turned = decode(saved(LAP, kind, exif=exif(tag), **options), "7")
+    assert turned.shape == (LAP.width, LAP.height, 3)
+    assert np.abs(np.rot90(turned).astype(int) - plain).max() <= (0 if kind == "PNG" else 30)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("junk", [b"junk", b"\0", b"Exif\0\0junk", b"II*\0\xff\xff\xff\xff"])
+def test_exif_that_is_none_spoils_nothing(kind: str, junk: bytes) -> None:
+    assert decode(saved(LAP, kind, exif=junk), "7").shape == (LAP.height, LAP.width, 3)
+
+
 # --- whatever the bytes ----------------------------------------------------------------------------------
 
 EXIF = Image.Exif()

@@ -21,7 +21,7 @@ from podium.console import command, counted, say, show, table
 from podium.disk import write_json, write_text
 from podium.duplicates import COLOUR, CONTENT, NOISE, RESAMPLING, Pairs, find, linked
 from podium.files import few
-from podium.store import File, Store, open_store, side_for, verified
+from podium.store import File, Store, open_sound, open_store, side_for
 from podium.tables import read_table, table_text
 
 USUAL_SIZE = 224  # pixels: what most models train at
@@ -36,9 +36,7 @@ COLUMNS = (
 
 def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, keep: bool = True) -> Path:
     """Writes audit.csv and duplicates.csv, and prints what they come to."""
-    store = open_store(competition, root, side_for(image_size), keep)
-    if not verified(store):
-        store = open_store(competition, root, side_for(image_size), keep)
+    store = open_sound(competition, root, side_for(image_size), keep)
     rows = _audit(competition, root, store)
     show(summary(competition, rows))
     folder = path_of(competition.slug, root).parent
@@ -57,6 +55,7 @@ def audited(competition: Competition, root: Path) -> pd.DataFrame:
     except (OSError, ValueError):
         known = None
     if known != _key(competition, store) or not path.exists():
+        store = open_sound(competition, root, side_for(USUAL_SIZE), keep=None, read=("thumbs.bin", "files.jsonl"))
         return _audit(competition, root, store)
     rows = read_table(path, f"delete it and run: {command('audit', competition.slug)}")
     parts = (competition.train.assign(role="train"), competition.test.assign(role="test", target=""))
@@ -198,12 +197,7 @@ def _copies(rows: pd.DataFrame) -> str:
         f"  {counted(len(seen), 'test image')} with a copy among the training images:"
         f" {len(seen) / (rows['role'] == 'test').sum():.2%} of all",
     ]
-    largest = train["group"].value_counts().max() if len(train) else 0
-    if largest > max(SHOWN, LARGE * (rows["role"] == "train").sum()):
-        lines.append(
-            f"  warning: {largest:,} training images hang together as copies; where these only look alike, write"
-            ' copies = "exact" in the competition\'s card'
-        )
+    lines += [f"  warning: {text}" for text in too_alike(rows)]
     labels = train.groupby("group")["target"].nunique()
     torn = train[train["group"].isin(labels.index[labels > 1])].sort_values("group", kind="stable")
     said = [
@@ -211,6 +205,16 @@ def _copies(rows: pd.DataFrame) -> str:
         for _, some in torn.groupby("group", sort=False)
     ]
     return "\n".join(lines) + (f"\n{_listed('copies with different labels', said)}" if said else "")
+
+
+def too_alike(rows: pd.DataFrame) -> list[str]:
+    """A group of copies so large that they may be something else: what to do, in a sentence; or nothing."""
+    train = rows[rows["role"] == "train"]
+    largest = train["group"][train["group"] != ""].value_counts().max()
+    if not largest > max(SHOWN, LARGE * len(train)):
+        return []
+    said = f"{largest:,} training images hang together as copies; where these only look alike, write"
+    return [f'{said} copies = "exact" in the competition\'s card']
 
 
 def leaked(rows: pd.DataFrame) -> pd.DataFrame:

@@ -33,7 +33,9 @@ class Certificate:
     largest_difference: int  # of a class's images between two folds
     uneven_classes: list[str]  # which differ by more than the largest group, and groups of several classes, explain
     classes_never_validated: list[str]
-    classes_left_out: list[str]  # those of them that have images and groups enough
+    classes_left_out: list[str]  # those of them that could be
+    images_validated: int
+    images_that_could_be: int  # validated, as `podium folds` would split them
     classes_partly_validated: list[str]
     classes_not_trained: list[str]  # all their images are in one fold, whose model never sees them
     test_images: int
@@ -48,38 +50,50 @@ class Certificate:
             ("copies of one picture are in different folds", self.duplicates_across_folds),
             (f"groups of {self.group_column} are in different folds", self.groups_across_folds),
             ("the folds' images of a class differ by more than one group", self.uneven_classes),
-            ("classes with images enough are validated in no fold", self.classes_left_out),
+            ("classes that could be validated are in no fold", self.classes_left_out),
             ("classes are missing from a fold's training images", self.classes_not_trained),
         ]
-        return [f"{what}: {few(names)}" for what, names in said if names]
+        few_images = (
+            f"only {self.images_validated:,} of {self.images_that_could_be:,} images that could be are validated"
+        )
+        return [f"{what}: {few(names)}" for what, names in said if names] + [few_images] * self._validates_few
+
+    @property
+    def _validates_few(self) -> bool:
+        return 2 * self.images_validated < self.images_that_could_be
 
     def __str__(self) -> str:
         column = f"groups of {self.group_column} in different folds"
-        guaranteed: list[tuple[list[str], str, int]] = [
+        counts: list[tuple[list[str], str]] = [
+            (self.duplicates_across_folds, "copies of one picture in different folds"),
+            *([(self.groups_across_folds, column)] if self.group_column else []),
+            (self.classes_left_out, "classes that could be validated and are in no fold"),
+            (self.classes_not_trained, "classes missing from a fold's training images"),
+        ]
+        guaranteed: list[tuple[bool, str, str]] = [
+            *((bool(names), what, f"{len(names):,}") for names, what in counts),
             (
-                self.duplicates_across_folds,
-                "copies of one picture in different folds",
-                len(self.duplicates_across_folds),
+                bool(self.uneven_classes),
+                "largest difference between folds in images of a class",
+                f"{self.largest_difference:,}",
             ),
-            *([(self.groups_across_folds, column, len(self.groups_across_folds))] if self.group_column else []),
-            (self.uneven_classes, "largest difference between folds in images of a class", self.largest_difference),
-            (self.classes_left_out, "classes with images enough that no fold validates", len(self.classes_left_out)),
-            (self.classes_not_trained, "classes missing from a fold's training images", len(self.classes_not_trained)),
+            (
+                self._validates_few,
+                "images validated, of those that could be",
+                f"{self.images_validated:,} of {self.images_that_could_be:,}",
+            ),
         ]
         known: list[tuple[str, object]] = [
             ("groups of copies among the training images", f"{self.duplicate_groups:,}"),
             ("test images with a copy among the training images", f"{self.test_copies:,} of {self.test_images:,}"),
-            (
-                "images trained on in every fold and never validated",
-                f"{self.trained_in_every_fold:,} of {self.images - self.bad_images:,}",
-            ),
+            ("images trained on in every fold and never validated", f"{self.trained_in_every_fold:,}"),
             ("files that are no images, which are left out", f"{self.bad_images:,}"),
             ("classes that no fold validates", _names(self.classes_never_validated)),
             ("classes that only some folds validate", _names(self.classes_partly_validated)),
             ("hashes of the data and of these folds", f"{self.data_sha256[:16]}, {self.folds_sha256[:16]}"),
         ]
         return "\n".join(
-            [f"  {'FAILS' if fails else 'holds'}  {what}: {number:,}" for fails, what, number in guaranteed]
+            [f"  {'FAILS' if fails else 'holds'}  {what}: {value}" for fails, what, value in guaranteed]
             + [f"         {what}: {value}" for what, value in known]
         )
 
@@ -87,22 +101,24 @@ class Certificate:
         return {**asdict(self), "holds": not self.broken}
 
 
-def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int64], path: Path) -> Certificate:
-    """`rows` are the audit's; `folds` those of the training images, as read from `path`."""
+def certify(
+    competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int64], path: Path, possible: NDArray[np.int64]
+) -> Certificate:
+    """`rows` are the audit's; `folds` those of the training images, as read from `path`; `possible` a split that
+    shows what these images and groups allow."""
     train, test = rows[rows["role"] == "train"], rows[rows["role"] == "test"]
     label, classes = pd.factorize(train["target"])
     k = int(folds.max()) + 1
     good = (train["reason"] == "").to_numpy()
     if not good.any():
         raise PodiumError(f"{competition.folder}: not one training image can be read; download it again")
-    counts = np.zeros((len(classes), k + 1), dtype=np.int64)
-    np.add.at(counts, (label[good], folds[good]), 1)  # fold -1 is the last column
+    counts, could = (_counted(label[good], some[good], len(classes), k) for some in (folds, possible))
     validated = counts[:, :k]
-    difference = np.ptp(validated, axis=1)
-    difference[validated.sum(1) == 0] = 0
+    difference, usual = np.ptp(validated, axis=1), np.ptp(could[:, :k], axis=1)
     groups = competition.groups if competition.groups is not None else pd.Series("", index=range(len(train)))
     group = joined([train["group"], groups])
-    largest, mixed, could = _of_groups(label[good], group[good], len(classes), k)
+    largest, mixed = _of_groups(label[good], group[good], len(classes))
+    allowed = largest + 2 * np.maximum(usual, 1) * mixed  # where classes share groups, one split favours another one
     only = (validated == counts.sum(1, keepdims=True)).any(1) & counts.any(1)  # all in one fold
     return Certificate(
         folds=k,
@@ -114,9 +130,11 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int6
         group_column=None if competition.groups is None else str(competition.groups.name),
         groups_across_folds=_torn(groups[good], folds[good]),
         largest_difference=int(difference.max()),
-        uneven_classes=[str(classes[i]) for i in np.flatnonzero(difference > largest + mixed)],
+        uneven_classes=[str(classes[i]) for i in np.flatnonzero(difference > allowed)],
         classes_never_validated=[str(classes[i]) for i in np.flatnonzero(validated.sum(1) == 0)],
-        classes_left_out=[str(classes[i]) for i in np.flatnonzero((validated.sum(1) == 0) & could)],
+        classes_left_out=[str(classes[i]) for i in np.flatnonzero((validated.sum(1) == 0) & could[:, :k].any(1))],
+        images_validated=int(validated.sum()),
+        images_that_could_be=int(could[:, :k].sum()),
         classes_partly_validated=[
             str(classes[i]) for i in np.flatnonzero((validated.sum(1) > 0) & (validated == 0).any(1))
         ],
@@ -128,19 +146,23 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int6
     )
 
 
+def _counted(label: NDArray[np.int64], folds: NDArray[np.int64], classes: int, k: int) -> NDArray[np.int64]:
+    """How many images of each class are in each fold; -1 is the last column."""
+    counts = np.zeros((classes, k + 1), dtype=np.int64)
+    np.add.at(counts, (label, folds), 1)
+    return counts
+
+
 def _of_groups(
-    label: NDArray[np.int64], group: NDArray[np.int64], classes: int, k: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Of each class: the images in its largest group, those in groups that hold other classes too, and whether its
-    other groups alone could be spread over the folds."""
+    label: NDArray[np.int64], group: NDArray[np.int64], classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Of each class: the images in its largest group, and whether other classes share any of its groups."""
     both, images = np.unique(group * classes + label, return_counts=True)
     held, groups = both % classes, both // classes
-    largest = np.zeros(classes, dtype=np.int64)
+    largest, shared = np.zeros(classes, dtype=np.int64), np.zeros(classes, dtype=np.bool_)
     np.maximum.at(largest, held, images)
-    amid_others = np.bincount(groups)[groups] > 1
-    mixed, own = (np.bincount(held[some], images[some], classes) for some in (amid_others, ~amid_others))
-    could = (own >= k) & (np.bincount(held[~amid_others], minlength=classes) > 1)
-    return largest, mixed.astype(np.int64), could
+    shared[held[np.bincount(groups)[groups] > 1]] = True
+    return largest, shared
 
 
 def _torn(groups: "pd.Series[str]", folds: NDArray[np.int64]) -> list[str]:

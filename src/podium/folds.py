@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, hstack
 
 from podium import PodiumError
-from podium.audit import audited
+from podium.audit import audited, too_alike
 from podium.certificate import certify
 from podium.competition import Competition
 from podium.console import command, podium, say, show, table
@@ -32,9 +32,10 @@ Ints = NDArray[np.int64]
 # Of the exchange of groups between folds: how often each pair of folds, how many groups of each, and the relative
 # improvement that is not worth another round.
 ROUNDS, CANDIDATES, ENOUGH = 30, 256, 1e-7
+MOST_FOLDS = 100
 
 
-def assign(targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | None = None) -> NDArray[np.int64]:
+def assign(targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | Ints | None = None) -> NDArray[np.int64]:
     """A fold for every image; images of one group share theirs. Each class is spread over the folds to within one
     group, where groups are of one class, and the whole as evenly as that allows. -1, always trained on: a class of
     fewer than K images, unless its groups hold others too, and every group that holds all of a class."""
@@ -190,15 +191,22 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
     """Splits, certifies and writes."""
     if k < 2:
         raise PodiumError(f"--k {k}: at least two folds are needed, one to learn from and one to validate on")
+    if k > MOST_FOLDS:
+        raise PodiumError(f"--k {k}: each fold is a model to train, {MOST_FOLDS} are enough")
     path = path_of(competition.slug, root)
     rows = audited(competition, root)
     train = rows[rows["role"] == "train"]
     good = (train["reason"] == "").to_numpy()
     if not good.any():
         raise PodiumError(f"{competition.folder}: not one training image can be read; download it again")
-    groups = joined([train["group"], *([] if competition.groups is None else [competition.groups])])
-    folds = np.full(len(train), -1, dtype=np.int64)
-    folds[good] = assign(list(train["target"][good]), k, seed, groups[good])
+    groups = _groups(competition, train)
+    alike = too_alike(rows)
+    try:
+        folds = _assigned(train, good, groups, k, seed)
+    except PodiumError as error:
+        raise PodiumError("; ".join([str(error), *alike])) from None
+    for text in alike:
+        say(f"podium: warning: {text}")
     ids = train["id"].to_numpy()  # a group is called by its first one
     rows_of_file = zip(ids, train["target"], folds.tolist(), ids[groups], strict=True)
     content = table_text([("id", "target", "fold", "group"), *rows_of_file]).encode()
@@ -211,12 +219,24 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
             write_bytes(kept, before)
             say(f"podium: warning: the folds have changed; runs begun on the old ones, now {kept}, cannot go on")
         write_bytes(path, content)
-    certificate = certify(competition, rows, folds, path)
+    certificate = certify(competition, rows, folds, path, folds)
     write_json(path.with_suffix(".json"), certificate.as_json())
     show(f"{summary(competition, folds, good)}\n\n{certificate}")
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
     say(f"next: {command('train', competition.slug, model='vit_small_patch32_224')}")
     return path
+
+
+def _groups(competition: Competition, train: pd.DataFrame) -> Ints:
+    """For each training image the first of its group: of copies, of the named column, or of both in a chain."""
+    return joined([train["group"], *([] if competition.groups is None else [competition.groups])])
+
+
+def _assigned(train: pd.DataFrame, good: NDArray[np.bool_], groups: Ints, k: int, seed: int) -> Ints:
+    """Folds of the images that can be read; the others are in none."""
+    folds = np.full(len(train), -1, dtype=np.int64)
+    folds[good] = assign(list(train["target"][good]), k, seed, groups[good])
+    return folds
 
 
 def verify(competition: Competition, root: Path, path: Path | None) -> None:
@@ -225,8 +245,13 @@ def verify(competition: Competition, root: Path, path: Path | None) -> None:
     path = path or own
     folds = read_folds(competition, root, path)
     rows = audited(competition, root)
-    certificate = certify(competition, rows, folds, path)
-    good = (rows["reason"][rows["role"] == "train"] == "").to_numpy()
+    train = rows[rows["role"] == "train"]
+    good = (train["reason"] == "").to_numpy()
+    try:
+        possible = _assigned(train, good, _groups(competition, train), int(folds.max()) + 1, seed=0)
+    except PodiumError:  # nothing better is known
+        possible = folds
+    certificate = certify(competition, rows, folds, path, possible)
     show(f"{summary(competition, folds, good)}\n\n{certificate}")
     if path.resolve() == own.resolve():
         path.with_suffix(".json").unlink(missing_ok=True)
@@ -288,7 +313,7 @@ def read_folds(competition: Competition, root: Path, path: Path | None = None) -
     twice = rows["id"][rows["id"].duplicated()]
     if len(twice):
         raise PodiumError(f"{path}, line {twice.index[0]}: id '{twice.iloc[0]}' stands there twice")
-    wrong = rows["fold"][~rows["fold"].str.fullmatch(r"-1|\d{1,4}")]
+    wrong = rows["fold"][~rows["fold"].str.fullmatch("-1|0|[1-9][0-9]{0,3}")]
     if len(wrong):
         raise PodiumError(f"{path}, line {wrong.index[0]}: fold '{wrong.iloc[0]}' is not -1, 0, 1, ...")
     unknown = rows["id"][~rows["id"].isin(competition.train["id"])]

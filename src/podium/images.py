@@ -26,7 +26,7 @@ import cv2
 import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
+from PIL import Image, PngImagePlugin, UnidentifiedImageError
 from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium import PodiumError
@@ -52,6 +52,16 @@ SIGNATURES = {  # what files begin with; these first ones are read unless their 
     "an archive": rb"PK\x03\x04|\x1f\x8b|Rar!|7z\xbc\xaf",
 }
 MAX_PIXELS = 100_000_000
+ORIENTATION = 0x0112  # in EXIF: how the camera was held
+UPRIGHT: dict[object, Image.Transpose] = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 TILEOFFSETS, TILEBYTECOUNTS = 324, 325  # tags of TIFF, for which Pillow has no names
 MAX_BYTES = 1_000_000_000  # more than the most pixels take in any format, uncompressed
 Image.MAX_IMAGE_PIXELS = None  # Pillow warns or refuses at limits of its own; the one above is checked instead
@@ -113,6 +123,8 @@ def examine(data: bytes, name: str) -> tuple[Pixels, Header]:
         return np.asarray(_to_rgb(image)), header
     except UnidentifiedImageError:
         raise BadImage(name, _what(data)) from None
+    except MemoryError:
+        raise BadImage(name, "it needs more memory than there is") from None
     except Exception as error:  # nobody has written down what a broken file makes Pillow raise
         raise BadImage(name, str(error) or type(error).__name__) from None
 
@@ -180,7 +192,7 @@ def _what(data: bytes) -> str:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    ImageOps.exif_transpose(image, in_place=True)
+    image = _upright(image)
     if image.mode.startswith("I") or image.mode == "F":
         return Image.fromarray(_to_8_bit(image)).convert("RGB")
     if image.has_transparency_data:
@@ -188,6 +200,16 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", image.size, "white")
         return Image.alpha_composite(white, image).convert("RGB")
     return image.convert("RGB")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    image.load()  # some formats keep it behind the pixels
+    try:
+        orientation = image.getexif().get(ORIENTATION)
+    except Exception:  # broken EXIF, which spoils no pixel and can raise anything
+        orientation = None
+    turn = UPRIGHT.get(orientation)
+    return image if turn is None else image.transpose(turn)
 
 
 def _to_8_bit(image: Image.Image) -> Pixels:

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -59,15 +60,16 @@ class Given:
         first = str(table.rows.columns[0])
         if any(files.find([first], role)[first] for role in ROLES):
             raise PodiumError(f"{table.path}, line 1: '{first}' names an image, so there is no header; add one")
-        self._note_long_cells(table)
-        return table
-
-    def _note_long_cells(self, table: Table) -> None:
-        """A quote that nobody closed swallows rows without a word."""
-        long = pd.concat([_several_lines(table.rows[column]) for column in table.rows], axis=1).any(axis=1)
+        # A quote that nobody closed swallows rows without a word.
+        several = [_several_lines(table.rows[column]) for column in table.rows]
+        for long in several[1:] if key == "sample_submission" else ():
+            if long.any():
+                raise PodiumError(f"{table.path}, line {long.idxmax()}: a cell of several lines; close its quote")
+        long = pd.concat(several, axis=1).any(axis=1)
         if long.any():
             rows = f"{table.path.name}: {counted(int(long.sum()), 'row')} with a cell of several lines"
             self.notes.append(f"{rows}, the first on line {long.idxmax()}; is a quote left open there?")
+        return table
 
     def _uppermost(self, key: str) -> str | None:
         taken = self.sample and self.sample.path.relative_to(self.files.folder).as_posix()
@@ -299,9 +301,9 @@ def _note_like_labels(given: Given, path: Path, labels: pd.Series) -> None:
 
 
 def _meant(label: str) -> str:
-    """What is left when blanks, forms of letters and ways to write a number make no difference."""
-    plain = " ".join(unicodedata.normalize("NFKC", label).split())
-    try:
-        return str(float(plain)) if re.fullmatch(r"[-+]?[0-9.]+", plain) else plain
-    except ValueError:
-        return plain
+    """What is left when blanks, what cannot be seen, forms of letters and ways to write a number make no difference."""
+    plain = "".join(letter for letter in unicodedata.normalize("NFKC", label) if unicodedata.category(letter) != "Cf")
+    plain = " ".join(plain.split())
+    return (
+        str(Fraction(plain)) if re.fullmatch(r"[-+]?[0-9]{1,99}(\.[0-9]{0,99})?|[-+]?\.[0-9]{1,99}", plain) else plain
+    )

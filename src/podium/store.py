@@ -32,6 +32,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from podium import PodiumError
 from podium.competition import Competition
 from podium.console import bar, say
 from podium.disk import locked, rename, room_for, sha256, write_json
@@ -41,6 +42,7 @@ THUMB = 24  # pixels a side: 12 and 8 divide it
 AT_ONCE = 16  # images a thread is given
 COMMIT_EVERY = 2.0  # seconds of decoding that a power cut may cost
 DATA = ("pixels.bin", "thumbs.bin", "files.jsonl")  # written as images are decoded; the others at the end
+STORED = (*DATA, "index.npy")
 
 Reader = Callable[[int], Pixels]
 _holds: dict[Path, int] = {}  # locks on the stores that this process reads
@@ -88,8 +90,12 @@ class Store:
 
     @cached_property
     def files(self) -> list[File]:
-        with (self.path / "files.jsonl").open(encoding="utf-8") as lines:
-            return [File(*json.loads(line)) for line in lines]
+        path = self.path / "files.jsonl"
+        try:
+            with path.open(encoding="utf-8") as lines:
+                return [File(*json.loads(line)) for line in lines]
+        except (ValueError, TypeError) as error:
+            raise PodiumError(f"{path} is damaged ({error}); delete {self.path}, and it is made anew") from None
 
     @cached_property
     def thumbs(self) -> NDArray[np.uint8]:
@@ -174,15 +180,18 @@ def open_store(competition: Competition, root: Path, side: int, keep: bool | Non
             time.sleep(0.5)
 
 
-def verified(store: Store) -> bool:
-    """Are the store's files, to the bit, what was written? One that is not is deleted."""
-    for name, wanted in store.manifest["sha256"].items():
-        if sha256(store.path / name) != wanted:
+def open_sound(
+    competition: Competition, root: Path, side: int, keep: bool | None = True, read: Sequence[str] = STORED
+) -> Store:
+    """A store of which these files are, to the bit, what was written; one that is damaged is made anew."""
+    store = open_store(competition, root, side, keep)
+    for name in read:
+        if sha256(store.path / name) != store.manifest["sha256"][name]:
             say(f"podium: warning: {store.path / name} is damaged and is made anew")
             _held(store.path)
             shutil.rmtree(store.path)
-            return False
-    return True
+            return open_store(competition, root, side, keep)
+    return store
 
 
 def _hold(path: Path) -> bool:
@@ -237,7 +246,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     """What a store says of itself; nothing where it is not whole."""
     try:
         manifest = dict(json.loads((path / "manifest.json").read_text(encoding="utf-8")))
-        sizes = {name: (path / name).stat().st_size for name in (*DATA, "index.npy")}
+        sizes = {name: (path / name).stat().st_size for name in STORED}
         kinds = {"side": int, "largest": int, "kept": bool, "sha256": dict}
         whole = sizes == manifest["bytes"] and sizes.keys() == manifest["sha256"].keys()
         return manifest if whole and all(isinstance(manifest[key], kind) for key, kind in kinds.items()) else {}

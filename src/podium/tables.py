@@ -64,6 +64,8 @@ def newline_of(path: Path) -> str:
 
 def _text(path: Path, remedy: str) -> str:
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise PodiumError(f"{path}: it is no regular file; {remedy}")
         data = path.read_bytes()
     except OSError as error:
         raise PodiumError(f"{path}: {error.strerror}; {remedy}, or mend its rights") from None
