@@ -135,6 +135,22 @@ def submit(flags: argparse.Namespace) -> None:
     )
 
 
+def bench(flags: argparse.Namespace) -> None:
+    """Measure training beside the bare step, on this machine."""
+    from podium.models import check_name
+    from podium.recipe import check
+
+    names = ("image_size", "batch_size", "precision")
+    given = {name: getattr(flags, name) for name in names if getattr(flags, name) is not None}
+    check(given)
+    for model in flags.model:
+        check_name(model)
+    from podium.bench import bench
+
+    given["weights"] = "none"
+    bench(_competition(flags), flags.root, flags.model, given, flags.device, flags.workers, flags.json)
+
+
 def score(flags: argparse.Namespace) -> None:
     """Score a submission against a solution."""
     from podium.submission import score
@@ -192,6 +208,19 @@ def _submit_flags(command: argparse.ArgumentParser) -> None:
     _machine_flags(command)
 
 
+def _bench_flags(command: argparse.ArgumentParser) -> None:
+    from podium.recipe import PRECISIONS
+
+    house = ["vit_small_patch32_224", "convnext_small"]
+    text = "timm models, with random weights (default: both house models)"
+    command.add_argument("--model", nargs="+", default=house, metavar="NAME", help=text)
+    command.add_argument("--image-size", type=_count, metavar="N", help="pixels (default: the model's own)")
+    command.add_argument("--batch-size", type=_count, metavar="N", help="images a step (default: the recipe's)")
+    command.add_argument("--precision", choices=PRECISIONS, help="default: what the hardware gains by")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    _device_flags(command)
+
+
 def _score_flags(command: argparse.ArgumentParser) -> None:
     from podium.metrics import METRICS
 
@@ -200,9 +229,13 @@ def _score_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--metric", choices=METRICS, help="default: accuracy for labels, log_loss for probabilities")
 
 
-def _machine_flags(command: argparse.ArgumentParser) -> None:
+def _device_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: %(default)s)")
     command.add_argument("--workers", type=_count, metavar="N", help="processes that augment; never changes the result")
+
+
+def _machine_flags(command: argparse.ArgumentParser) -> None:
+    _device_flags(command)
     _store_flag(command)
 
 
@@ -222,6 +255,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], Callable[[argpar
     "train": (train, _train_flags),
     "submit": (submit, _submit_flags),
     "score": (score, _score_flags),
+    "bench": (bench, _bench_flags),
     "sample": (sample, _no_flags),
 }
 

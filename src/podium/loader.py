@@ -21,6 +21,7 @@ from podium import PodiumError
 from podium.augment import ORDER, View, generator
 from podium.store import Reader
 
+PREFETCHED = 4  # batches a worker has ready
 Key = tuple[int, int]  # epoch, image
 
 
@@ -81,7 +82,7 @@ def batches(
                 collate_fn=_as_is,
                 worker_init_fn=_start_worker,
                 pin_memory=torch.cuda.is_available(),
-                prefetch_factor=4 if workers else None,
+                prefetch_factor=PREFETCHED if workers else None,
             )
             loading = iter(loader)
     except OSError as error:

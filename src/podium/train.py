@@ -110,12 +110,17 @@ def train(
                 "folds_sha256": sha256(path_of(competition.slug, root)),
                 "data_sha256": f"{competition.train_hash[:32]}{store.digest(positions)[:32]}",
             },
-            {"folds": count, "metric": competition.metric, "device": _name(on), "computed_in": str(precision)[6:]},
+            {
+                "folds": count,
+                "metric": competition.metric,
+                "device": device_name(on),
+                "computed_in": str(precision)[6:],
+            },
         )
         left = [fold for fold in chosen if fold not in run.finished()]
         if left:
             warn_unless_certified(competition, root)
-            say(f"podium: {recipe.model} at {recipe.image_size} px, {str(precision)[6:]}, on {_name(on)}")
+            say(f"podium: {recipe.model} at {recipe.image_size} px, {str(precision)[6:]}, on {device_name(on)}")
         for fold in chosen:
             if fold in left:
                 Fold(setting, fold, folds_left=len(left) - left.index(fold)).train()
@@ -154,7 +159,7 @@ def _without_bad(
 class Fold:
     """One fold's training, from the first step or the last checkpoint to the model and its predictions."""
 
-    def __init__(self, setting: Setting, fold: int, folds_left: int) -> None:
+    def __init__(self, setting: Setting, fold: int, folds_left: int = 1) -> None:
         recipe, device = setting.recipe, setting.device
         self.setting, self.fold, self.recipe, self.device = setting, fold, recipe, device
         self.folder = setting.run.fold(fold)
@@ -193,15 +198,10 @@ class Fold:
         self.forecast = _Forecast(self.steps, len(self.held_out) / len(self.training), folds_left, recipe)
 
     def train(self) -> None:
-        setting, state = self.setting, self.state
-        seen = setting.images(self.training, TrainView(self.recipe, self.spec))
+        state = self.state
         saved = began = time.monotonic()
-        progress = bar(total=self.total, initial=state.step, desc=f"fold {self.fold}", unit="step")
-        with progress, _signals() as stop, hints(self.recipe.batch_size):
-            for images, labels in batches(seen, self.steps, setting.workers):
-                self.forecast.at(state.step)
-                self.step(images, labels)
-                progress.update()
+        with _signals() as stop:
+            for _ in self.each_step():
                 now = time.monotonic()
                 ended = state.step % self.steps.per_epoch == 0
                 if ended or stop() or now - saved > SAVE_EVERY:
@@ -218,6 +218,16 @@ class Fold:
         state.wait()
         with hints(self.recipe.batch_size):
             self.finish()
+
+    def each_step(self) -> Iterator[None]:
+        seen = self.setting.images(self.training, TrainView(self.recipe, self.spec))
+        progress = bar(total=self.total, initial=self.state.step, desc=f"fold {self.fold}", unit="step")
+        with progress, hints(self.recipe.batch_size):
+            for images, labels in batches(seen, self.steps, self.setting.workers):
+                self.forecast.at(self.state.step)
+                self.step(images, labels)
+                progress.update()
+                yield
 
     def step(self, images: Tensor, labels: Tensor) -> None:
         recipe, state = self.recipe, self.state
@@ -404,7 +414,7 @@ def _signals() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _name(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{torch.get_num_threads()} CPU cores" if device.type == "cpu" else device.type
