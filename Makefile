@@ -14,7 +14,7 @@ RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data audit folds train submit demo notebook test lint clean
+.PHONY: help setup data audit folds train submit demo bench notebook test lint clean
 
 help:  ## this list
 	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
@@ -47,6 +47,9 @@ demo: $(READY)  ## the whole way on handwritten digits, with no network and no G
 	$(PODIUM) train -c sample --name demo-vit --model vit_tiny_r_s16_p8_224 --weights none --epochs 12 --image-size 64
 	csv=$$($(PODIUM) submit -c sample --runs demo-convnext demo-vit) && \
 	  $(PODIUM) score $$csv --solution data/raw/sample/solution.csv
+
+bench: $(READY) | $(RAW)  ## measure training beside the bare step  [COMP= MODEL="a b" ARGS=]
+	$(PODIUM) bench -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 notebook: $(READY)  ## open the notebooks in Jupyter
 	$(BIN)/jupyter lab notebooks

@@ -37,8 +37,8 @@ from podium.runs import Run
 from podium.store import open_store, side_for
 from podium.train import Fold, Setting, device_name
 
-WINDOWS = 5
-SECONDS = 6.0  # a window takes about this long, at least
+WINDOWS = 9
+SECONDS = 3.0  # a window takes about this long, at least
 FOLDS = 5
 
 
@@ -68,7 +68,7 @@ class Measured:
     bare_forward: Rate
     prediction: Rate
     prediction_share: float
-    first_step_seconds: float  # from the start of the process, for the first model; else from the previous one's end
+    first_step_seconds: float  # until it began, since the process did or, if not the first, since the model before
     peak_memory_mb: float
     gpu_memory_mb: float | None
     versions: dict[str, str]
@@ -115,10 +115,9 @@ def _measure(setting: Setting, began: float) -> Measured:
     fold = Fold(setting, 0)
     training = fold.each_step()
     next(training)
-    _wait(device)
-    first = time.monotonic() - began
+    first = fold.forecast.first - began
     what = f"{recipe.model} at {recipe.image_size} px, batches of {recipe.batch_size}"
-    say(f"podium: {what}; the first step ended after {first:.1f} s")
+    say(f"podium: {what}; the first step began after {first:.1f} s")
 
     images = fold.normalise(
         torch.randint(256, (recipe.batch_size, recipe.image_size, recipe.image_size, 3), dtype=torch.uint8)

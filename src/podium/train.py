@@ -372,11 +372,13 @@ class _Forecast:
         self.steps, self.folds_left, self.epochs = steps, folds_left, recipe.epochs
         # Predicting an image is a forward pass, a third of a training step; the last time with its mirrored view.
         self.overhead = 1 + held_out / 3 * (1 + (recipe.mirror > 0) / recipe.epochs)
-        self.began, self.said = 0.0, False
+        self.first, self.began, self.said = 0.0, 0.0, False
 
     def at(self, step: int) -> None:
         """Called before each step; the very first step allocates memory and chooses kernels."""
         done = step - self.steps.start - 1
+        if done < 0:
+            self.first = time.monotonic()
         if done == 0:
             self.began = time.monotonic()
         seconds = time.monotonic() - self.began
