@@ -14,7 +14,7 @@ RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data audit folds train submit demo bench notebook test lint clean
+.PHONY: help setup data audit folds train submit demo bench notebook test chaos lint clean
 
 help:  ## this list
 	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
@@ -56,6 +56,9 @@ notebook: $(READY)  ## open the notebooks in Jupyter
 
 test: $(READY)  ## run the tests
 	$(BIN)/pytest
+
+chaos: $(READY)  ## kill training at random moments, compare what it ends with  [KILLS=25]
+	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(KILLS)
 
 lint: $(READY)  ## check style and types
 	$(BIN)/ruff check

@@ -155,11 +155,24 @@ class Stopper:
         monkeypatch.setattr(Fold, "step", interrupted)
 
 
-@pytest.mark.parametrize("model", ["test_vit", "test_convnext"])
+@pytest.mark.parametrize(("model", "grow"), [("test_vit", "0"), ("test_convnext", "0"), ("test_resnet", "0.6")])
 def test_a_run_stopped_anywhere_ends_with_the_same_bits(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, model: str
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, model: str, grow: str
 ) -> None:
-    knobs = ("--epochs", "3", "--batch-size", "4", "--mix", "0.7", "--drop-path", "0.2")
+    knobs = (
+        "--epochs",
+        "3",
+        "--batch-size",
+        "4",
+        "--mix",
+        "0.7",
+        "--drop-path",
+        "0.2",
+        "--grow",
+        grow,
+        "--image-size",
+        "64",
+    )
     command = ("train", *FAST, "--model", model, "--folds", "0", *knobs)
     assert podium(*command, "--name", "whole")[0] == 0
     for at, number in ((1, signal.SIGINT), (7, signal.SIGTERM)):  # of nine steps, in the first epoch and the last
@@ -174,6 +187,22 @@ def test_a_run_stopped_anywhere_ends_with_the_same_bits(
     whole, stopped = (Run(tiny / "runs" / "tiny" / name) for name in ("whole", "stopped"))
     assert np.array_equal(whole.out_of_fold(0).probs, stopped.out_of_fold(0).probs)
     assert [entry["loss"] for entry in whole.history(0)] == [entry["loss"] for entry in stopped.history(0)]
+
+
+def test_a_model_of_one_size_does_not_grow(tiny: Path, podium: Podium) -> None:
+    status, _, err = podium(
+        "train", *FAST, "--model", "test_vit3", "--epochs", "2", "--image-size", "64", "--grow", "0.5"
+    )
+    assert status == 1
+    assert "test_vit3 cannot take images of 32 pixels" in err
+    assert "use --grow 0" in err
+
+
+def test_auto_trains_a_small_model_on_a_cpu(tiny: Path, podium: Podium) -> None:
+    words = ("--image-size", "32", "--batch-size", "8", "--epochs", "1", "--folds", "0", "--device", "cpu")
+    status, _, err = podium("train", "-c", "tiny", "--model", "auto", *words)
+    assert status == 0, err
+    assert Run(tiny / "runs" / "tiny" / "resnet10t").recipe["weights"] == "none"
 
 
 def test_the_number_of_workers_changes_nothing(tiny: Path, podium: Podium) -> None:

@@ -18,7 +18,7 @@ from podium.loader import Steps, every_image
 from podium.metrics import METRICS, evaluate
 from podium.models import Normaliser, Spec, family_and_size
 from podium.predict import predict_proba
-from podium.recipe import Recipe, resolve
+from podium.recipe import Recipe, expand, resolve, size_at
 from podium.runs import Run
 from podium.store import open_store
 from podium.train import Fold, Setting, learning_rate
@@ -101,7 +101,7 @@ def test_prediction_goes_through_every_image_once_in_order() -> None:
 
 def test_an_augmentation_follows_from_seed_epoch_and_image_alone() -> None:
     picture = np.random.default_rng(0).integers(0, 256, (80, 60, 3), dtype=np.uint8)
-    one, other = TrainView(recipe(), SPEC), TrainView(recipe(), SPEC)
+    one, other = TrainView(recipe(image_size=48), SPEC), TrainView(recipe(image_size=48), SPEC)
     seen = {}
     for epoch in range(3):
         for image in range(3):
@@ -113,7 +113,7 @@ def test_an_augmentation_follows_from_seed_epoch_and_image_alone() -> None:
     for epoch, image in reversed(list(seen.values())):  # in another order, by another object: the same
         assert other(picture, epoch, image).tobytes() in seen
     assert one(picture, 2, 1).tobytes() == other(picture, 2, 1).tobytes()
-    assert TrainView(recipe(seed=1), SPEC)(picture, 0, 0).tobytes() not in seen
+    assert TrainView(recipe(image_size=48, seed=1), SPEC)(picture, 0, 0).tobytes() not in seen
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 400), (400, 2), (48, 48), (300, 200)])
@@ -122,7 +122,7 @@ def test_no_shape_of_image_is_too_odd(size: tuple[int, int]) -> None:
     assert (TestView(SPEC)(picture) == 77).all()
     assert (TestView(SQUASHED)(picture) == 77).all()
     for spec in (SPEC, SQUASHED):
-        assert (TrainView(recipe(colour=0.0, erase=0.0), spec)(picture, 0, 0) == 77).all()
+        assert (TrainView(recipe(image_size=48, colour=0.0, erase=0.0), spec)(picture, 0, 0) == 77).all()
 
 
 def test_the_test_view_is_the_centre_that_the_model_asks_for() -> None:
@@ -135,8 +135,25 @@ def test_a_squashed_image_is_all_there() -> None:
     picture = np.zeros((100, 60, 3), dtype=np.uint8)
     picture[:50] = 200
     assert np.abs(TestView(SQUASHED)(picture).astype(int).mean() - 100) < 3
-    seen = TrainView(recipe(crop=1.0, colour=0.0, erase=0.0, mirror=0.0), SQUASHED)(picture, 0, 0)
+    seen = TrainView(recipe(image_size=48, crop=1.0, colour=0.0, erase=0.0, mirror=0.0), SQUASHED)(picture, 0, 0)
     assert np.abs(seen.astype(int).mean() - 100) < 12
+
+
+def test_auto_is_a_model_that_suits_the_device_and_what_is_given_counts() -> None:
+    assert expand({"model": "auto"}, "cpu")["weights"] == "none"
+    assert expand({"model": "auto"}, "cuda") == {"model": "convnext_small"}
+    assert expand({"model": "auto", "epochs": 3}, "cpu")["epochs"] == 3
+    assert expand({"model": "test_vit"}, "cpu") == {"model": "test_vit"}
+
+
+def test_images_grow_from_half_the_size_to_all_of_it_and_stay() -> None:
+    growing = recipe(image_size=80, epochs=10, grow=0.6)
+    assert [size_at(epoch, growing) for epoch in range(10)] == [32, 32, 48, 48, 64, 64, 80, 80, 80, 80]
+    assert {size_at(epoch, recipe(image_size=80, grow=0.0)) for epoch in range(10)} == {80}
+    assert size_at(0, recipe(image_size=40, epochs=10, grow=1.0)) == 32
+    assert size_at(0, recipe(image_size=8, epochs=10, grow=1.0)) == 8
+    picture = np.zeros((60, 80, 3), np.uint8)
+    assert TrainView(growing, replace(SPEC, image_size=80))(picture, 2, 0).shape == (48, 48, 3)
 
 
 def test_normalising_gives_the_models_own_mean_and_deviation() -> None:

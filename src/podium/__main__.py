@@ -102,11 +102,15 @@ def train(flags: argparse.Namespace) -> None:
     """Train a model on every fold, or go on with it."""
     from podium.card import read_card
     from podium.models import check_name, check_weights
-    from podium.recipe import check, knobs
+    from podium.recipe import check, expand, knobs
 
     given = {name: getattr(flags, name) for name in knobs() if getattr(flags, name) is not None}
     # What follows takes seconds to import and minutes to run; what can be told now is told now.
     check(given)
+    if given.get("model") == "auto":
+        from podium.device import pick_device
+
+        given = expand(given, pick_device(flags.device).type)
     check_name(given.get("model"))
     of_card = read_card(flags.competition, flags.root).get("recipe", {})
     check_weights(given["model"], {**of_card, **given}.get("weights", "pretrained"))

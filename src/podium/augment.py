@@ -17,7 +17,7 @@ from torch import Tensor
 
 from podium.images import Pixels
 from podium.models import Spec
-from podium.recipe import Recipe
+from podium.recipe import Recipe, size_at
 
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else it asks the network for a newer version at every import
 import albumentations as A
@@ -45,7 +45,7 @@ class TrainView:
             self.erase = A.Compose([erase])
 
     def __call__(self, image: Pixels, epoch: int, index: int) -> Pixels:
-        recipe, size = self.recipe, self.spec.image_size
+        recipe, size = self.recipe, size_at(epoch, self.recipe)
         draws = generator(AUGMENT, recipe.seed, epoch, index)
         seen = _random_box(image, draws, recipe.crop, self.spec.fit)
         mirrored = draws.random() < recipe.mirror

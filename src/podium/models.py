@@ -61,7 +61,7 @@ def check_name(name: str | None) -> None:
     from difflib import get_close_matches
 
     if not name:
-        raise PodiumError("which model? For example: --model convnext_small")
+        raise PodiumError("which model? For example: --model convnext_small, or --model auto")
     names = registered_names()
     architecture = name.partition(".")[0]
     if architecture not in names:
@@ -212,6 +212,20 @@ def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn
             f"{name} cannot take images of {image_size} pixels ({_first_line(error)}); try --image-size {size}"
         ) from None
     return model
+
+
+def check_sizes(model: "nn.Module", name: str, sizes: set[int]) -> None:
+    """Raises unless the model takes images of all these sizes."""
+    import torch
+
+    model.eval()
+    for size in sorted(sizes):
+        try:
+            with torch.inference_mode():
+                model(torch.zeros(1, 3, size, size))
+        except Exception as error:  # each family refuses in its own way
+            said = f"{name} cannot take images of {size} pixels ({_first_line(error)})"
+            raise PodiumError(f"{said}, so they cannot grow to their size; use --grow 0") from None
 
 
 def _not_built(name: str, image_size: int, pretrained: bool, error: Exception) -> PodiumError:

@@ -21,7 +21,7 @@ def knob(text: str, lowest: float = -math.inf, highest: float = math.inf, choice
 
 @dataclass(frozen=True)
 class Recipe:
-    model: str = knob("a timm model, e.g. convnext_small, vit_small_patch32_224")
+    model: str = knob("a timm model, e.g. convnext_small, vit_small_patch32_224; auto: what suits the device")
     weights: str = knob("pretrained (from the hub), none (from scratch), or a file")
     image_size: int = knob("pixels; default: the size the model was made for", 1, 4096)
     epochs: int = knob("passes over the training images", 1, 100_000)
@@ -36,6 +36,7 @@ class Recipe:
     ema: float = knob("share of the run that the averaged weights remember; 0: the last weights", 0, 1)
     mix: float = knob("share of the steps with mixup or cutmix, half of each", 0, 1)
     plain: float = knob("share of the run, at its end, without mixup and cutmix", 0, 1)
+    grow: float = knob("share of the run, at its begin, with smaller images, which grow from half the size", 0, 1)
     fit: str = knob("how an oblong image becomes a square: crop (its centre) or squash (all of it)", choices=FITS)
     crop: float = knob("smallest share of the image that a random crop keeps; 1 for all", 0.01, 1)
     mirror: float = knob("chance of a left-right flip; 0 also leaves the mirrored view out of prediction", 0, 1)
@@ -48,6 +49,7 @@ class Recipe:
 
 # Starting points: the papers' and the official recipes' fine-tuning settings, scaled to batch 128.
 REFERENCE_BATCH = 128
+STEP, SMALLEST = 16, 32  # pixels; of a single one, torch 2.15 gets the gradient of a bfloat16 convolution wrong
 EVERY = {
     "batch_size": 64,
     "weight_decay": 0.05,
@@ -56,6 +58,7 @@ EVERY = {
     "ema": 0.1,
     "mix": 0.5,
     "plain": 0.15,  # the last epochs see images as the test set has them
+    "grow": 0.0,  # only models that take any size can
     "fit": "crop",  # as the weights were trained
     "crop": 0.6,  # milder than ImageNet's 0.08: an object that fills its picture must stay recognisable
     "mirror": 0.5,
@@ -75,6 +78,38 @@ SCRATCH = {  # nothing to preserve: a tenfold rate, the same for all layers, and
     "vision_transformer": {"lr": 1e-3, "layer_decay": 1.0, "drop_path": 0.05, "epochs": 60, "warmup": 5.0, "mix": 0.2},
     "": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.0, "epochs": 40, "warmup": 3.0, "mix": 0.0},
 }
+
+
+AUTO: dict[str, dict[str, Any]] = {  # what the model `auto` is on each kind of device
+    # The most that nine minutes a fold buy on two cores, from scratch: docs/benchmarks.md.
+    "cpu": {
+        "model": "resnet10t",
+        "weights": "none",
+        "image_size": 80,
+        "batch_size": 128,
+        "epochs": 18,
+        "crop": 0.75,
+        "colour": 0.0,
+        "erase": 0.0,
+    },
+    "": {"model": "convnext_small"},
+}
+
+
+def expand(given: dict[str, Any], device: str) -> dict[str, Any]:
+    """The knobs that were given, and those that the model `auto` stands for on a cpu, a cuda, ... device."""
+    if given.get("model") != "auto":
+        return given
+    return {**AUTO.get(device, AUTO[""]), **{name: value for name, value in given.items() if name != "model"}}
+
+
+def size_at(epoch: int, recipe: Recipe) -> int:
+    """Pixels of the images that training sees: from half the size to all of it, in steps of a deep layer's pixel."""
+    growing = recipe.grow * recipe.epochs
+    if epoch >= growing:
+        return recipe.image_size
+    side = int(recipe.image_size * (1 + epoch / growing) / 2)
+    return min(recipe.image_size, max(SMALLEST, side // STEP * STEP))
 
 
 def knobs() -> dict[str, tuple[type, str]]:

@@ -38,9 +38,9 @@ from podium.disk import sha256, write_text
 from podium.folds import path_of, read_folds, warn_unless_certified
 from podium.loader import Images, Steps, batches, every_image, pick_workers
 from podium.metrics import evaluate
-from podium.models import Normaliser, build, check_name, check_weights, family_and_size, save_model
+from podium.models import Normaliser, build, check_name, check_sizes, check_weights, family_and_size, save_model
 from podium.predict import predict_proba
-from podium.recipe import Recipe, check, resolve
+from podium.recipe import Recipe, check, expand, resolve, size_at
 from podium.runs import Predictions, Run, folder_of
 from podium.store import Store, open_store, side_for
 
@@ -82,6 +82,8 @@ def train(
 ) -> Run:
     """Trains the chosen folds (default: all) of a run; `given` are the knobs of the recipe that are not defaults;
     without `keep` the decoded pixels are not kept on disk."""
+    on = pick_device(device)
+    given = expand(given, on.type)
     check(given)
     check_name(given.get("model"))
     check_weights(given["model"], {**competition.recipe, **given}.get("weights", "pretrained"))
@@ -92,7 +94,6 @@ def train(
         raise PodiumError(f"there is no fold {wrong[0]}; the folds of {competition.slug} are 0 to {count - 1}")
     chosen = sorted(set(chosen)) if chosen else list(range(count))
 
-    on = pick_device(device)
     recipe = resolve(given, competition.recipe, *family_and_size(given["model"]))
     precision = pick_precision(recipe.precision, on)
     run = Run(folder_of(competition.slug, root) / (name or recipe.model))
@@ -173,6 +174,8 @@ class Fold:
         self.model, self.spec = build(
             recipe.model, recipe.weights, classes, recipe.image_size, recipe.drop_path, recipe.fit
         )
+        if recipe.grow:
+            check_sizes(self.model, recipe.model, {size_at(epoch, recipe) for epoch in range(recipe.epochs)})
         setting.run.keep_source(self.spec.source)
         _check_space(setting.run.path, self.model, folds_left)
         self.normalise = Normaliser(self.spec, device)
@@ -372,6 +375,8 @@ class _Forecast:
         self.steps, self.folds_left, self.epochs = steps, folds_left, recipe.epochs
         # Predicting an image is a forward pass, a third of a training step; the last time with its mirrored view.
         self.overhead = 1 + held_out / 3 * (1 + (recipe.mirror > 0) / recipe.epochs)
+        areas = np.array([size_at(epoch, recipe) ** 2 for epoch in range(recipe.epochs)], dtype=np.float64)
+        self.work = np.append(np.cumsum((areas / areas[steps.start // steps.per_epoch % recipe.epochs])[::-1])[::-1], 0)
         self.first, self.began, self.said = 0.0, 0.0, False
 
     def at(self, step: int) -> None:
@@ -386,7 +391,9 @@ class _Forecast:
             return
         self.said = True
         pace = seconds / done
-        ahead = (self.steps.stop - step + (self.folds_left - 1) * self.steps.stop) * pace * self.overhead
+        epoch, nth = divmod(step, self.steps.per_epoch)
+        left = self.work[epoch] - (self.work[epoch] - self.work[epoch + 1]) * nth / self.steps.per_epoch
+        ahead = (left + (self.folds_left - 1) * self.work[0]) * self.steps.per_epoch * pace * self.overhead
         until = time.strftime("%a %H:%M", time.localtime(time.time() + ahead))
         folds = f"{self.folds_left} folds" if self.folds_left > 1 else "this fold"
         epochs = f"{self.epochs} epochs" if self.epochs > 1 else "1 epoch"
