@@ -17,7 +17,7 @@ from conftest import Podium, write_competition, write_image
 from podium import checkpoint
 from podium import train as train_module
 from podium.checkpoint import checkpoints, load_tensors
-from podium.disk import sha256
+from podium.disk import locked, sha256
 from podium.submission import submit
 from podium.train import Fold, train
 
@@ -244,6 +244,33 @@ def test_processes_that_cannot_start_end_the_command(
     monkeypatch.setattr(os, "fork", failing)
     said = one_line(podium(*ONE, "--workers", "3"))
     assert "cannot start 3 loader processes (Resource temporarily unavailable); use --workers 0" in said
+
+
+HOLDING = """
+import os, sys, time
+from pathlib import Path
+from podium.disk import locked
+with locked(Path(sys.argv[1])) as mine:
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    print(mine, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_process_whose_children_live_on_holds_no_lock(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", HOLDING, str(tmp_path / "lock")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        with locked(tmp_path / "lock") as mine:
+            assert not mine
+        holder.kill()
+        holder.wait()
+        with locked(tmp_path / "lock") as mine:
+            assert mine
+        os.killpg(holder.pid, signal.SIGKILL)  # the child
 
 
 # --- images ----------------------------------------------------------------------------------------------

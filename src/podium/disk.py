@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from podium import PodiumError
 
@@ -64,7 +64,23 @@ def locked(path: Path) -> Iterator[bool]:
         except BlockingIOError:
             yield False
         else:
-            yield True
+            _locks.append(file)
+            try:
+                yield True
+            finally:
+                if file in _locks:  # not in a child
+                    _locks.remove(file)
+
+
+def _let_go() -> None:
+    """A child that outlives its parent, as a loader's process does by seconds, must not hold its locks."""
+    for file in _locks:
+        file.close()
+    _locks.clear()
+
+
+_locks: list[IO[str]] = []
+os.register_at_fork(after_in_child=_let_go)
 
 
 def write_text(path: Path, text: str) -> None:
