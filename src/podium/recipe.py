@@ -87,7 +87,7 @@ AUTO: dict[str, dict[str, Any]] = {  # what the model `auto` is on each kind of 
         "weights": "none",
         "image_size": 80,
         "batch_size": 128,
-        "epochs": 18,
+        "epochs": 16,
         "crop": 0.75,
         "colour": 0.0,
         "erase": 0.0,
