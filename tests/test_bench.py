@@ -32,7 +32,7 @@ def test_it_measures_every_model_and_leaves_nothing_but_its_figures(
             assert 0 < each[bare]["lowest"] <= each[bare]["median"] <= each[bare]["highest"]
             assert each[share] == pytest.approx(each[whole]["median"] / each[bare]["median"], rel=0.02)
         assert each["model"] in out
-        assert 0 < each["first_step_seconds"] < 1000
+        assert 0 <= each["first_step_seconds"] < 1000
         assert each["peak_memory_mb"] > 50
     assert not (tmp_path / "runs").exists()
 

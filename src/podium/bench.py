@@ -154,7 +154,7 @@ def _measure(setting: Setting, began: float) -> Measured:
         bare_forward=_rate(forward_rates),
         prediction=_rate(predicted),
         prediction_share=round(statistics.median(predicted) / statistics.median(forward_rates), 3),
-        first_step_seconds=round(first, 1),
+        first_step_seconds=round(first, 2),
         peak_memory_mb=round(
             resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
         ),
