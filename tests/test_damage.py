@@ -246,6 +246,16 @@ def test_processes_that_cannot_start_end_the_command(
     assert "cannot start 3 loader processes (Resource temporarily unavailable); use --workers 0" in said
 
 
+def test_a_gpu_too_small_to_validate_is_told_in_one_line(
+    root: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*given: object, **more: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(train_module, "predict_proba", failing)
+    assert "try --batch-size 4" in one_line(podium(*ONE))
+
+
 HOLDING = """
 import os, sys, time
 from pathlib import Path

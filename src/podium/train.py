@@ -14,8 +14,8 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from podium import PodiumError
 from podium.augment import MIX, STEP, TestView, TrainView, View, generator, mix
-from podium.checkpoint import State, checkpoints
+from podium.checkpoint import KEPT, State, checkpoints
 from podium.competition import Competition
 from podium.console import bar, command, counted, duration, say, show
 from podium.device import at_once, autocast, hints, pick_device, pick_precision
@@ -203,8 +203,9 @@ class Fold:
     def train(self) -> None:
         state = self.state
         saved = began = time.monotonic()
-        with _signals() as stop:
-            for _ in self.each_step():
+        # What goes wrong in here does not reach into the generator, so hints are given and its bar is closed here.
+        with _signals() as stop, hints(self.recipe.batch_size), closing(self.each_step()) as steps:
+            for _ in steps:
                 now = time.monotonic()
                 ended = state.step % self.steps.per_epoch == 0
                 if ended or stop() or now - saved > SAVE_EVERY:
@@ -222,10 +223,10 @@ class Fold:
         with hints(self.recipe.batch_size):
             self.finish()
 
-    def each_step(self) -> Iterator[None]:
+    def each_step(self) -> Generator[None, None, None]:
         seen = self.setting.images(self.training, TrainView(self.recipe, self.spec))
         progress = bar(total=self.total, initial=self.state.step, desc=f"fold {self.fold}", unit="step")
-        with progress, hints(self.recipe.batch_size):
+        with progress:
             for images, labels in batches(seen, self.steps, self.setting.workers):
                 self.forecast.at(self.state.step)
                 self.step(images, labels)
@@ -362,7 +363,7 @@ def learning_rate(step: int, total: int, warmup: float, peak: float) -> float:
 
 def _check_space(folder: Path, model: nn.Module, folds_left: int) -> None:
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
-    needed = size * (2 * 4 + folds_left)  # two checkpoints of weights, average and two moments; a model a fold
+    needed = size * ((KEPT + 1) * 4 + folds_left)  # one more is written before one goes: weights, average, two moments
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise PodiumError(f"{folder}: {needed / 1e6:,.0f} MB are needed on that disk and {free / 1e6:,.0f} MB are free")
