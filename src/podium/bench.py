@@ -27,7 +27,7 @@ from torch import Tensor
 from podium.augment import TestView
 from podium.competition import Competition
 from podium.console import say, show, table
-from podium.device import autocast, pick_device, pick_precision
+from podium.device import autocast, hints, pick_device, pick_precision
 from podium.disk import write_text
 from podium.loader import PREFETCHED, batches, every_image, pick_workers
 from podium.models import family_and_size
@@ -35,7 +35,7 @@ from podium.predict import predict_proba
 from podium.recipe import resolve
 from podium.runs import Run
 from podium.store import open_store, side_for
-from podium.train import Fold, Setting, device_name
+from podium.train import LEFT_OUT, Fold, Setting, device_name
 
 WINDOWS = 9
 SECONDS = 3.0  # a window takes about this long, at least
@@ -87,6 +87,7 @@ def bench(
     for model in models:
         recipe = resolve({**given, "model": model}, competition.recipe, *family_and_size(model))
         store = open_store(competition, root, side_for(recipe.image_size))
+        positions = store.positions(competition.train["image"])
         index = {label: i for i, label in enumerate(competition.classes)}
         with tempfile.TemporaryDirectory() as folder:
             setting = Setting(
@@ -94,14 +95,15 @@ def bench(
                 recipe=recipe,
                 competition=competition,
                 store=store,
-                folds=np.arange(len(competition.train)) % FOLDS,
+                folds=np.where(store.bad(positions), LEFT_OUT, np.arange(len(positions)) % FOLDS),
                 targets=np.array([index[label] for label in competition.train["target"]]),
                 device=on,
                 precision=pick_precision(recipe.precision, on),
                 workers=pick_workers(workers, on),
             )
             setting.run.begin(asdict(recipe), {"folds": FOLDS})
-            found.append(_measure(setting, began))
+            with hints(recipe.batch_size):
+                found.append(_measure(setting, began))
         began = time.monotonic()
     show(_table(found))
     if file:
