@@ -15,11 +15,12 @@ from safetensors.torch import save_file
 
 from conftest import Podium, write_competition, write_image
 from podium import checkpoint
-from podium import train as train_module
+from podium import fold as fold_module
 from podium.checkpoint import checkpoints, load_tensors
 from podium.disk import locked, sha256
+from podium.fold import Fold
 from podium.submission import submit
-from podium.train import Fold, train
+from podium.train import train
 
 FAST = ("-c", "tiny", "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
 ONE = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")
@@ -209,7 +210,7 @@ def test_a_few_steps_without_numbers_change_nothing_and_many_end_the_run(
     assert status == 0
     for epoch in (3, 4):
         assert f"the gradients of 1 step of epoch {epoch} were not numbers, so they changed nothing" in err
-    monkeypatch.setattr(train_module, "CHECK_EVERY", 1)
+    monkeypatch.setattr(fold_module, "CHECK_EVERY", 1)
     spoilt = range(4, 1000)  # an epoch has one step
     said = one_line(podium(*SIX, "--name", "other", "--epochs", "99"))
     assert "not numbers, 10 steps in a row and more, by step 14 of fold 0" in said
@@ -252,7 +253,7 @@ def test_a_gpu_too_small_to_validate_is_told_in_one_line(
     def failing(*given: object, **more: object) -> None:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(train_module, "predict_proba", failing)
+    monkeypatch.setattr(fold_module, "predict_proba", failing)
     assert "try --batch-size 4" in one_line(podium(*ONE))
 
 

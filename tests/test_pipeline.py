@@ -15,10 +15,10 @@ from safetensors import safe_open
 
 from conftest import Podium, write_competition, write_image
 from podium.disk import sha256
+from podium.fold import Fold
 from podium.models import load_model
 from podium.runs import Run
 from podium.tables import read_table
-from podium.train import Fold
 
 FAST = ("-c", "tiny", "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
 
@@ -231,7 +231,7 @@ def test_an_image_that_cannot_be_decoded_is_named_in_one_line(tiny: Path, podium
 
 
 def test_a_loss_that_is_no_number_ends_the_run(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.train.learning_rate", lambda *_: float("nan"))
+    monkeypatch.setattr("podium.fold.learning_rate", lambda *_: float("nan"))
     status, _, err = podium("train", *FAST, "--model", "test_vit", "--epochs", "3")
     assert status == 1
     assert "the model's answers are not numbers by step 1 of fold 0" in err

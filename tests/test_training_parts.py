@@ -13,6 +13,7 @@ from conftest import write_competition
 from podium import PodiumError
 from podium.augment import TestView, TrainView, generator, mix
 from podium.competition import load
+from podium.fold import Fold, Setting
 from podium.folds import read_folds, write_folds
 from podium.loader import Steps, every_image
 from podium.metrics import METRICS, evaluate
@@ -20,8 +21,8 @@ from podium.models import Normaliser, Spec, family_and_size
 from podium.predict import predict_proba
 from podium.recipe import Recipe, expand, resolve, size_at
 from podium.runs import Run
+from podium.schedule import learning_rate
 from podium.store import open_store
-from podium.train import Fold, Setting, learning_rate
 
 SPEC = Spec("test_vit", ("a", "b"), 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")
 
@@ -259,7 +260,7 @@ def test_a_batch_in_parts_is_the_whole_batch(tmp_path: Path, monkeypatch: pytest
     images = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8)
     after = []
     for at_once in (100, 3):
-        monkeypatch.setattr("podium.train.at_once", lambda *_, count=at_once: count)
+        monkeypatch.setattr("podium.fold.at_once", lambda *_, count=at_once: count)
         trained = fold(tmp_path / str(at_once), model="test_vit", drop_path=0.0, clip=0.0, mix=0.0)
         trained.step(images, torch.arange(8) % 4)
         after.append(torch.cat([each.grad.flatten() for each in trained.model.parameters() if each.grad is not None]))

@@ -27,15 +27,15 @@ from torch import Tensor
 from podium.augment import TestView
 from podium.competition import Competition
 from podium.console import say, show, table
-from podium.device import autocast, hints, pick_device, pick_precision
+from podium.device import autocast, device_name, hints, pick_device, pick_precision
 from podium.disk import write_text
+from podium.fold import LEFT_OUT, Fold, Setting
 from podium.loader import PREFETCHED, batches, every_image, pick_workers
 from podium.models import family_and_size
 from podium.predict import predict_proba
 from podium.recipe import resolve
 from podium.runs import Run
 from podium.store import open_store, side_for
-from podium.train import LEFT_OUT, Fold, Setting, device_name
 
 WINDOWS = 9
 SECONDS = 3.0  # a window takes about this long, at least

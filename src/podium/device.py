@@ -44,6 +44,12 @@ def at_once(device: torch.device, image_size: int) -> int:
     return max(1, 32 * 224**2 // image_size**2) if device.type == "cpu" else sys.maxsize
 
 
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{torch.get_num_threads()} CPU cores" if device.type == "cpu" else device.type
+
+
 def autocast(device: torch.device, precision: torch.dtype) -> contextlib.AbstractContextManager[object]:
     if precision == torch.float32:
         return contextlib.nullcontext()

@@ -1,0 +1,293 @@
+"""One fold's training: the loop, what it saves, and what it says.
+
+Reads the store; writes runs/<slug>/<run>/fold<k>/, see runs.py. A random draw is a function of the step, so a fold
+that goes on from a checkpoint computes what it would have computed undisturbed.
+"""
+
+import json
+import math
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from timm.optim import create_optimizer_v2
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+
+from podium import PodiumError
+from podium.augment import MIX, STEP, TestView, TrainView, View, generator, mix
+from podium.checkpoint import KEPT, State, checkpoints
+from podium.competition import Competition
+from podium.console import bar, counted, say
+from podium.device import at_once, autocast, hints
+from podium.disk import sha256, write_text
+from podium.loader import Images, Steps, batches, every_image
+from podium.metrics import evaluate
+from podium.models import Normaliser, build, check_sizes, save_model
+from podium.predict import predict_proba
+from podium.recipe import Recipe, size_at
+from podium.runs import Predictions, Run
+from podium.schedule import Forecast, learning_rate
+from podium.store import Store
+
+SAVE_EVERY = 300.0  # seconds of work that a power cut may cost
+DECAYED_LAYERS = 12
+LEFT_OUT = -2  # the fold of an image that cannot be read
+CHECK_EVERY = 50  # steps between looks at the loss: each look makes a GPU wait
+BAD_STEPS = 10  # in a row: a step whose gradients are not numbers changes nothing; so many are no accident
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all folds of a run share."""
+
+    run: Run
+    recipe: Recipe
+    competition: Competition
+    store: Store
+    folds: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    device: torch.device
+    precision: torch.dtype
+    workers: int
+
+    def images(self, rows: NDArray[np.int64], view: View) -> Images:
+        positions = self.store.positions(self.competition.train["image"].iloc[rows])
+        return Images(self.store.reader(positions), self.targets[rows], view, rows)
+
+
+class Fold:
+    """One fold's training, from the first step or the last checkpoint to the model and its predictions."""
+
+    def __init__(self, setting: Setting, fold: int, folds_left: int = 1) -> None:
+        recipe, device = setting.recipe, setting.device
+        self.setting, self.fold, self.recipe, self.device = setting, fold, recipe, device
+        self.folder = setting.run.fold(fold)
+        self.training = np.flatnonzero((setting.folds != fold) & (setting.folds != LEFT_OUT))
+        self.held_out = np.flatnonzero(setting.folds == fold)
+        self.steps = Steps(len(self.training), recipe.batch_size, recipe.epochs, recipe.seed, fold)
+        self.total = self.steps.stop
+
+        self._seed(0)
+        classes = setting.competition.classes
+        self.model, self.spec = build(
+            recipe.model, recipe.weights, classes, recipe.image_size, recipe.drop_path, recipe.fit
+        )
+        if recipe.grow:
+            check_sizes(self.model, recipe.model, {size_at(epoch, recipe) for epoch in range(recipe.epochs)})
+        setting.run.keep_source(self.spec.source)
+        _check_space(setting.run.path, self.model, folds_left)
+        self.normalise = Normaliser(self.spec, device)
+        self.model.to(device).to(memory_format=self.normalise.layout)
+        self.optimizer = create_optimizer_v2(
+            self.model,
+            "adamw",
+            lr=recipe.lr,
+            weight_decay=recipe.weight_decay,
+            layer_decay=recipe.layer_decay,
+            fused=True,
+        )
+        _limit_depth(self.optimizer, recipe.layer_decay)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=setting.precision == torch.float16)
+        decay = 1 - 1 / max(1.0, recipe.ema * self.total)
+        self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
+        self.final: nn.Module = self.average.module if self.average else self.model  # what predicts
+        modules = {"model": self.model, "ema": self.final} if self.average else {"model": self.model}
+        self.state = State(self.folder, modules, self.optimizer, self.scaler, self.total)
+        if self.state.load():
+            say(f"podium: fold {fold} goes on from step {self.state.step:,} of {self.total:,}")
+        self.steps.start = self.state.step
+        self.forecast = Forecast(self.steps, len(self.held_out) / len(self.training), folds_left, recipe)
+
+    def train(self) -> None:
+        state = self.state
+        saved = began = time.monotonic()
+        # What goes wrong in here does not reach into the generator, so hints are given and its bar is closed here.
+        with _signals() as stop, hints(self.recipe.batch_size), closing(self.each_step()) as steps:
+            for _ in steps:
+                now = time.monotonic()
+                ended = state.step % self.steps.per_epoch == 0
+                if ended or stop() or now - saved > SAVE_EVERY:
+                    state.seconds += now - began
+                    self._check_finite()  # what is saved can be gone on with
+                    if ended and state.step < self.total:
+                        self.close_epoch(self.validate(mirrored=False), mirrored=False)
+                    state.save()
+                    saved = began = time.monotonic()
+                if stop():
+                    state.wait()
+                    where = f"step {state.step:,} of {self.total:,} of fold {self.fold}"
+                    raise KeyboardInterrupt(f"stopped after {where}; all is saved")
+        state.wait()
+        with hints(self.recipe.batch_size):
+            self.finish()
+
+    def each_step(self) -> Generator[None, None, None]:
+        seen = self.setting.images(self.training, TrainView(self.recipe, self.spec))
+        progress = bar(total=self.total, initial=self.state.step, desc=f"fold {self.fold}", unit="step")
+        with progress:
+            for images, labels in batches(seen, self.steps, self.setting.workers):
+                self.forecast.at(self.state.step)
+                self.step(images, labels)
+                progress.update()
+                yield
+
+    def step(self, images: Tensor, labels: Tensor) -> None:
+        recipe, state = self.recipe, self.state
+        self._seed(state.step + 1)  # dropout and drop path, too, follow from the step
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate() * group.get("lr_scale", 1.0)
+        inputs = self.normalise(images)
+        targets = F.one_hot(labels.to(self.device, non_blocking=True), len(self.spec.classes)).float()
+        draws = generator(MIX, recipe.seed, self.fold, state.step)
+        if draws.random() < recipe.mix and state.step < self.total * (1 - recipe.plain):
+            inputs, targets = mix(inputs, targets, draws)
+
+        self.model.train()
+        self.optimizer.zero_grad()
+        parts = math.ceil(len(inputs) / at_once(self.device, recipe.image_size))
+        parts = max(1, min(parts, len(inputs) // 2))  # of one image some layers can learn nothing
+        whole = torch.zeros((), device=self.device)
+        for some, wanted in zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True):
+            with autocast(self.device, self.setting.precision):
+                logits = self.model(some).float()
+            loss = F.cross_entropy(logits, wanted, label_smoothing=recipe.smoothing) * (len(some) / len(inputs))
+            self.scaler.scale(loss).backward()
+            whole += loss.detach()
+        self.scaler.unscale_(self.optimizer)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip or math.inf)
+        bad = (~(norm + whole).isfinite()).float()
+        state.loss += torch.where(bad > 0, 0, whole)
+        state.skipped += bad
+        state.in_a_row.add_(1).mul_(bad)
+        self.scaler.step(self.optimizer) if self.scaler.is_enabled() else self._step_unless(bad)
+        self.scaler.update()
+        if self.average:
+            self.average.update(self.model, step=state.step)
+        state.step += 1
+        if state.step % CHECK_EVERY == 0:
+            self._check_finite()
+
+    def _step_unless(self, bad: Tensor) -> None:
+        """The fused optimiser leaves everything as it is where the gradients are no numbers; nobody has to look."""
+        self.optimizer.found_inf = bad  # type: ignore[attr-defined]
+        self.optimizer.step()
+        del self.optimizer.found_inf  # type: ignore[attr-defined]
+
+    def learning_rate(self) -> float:
+        warmup = min(self.recipe.warmup * self.steps.per_epoch, self.total / 5)
+        return learning_rate(self.state.step, self.total, warmup, self.recipe.lr)
+
+    def validate(self, mirrored: bool) -> NDArray[np.float32]:
+        unseen = self.setting.images(self.held_out, TestView(self.spec))
+        in_turn = batches(unseen, every_image(len(self.held_out), self.recipe.batch_size), self.setting.workers)
+        probs = predict_proba(self.final, in_turn, self.normalise, self.setting.precision, mirrored)
+        if not np.isfinite(probs).all():
+            raise self._diverged("the model's answers are not numbers")
+        return probs
+
+    def close_epoch(self, probs: NDArray[np.float32], mirrored: bool) -> None:
+        """One more line of metrics.jsonl."""
+        state, metric, truth = self.state, self.setting.competition.metric, self.setting.targets[self.held_out]
+        epoch, images = state.step // self.steps.per_epoch, self.steps.per_epoch * self.steps.batch_size
+        loss = state.loss.item() / self.steps.per_epoch
+        score = evaluate(metric, truth, probs)
+        entry = {
+            "epoch": epoch,
+            "step": state.step,
+            "lr": self.learning_rate(),
+            "loss": loss,
+            "log_loss": evaluate("log_loss", truth, probs),
+            metric: score,
+            "mirrored": mirrored,  # the last line tells of what is submitted: the mean with the mirrored view
+            "images_per_s": round(images / max(state.seconds, 1e-9), 1),
+            "seconds": round(state.seconds, 1),
+        }
+        state.history.append(entry)
+        skipped = int(state.skipped.item())
+        if skipped:
+            what = f"the gradients of {counted(skipped, 'step')} of epoch {epoch}"
+            say(f"podium: warning: fold {self.fold}: {what} were not numbers, so they changed nothing")
+        state.loss.zero_()
+        state.skipped.zero_()
+        state.seconds = 0.0
+        write_text(self.folder / "metrics.jsonl", "".join(json.dumps(each) + "\n" for each in state.history))
+        say(f"  fold {self.fold}  epoch {epoch}/{self.recipe.epochs}  loss {loss:.4f}  {metric} {score:.4f}")
+
+    def finish(self) -> None:
+        """The end of a schedule that ends at zero, averaged: no epoch is picked on the fold that reports the score."""
+        path, held_out = self.folder / "model.safetensors", self.held_out
+        mirrored = self.recipe.mirror > 0
+        probs = self.validate(mirrored)
+        save_model(path, self.final, self.spec)
+        if len(self.state.history) < self.recipe.epochs:
+            self.close_epoch(probs, mirrored)
+        ids = self.setting.competition.train["id"].to_numpy(dtype=str)[held_out]
+        truth = self.setting.targets[held_out]
+        Predictions(ids, probs, truth, self.spec.classes, sha256(path)).save(self.folder / "oof.npz")
+        for path in checkpoints(self.folder):
+            path.unlink()
+
+    def _seed(self, step: int) -> None:
+        torch.manual_seed(int(generator(STEP, self.recipe.seed, self.fold, step).integers(2**63)))
+
+    def _check_finite(self) -> None:
+        if self.state.in_a_row.item() >= BAD_STEPS:
+            raise self._diverged(f"the loss or its gradients are not numbers, {BAD_STEPS} steps in a row and more,")
+
+    def _diverged(self, what: str) -> PodiumError:
+        self.state.wait()
+        kept = checkpoints(self.folder)
+        good = f"; {kept[0]} is from before" if kept else ""
+        where = f"step {self.state.step:,} of fold {self.fold}"
+        return PodiumError(f"{what} by {where}{good}; try a lower --lr or --precision float32, under another --name")
+
+
+def _limit_depth(optimizer: torch.optim.Optimizer, decay: float) -> None:
+    """Keeps layer decay what its published values mean, however many layers timm counts: 12 from top to bottom.
+    timm counts 38 in convnext_small; 0.8 to that power would freeze its stem."""
+    lowest = min(group.get("lr_scale", 1.0) for group in optimizer.param_groups)
+    if lowest < decay**DECAYED_LAYERS:
+        depth = math.log(lowest) / math.log(decay)
+        for group in optimizer.param_groups:
+            group["lr_scale"] **= DECAYED_LAYERS / depth
+
+
+def _check_space(folder: Path, model: nn.Module, folds_left: int) -> None:
+    size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    needed = size * ((KEPT + 1) * 4 + folds_left)  # one more is written before one goes: weights, average, two moments
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise PodiumError(f"{folder}: {needed / 1e6:,.0f} MB are needed on that disk and {free / 1e6:,.0f} MB are free")
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM ask to stop after the step; a second Ctrl-C stops at once."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        os.write(2, b"\npodium: stopping after this step (again: at once)\n")  # print is not safe in here
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False  # signals belong to the main thread
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
