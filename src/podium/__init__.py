@@ -6,3 +6,6 @@ DEFAULT_COMPETITION = "boolart-image-classification"
 
 class PodiumError(Exception):
     """A mistake that the user can mend: one sentence that says what, where and the remedy."""
+
+
+STOPPED = 75  # exit status: stopped by a signal, the same command goes on

@@ -15,15 +15,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from podium import DEFAULT_COMPETITION, PodiumError, __version__, console
-
-STOPPED = 75
+from podium import DEFAULT_COMPETITION, STOPPED, PodiumError, __version__, console
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    console.quiet = os.environ.get("RANK", "0") != "0"  # of torchrun's processes the first speaks
     try:
         _streams()
         flags = _parser().parse_args(argv)
+        flags.words = list(sys.argv[1:] if argv is None else argv)
         if not flags.root.is_dir():
             raise PodiumError(f"--root {flags.root}: no such folder")
         console.root = flags.root
@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         flags.run(flags)
         sys.stdout.flush()
     except PodiumError as error:
+        if console.quiet:
+            return 1
         line = console.printable(str(error).replace("\n", " "))
         if console.types_make() and re.search(r" --[a-z]", line) and "make" not in line:
             line += ' (flags go to make as ARGS="--flag ...")'
@@ -43,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"podium: error: {what}; mend that and run the same command again", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
-        print(f"podium: {str(stop) or 'stopped'}; run the same command again to go on", file=sys.stderr)
+        if not console.quiet:
+            print(f"podium: {str(stop) or 'stopped'}; run the same command again to go on", file=sys.stderr)
         return STOPPED
     return 0
 
@@ -114,18 +117,18 @@ def train(flags: argparse.Namespace) -> None:
     check_name(given.get("model"))
     of_card = read_card(flags.competition, flags.root).get("recipe", {})
     check_weights(given["model"], {**of_card, **given}.get("weights", "pretrained"))
+    if flags.processes and "WORLD_SIZE" not in os.environ:
+        from podium.launch import launch
+
+        launch(flags.processes, flags.device, flags.words)
+        return
+    from podium.device import Machine
     from podium.train import train
 
-    train(
-        _competition(flags),
-        flags.root,
-        given,
-        flags.folds,
-        flags.name,
-        flags.device,
-        flags.workers,
-        flags.store == "on",
+    machine = Machine(
+        flags.device, flags.workers, flags.store == "on", flags.save_every, flags.parallel, flags.deterministic
     )
+    train(_competition(flags), flags.root, given, flags.folds, flags.name, machine, flags.budget)
 
 
 def submit(flags: argparse.Namespace) -> None:
@@ -194,7 +197,17 @@ def _train_flags(command: argparse.ArgumentParser) -> None:
 
     command.add_argument("--folds", type=_numbers, metavar="0,1", help="which folds (default: all)")
     command.add_argument("--name", type=_name, metavar="RUN", help="of the run's folder (default: the model)")
+    text = "the time it may take, such as 8h or 90m, a submission included: fewer epochs, or fewer folds"
+    command.add_argument("--budget", type=_seconds, metavar="TIME", help=text)
+    text = "save when so much time has passed, besides at every epoch (default: 5m)"
+    command.add_argument("--save-every", type=_seconds, default=300.0, metavar="TIME", help=text)
     _machine_flags(command)
+    text = "train with N processes, one on each GPU; started by torchrun, which also serves several machines"
+    command.add_argument("--processes", type=_count, metavar="N", help=text)
+    text = "what processes share: each fold (data), or the folds (default: folds where they come out even)"
+    command.add_argument("--parallel", choices=("auto", "data", "folds"), default="auto", help=text)
+    text = "the same bits again on a GPU too, more slowly"
+    command.add_argument("--deterministic", action="store_true", help=text)
     recipe = command.add_argument_group(
         "recipe", "Defaults suit the model's family and its weights; the run's recipe.json holds what was chosen."
     )
@@ -274,6 +287,14 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 up")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    unit = {"s": 1, "m": 60, "min": 60, "h": 3600}
+    parts = re.findall(r"(\d+(?:\.\d+)?) *(s|min|m|h)", text)
+    if not parts or not re.fullmatch(r"( *\d+(\.\d+)? *(s|min|m|h))+ *", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no time such as 8h, 90m or 1h30m")
+    return sum(float(number) * unit[letter] for number, letter in parts)
 
 
 def _name(text: str) -> str:

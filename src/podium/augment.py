@@ -111,8 +111,9 @@ View = Callable[[Pixels, int, int], Pixels]
 
 
 def mix(images: Tensor, targets: Tensor, draws: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Mixup or cutmix with equal chance, one partner for each image: images and soft targets."""
-    partner = torch.from_numpy(draws.permutation(len(images))).to(images.device)
+    """Mixup or cutmix with equal chance, of neighbours, which are strangers: images and soft targets."""
+    partner = torch.arange(len(images), device=images.device) ^ 1
+    partner[-1] -= len(images) % 2  # the last of an odd number is alone
     if draws.random() < 0.5:
         keep = float(draws.beta(0.2, 0.2))  # mostly near 0 or 1: a light mixture
         images = images.lerp(images[partner], 1 - keep)

@@ -8,7 +8,6 @@ and prediction. Medians of several windows, and the lowest and highest. Writes n
 """
 
 import json
-import os
 import resource
 import statistics
 import sys
@@ -35,6 +34,7 @@ from podium.models import family_and_size
 from podium.predict import predict_proba
 from podium.recipe import resolve
 from podium.runs import Run
+from podium.schedule import process_start
 from podium.store import open_store, side_for
 
 WINDOWS = 9
@@ -83,7 +83,7 @@ def bench(
     workers: int | None = None,
     file: Path | None = None,
 ) -> list[Measured]:
-    on, found, began = pick_device(device), [], _process_start()
+    on, found, began = pick_device(device), [], process_start()
     for model in models:
         recipe = resolve({**given, "model": model}, competition.recipe, *family_and_size(model))
         store = open_store(competition, root, side_for(recipe.image_size))
@@ -216,15 +216,6 @@ def _seconds(device: torch.device, work: Callable[[], object], times: int = 1) -
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _process_start() -> float:
-    """On the clock of time.monotonic()."""
-    try:
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
-    except (OSError, AttributeError):
-        return time.monotonic()
 
 
 def _rate(rates: list[float]) -> Rate:

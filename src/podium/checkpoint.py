@@ -51,13 +51,12 @@ class State:
     """
 
     def __init__(
-        self, folder: Path, modules: Mapping[str, "nn.Module"], optimizer: "Optimizer", scaler: Any, last: int
+        self, folder: Path, modules: Mapping[str, "nn.Module"], optimizer: "Optimizer", scaler: Any, total: int
     ) -> None:
         import torch
 
-        self.last = last  # step
         self.folder, self.modules, self.optimizer, self.scaler = folder, modules, optimizer, scaler
-        self.step = 0
+        self.step, self.total = 0, total  # steps
         device = next(iter(modules["model"].parameters())).device
         # Kept on the device, since to look at them makes it wait: of the epoch so far, and the steps without an
         # update because their gradients were not numbers: all, and those up to the last step.
@@ -80,6 +79,7 @@ class State:
         tensors |= {name: getattr(self, name) for name in COUNTERS}
         progress = {
             "step": self.step,
+            "total": self.total,
             "seconds": self.seconds,
             "history": self.history,
             "scaler": self.scaler.state_dict(),
@@ -141,10 +141,11 @@ class State:
         self.scaler.load_state_dict(progress["scaler"])
         for name in COUNTERS:
             getattr(self, name).copy_(tensors[name])
-        self.step, self.seconds = int(progress["step"]), float(progress["seconds"])
+        step, total = int(progress["step"]), int(progress["total"])
+        if not 0 < step <= total <= self.total:
+            raise ValueError(f"it stands at step {step} of {total}, which are {self.total}")
+        self.step, self.total, self.seconds = step, total, float(progress["seconds"])
         self.history = [dict(entry) for entry in progress["history"]]
-        if not 0 < self.step <= self.last:
-            raise ValueError(f"it stands at step {self.step} of {self.last}")
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -10,17 +10,21 @@ from typing import Any
 from podium import DEFAULT_COMPETITION
 
 root = Path()  # as it was given, for advice that can be pasted
+quiet = False  # of several processes that do the same, one speaks
 
 
 def show(text: str) -> None:
     """A result."""
-    print(printable(text))
+    if not quiet:
+        print(printable(text))
 
 
 def say(text: str) -> None:
     """Progress and advice; never mixed into a result that another program reads."""
     from tqdm import tqdm
 
+    if quiet:
+        return
     try:
         tqdm.write(printable(text), file=sys.stderr)
     except BrokenPipeError:  # whoever read it has gone, which is no reason to stop working
@@ -36,7 +40,7 @@ def bar(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
     """A progress bar with a rate and the time left; nothing where nobody watches (a pipe, a log)."""
     from tqdm import tqdm
 
-    return tqdm(iterable, disable=None, dynamic_ncols=True, leave=False, **options)
+    return tqdm(iterable, disable=quiet or None, dynamic_ncols=True, leave=False, **options)
 
 
 def duration(seconds: float) -> str:

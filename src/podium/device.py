@@ -1,8 +1,10 @@
 """Which processor computes, and in which precision."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -12,10 +14,25 @@ from podium import PodiumError
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
+@dataclass(frozen=True)
+class Machine:
+    """What a run is computed on, and how; nothing of it changes what a model learns."""
+
+    device: str = "auto"
+    workers: int | None = None  # processes that augment; None: what suits the device
+    keep: bool = True  # the decoded pixels on disk
+    save_every: float = 300.0  # seconds of work that a power cut may cost
+    parallel: str = "auto"  # what several processes share: a fold (data), or the folds
+    deterministic: bool = False  # the same bits again on a GPU too, more slowly
+
+
 def pick_device(name: str) -> torch.device:
-    """`auto` takes a GPU that works; one that is there and does not work is an error, never a silent CPU."""
+    """`auto` takes a GPU that works; one that is there and does not work is an error, never a silent CPU. Of several
+    processes on a machine each takes another."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
         device = torch.device(name)
         (torch.ones(2, device=device) * 2).sum().item()  # is_available() is true for cards this torch cannot drive
@@ -23,6 +40,17 @@ def pick_device(name: str) -> torch.device:
         reason = (str(error).strip().splitlines() or ["it does not answer"])[0]
         raise PodiumError(f"--device {name} does not work here ({reason}); use --device cpu") from None
     return device
+
+
+def prepare(device: torch.device, deterministic: bool) -> None:
+    """The fastest kernels of a GPU, or those that give the same bits every time; a CPU's are both."""
+    if device.type != "cuda":
+        return
+    torch.set_float32_matmul_precision("high")  # TF32, where float32 is asked for
+    torch.backends.cudnn.benchmark = not deterministic
+    torch.use_deterministic_algorithms(deterministic)
+    if deterministic:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when the first product is computed
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:

@@ -12,9 +12,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,14 +24,16 @@ from numpy.typing import NDArray
 from timm.optim import create_optimizer_v2
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from podium import PodiumError
+from podium import PodiumError, console
 from podium.augment import MIX, STEP, TestView, TrainView, View, generator, mix
 from podium.checkpoint import KEPT, State, checkpoints
 from podium.competition import Competition
 from podium.console import bar, counted, say
 from podium.device import at_once, autocast, hints
 from podium.disk import sha256, write_text
+from podium.group import Group, launched
 from podium.loader import Images, Steps, batches, every_image
 from podium.metrics import evaluate
 from podium.models import Normaliser, build, check_sizes, save_model
@@ -40,7 +43,6 @@ from podium.runs import Predictions, Run
 from podium.schedule import Forecast, learning_rate
 from podium.store import Store
 
-SAVE_EVERY = 300.0  # seconds of work that a power cut may cost
 DECAYED_LAYERS = 12
 LEFT_OUT = -2  # the fold of an image that cannot be read
 CHECK_EVERY = 50  # steps between looks at the loss: each look makes a GPU wait
@@ -60,6 +62,8 @@ class Setting:
     device: torch.device
     precision: torch.dtype
     workers: int
+    save_every: float = 300.0
+    group: Group = field(default_factory=Group)
 
     def images(self, rows: NDArray[np.int64], view: View) -> Images:
         positions = self.store.positions(self.competition.train["image"].iloc[rows])
@@ -69,24 +73,25 @@ class Setting:
 class Fold:
     """One fold's training, from the first step or the last checkpoint to the model and its predictions."""
 
-    def __init__(self, setting: Setting, fold: int, folds_left: int = 1) -> None:
-        recipe, device = setting.recipe, setting.device
-        self.setting, self.fold, self.recipe, self.device = setting, fold, recipe, device
+    def __init__(self, setting: Setting, fold: int, folds_left: int = 1, until: float = math.inf) -> None:
+        recipe, device, group = setting.recipe, setting.device, setting.group
+        self.setting, self.fold, self.recipe, self.device, self.group = setting, fold, recipe, device, group
         self.folder = setting.run.fold(fold)
         self.training = np.flatnonzero((setting.folds != fold) & (setting.folds != LEFT_OUT))
         self.held_out = np.flatnonzero(setting.folds == fold)
-        self.steps = Steps(len(self.training), recipe.batch_size, recipe.epochs, recipe.seed, fold)
-        self.total = self.steps.stop
+        self.steps = Steps(len(self.training), recipe.batch_size, recipe.epochs, recipe.seed, fold, group)
 
         self._seed(0)
         classes = setting.competition.classes
-        self.model, self.spec = build(
-            recipe.model, recipe.weights, classes, recipe.image_size, recipe.drop_path, recipe.fit
-        )
+        with group.in_turn():  # of several processes one fetches the weights
+            self.model, self.spec = build(
+                recipe.model, recipe.weights, classes, recipe.image_size, recipe.drop_path, recipe.fit
+            )
         if recipe.grow:
             check_sizes(self.model, recipe.model, {size_at(epoch, recipe) for epoch in range(recipe.epochs)})
-        setting.run.keep_source(self.spec.source)
-        _check_space(setting.run.path, self.model, folds_left)
+        if group.first:
+            setting.run.keep_source(self.spec.source)
+            _check_space(setting.run.path, self.model, folds_left)
         self.normalise = Normaliser(self.spec, device)
         self.model.to(device).to(memory_format=self.normalise.layout)
         self.optimizer = create_optimizer_v2(
@@ -99,84 +104,131 @@ class Fold:
         )
         _limit_depth(self.optimizer, recipe.layer_decay)
         self.scaler = torch.amp.GradScaler(device.type, enabled=setting.precision == torch.float16)
-        decay = 1 - 1 / max(1.0, recipe.ema * self.total)
+        decay = 1 - 1 / max(1.0, recipe.ema * self.steps.stop)
         self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
         self.final: nn.Module = self.average.module if self.average else self.model  # what predicts
         modules = {"model": self.model, "ema": self.final} if self.average else {"model": self.model}
-        self.state = State(self.folder, modules, self.optimizer, self.scaler, self.total)
-        if self.state.load():
-            say(f"podium: fold {fold} goes on from step {self.state.step:,} of {self.total:,}")
+        self.state = State(self.folder, modules, self.optimizer, self.scaler, self.steps.stop)
+        with group.in_turn():  # the first deletes what is damaged
+            if self.state.load():
+                say(f"podium: fold {fold} goes on from step {self.state.step:,} of {self.state.total:,}")
         self.steps.start = self.state.step
-        self.forecast = Forecast(self.steps, len(self.held_out) / len(self.training), folds_left, recipe)
+        self.network: Any = self.model if group.size == 1 else _several(self.model, device)
+        # What training changes without a gradient: the mean and variance that batches had.
+        self.statistics = [each for each in self.model.buffers() if each.is_floating_point()]
+        held_out = len(self.held_out) / len(self.training)
+        self.forecast = Forecast(self.steps, held_out, recipe, folds_left, until)
 
     def train(self) -> None:
-        state = self.state
+        state, group = self.state, self.group
         saved = began = time.monotonic()
         # What goes wrong in here does not reach into the generator, so hints are given and its bar is closed here.
-        with _signals() as stop, hints(self.recipe.batch_size), closing(self.each_step()) as steps:
+        with _signals() as asked, hints(self.recipe.batch_size), closing(self.each_step()) as steps:
             for _ in steps:
                 now = time.monotonic()
-                ended = state.step % self.steps.per_epoch == 0
-                if ended or stop() or now - saved > SAVE_EVERY:
+                last = self.forecast.last_step(state.step, state.total)
+                # What processes decide they decide together: none may go where another does not.
+                stop, due, fewest = group.most(asked(), now - saved > self.setting.save_every, -last)
+                state.total = round(-fewest)
+                ended = state.step % self.steps.per_epoch == 0 or state.step == state.total
+                if ended or stop or due:
                     state.seconds += now - began
                     self._check_finite()  # what is saved can be gone on with
-                    if ended and state.step < self.total:
+                    if ended and state.step < state.total:
                         self.close_epoch(self.validate(mirrored=False), mirrored=False)
-                    state.save()
+                    state.loss.copy_(group.mean(state.loss))
+                    if group.first:
+                        state.save()
                     saved = began = time.monotonic()
-                if stop():
+                if stop:
                     state.wait()
-                    where = f"step {state.step:,} of {self.total:,} of fold {self.fold}"
+                    group.leave()
+                    where = f"step {state.step:,} of {state.total:,} of fold {self.fold}"
                     raise KeyboardInterrupt(f"stopped after {where}; all is saved")
         state.wait()
         with hints(self.recipe.batch_size):
             self.finish()
 
     def each_step(self) -> Generator[None, None, None]:
+        state = self.state
         seen = self.setting.images(self.training, TrainView(self.recipe, self.spec))
-        progress = bar(total=self.total, initial=self.state.step, desc=f"fold {self.fold}", unit="step")
+        progress = bar(total=state.total, initial=state.step, desc=f"fold {self.fold}", unit="step")
         with progress:
             for images, labels in batches(seen, self.steps, self.setting.workers):
-                self.forecast.at(self.state.step)
+                self.forecast.at(state.step)
                 self.step(images, labels)
+                progress.total = state.total
                 progress.update()
                 yield
+                if state.step >= state.total:  # the clock has shortened it
+                    return
 
     def step(self, images: Tensor, labels: Tensor) -> None:
         recipe, state = self.recipe, self.state
-        self._seed(state.step + 1)  # dropout and drop path, too, follow from the step
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate() * group.get("lr_scale", 1.0)
         inputs = self.normalise(images)
         targets = F.one_hot(labels.to(self.device, non_blocking=True), len(self.spec.classes)).float()
         draws = generator(MIX, recipe.seed, self.fold, state.step)
-        if draws.random() < recipe.mix and state.step < self.total * (1 - recipe.plain):
+        if draws.random() < recipe.mix and state.step < state.total * (1 - recipe.plain):
             inputs, targets = mix(inputs, targets, draws)
 
         self.model.train()
-        self.optimizer.zero_grad()
-        parts = math.ceil(len(inputs) / at_once(self.device, recipe.image_size))
-        parts = max(1, min(parts, len(inputs) // 2))  # of one image some layers can learn nothing
-        whole = torch.zeros((), device=self.device)
-        for some, wanted in zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True):
-            with autocast(self.device, self.setting.precision):
-                logits = self.model(some).float()
-            loss = F.cross_entropy(logits, wanted, label_smoothing=recipe.smoothing) * (len(some) / len(inputs))
-            self.scaler.scale(loss).backward()
-            whole += loss.detach()
+        before = [each.clone() for each in self.statistics]
+        loss = self.gradient(inputs, targets)
+        if recipe.sam:
+            with self._uphill(recipe.sam):
+                self.gradient(inputs, targets)
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip or math.inf)
-        bad = (~(norm + whole).isfinite()).float()
-        state.loss += torch.where(bad > 0, 0, whole)
+        bad = (~norm.isfinite()).float()
+        state.loss += torch.where(loss.isfinite(), loss, 0)
         state.skipped += bad
         state.in_a_row.add_(1).mul_(bad)
         self.scaler.step(self.optimizer) if self.scaler.is_enabled() else self._step_unless(bad)
         self.scaler.update()
+        for each, old in zip(self.statistics, before, strict=True):
+            each.copy_(torch.where(bad > 0, old, each))
         if self.average:
             self.average.update(self.model, step=state.step)
         state.step += 1
         if state.step % CHECK_EVERY == 0:
             self._check_finite()
+
+    def gradient(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """That of the loss over the whole batch, in as many parts as the device likes; the loss."""
+        self._seed(self.state.step + 1)  # dropout and drop path, too, follow from the step
+        self.optimizer.zero_grad()
+        parts = math.ceil(len(inputs) / at_once(self.device, self.recipe.image_size))
+        parts = max(1, min(parts, len(inputs) // 2))  # of one image some layers can learn nothing
+        share = self.group.size / self.steps.batch_size  # of one image; the mean of the processes is their sum, then
+        whole = torch.zeros((), device=self.device)
+        for nth, (some, wanted) in enumerate(
+            zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True), 1
+        ):
+            several = isinstance(self.network, DistributedDataParallel) and nth < parts
+            with self.network.no_sync() if several else nullcontext():  # the processes' gradients meet once
+                with autocast(self.device, self.setting.precision):
+                    logits = self.network(some).float()
+                loss = F.cross_entropy(logits, wanted, label_smoothing=self.recipe.smoothing) * (len(some) * share)
+                self.scaler.scale(loss).backward()
+            whole += loss.detach()
+        return whole
+
+    @contextmanager
+    def _uphill(self, radius: float) -> Iterator[None]:
+        """Weights where the loss is highest nearby, by the gradient there is: sharpness-aware minimisation takes the
+        gradient there, and then the step from here."""
+        slopes = {each: each.grad for each in self.model.parameters() if each.grad is not None}
+        before = [(each, each.detach().clone()) for each in (*slopes, *self.statistics)]
+        by = radius / (nn.utils.get_total_norm(slopes.values()) + 1e-12)
+        with torch.no_grad():
+            for weight, slope in slopes.items():
+                weight.add_(slope * by)
+        yield
+        with torch.no_grad():
+            for each, old in before:
+                each.copy_(old)
 
     def _step_unless(self, bad: Tensor) -> None:
         """The fused optimiser leaves everything as it is where the gradients are no numbers; nobody has to look."""
@@ -185,13 +237,15 @@ class Fold:
         del self.optimizer.found_inf  # type: ignore[attr-defined]
 
     def learning_rate(self) -> float:
-        warmup = min(self.recipe.warmup * self.steps.per_epoch, self.total / 5)
-        return learning_rate(self.state.step, self.total, warmup, self.recipe.lr)
+        warmup = min(self.recipe.warmup * self.steps.per_epoch, self.state.total / 5)
+        return learning_rate(self.state.step, self.state.total, warmup, self.recipe.lr)
 
     def validate(self, mirrored: bool) -> NDArray[np.float32]:
-        unseen = self.setting.images(self.held_out, TestView(self.spec))
-        in_turn = batches(unseen, every_image(len(self.held_out), self.recipe.batch_size), self.setting.workers)
-        probs = predict_proba(self.final, in_turn, self.normalise, self.setting.precision, mirrored)
+        mine = self.group.share(self.held_out)
+        unseen = self.setting.images(mine, TestView(self.spec))
+        in_turn = batches(unseen, every_image(len(mine), self.recipe.batch_size), self.setting.workers)
+        self.group.agree(self.final)
+        probs = self.group.join(predict_proba(self.final, in_turn, self.normalise, self.setting.precision, mirrored))
         if not np.isfinite(probs).all():
             raise self._diverged("the model's answers are not numbers")
         return probs
@@ -199,8 +253,9 @@ class Fold:
     def close_epoch(self, probs: NDArray[np.float32], mirrored: bool) -> None:
         """One more line of metrics.jsonl."""
         state, metric, truth = self.state, self.setting.competition.metric, self.setting.targets[self.held_out]
-        epoch, images = state.step // self.steps.per_epoch, self.steps.per_epoch * self.steps.batch_size
-        loss = state.loss.item() / self.steps.per_epoch
+        steps = state.step - (state.history[-1]["step"] if state.history else 0)
+        epoch = math.ceil(state.step / self.steps.per_epoch)
+        loss = self.group.mean(state.loss).item() / steps
         score = evaluate(metric, truth, probs)
         entry = {
             "epoch": epoch,
@@ -210,7 +265,7 @@ class Fold:
             "log_loss": evaluate("log_loss", truth, probs),
             metric: score,
             "mirrored": mirrored,  # the last line tells of what is submitted: the mean with the mirrored view
-            "images_per_s": round(images / max(state.seconds, 1e-9), 1),
+            "images_per_s": round(steps * self.steps.batch_size / max(state.seconds, 1e-9), 1),
             "seconds": round(state.seconds, 1),
         }
         state.history.append(entry)
@@ -221,17 +276,23 @@ class Fold:
         state.loss.zero_()
         state.skipped.zero_()
         state.seconds = 0.0
-        write_text(self.folder / "metrics.jsonl", "".join(json.dumps(each) + "\n" for each in state.history))
+        if self.group.first:
+            write_text(self.folder / "metrics.jsonl", "".join(json.dumps(each) + "\n" for each in state.history))
         say(f"  fold {self.fold}  epoch {epoch}/{self.recipe.epochs}  loss {loss:.4f}  {metric} {score:.4f}")
 
     def finish(self) -> None:
         """The end of a schedule that ends at zero, averaged: no epoch is picked on the fold that reports the score."""
-        path, held_out = self.folder / "model.safetensors", self.held_out
         mirrored = self.recipe.mirror > 0
         probs = self.validate(mirrored)
-        save_model(path, self.final, self.spec)
-        if len(self.state.history) < self.recipe.epochs:
+        if not self.state.history or self.state.history[-1]["step"] < self.state.total:
             self.close_epoch(probs, mirrored)
+        if self.group.first:
+            self._keep(probs)
+        self.group.wait()
+
+    def _keep(self, probs: NDArray[np.float32]) -> None:
+        path, held_out = self.folder / "model.safetensors", self.held_out
+        save_model(path, self.final, self.spec)
         ids = self.setting.competition.train["id"].to_numpy(dtype=str)[held_out]
         truth = self.setting.targets[held_out]
         Predictions(ids, probs, truth, self.spec.classes, sha256(path)).save(self.folder / "oof.npz")
@@ -239,7 +300,8 @@ class Fold:
             path.unlink()
 
     def _seed(self, step: int) -> None:
-        torch.manual_seed(int(generator(STEP, self.recipe.seed, self.fold, step).integers(2**63)))
+        key = (step, self.group.rank) if step else (0,)  # processes begin alike, then see other images
+        torch.manual_seed(int(generator(STEP, self.recipe.seed, self.fold, *key).integers(2**63)))
 
     def _check_finite(self) -> None:
         if self.state.in_a_row.item() >= BAD_STEPS:
@@ -251,6 +313,12 @@ class Fold:
         good = f"; {kept[0]} is from before" if kept else ""
         where = f"step {self.state.step:,} of fold {self.fold}"
         return PodiumError(f"{what} by {where}{good}; try a lower --lr or --precision float32, under another --name")
+
+
+def _several(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model, whose gradients are the mean of all processes'."""
+    devices = [device] if device.type == "cuda" else None
+    return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
 
 
 def _limit_depth(optimizer: torch.optim.Optimizer, decay: float) -> None:
@@ -278,9 +346,12 @@ def _signals() -> Iterator[Callable[[], bool]]:
 
     def ask(number: int, frame: object) -> None:
         if asked:
+            if launched():  # torchrun says it to the rest when one process has gone
+                return
             raise KeyboardInterrupt
         asked.append(number)
-        os.write(2, b"\npodium: stopping after this step (again: at once)\n")  # print is not safe in here
+        if not console.quiet:
+            os.write(2, b"\npodium: stopping after this step (again: at once)\n")  # print is not safe in here
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # signals belong to the main thread

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from podium import PodiumError
 from podium.augment import ORDER, View, generator
+from podium.group import Group
 from podium.store import Reader
 
 PREFETCHED = 4  # batches a worker has ready
@@ -45,13 +46,28 @@ class Images(Dataset[Any]):
 
 
 class Steps(Sampler[list[Key]]):
-    """The batches of a training run from step `start` on; every epoch a new order, its last odd batch left out."""
+    """The batches of a training run from step `start` on; every epoch a new order, its last odd batch left out.
 
-    def __init__(self, images: int, batch_size: int, epochs: int, seed: int, fold: int, start: int = 0) -> None:
+    Of several processes each has its share of every batch, in pairs of images, since pairs are what is mixed.
+    """
+
+    def __init__(
+        self,
+        images: int,
+        batch_size: int,
+        epochs: int,
+        seed: int,
+        fold: int,
+        group: Group | None = None,
+        start: int = 0,
+    ) -> None:
         self.images, self.batch_size = images, min(batch_size, images)
         self.per_epoch = images // self.batch_size
         self.start, self.stop = start, epochs * self.per_epoch
         self.key = seed, fold
+        places = np.arange(0, self.batch_size, 2)
+        pairs = (group or Group()).share(places)
+        self.mine = slice(pairs[0], pairs[-1] + 2) if len(pairs) else slice(0)
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -62,7 +78,8 @@ class Steps(Sampler[list[Key]]):
             epoch, nth = divmod(step, self.per_epoch)
             if nth == 0 or step == self.start:
                 order = generator(ORDER, *self.key, epoch).permutation(self.images)
-            yield [(epoch, int(i)) for i in order[nth * self.batch_size : (nth + 1) * self.batch_size]]
+            batch = order[nth * self.batch_size : (nth + 1) * self.batch_size]
+            yield [(epoch, int(i)) for i in batch[self.mine]]
 
 
 def every_image(images: int, batch_size: int) -> list[list[Key]]:

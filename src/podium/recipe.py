@@ -31,6 +31,7 @@ class Recipe:
     weight_decay: float = knob("AdamW's, for matrices only", 0, 10)
     warmup: float = knob("epochs until the peak; at most a fifth of the run", 0)
     clip: float = knob("largest norm of the gradient; 0 for any", 0)
+    sam: float = knob("radius of sharpness-aware minimisation, which doubles the time of a step; 0: without", 0, 10)
     drop_path: float = knob("share of residual branches dropped, rising with depth", 0, 0.95)
     smoothing: float = knob("label smoothing", 0, 0.95)
     ema: float = knob("share of the run that the averaged weights remember; 0: the last weights", 0, 1)
@@ -54,6 +55,7 @@ EVERY = {
     "batch_size": 64,
     "weight_decay": 0.05,
     "clip": 1.0,
+    "sam": 0.0,  # what it gains over twice the epochs has to be seen for each competition
     "smoothing": 0.1,
     "ema": 0.1,
     "mix": 0.5,

@@ -97,6 +97,9 @@ class Run:
     def fold(self, fold: int) -> Path:
         return self.path / f"fold{fold}"
 
+    def begun(self) -> bool:
+        return (self.path / "recipe.json").exists()
+
     def finished(self) -> list[int]:
         """The folds that are trained to the end."""
         found = (re.fullmatch(r"fold(\d+)", path.parent.name) for path in self.path.glob("fold*/oof.npz"))

@@ -7,24 +7,29 @@ The same command goes on where it was stopped: a finished fold is kept, an unfin
 last checkpoint, and what it then computes is what it would have computed undisturbed.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from podium import PodiumError
+from podium.budget import Budget, fit
 from podium.competition import Competition
 from podium.console import command, counted, say, show
-from podium.device import device_name, pick_device, pick_precision
+from podium.device import Machine, device_name, pick_device, pick_precision, prepare
 from podium.disk import sha256
 from podium.fold import LEFT_OUT, Fold, Setting
 from podium.folds import path_of, read_folds, warn_unless_certified
+from podium.group import Group, joined
 from podium.loader import pick_workers
 from podium.models import check_name, check_weights, family_and_size
-from podium.recipe import check, expand, resolve
+from podium.recipe import Recipe, check, expand, resolve
 from podium.runs import Run, folder_of
 from podium.store import Store, open_store, side_for
 
@@ -35,13 +40,14 @@ def train(
     given: dict[str, Any],
     chosen: Sequence[int] | None = None,
     name: str | None = None,
-    device: str = "auto",
-    workers: int | None = None,
-    keep: bool = True,
+    machine: Machine | None = None,
+    budget: float | None = None,
 ) -> Run:
     """Trains the chosen folds (default: all) of a run; `given` are the knobs of the recipe that are not defaults;
-    without `keep` the decoded pixels are not kept on disk."""
-    on = pick_device(device)
+    in no more than `budget` seconds, a submission included."""
+    machine = machine or Machine()
+    on = pick_device(machine.device)
+    prepare(on, machine.deterministic)
     given = expand(given, on.type)
     check(given)
     check_name(given.get("model"))
@@ -52,47 +58,102 @@ def train(
     if wrong:
         raise PodiumError(f"there is no fold {wrong[0]}; the folds of {competition.slug} are 0 to {count - 1}")
     chosen = sorted(set(chosen)) if chosen else list(range(count))
-
     recipe = resolve(given, competition.recipe, *family_and_size(given["model"]))
-    precision = pick_precision(recipe.precision, on)
     run = Run(folder_of(competition.slug, root) / (name or recipe.model))
-    index = {label: i for i, label in enumerate(competition.classes)}
-    targets = np.array([index[label] for label in competition.train["target"]])
-    with run.lock():
-        store = open_store(competition, root, side_for(recipe.image_size), keep)
-        positions = store.positions(competition.train["image"])
-        folds = _without_bad(competition, store, positions, folds, recipe.skip_bad)
-        setting = Setting(run, recipe, competition, store, folds, targets, on, precision, pick_workers(workers, on))
-        run.begin(
-            {
-                **asdict(recipe),
-                "competition": competition.slug,
-                "folds_sha256": sha256(path_of(competition.slug, root)),
-                "data_sha256": f"{competition.train_hash[:32]}{store.digest(positions)[:32]}",
-            },
-            {
-                "folds": count,
-                "metric": competition.metric,
-                "device": device_name(on),
-                "computed_in": str(precision)[6:],
-            },
-        )
-        left = [fold for fold in chosen if fold not in run.finished()]
-        if left:
-            warn_unless_certified(competition, root)
-            say(f"podium: {recipe.model} at {recipe.image_size} px, {str(precision)[6:]}, on {device_name(on)}")
-        for fold in chosen:
-            if fold in left:
-                Fold(setting, fold, folds_left=len(left) - left.index(fold)).train()
-            else:
-                run.check_weights(fold)
-                say(f"podium: fold {fold} is trained already")
-    show(run.results(count, competition.metric))
+    with joined(on) as group:
+        if recipe.batch_size < 2 * group.size:
+            raise PodiumError(f"--batch-size {recipe.batch_size} is too small for {group.size} processes")
+        with run.lock() if group.first else nullcontext():
+            with group.in_turn():  # the first makes the store, the others find it
+                setting = _setting(competition, root, recipe, run, folds, on, machine, group)
+            _train(setting, root, chosen, machine, budget)
+            group.wait()
+            show(run.results(count, competition.metric))
     say(f"podium: wrote {run.path}")
     rest = [str(fold) for fold in range(count) if fold not in run.finished()]
     more = f"the same command for the folds {','.join(rest)}, or " if rest else ""
     say(f"next: {more}{command('submit', competition.slug)}")
     return run
+
+
+def _setting(
+    competition: Competition,
+    root: Path,
+    recipe: Recipe,
+    run: Run,
+    folds: NDArray[np.int64],
+    device: torch.device,
+    machine: Machine,
+    group: Group,
+) -> Setting:
+    store = open_store(competition, root, side_for(recipe.image_size), machine.keep)
+    index = {label: i for i, label in enumerate(competition.classes)}
+    return Setting(
+        run=run,
+        recipe=recipe,
+        competition=competition,
+        store=store,
+        folds=_without_bad(competition, store, store.positions(competition.train["image"]), folds, recipe.skip_bad),
+        targets=np.array([index[label] for label in competition.train["target"]]),
+        device=device,
+        precision=pick_precision(recipe.precision, device),
+        workers=pick_workers(machine.workers, device),
+        save_every=machine.save_every,
+        group=group,
+    )
+
+
+def _train(setting: Setting, root: Path, chosen: list[int], machine: Machine, seconds: float | None) -> None:
+    """The folds that are not finished yet, each by all processes, or each process its own."""
+    run, competition, group = setting.run, setting.competition, setting.group
+    budget = Budget(seconds) if seconds else None
+    facts: dict[str, Any] = {}
+    tests = 0.0
+    if budget and run.begun():
+        setting = replace(setting, recipe=replace(setting.recipe, epochs=run.recipe["epochs"]))
+        tests = run.recipe.get("budget", {}).get("tests", 0.0)
+        planned = [fold for fold in run.recipe.get("budget", {}).get("folds", chosen) if fold in chosen]
+        chosen = planned if set(planned) - set(run.finished()) else chosen
+    elif budget:
+        recipe, chosen, tests = fit(setting, chosen, budget)
+        setting = replace(setting, recipe=recipe)
+        facts = {"budget": {"seconds": seconds, "folds": chosen, "tests": tests}}
+    recipe, precision = setting.recipe, str(setting.precision)[6:]
+    if group.first:
+        positions = setting.store.positions(competition.train["image"])
+        run.begin(
+            {
+                **asdict(recipe),
+                "competition": competition.slug,
+                "folds_sha256": sha256(path_of(competition.slug, root)),
+                "data_sha256": f"{competition.train_hash[:32]}{setting.store.digest(positions)[:32]}",
+            },
+            {
+                "folds": int(setting.folds.max()) + 1,
+                "metric": competition.metric,
+                "device": device_name(setting.device),
+                "computed_in": precision,
+                **facts,
+            },
+        )
+    group.wait()
+    left = [fold for fold in chosen if fold not in run.finished()]
+    group.wait()
+    if left:
+        warn_unless_certified(competition, root)
+        many = f", {group.size} processes" if group.size > 1 else ""
+        where = f"{precision}, on {device_name(setting.device)}{many}"
+        say(f"podium: {recipe.model} at {recipe.image_size} px, {where}")
+    for fold in sorted(set(chosen) - set(left)):
+        if group.first:
+            run.check_weights(fold)
+        say(f"podium: fold {fold} is trained already")
+    if machine.parallel == "folds" or (machine.parallel == "auto" and len(left) % group.size == 0):
+        left = left[group.rank :: group.size]
+        setting = replace(setting, group=group.alone())
+    for nth, fold in enumerate(left):
+        until = budget.until(len(left) - nth, tests) if budget else math.inf
+        Fold(setting, fold, len(left) - nth, until).train()
 
 
 def _without_bad(

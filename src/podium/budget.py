@@ -1,0 +1,89 @@
+"""A schedule that fits into a given time, and leaves some of it for the submission: `podium train --budget 8h`.
+
+The first steps are measured, and the epochs chosen with which all folds fit, or fewer folds where too few epochs
+would be left. What then goes slower than it did at first shortens what is left of the schedule, to the end.
+"""
+
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from podium import PodiumError
+from podium.console import counted, duration, say
+from podium.device import hints
+from podium.fold import Fold, Setting
+from podium.recipe import Recipe
+from podium.runs import Run
+from podium.schedule import Forecast, process_start
+
+FEWEST = 1 / 3  # of a recipe's epochs: rather fewer folds than less, where models only begin to learn
+SPARE = 0.01  # of the time, for what nobody foresees
+MARGIN = 0.05  # of the time, when epochs are chosen: later steps are seldom faster than the first
+
+
+class Budget:
+    """The time of one command, and what of it is promised to the submission."""
+
+    def __init__(self, seconds: float) -> None:
+        began = process_start()
+        self.seconds, self.end = seconds, began + seconds * (1 - SPARE)
+        self.promised = time.monotonic() - began  # the other command has to start, too
+
+    def left(self) -> float:
+        return self.end - self.promised - time.monotonic()
+
+    def until(self, folds_left: int, tests: float) -> float:
+        """When the next fold has to be finished, if each gets as much; `tests`: share of a fold's time that
+        predicting the test images takes."""
+        each = self.left() / folds_left
+        self.promised += each * tests
+        return time.monotonic() + each * (1 - tests)
+
+
+def fit(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Recipe, list[int], float]:
+    """The recipe and the folds that fit, and the share of a fold's time that predicting the test images takes."""
+    recipe, group = setting.recipe, setting.group
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder))
+        if group.first:
+            run.begin(asdict(recipe), {"folds": 1})
+        trial = Fold(replace(setting, run=run), chosen[0])
+        started = time.monotonic() - began
+        with hints(recipe.batch_size), closing(trial.each_step()) as steps:
+            for _ in steps:
+                if not group.most(not trial.forecast.settled(trial.state.step))[0]:
+                    break
+            (pace,) = group.most(trial.forecast.pace(trial.state.step))
+    test = trial.forecast.last_look * len(setting.competition.test) / len(trial.held_out) * pace
+    seconds = [started + test + pace * _work(trial, epochs) for epochs in range(1, recipe.epochs + 1)]
+    (left,) = group.most(-(budget.left() - MARGIN * budget.seconds))
+    folds, epochs = _choose([-left / each for each in seconds], len(chosen), recipe.epochs)
+    if not folds:
+        needed = duration(seconds[0] + budget.seconds - budget.left())
+        raise PodiumError(
+            f"--budget: one epoch of one fold and a submission take {needed}; allow more, or take a smaller model"
+        )
+    say(
+        f"podium: a budget of {duration(budget.seconds)} holds {counted(folds, 'fold')} of {counted(epochs, 'epoch')}"
+        f" (without it: {counted(len(chosen), 'fold')} of {recipe.epochs})"
+    )
+    return replace(recipe, epochs=epochs), chosen[:folds], test / seconds[epochs - 1]
+
+
+def _work(trial: Fold, epochs: int) -> float:
+    steps, recipe = trial.steps, replace(trial.recipe, epochs=epochs)
+    held_out = len(trial.held_out) / len(trial.training)
+    return Forecast(steps, held_out, recipe).left(0)
+
+
+def _choose(fitting: list[float], folds: int, epochs: int) -> tuple[int, int]:
+    """How many folds, of how many epochs; `fitting[n - 1]` folds of n epochs fit."""
+    for wanted in range(folds, 0, -1):
+        most = sum(each >= wanted for each in fitting)
+        if most >= max(1, epochs * FEWEST):
+            return wanted, most
+    most = sum(each >= 1 for each in fitting)
+    return (1, most) if most else (0, 0)

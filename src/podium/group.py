@@ -1,0 +1,126 @@
+"""Several processes that train together: who each is, and the little they tell one another.
+
+torchrun starts them, one for each GPU, on one machine or on several that share the project's folder. A process
+that was started without it is a group of one, to which all of this is free.
+"""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from podium import PodiumError, console
+
+PATIENCE = timedelta(hours=12)  # while the first builds what all read; of a process that dies, torchrun ends the rest
+
+
+@dataclass(frozen=True)
+class Group:
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def alone(self) -> "Group":
+        """This process, to which the others no longer matter."""
+        return Group()
+
+    def share(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """This process's part of the rows; all parts in the order of the processes are the rows."""
+        part: NDArray[np.int64] = np.array_split(rows, self.size)[self.rank]
+        return part
+
+    def join(self, part: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The parts of all processes, in their order."""
+        if self.size == 1:
+            return part
+        parts: list[Any] = [None] * self.size
+        dist.all_gather_object(parts, part)
+        return np.concatenate([each for each in parts if len(each)])
+
+    def most(self, *numbers: float) -> list[float]:
+        """The largest that any process has, of each number."""
+        if self.size == 1:
+            return list(numbers)
+        told = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(told, dist.ReduceOp.MAX)
+        return told.tolist()
+
+    def mean(self, value: Tensor) -> Tensor:
+        if self.size == 1:
+            return value
+        dist.all_reduce(value)
+        return value / self.size
+
+    def agree(self, model: nn.Module) -> None:
+        """Gives all processes the first one's statistics of batches: each has seen other images."""
+        if self.size > 1:
+            for buffer in model.buffers():
+                dist.broadcast(buffer, 0)
+
+    def wait(self) -> None:
+        if self.size > 1:
+            self.most(0.0)
+
+    def leave(self) -> None:
+        """All together."""
+        self.wait()
+        _hear_no_more()
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """The first process goes through the block before the others do."""
+        if not self.first:
+            self.wait()
+        yield
+        if self.first:
+            self.wait()
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Group]:
+    """The group that torchrun has started this process for."""
+    if not launched():
+        yield Group()
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    group = Group(dist.get_rank(), dist.get_world_size())
+    try:
+        yield group
+    except PodiumError:
+        console.quiet = False  # not what all processes met: each has told its own
+        _hear_no_more()
+        raise
+    except RuntimeError as error:  # of gloo, or NCCL's DistBackendError
+        _hear_no_more()
+        if isinstance(error, dist.DistError) or re.search("gloo|closed by peer", str(error)):
+            raise PodiumError("another process of this training has ended; what it said is the reason") from None
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+def _hear_no_more() -> None:
+    """torchrun signals those that are still there when one goes."""
+    if launched():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def launched() -> bool:
+    """Whether torchrun has started this process."""
+    return "WORLD_SIZE" in os.environ
