@@ -11,7 +11,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,7 @@ from podium.recipe import Recipe, size_at
 from podium.runs import Predictions, Run
 from podium.schedule import Forecast, learning_rate
 from podium.store import Store
+from podium.teacher import Teacher, separate_heads
 
 SAVE_EVERY = 300.0  # seconds of work that a power cut may cost
 DECAYED_LAYERS = 12
@@ -60,6 +61,7 @@ class Setting:
     device: torch.device
     precision: torch.dtype
     workers: int
+    teachers: Sequence[Run] = ()
 
     def images(self, rows: NDArray[np.int64], view: View) -> Images:
         positions = self.store.positions(self.competition.train["image"].iloc[rows])
@@ -89,6 +91,11 @@ class Fold:
         _check_space(setting.run.path, self.model, folds_left)
         self.normalise = Normaliser(self.spec, device)
         self.model.to(device).to(memory_format=self.normalise.layout)
+        self.teacher = None
+        if setting.teachers and recipe.distil:
+            self.teacher = Teacher(setting.teachers, fold, self.normalise, setting.precision)
+            if recipe.distil < 1:  # with nothing for the labels, one of two heads would learn nothing
+                separate_heads(self.model)
         self.optimizer = create_optimizer_v2(
             self.model,
             "adamw",
@@ -160,8 +167,12 @@ class Fold:
         whole = torch.zeros((), device=self.device)
         for some, wanted in zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True):
             with autocast(self.device, self.setting.precision):
-                logits = self.model(some).float()
-            loss = F.cross_entropy(logits, wanted, label_smoothing=recipe.smoothing) * (len(some) / len(inputs))
+                answer = self.model(some)
+            logits, token = answer if isinstance(answer, tuple) else (answer, None)
+            loss = F.cross_entropy(logits.float(), wanted, label_smoothing=recipe.smoothing)
+            if self.teacher:
+                loss = loss.lerp(self.teacher.loss(some, logits, token), recipe.distil)
+            loss = loss * (len(some) / len(inputs))
             self.scaler.scale(loss).backward()
             whole += loss.detach()
         self.scaler.unscale_(self.optimizer)

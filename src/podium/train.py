@@ -27,6 +27,7 @@ from podium.models import check_name, check_weights, family_and_size
 from podium.recipe import check, expand, resolve
 from podium.runs import Run, folder_of
 from podium.store import Store, open_store, side_for
+from podium.teacher import check_teachers, find_teachers
 
 
 def train(
@@ -56,20 +57,25 @@ def train(
     recipe = resolve(given, competition.recipe, *family_and_size(given["model"]))
     precision = pick_precision(recipe.precision, on)
     run = Run(folder_of(competition.slug, root) / (name or recipe.model))
+    left = [fold for fold in chosen if fold not in run.finished()]
+    teachers = find_teachers(recipe.teacher, run, competition.slug, root, left) if recipe.teacher and left else []
     index = {label: i for i, label in enumerate(competition.classes)}
     targets = np.array([index[label] for label in competition.train["target"]])
     with run.lock():
         store = open_store(competition, root, side_for(recipe.image_size), keep)
         positions = store.positions(competition.train["image"])
         folds = _without_bad(competition, store, positions, folds, recipe.skip_bad)
-        setting = Setting(run, recipe, competition, store, folds, targets, on, precision, pick_workers(workers, on))
+        working = pick_workers(workers, on)
+        setting = Setting(run, recipe, competition, store, folds, targets, on, precision, working, teachers=teachers)
+        identity = {
+            **asdict(recipe),
+            "competition": competition.slug,
+            "folds_sha256": sha256(path_of(competition.slug, root)),
+            "data_sha256": f"{competition.train_hash[:32]}{store.digest(positions)[:32]}",
+        }
+        teaching = check_teachers(teachers, left, competition.classes, identity)
         run.begin(
-            {
-                **asdict(recipe),
-                "competition": competition.slug,
-                "folds_sha256": sha256(path_of(competition.slug, root)),
-                "data_sha256": f"{competition.train_hash[:32]}{store.digest(positions)[:32]}",
-            },
+            identity,
             {
                 "folds": count,
                 "metric": competition.metric,
@@ -77,7 +83,9 @@ def train(
                 "computed_in": str(precision)[6:],
             },
         )
-        left = [fold for fold in chosen if fold not in run.finished()]
+        if teachers:
+            run.keep_teachers(teaching)
+            say(f"podium: taught by {' and '.join(teacher.name for teacher in teachers)}")
         if left:
             warn_unless_certified(competition, root)
             say(f"podium: {recipe.model} at {recipe.image_size} px, {str(precision)[6:]}, on {device_name(on)}")
