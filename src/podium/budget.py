@@ -9,6 +9,7 @@ import time
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from podium import PodiumError
 from podium.console import counted, duration, say
@@ -30,19 +31,34 @@ class Budget:
         began = process_start()
         self.seconds, self.end = seconds, began + seconds * (1 - SPARE)
         self.promised = time.monotonic() - began  # the other command has to start, too
+        self.tests = 0.0  # what predicting the test images takes of a fold's time
 
     def left(self) -> float:
         return self.end - self.promised - time.monotonic()
 
-    def until(self, folds_left: int, tests: float) -> float:
-        """When the next fold has to be finished, if each gets as much; `tests`: share of a fold's time that
-        predicting the test images takes."""
+    def until(self, folds_left: int) -> float:
+        """When the next fold has to be finished, if each gets as much."""
         each = self.left() / folds_left
-        self.promised += each * tests
-        return time.monotonic() + each * (1 - tests)
+        self.promised += each * self.tests
+        return time.monotonic() + each * (1 - self.tests)
 
 
-def fit(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Recipe, list[int], float]:
+def plan(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Setting, list[int], dict[str, Any]]:
+    """What fits: the setting with fewer epochs, the folds, and what recipe.json has to say for the next call, which
+    goes on with the same epochs."""
+    run = setting.run
+    if run.begun():
+        before = run.recipe.get("budget", {})
+        budget.tests = before.get("tests", 0.0)
+        folds = [fold for fold in before.get("folds", chosen) if fold in chosen]
+        left = folds if set(folds) - set(run.finished()) else chosen
+        return replace(setting, recipe=replace(setting.recipe, epochs=run.recipe["epochs"])), left, {}
+    recipe, folds, budget.tests = _fit(setting, chosen, budget)
+    facts = {"seconds": budget.seconds, "folds": folds, "tests": round(budget.tests, 4)}
+    return replace(setting, recipe=recipe), folds, {"budget": facts}
+
+
+def _fit(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Recipe, list[int], float]:
     """The recipe and the folds that fit, and the share of a fold's time that predicting the test images takes."""
     recipe, group = setting.recipe, setting.group
     began = time.monotonic()

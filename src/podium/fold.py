@@ -11,7 +11,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +42,7 @@ from podium.recipe import Recipe, size_at
 from podium.runs import Predictions, Run
 from podium.schedule import Forecast, learning_rate
 from podium.store import Store
+from podium.teacher import Teacher, separate_heads
 
 DECAYED_LAYERS = 12
 LEFT_OUT = -2  # the fold of an image that cannot be read
@@ -64,6 +65,7 @@ class Setting:
     workers: int
     save_every: float = 300.0
     group: Group = field(default_factory=Group)
+    teachers: Sequence[Run] = ()
 
     def images(self, rows: NDArray[np.int64], view: View) -> Images:
         positions = self.store.positions(self.competition.train["image"].iloc[rows])
@@ -94,6 +96,11 @@ class Fold:
             _check_space(setting.run.path, self.model, folds_left)
         self.normalise = Normaliser(self.spec, device)
         self.model.to(device).to(memory_format=self.normalise.layout)
+        self.teacher = None
+        if setting.teachers and recipe.distil:
+            self.teacher = Teacher(setting.teachers, fold, self.normalise, setting.precision)
+            if recipe.distil < 1:  # with nothing for the labels, one of two heads would learn nothing
+                separate_heads(self.model)
         self.optimizer = create_optimizer_v2(
             self.model,
             "adamw",
@@ -209,8 +216,12 @@ class Fold:
             several = isinstance(self.network, DistributedDataParallel) and nth < parts
             with self.network.no_sync() if several else nullcontext():  # the processes' gradients meet once
                 with autocast(self.device, self.setting.precision):
-                    logits = self.network(some).float()
-                loss = F.cross_entropy(logits, wanted, label_smoothing=self.recipe.smoothing) * (len(some) * share)
+                    answer = self.network(some)
+                logits, token = answer if isinstance(answer, tuple) else (answer, None)
+                loss = F.cross_entropy(logits.float(), wanted, label_smoothing=self.recipe.smoothing)
+                if self.teacher:
+                    loss = loss.lerp(self.teacher.loss(some, logits, token), self.recipe.distil)
+                loss = loss * (len(some) * share)
                 self.scaler.scale(loss).backward()
             whole += loss.detach()
         return whole

@@ -46,6 +46,8 @@ class Recipe:
     skip_bad: bool = knob("go on without training images that cannot be read")
     precision: str = knob("auto (what the hardware gains by), float32, bfloat16 or float16", choices=PRECISIONS)
     seed: int = knob("of everything random in training", 0, 2**32 - 1)
+    teacher: str = knob("a finished run to learn from, or several, RUN1+RUN2: the mean of their probabilities")
+    distil: float = knob("share of the loss that is the teacher's", 0, 1)
 
 
 # Starting points: the papers' and the official recipes' fine-tuning settings, scaled to batch 128.
@@ -69,6 +71,8 @@ EVERY = {
     "skip_bad": False,
     "precision": "auto",
     "seed": 0,
+    "teacher": "",
+    "distil": 0.5,  # the labels correct what the teacher has wrong, the teacher says what they leave out
 }
 PRETRAINED = {  # rows by timm's module, the family a model was registered in
     "convnext": {"lr": 1e-4, "layer_decay": 0.8, "drop_path": 0.1, "epochs": 12, "warmup": 1.0},

@@ -193,6 +193,18 @@ class Run:
                 f"{self.path} was begun with the weights {known}, not {source}; use --name for another run"
             )
 
+    def keep_teachers(self, weights: dict[str, str]) -> None:
+        """Which weights teach each fold; a fold that was begun with others cannot go on."""
+        known = self.recipe.get("teacher_sha256", {})
+        for fold, found in weights.items():
+            if known.get(fold, found) != found and checkpoints(self.fold(int(fold))):
+                raise PodiumError(
+                    f"{self.fold(int(fold))} was begun with other weights of its teacher {self.recipe['teacher']};"
+                    " restore those, or delete that folder and train that fold again"
+                )
+        self.recipe["teacher_sha256"] = {**known, **weights}
+        write_json(self.path / "recipe.json", self.recipe)
+
 
 def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.budget import Budget, fit
+from podium.budget import Budget, plan
 from podium.competition import Competition
 from podium.console import command, counted, say, show
 from podium.device import Machine, device_name, pick_device, pick_precision, prepare
@@ -32,6 +32,7 @@ from podium.models import check_name, check_weights, family_and_size
 from podium.recipe import Recipe, check, expand, resolve
 from podium.runs import Run, folder_of
 from podium.store import Store, open_store, side_for
+from podium.teacher import check_teachers, find_teachers
 
 
 def train(
@@ -60,12 +61,14 @@ def train(
     chosen = sorted(set(chosen)) if chosen else list(range(count))
     recipe = resolve(given, competition.recipe, *family_and_size(given["model"]))
     run = Run(folder_of(competition.slug, root) / (name or recipe.model))
+    left = [fold for fold in chosen if fold not in run.finished()]
+    teachers = find_teachers(recipe.teacher, run, competition.slug, root, left) if recipe.teacher and left else []
     with joined(on) as group:
         if recipe.batch_size < 2 * group.size:
             raise PodiumError(f"--batch-size {recipe.batch_size} is too small for {group.size} processes")
         with run.lock() if group.first else nullcontext():
             with group.in_turn():  # the first makes the store, the others find it
-                setting = _setting(competition, root, recipe, run, folds, on, machine, group)
+                setting = _setting(competition, root, recipe, run, folds, on, machine, group, teachers)
             _train(setting, root, chosen, machine, budget)
             group.wait()
             show(run.results(count, competition.metric))
@@ -85,6 +88,7 @@ def _setting(
     device: torch.device,
     machine: Machine,
     group: Group,
+    teachers: Sequence[Run],
 ) -> Setting:
     store = open_store(competition, root, side_for(recipe.image_size), machine.keep)
     index = {label: i for i, label in enumerate(competition.classes)}
@@ -100,6 +104,7 @@ def _setting(
         workers=pick_workers(machine.workers, device),
         save_every=machine.save_every,
         group=group,
+        teachers=teachers,
     )
 
 
@@ -108,36 +113,29 @@ def _train(setting: Setting, root: Path, chosen: list[int], machine: Machine, se
     run, competition, group = setting.run, setting.competition, setting.group
     budget = Budget(seconds) if seconds else None
     facts: dict[str, Any] = {}
-    tests = 0.0
-    if budget and run.begun():
-        setting = replace(setting, recipe=replace(setting.recipe, epochs=run.recipe["epochs"]))
-        tests = run.recipe.get("budget", {}).get("tests", 0.0)
-        planned = [fold for fold in run.recipe.get("budget", {}).get("folds", chosen) if fold in chosen]
-        chosen = planned if set(planned) - set(run.finished()) else chosen
-    elif budget:
-        recipe, chosen, tests = fit(setting, chosen, budget)
-        setting = replace(setting, recipe=recipe)
-        facts = {"budget": {"seconds": seconds, "folds": chosen, "tests": tests}}
+    if budget:
+        setting, chosen, facts = plan(setting, chosen, budget)
     recipe, precision = setting.recipe, str(setting.precision)[6:]
+    left = [fold for fold in chosen if fold not in run.finished()]
     if group.first:
         positions = setting.store.positions(competition.train["image"])
-        run.begin(
-            {
-                **asdict(recipe),
-                "competition": competition.slug,
-                "folds_sha256": sha256(path_of(competition.slug, root)),
-                "data_sha256": f"{competition.train_hash[:32]}{setting.store.digest(positions)[:32]}",
-            },
-            {
-                "folds": int(setting.folds.max()) + 1,
-                "metric": competition.metric,
-                "device": device_name(setting.device),
-                "computed_in": precision,
-                **facts,
-            },
-        )
-    group.wait()
-    left = [fold for fold in chosen if fold not in run.finished()]
+        identity = {
+            **asdict(recipe),
+            "competition": competition.slug,
+            "folds_sha256": sha256(path_of(competition.slug, root)),
+            "data_sha256": f"{competition.train_hash[:32]}{setting.store.digest(positions)[:32]}",
+        }
+        teaching = check_teachers(setting.teachers, left, competition.classes, identity)
+        begun = {
+            "folds": int(setting.folds.max()) + 1,
+            "metric": competition.metric,
+            "device": device_name(setting.device),
+            "computed_in": precision,
+        }
+        run.begin(identity, {**begun, **facts})
+        if setting.teachers:
+            run.keep_teachers(teaching)
+            say(f"podium: taught by {' and '.join(teacher.name for teacher in setting.teachers)}")
     group.wait()
     if left:
         warn_unless_certified(competition, root)
@@ -152,7 +150,7 @@ def _train(setting: Setting, root: Path, chosen: list[int], machine: Machine, se
         left = left[group.rank :: group.size]
         setting = replace(setting, group=group.alone())
     for nth, fold in enumerate(left):
-        until = budget.until(len(left) - nth, tests) if budget else math.inf
+        until = budget.until(len(left) - nth) if budget else math.inf
         Fold(setting, fold, len(left) - nth, until).train()
 
 
