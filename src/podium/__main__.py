@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -123,12 +124,15 @@ def train(flags: argparse.Namespace) -> None:
         launch(flags.processes, flags.device, flags.words)
         return
     from podium.device import Machine
+    from podium.schedule import process_start
     from podium.train import train
 
     machine = Machine(
         flags.device, flags.workers, flags.store == "on", flags.save_every, flags.parallel, flags.deterministic
     )
-    train(_competition(flags), flags.root, given, flags.folds, flags.name, machine, flags.budget)
+    competition = _competition(flags)
+    budget = flags.budget and max(1.0, flags.budget - (time.monotonic() - process_start()))
+    train(competition, flags.root, given, flags.folds, flags.name, machine, budget)
 
 
 def submit(flags: argparse.Namespace) -> None:

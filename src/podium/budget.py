@@ -6,6 +6,8 @@ would be left. What then goes slower than it did at first shortens what is left 
 
 import tempfile
 import time
+from bisect import bisect_right
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,10 +19,11 @@ from podium.device import hints
 from podium.fold import Fold, Setting
 from podium.recipe import Recipe
 from podium.runs import Run
-from podium.schedule import Forecast, process_start
+from podium.schedule import Forecast
 
 FEWEST = 1 / 3  # of a recipe's epochs: rather fewer folds than less, where models only begin to learn
 SPARE = 0.01  # of the time, for what nobody foresees
+START = 12.0  # seconds that the submission's command takes to start, on two cores
 MARGIN = 0.05  # of the time, when epochs are chosen: later steps are seldom faster than the first
 
 
@@ -28,9 +31,8 @@ class Budget:
     """The time of one command, and what of it is promised to the submission."""
 
     def __init__(self, seconds: float) -> None:
-        began = process_start()
-        self.seconds, self.end = seconds, began + seconds * (1 - SPARE)
-        self.promised = time.monotonic() - began  # the other command has to start, too
+        self.seconds, self.end = seconds, time.monotonic() + seconds * (1 - SPARE)
+        self.promised = START
         self.tests = 0.0  # what predicting the test images takes of a fold's time
 
     def left(self) -> float:
@@ -74,19 +76,22 @@ def _fit(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Recipe, l
                     break
             (pace,) = group.most(trial.forecast.pace(trial.state.step))
     test = trial.forecast.last_look * len(setting.competition.test) / len(trial.held_out) * pace
-    seconds = [started + test + pace * _work(trial, epochs) for epochs in range(1, recipe.epochs + 1)]
-    (left,) = group.most(-(budget.left() - MARGIN * budget.seconds))
-    folds, epochs = _choose([-left / each for each in seconds], len(chosen), recipe.epochs)
-    if not folds:
-        needed = duration(seconds[0] + budget.seconds - budget.left())
+
+    def seconds(epochs: int) -> float:
+        return started + test + pace * _work(trial, epochs)
+
+    (missing,) = group.most(MARGIN * budget.seconds - budget.left())
+    folds, epochs = _choose(seconds, -missing, len(chosen), recipe.epochs)
+    if not epochs:
+        needed = duration(seconds(1) + budget.seconds - budget.left())
         raise PodiumError(
             f"--budget: one epoch of one fold and a submission take {needed}; allow more, or take a smaller model"
         )
     say(
-        f"podium: a budget of {duration(budget.seconds)} holds {counted(folds, 'fold')} of {counted(epochs, 'epoch')}"
+        f"podium: the budget's {duration(budget.seconds)} hold {counted(folds, 'fold')} of {counted(epochs, 'epoch')}"
         f" (without it: {counted(len(chosen), 'fold')} of {recipe.epochs})"
     )
-    return replace(recipe, epochs=epochs), chosen[:folds], test / seconds[epochs - 1]
+    return replace(recipe, epochs=epochs), chosen[:folds], test / seconds(epochs)
 
 
 def _work(trial: Fold, epochs: int) -> float:
@@ -95,11 +100,10 @@ def _work(trial: Fold, epochs: int) -> float:
     return Forecast(steps, held_out, recipe).left(0)
 
 
-def _choose(fitting: list[float], folds: int, epochs: int) -> tuple[int, int]:
-    """How many folds, of how many epochs; `fitting[n - 1]` folds of n epochs fit."""
+def _choose(seconds: Callable[[int], float], left: float, folds: int, epochs: int) -> tuple[int, int]:
+    """How many folds, of how many epochs, when a fold of n epochs takes `seconds(n)`."""
     for wanted in range(folds, 0, -1):
-        most = sum(each >= wanted for each in fitting)
-        if most >= max(1, epochs * FEWEST):
-            return wanted, most
-    most = sum(each >= 1 for each in fitting)
-    return (1, most) if most else (0, 0)
+        most = bisect_right(range(1, epochs + 1), left / wanted, key=seconds)
+        if most >= epochs * FEWEST or wanted == 1:
+            break
+    return wanted, most

@@ -46,7 +46,7 @@ def train(
 ) -> Run:
     """Trains the chosen folds (default: all) of a run; `given` are the knobs of the recipe that are not defaults;
     in no more than `budget` seconds, a submission included."""
-    machine = machine or Machine()
+    machine, allowed = machine or Machine(), Budget(budget) if budget else None
     on = pick_device(machine.device)
     prepare(on, machine.deterministic)
     given = expand(given, on.type)
@@ -69,7 +69,7 @@ def train(
         with run.lock() if group.first else nullcontext():
             with group.in_turn():  # the first makes the store, the others find it
                 setting = _setting(competition, root, recipe, run, folds, on, machine, group, teachers)
-            _train(setting, root, chosen, machine, budget)
+            _train(setting, root, chosen, machine, allowed)
             group.wait()
             show(run.results(count, competition.metric))
     say(f"podium: wrote {run.path}")
@@ -108,10 +108,9 @@ def _setting(
     )
 
 
-def _train(setting: Setting, root: Path, chosen: list[int], machine: Machine, seconds: float | None) -> None:
+def _train(setting: Setting, root: Path, chosen: list[int], machine: Machine, budget: Budget | None) -> None:
     """The folds that are not finished yet, each by all processes, or each process its own."""
     run, competition, group = setting.run, setting.competition, setting.group
-    budget = Budget(seconds) if seconds else None
     facts: dict[str, Any] = {}
     if budget:
         setting, chosen, facts = plan(setting, chosen, budget)
