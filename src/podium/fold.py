@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,45 +24,24 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
 from podium import PodiumError
-from podium.augment import MIX, STEP, TestView, TrainView, View, generator, mix
+from podium.augment import MIX, TestView, TrainView, generator, mix
 from podium.checkpoint import KEPT, State, checkpoints
-from podium.competition import Competition
 from podium.console import bar, counted, say
 from podium.device import at_once, autocast, hints
-from podium.disk import sha256, write_text
-from podium.loader import Images, Steps, batches, every_image
+from podium.disk import write_text
+from podium.linear import all_features, classifier_of, fit_head
+from podium.loader import Steps, batches, every_image
 from podium.metrics import evaluate
 from podium.models import Normaliser, build, check_sizes, save_model
 from podium.predict import predict_proba
-from podium.recipe import Recipe, size_at
-from podium.runs import Predictions, Run
+from podium.recipe import size_at
 from podium.schedule import Forecast, learning_rate
-from podium.store import Store
+from podium.setting import Setting, seed_torch
 
 SAVE_EVERY = 300.0  # seconds of work that a power cut may cost
 DECAYED_LAYERS = 12
-LEFT_OUT = -2  # the fold of an image that cannot be read
 CHECK_EVERY = 50  # steps between looks at the loss: each look makes a GPU wait
 BAD_STEPS = 10  # in a row: a step whose gradients are not numbers changes nothing; so many are no accident
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What all folds of a run share."""
-
-    run: Run
-    recipe: Recipe
-    competition: Competition
-    store: Store
-    folds: NDArray[np.int64]
-    targets: NDArray[np.int64]
-    device: torch.device
-    precision: torch.dtype
-    workers: int
-
-    def images(self, rows: NDArray[np.int64], view: View) -> Images:
-        positions = self.store.positions(self.competition.train["image"].iloc[rows])
-        return Images(self.store.reader(positions), self.targets[rows], view, rows)
 
 
 class Fold:
@@ -73,12 +51,12 @@ class Fold:
         recipe, device = setting.recipe, setting.device
         self.setting, self.fold, self.recipe, self.device = setting, fold, recipe, device
         self.folder = setting.run.fold(fold)
-        self.training = np.flatnonzero((setting.folds != fold) & (setting.folds != LEFT_OUT))
-        self.held_out = np.flatnonzero(setting.folds == fold)
+        self.training, self.held_out = setting.training(fold), setting.held_out(fold)
         self.steps = Steps(len(self.training), recipe.batch_size, recipe.epochs, recipe.seed, fold)
         self.total = self.steps.stop
 
-        self._seed(0)
+        # Features are computed once for all folds, so what they come from begins alike in all, random or not.
+        seed_torch(recipe.seed, 0 if recipe.head_first else fold, 0)
         classes = setting.competition.classes
         self.model, self.spec = build(
             recipe.model, recipe.weights, classes, recipe.image_size, recipe.drop_path, recipe.fit
@@ -111,6 +89,8 @@ class Fold:
 
     def train(self) -> None:
         state = self.state
+        if self.recipe.head_first and state.step == 0:
+            self.fit_head()
         saved = began = time.monotonic()
         # What goes wrong in here does not reach into the generator, so hints are given and its bar is closed here.
         with _signals() as stop, hints(self.recipe.batch_size), closing(self.each_step()) as steps:
@@ -132,6 +112,15 @@ class Fold:
         with hints(self.recipe.batch_size):
             self.finish()
 
+    def fit_head(self) -> None:
+        """The head that suits the weights as they are, so that its first gradients do not tear at them."""
+        classifier = classifier_of(self.model, self.spec, self.normalise)
+        features = all_features(self.setting, self.model, self.spec, self.normalise)
+        head, _ = fit_head(self.setting, self.fold, features)
+        classifier.load_state_dict(head._asdict())
+        if self.average:
+            self.average.set(self.model)
+
     def each_step(self) -> Generator[None, None, None]:
         seen = self.setting.images(self.training, TrainView(self.recipe, self.spec))
         progress = bar(total=self.total, initial=self.state.step, desc=f"fold {self.fold}", unit="step")
@@ -144,7 +133,7 @@ class Fold:
 
     def step(self, images: Tensor, labels: Tensor) -> None:
         recipe, state = self.recipe, self.state
-        self._seed(state.step + 1)  # dropout and drop path, too, follow from the step
+        seed_torch(recipe.seed, self.fold, state.step + 1)  # dropout and drop path, too, follow from the step
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate() * group.get("lr_scale", 1.0)
         inputs = self.normalise(images)
@@ -226,20 +215,14 @@ class Fold:
 
     def finish(self) -> None:
         """The end of a schedule that ends at zero, averaged: no epoch is picked on the fold that reports the score."""
-        path, held_out = self.folder / "model.safetensors", self.held_out
         mirrored = self.recipe.mirror > 0
         probs = self.validate(mirrored)
-        save_model(path, self.final, self.spec)
+        save_model(self.folder / "model.safetensors", self.final, self.spec)
         if len(self.state.history) < self.recipe.epochs:
             self.close_epoch(probs, mirrored)
-        ids = self.setting.competition.train["id"].to_numpy(dtype=str)[held_out]
-        truth = self.setting.targets[held_out]
-        Predictions(ids, probs, truth, self.spec.classes, sha256(path)).save(self.folder / "oof.npz")
+        self.setting.save_predictions(self.fold, probs)
         for path in checkpoints(self.folder):
             path.unlink()
-
-    def _seed(self, step: int) -> None:
-        torch.manual_seed(int(generator(STEP, self.recipe.seed, self.fold, step).integers(2**63)))
 
     def _check_finite(self) -> None:
         if self.state.in_a_row.item() >= BAD_STEPS:

@@ -20,12 +20,14 @@ from podium.competition import Competition
 from podium.console import command, counted, say, show
 from podium.device import device_name, pick_device, pick_precision
 from podium.disk import sha256
-from podium.fold import LEFT_OUT, Fold, Setting
+from podium.fold import Fold
 from podium.folds import path_of, read_folds, warn_unless_certified
+from podium.linear import train_head
 from podium.loader import pick_workers
 from podium.models import check_name, check_weights, family_and_size
 from podium.recipe import check, expand, resolve
 from podium.runs import Run, folder_of
+from podium.setting import LEFT_OUT, Setting
 from podium.store import Store, open_store, side_for
 
 
@@ -82,7 +84,9 @@ def train(
             warn_unless_certified(competition, root)
             say(f"podium: {recipe.model} at {recipe.image_size} px, {str(precision)[6:]}, on {device_name(on)}")
         for fold in chosen:
-            if fold in left:
+            if fold in left and recipe.linear:
+                train_head(setting, fold)
+            elif fold in left:
                 Fold(setting, fold, folds_left=len(left) - left.index(fold)).train()
             else:
                 run.check_weights(fold)
