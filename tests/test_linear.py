@@ -141,7 +141,9 @@ def test_a_damaged_block_is_computed_again(
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     other = run_of(tiny, "other").path / "features" / "1.npz"
-    path.write_bytes({"cut": content[:-40], "flipped": content, "of another run": other.read_bytes()}[damage])
+    path.write_bytes(
+        {"cut": bytes(content[:-40]), "flipped": bytes(content), "of another run": other.read_bytes()}[damage]
+    )
     (run.fold(0) / "oof.npz").unlink()
     passes = Passes(monkeypatch)
     status, _, err = podium(*command)
