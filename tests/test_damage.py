@@ -149,7 +149,7 @@ def test_a_checkpoint_of_something_else_is_refused(root: Path, podium: Podium) -
     ]
     for some, about in others:
         text = json.dumps(about)
-        save_file(some, path, {"podium": text, "sha256": checkpoint._digest(some, text)})
+        save_file(some, path, {"podium": text, "sha256": checkpoint.digest(some, text)})
         said = one_line(podium(*SIX))
         assert f"{path} is not of this run" in said, about
         assert "delete it to begin this fold anew" in said

@@ -13,7 +13,7 @@ from conftest import write_competition
 from podium import PodiumError
 from podium.augment import TestView, TrainView, generator, mix
 from podium.competition import load
-from podium.fold import Fold, Setting
+from podium.fold import Fold
 from podium.folds import read_folds, write_folds
 from podium.loader import Steps, every_image
 from podium.metrics import METRICS, evaluate
@@ -22,6 +22,7 @@ from podium.predict import predict_proba
 from podium.recipe import Recipe, expand, resolve, size_at
 from podium.runs import Run
 from podium.schedule import learning_rate
+from podium.setting import Setting
 from podium.store import open_store
 
 SPEC = Spec("test_vit", ("a", "b"), 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")

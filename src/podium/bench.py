@@ -28,13 +28,14 @@ from podium.competition import Competition
 from podium.console import say, show, table
 from podium.device import autocast, device_name, hints, pick_device, pick_precision
 from podium.disk import write_text
-from podium.fold import LEFT_OUT, Fold, Setting
+from podium.fold import Fold
 from podium.loader import PREFETCHED, batches, every_image, pick_workers
 from podium.models import family_and_size
 from podium.predict import predict_proba
 from podium.recipe import resolve
 from podium.runs import Run
 from podium.schedule import process_start
+from podium.setting import LEFT_OUT, Setting
 from podium.store import open_store, side_for
 
 WINDOWS = 9

@@ -16,10 +16,11 @@ from typing import Any
 from podium import PodiumError
 from podium.console import counted, duration, say
 from podium.device import hints
-from podium.fold import Fold, Setting
+from podium.fold import Fold
 from podium.recipe import Recipe
 from podium.runs import Run
 from podium.schedule import Forecast
+from podium.setting import Setting
 
 FEWEST = 1 / 3  # of a recipe's epochs: rather fewer folds than less, where models only begin to learn
 SPARE = 0.01  # of the time, for what nobody foresees

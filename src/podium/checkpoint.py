@@ -95,7 +95,7 @@ class State:
 
     def _write(self, step: int, tensors: dict[str, "Tensor"], progress: str) -> None:
         path = self.folder / f"checkpoint-{step:09d}.safetensors"
-        save_tensors(path, tensors, {"podium": progress, "sha256": _digest(tensors, progress)})
+        save_tensors(path, tensors, {"podium": progress, "sha256": digest(tensors, progress)})
         for old in checkpoints(self.folder)[KEPT:]:
             old.unlink(missing_ok=True)
 
@@ -104,7 +104,7 @@ class State:
         for path in checkpoints(self.folder):
             try:
                 tensors, metadata = load_tensors(path)
-                if metadata["sha256"] != _digest(tensors, metadata["podium"]):
+                if metadata["sha256"] != digest(tensors, metadata["podium"]):
                     raise PodiumError(f"{path}: its contents are not what was saved")
             except (PodiumError, LookupError) as error:
                 older = "the one before is used" if path != checkpoints(self.folder)[-1] else "this fold begins anew"
@@ -153,11 +153,12 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("checkpoint-*.safetensors"), reverse=True)
 
 
-def _digest(tensors: Mapping[str, "Tensor"], progress: str) -> str:
+def digest(tensors: Mapping[str, "Tensor"], text: str) -> str:
+    """A hash of tensors on the CPU and of a text."""
     import torch
 
-    digest = hashlib.sha256(progress.encode())
+    found = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
-    return digest.hexdigest()
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+    return found.hexdigest()

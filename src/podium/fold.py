@@ -11,9 +11,8 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,49 +26,25 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from podium import PodiumError, console
-from podium.augment import MIX, STEP, TestView, TrainView, View, generator, mix
+from podium.augment import MIX, TestView, TrainView, generator, mix
 from podium.checkpoint import KEPT, State, checkpoints
-from podium.competition import Competition
 from podium.console import bar, counted, say
 from podium.device import at_once, autocast, hints
-from podium.disk import sha256, write_text
-from podium.group import Group, launched
-from podium.loader import Images, Steps, batches, every_image
+from podium.disk import write_text
+from podium.group import launched
+from podium.linear import all_features, classifier_of, fit_head
+from podium.loader import Steps, batches, every_image
 from podium.metrics import evaluate
 from podium.models import Normaliser, build, check_sizes, save_model
 from podium.predict import predict_proba
-from podium.recipe import Recipe, size_at
-from podium.runs import Predictions, Run
+from podium.recipe import size_at
 from podium.schedule import Forecast, learning_rate
-from podium.store import Store
+from podium.setting import Setting, seed_torch
 from podium.teacher import Teacher, separate_heads
 
 DECAYED_LAYERS = 12
-LEFT_OUT = -2  # the fold of an image that cannot be read
 CHECK_EVERY = 50  # steps between looks at the loss: each look makes a GPU wait
 BAD_STEPS = 10  # in a row: a step whose gradients are not numbers changes nothing; so many are no accident
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What all folds of a run share."""
-
-    run: Run
-    recipe: Recipe
-    competition: Competition
-    store: Store
-    folds: NDArray[np.int64]
-    targets: NDArray[np.int64]
-    device: torch.device
-    precision: torch.dtype
-    workers: int
-    save_every: float = 300.0
-    group: Group = field(default_factory=Group)
-    teachers: Sequence[Run] = ()
-
-    def images(self, rows: NDArray[np.int64], view: View) -> Images:
-        positions = self.store.positions(self.competition.train["image"].iloc[rows])
-        return Images(self.store.reader(positions), self.targets[rows], view, rows)
 
 
 class Fold:
@@ -79,11 +54,11 @@ class Fold:
         recipe, device, group = setting.recipe, setting.device, setting.group
         self.setting, self.fold, self.recipe, self.device, self.group = setting, fold, recipe, device, group
         self.folder = setting.run.fold(fold)
-        self.training = np.flatnonzero((setting.folds != fold) & (setting.folds != LEFT_OUT))
-        self.held_out = np.flatnonzero(setting.folds == fold)
+        self.training, self.held_out = setting.training(fold), setting.held_out(fold)
         self.steps = Steps(len(self.training), recipe.batch_size, recipe.epochs, recipe.seed, fold, group)
 
-        self._seed(0)
+        # Features are computed once for all folds, so what they come from begins alike in all, random or not.
+        seed_torch(recipe.seed, 0 if recipe.head_first else fold, 0)
         classes = setting.competition.classes
         with group.in_turn():  # of several processes one fetches the weights
             self.model, self.spec = build(
@@ -128,6 +103,9 @@ class Fold:
 
     def train(self) -> None:
         state, group = self.state, self.group
+        if self.recipe.head_first and state.step == 0:
+            with group.in_turn():  # the first computes the features, the others find them
+                self.fit_head()
         saved = began = time.monotonic()
         # What goes wrong in here does not reach into the generator, so hints are given and its bar is closed here.
         with _signals() as asked, hints(self.recipe.batch_size), closing(self.each_step()) as steps:
@@ -155,6 +133,15 @@ class Fold:
         state.wait()
         with hints(self.recipe.batch_size):
             self.finish()
+
+    def fit_head(self) -> None:
+        """The head that suits the weights as they are, so that its first gradients do not tear at them."""
+        classifier = classifier_of(self.model, self.spec, self.normalise)
+        features = all_features(self.setting, self.model, self.spec, self.normalise)
+        head, _ = fit_head(self.setting, self.fold, features)
+        classifier.load_state_dict(head._asdict())
+        if self.average:
+            self.average.set(self.model)
 
     def each_step(self) -> Generator[None, None, None]:
         state = self.state
@@ -204,7 +191,9 @@ class Fold:
 
     def gradient(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """That of the loss over the whole batch, in as many parts as the device likes; the loss."""
-        self._seed(self.state.step + 1)  # dropout and drop path, too, follow from the step
+        seed_torch(
+            self.recipe.seed, self.fold, self.state.step + 1, self.group.rank
+        )  # dropout and drop path, too, follow from the step
         self.optimizer.zero_grad()
         parts = math.ceil(len(inputs) / at_once(self.device, self.recipe.image_size))
         parts = max(1, min(parts, len(inputs) // 2))  # of one image some layers can learn nothing
@@ -298,21 +287,11 @@ class Fold:
         if not self.state.history or self.state.history[-1]["step"] < self.state.total:
             self.close_epoch(probs, mirrored)
         if self.group.first:
-            self._keep(probs)
+            save_model(self.folder / "model.safetensors", self.final, self.spec)
+            self.setting.save_predictions(self.fold, probs)
+            for path in checkpoints(self.folder):
+                path.unlink()
         self.group.wait()
-
-    def _keep(self, probs: NDArray[np.float32]) -> None:
-        path, held_out = self.folder / "model.safetensors", self.held_out
-        save_model(path, self.final, self.spec)
-        ids = self.setting.competition.train["id"].to_numpy(dtype=str)[held_out]
-        truth = self.setting.targets[held_out]
-        Predictions(ids, probs, truth, self.spec.classes, sha256(path)).save(self.folder / "oof.npz")
-        for path in checkpoints(self.folder):
-            path.unlink()
-
-    def _seed(self, step: int) -> None:
-        key = (step, self.group.rank) if step else (0,)  # processes begin alike, then see other images
-        torch.manual_seed(int(generator(STEP, self.recipe.seed, self.fold, *key).integers(2**63)))
 
     def _check_finite(self) -> None:
         if self.state.in_a_row.item() >= BAD_STEPS:

@@ -43,6 +43,8 @@ class Recipe:
     mirror: float = knob("chance of a left-right flip; 0 also leaves the mirrored view out of prediction", 0, 1)
     colour: float = knob("strength of the changes of brightness, contrast and saturation", 0, 0.95)
     erase: float = knob("chance that a rectangle is erased", 0, 1)
+    linear: bool = knob("no training of the backbone: its features once, and a multinomial logistic head on them")
+    head_first: bool = knob("fit the head on frozen features before training everything")
     skip_bad: bool = knob("go on without training images that cannot be read")
     precision: str = knob("auto (what the hardware gains by), float32, bfloat16 or float16", choices=PRECISIONS)
     seed: int = knob("of everything random in training", 0, 2**32 - 1)
@@ -68,6 +70,8 @@ EVERY = {
     "mirror": 0.5,
     "colour": 0.2,
     "erase": 0.1,
+    "linear": False,  # a first look at a model in minutes; training everything scores higher
+    "head_first": False,  # warm-up and layer decay already spare the backbone a fresh head's gradients
     "skip_bad": False,
     "precision": "auto",
     "seed": 0,

@@ -2,8 +2,10 @@
 
     runs/<competition>/<run>/recipe.json
                              fold<k>/{model.safetensors, metrics.jsonl, oof.npz, test.npz}
+                             features/<n>.npz
 
-A fold is finished when its oof.npz is there: training writes it last. test.npz is kept from a submission.
+A fold is finished when its oof.npz is there: training writes it last. test.npz is kept from a submission, features/
+from --linear and --head-first.
 """
 
 import importlib.metadata
@@ -159,7 +161,7 @@ class Run:
         with locked(self.path / ".lock") as mine:
             if not mine:
                 raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name")
-            for left in self.path.glob("fold*/.*.tmp"):  # by a process that was killed while it saved
+            for left in self.path.glob("*/.*.tmp"):  # by a process that was killed while it saved
                 left.unlink()
             for fold in self.finished():
                 for path in checkpoints(self.fold(fold)):

@@ -24,13 +24,15 @@ from podium.competition import Competition
 from podium.console import command, counted, say, show
 from podium.device import Machine, device_name, pick_device, pick_precision, prepare
 from podium.disk import sha256
-from podium.fold import LEFT_OUT, Fold, Setting
+from podium.fold import Fold
 from podium.folds import path_of, read_folds, warn_unless_certified
 from podium.group import Group, joined
+from podium.linear import train_head
 from podium.loader import pick_workers
 from podium.models import check_name, check_weights, family_and_size
 from podium.recipe import Recipe, check, expand, resolve
 from podium.runs import Run, folder_of
+from podium.setting import LEFT_OUT, Setting
 from podium.store import Store, open_store, side_for
 from podium.teacher import check_teachers, find_teachers
 
@@ -64,6 +66,8 @@ def train(
     left = [fold for fold in chosen if fold not in run.finished()]
     teachers = find_teachers(recipe.teacher, run, competition.slug, root, left) if recipe.teacher and left else []
     with joined(on) as group:
+        if recipe.linear and (group.size > 1 or budget):
+            raise PodiumError("--linear is a matter of minutes: leave out --processes and --budget")
         if recipe.batch_size < 2 * group.size:
             raise PodiumError(f"--batch-size {recipe.batch_size} is too small for {group.size} processes")
         with run.lock() if group.first else nullcontext():
@@ -149,6 +153,9 @@ def _train(setting: Setting, root: Path, chosen: list[int], machine: Machine, bu
         left = left[group.rank :: group.size]
         setting = replace(setting, group=group.alone())
     for nth, fold in enumerate(left):
+        if recipe.linear:
+            train_head(setting, fold)
+            continue
         until = budget.until(len(left) - nth) if budget else math.inf
         Fold(setting, fold, len(left) - nth, until).train()
 
