@@ -118,6 +118,29 @@ def test_an_augmentation_follows_from_seed_epoch_and_image_alone() -> None:
     assert TrainView(recipe(image_size=48, seed=1), SPEC)(picture, 0, 0).tobytes() not in seen
 
 
+def test_a_level_sets_several_knobs_at_once_and_one_that_is_given_counts_more() -> None:
+    light, strong = recipe(level="light"), recipe(level="strong", mix=0.1)
+    assert light.crop > strong.crop
+    assert (light.ops, strong.ops) == (0, 2)
+    assert strong.mix == 0.1
+    assert asdict(recipe(level="default")) == asdict(recipe())
+    assert resolve({"model": "m"}, {"level": "strong", "crop": 0.9}, "", 64).crop == 0.9
+    with pytest.raises(PodiumError, match="--level must be one of default, none, light, strong, not 'medium'"):
+        recipe(level="medium")
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.65, 1.0])
+def test_operations_follow_from_seed_epoch_and_image_too(strength: float) -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (80, 60, 3), dtype=np.uint8)
+    knobs = recipe(image_size=48, level="none", ops=2, strength=strength, mirror=0.0)
+    one, other = TrainView(knobs, SQUASHED), TrainView(knobs, SQUASHED)
+    seen = [one(picture, epoch, 3) for epoch in range(30)]
+    assert all(np.array_equal(view, other(picture, epoch, 3)) for epoch, view in enumerate(seen))
+    assert {view.shape for view in seen} == {(48, 48, 3)}
+    if strength:
+        assert len({view.tobytes() for view in seen}) > 20  # each another
+
+
 @pytest.mark.parametrize("size", [(1, 1), (2, 400), (400, 2), (48, 48), (300, 200)])
 def test_no_shape_of_image_is_too_odd(size: tuple[int, int]) -> None:
     picture = np.full((*size, 3), 77, dtype=np.uint8)
@@ -125,6 +148,8 @@ def test_no_shape_of_image_is_too_odd(size: tuple[int, int]) -> None:
     assert (TestView(SQUASHED)(picture) == 77).all()
     for spec in (SPEC, SQUASHED):
         assert (TrainView(recipe(image_size=48, colour=0.0, erase=0.0), spec)(picture, 0, 0) == 77).all()
+        for epoch in range(20):
+            assert TrainView(recipe(image_size=48, level="strong"), spec)(picture, epoch, 0).shape == (48, 48, 3)
 
 
 def test_the_test_view_is_the_centre_that_the_model_asks_for() -> None:

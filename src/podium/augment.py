@@ -43,27 +43,52 @@ class TrainView:
             # One random colour: black would be a shortcut on white backgrounds.
             erase = A.CoarseDropout((1, 1), (0.1, 0.4), (0.1, 0.4), fill="random_uniform", p=recipe.erase)
             self.erase = A.Compose([erase])
+            self.ops = A.Compose([A.SomeOf(_operations(recipe.strength), n=max(1, recipe.ops))])
 
     def __call__(self, image: Pixels, epoch: int, index: int) -> Pixels:
         recipe, size = self.recipe, size_at(epoch, self.recipe)
         draws = generator(AUGMENT, recipe.seed, epoch, index)
         seen = _random_box(image, draws, recipe.crop, self.spec.fit)
         mirrored = draws.random() < recipe.mirror
-        second = random.Random(int(draws.integers(2**63))) if recipe.colour or recipe.erase else None
+        by_albumentations = recipe.colour or recipe.erase or recipe.ops
+        second = random.Random(int(draws.integers(2**63))) if by_albumentations else None
         small = seen.shape[0] * seen.shape[1] < size * size  # what costs by the pixel is done where there are fewer
-        for step in ("mirror", "colour", "resize") if small else ("resize", "mirror", "colour"):
+        for step in ("mirror", "colour", "ops", "resize") if small else ("resize", "mirror", "colour", "ops"):
             if step == "resize":
                 seen = _resize(seen, size, self.spec)
             elif step == "mirror" and mirrored:
                 seen = cv2.flip(seen, 1)  # type: ignore[assignment]
             elif step == "colour" and recipe.colour:
                 seen = self._apply(self.colour, np.ascontiguousarray(seen), draws, second)
+            elif step == "ops" and recipe.ops:
+                seen = self._apply(self.ops, np.ascontiguousarray(seen), draws, second)
         return self._apply(self.erase, seen, draws, second) if recipe.erase else seen
 
     def _apply(self, pipeline: Any, image: Pixels, draws: np.random.Generator, second: random.Random | None) -> Pixels:
         pipeline.set_random_state(draws, second)
         seen: Pixels = pipeline(image=image)["image"]
         return seen
+
+
+def _operations(strength: float) -> list[Any]:
+    """RandAugment's, without those that make pictures of a JPEG's noise (equalising, stretching, sharpening). What a turn uncovers
+    continues the border: a grey triangle would be a shortcut."""
+    around = max(0.0, 1 - 0.9 * strength), 1 + 0.9 * strength
+    one, turn, slant, shift = (1.0, 1.0), 30 * strength, 17 * strength, 0.3 * strength
+    geometric = (
+        {"rotate": (-turn, turn)},
+        {"shear": {"x": (-slant, slant), "y": 0}},
+        {"shear": {"x": 0, "y": (-slant, slant)}},
+        {"translate_percent": {"x": (-shift, shift), "y": 0}},
+        {"translate_percent": {"x": 0, "y": (-shift, shift)}},
+    )
+    return [
+        *(A.Affine(border_mode=cv2.BORDER_REPLICATE, p=1, **each) for each in geometric),
+        A.ColorJitter(around, one, one, (0.0, 0.0), p=1),
+        A.ColorJitter(one, around, one, (0.0, 0.0), p=1),
+        A.ColorJitter(one, one, around, (0.0, 0.0), p=1),
+        A.Posterize(7 - round(3 * strength), p=1),
+    ]
 
 
 def _random_box(image: Pixels, draws: np.random.Generator, smallest: float, fit: str) -> Pixels:

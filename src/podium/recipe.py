@@ -13,6 +13,15 @@ from podium import PodiumError
 
 FITS = ("crop", "squash")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+# All at once, in the order of "How to train your ViT?" (Steiner et al., 2021); a knob that is given counts more.
+LEVELS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "none": {"crop": 1.0, "colour": 0.0, "erase": 0.0, "ops": 0, "mix": 0.0, "smoothing": 0.0},
+    # For runs so short that each image is seen a few times: nothing that has to be learned first.
+    "light": {"crop": 0.75, "colour": 0.0, "erase": 0.0, "ops": 0, "mix": 0.0},
+    # For long runs from scratch, and for large models on few images: 60 epochs and more.
+    "strong": {"crop": 0.4, "colour": 0.3, "erase": 0.25, "ops": 2, "strength": 0.65, "mix": 0.8},
+}
 
 
 def knob(text: str, lowest: float = -math.inf, highest: float = math.inf, choices: tuple[str, ...] = ()) -> Any:
@@ -43,6 +52,11 @@ class Recipe:
     mirror: float = knob("chance of a left-right flip; 0 also leaves the mirrored view out of prediction", 0, 1)
     colour: float = knob("strength of the changes of brightness, contrast and saturation", 0, 0.95)
     erase: float = knob("chance that a rectangle is erased", 0, 1)
+    ops: int = knob(
+        "random operations on each image, of RandAugment's: turned, sheared, shifted, its tones changed", 0, 12
+    )
+    strength: float = knob("of these operations", 0, 1)
+    level: str = knob("crop, colour, erase, ops, mix and smoothing at once", choices=tuple(LEVELS))
     linear: bool = knob("no training of the backbone: its features once, and a multinomial logistic head on them")
     head_first: bool = knob("fit the head on frozen features before training everything")
     skip_bad: bool = knob("go on without training images that cannot be read")
@@ -70,6 +84,9 @@ EVERY = {
     "mirror": 0.5,
     "colour": 0.2,
     "erase": 0.1,
+    "ops": 0,
+    "strength": 0.5,  # AugReg's medium levels: magnitude 15 of 30
+    "level": "default",
     "linear": False,  # a first look at a model in minutes; training everything scores higher
     "head_first": False,  # warm-up and layer decay already spare the backbone a fresh head's gradients
     "skip_bad": False,
@@ -88,8 +105,6 @@ SCRATCH = {  # nothing to preserve: a tenfold rate, the same for all layers, and
     "vision_transformer": {"lr": 1e-3, "layer_decay": 1.0, "drop_path": 0.05, "epochs": 60, "warmup": 5.0, "mix": 0.2},
     "": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.0, "epochs": 40, "warmup": 3.0, "mix": 0.0},
 }
-
-
 AUTO: dict[str, dict[str, Any]] = {  # what the model `auto` is on each kind of device
     # The most that nine minutes a fold buy on two cores, from scratch: docs/benchmarks.md.
     "cpu": {
@@ -98,9 +113,7 @@ AUTO: dict[str, dict[str, Any]] = {  # what the model `auto` is on each kind of 
         "image_size": 80,
         "batch_size": 128,
         "epochs": 16,
-        "crop": 0.75,
-        "colour": 0.0,
-        "erase": 0.0,
+        "level": "light",
     },
     "": {"model": "convnext_small"},
 }
@@ -140,6 +153,7 @@ def resolve(given: dict[str, Any], card: dict[str, Any], family: str, native_siz
         "image_size": native_size,
         **EVERY,
         **rows.get(family, rows[""]),
+        **LEVELS[{**card, **given}.get("level", "default")],
         **card,
         **given,
     }
