@@ -33,9 +33,10 @@ audit: $(READY) | $(RAW)  ## look at every image: bad files, duplicates, leaks  
 folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARGS="--group patient"]
 	$(PODIUM) folds -c $(COMP) $(if $(K),--k $(K)) $(ARGS)
 
-train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train a model: MODEL=  [COMP= FOLDS=0,1 EPOCHS= NAME= ARGS="--lr 1e-4"]
+train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train a model: MODEL=  [COMP= FOLDS=0,1 EPOCHS= NAME= GPUS=4 BUDGET=8h ARGS="--lr 1e-4"]
 	$(PODIUM) train -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(if $(FOLDS),--folds $(FOLDS)) \
-	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(ARGS)
+	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(if $(GPUS),--processes $(GPUS)) \
+	  $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
 submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" ARGS=]
 	$(PODIUM) submit -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(ARGS)

@@ -95,6 +95,8 @@ def test_a_run_leaves_the_files_of_the_contract(tiny: Path, podium: Podium) -> N
         "mirrored",
         "images_per_s",
         "seconds",
+        "validation_seconds",
+        "memory_mb",
     }
     with safe_open(run.fold(1) / "model.safetensors", framework="pt") as file:
         spec = json.loads(file.metadata()["podium"])

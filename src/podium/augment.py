@@ -71,8 +71,8 @@ class TrainView:
 
 
 def _operations(strength: float) -> list[Any]:
-    """RandAugment's, without those that make pictures of a JPEG's noise (equalising, stretching, sharpening). What a turn uncovers
-    continues the border: a grey triangle would be a shortcut."""
+    """RandAugment's, without those that make pictures of a JPEG's noise (equalising, stretching, sharpening). What a
+    turn uncovers continues the border: a grey triangle would be a shortcut."""
     around = max(0.0, 1 - 0.9 * strength), 1 + 0.9 * strength
     one, turn, slant, shift = (1.0, 1.0), 30 * strength, 17 * strength, 0.3 * strength
     geometric = (

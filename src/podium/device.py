@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run is computed on, and how; nothing of it changes what a model learns."""
+    """What a run is computed on, and how; nothing of it changes what a model learns, but for rounding."""
 
     device: str = "auto"
     workers: int | None = None  # processes that augment; None: what suits the device
@@ -24,6 +25,7 @@ class Machine:
     save_every: float = 300.0  # seconds of work that a power cut may cost
     parallel: str = "auto"  # what several processes share: a fold (data), or the folds
     deterministic: bool = False  # the same bits again on a GPU too, more slowly
+    compiled: bool = False  # by torch.compile
 
 
 def pick_device(name: str) -> torch.device:
@@ -78,6 +80,15 @@ def device_name(device: torch.device) -> str:
     return f"{torch.get_num_threads()} CPU cores" if device.type == "cpu" else device.type
 
 
+def memory_mb() -> int:
+    """What this process holds in memory now, without the files it has mapped; its most so far where that is all the
+    system tells."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        resident, shared = Path("/proc/self/statm").read_text().split()[1:3]
+        return round((int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE") / 1e6)
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3))
+
+
 def autocast(device: torch.device, precision: torch.dtype) -> contextlib.AbstractContextManager[object]:
     if precision == torch.float32:
         return contextlib.nullcontext()
@@ -101,6 +112,9 @@ def hints(batch_size: int | None = None) -> Iterator[None]:
         remedy = f"try --batch-size {max(1, batch_size // 2)}" if batch_size else "use --device cpu"
         raise PodiumError(f"the GPU's memory does not hold a batch; {remedy}") from None
     except (RuntimeError, ValueError) as error:
+        if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            reason = (str(error).strip().splitlines() or ["no reason given"])[0]
+            raise PodiumError(f"torch.compile does not work here ({reason}); leave out --compile") from None
         if "DataLoader worker" in str(error):
             remedy = "run the same command again with --workers 0"
             raise PodiumError(f"a loader process died, most likely for want of memory; {remedy}") from None

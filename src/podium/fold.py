@@ -29,7 +29,7 @@ from podium import PodiumError, console
 from podium.augment import MIX, TestView, TrainView, generator, mix
 from podium.checkpoint import KEPT, State, checkpoints
 from podium.console import bar, counted, say
-from podium.device import at_once, autocast, hints
+from podium.device import at_once, autocast, hints, memory_mb
 from podium.disk import write_text
 from podium.group import launched
 from podium.linear import all_features, classifier_of, fit_head
@@ -96,6 +96,8 @@ class Fold:
                 say(f"podium: fold {fold} goes on from step {self.state.step:,} of {self.state.total:,}")
         self.steps.start = self.state.step
         self.network: Any = self.model if group.size == 1 else _several(self.model, device)
+        if setting.compiled:
+            self.network = torch.compile(self.network)
         # What training changes without a gradient: the mean and variance that batches had.
         self.statistics = [each for each in self.model.buffers() if each.is_floating_point()]
         held_out = len(self.held_out) / len(self.training)
@@ -202,8 +204,8 @@ class Fold:
         for nth, (some, wanted) in enumerate(
             zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True), 1
         ):
-            several = isinstance(self.network, DistributedDataParallel) and nth < parts
-            with self.network.no_sync() if several else nullcontext():  # the processes' gradients meet once
+            apart = self.group.size > 1 and nth < parts
+            with self.network.no_sync() if apart else nullcontext():  # the processes' gradients meet once
                 with autocast(self.device, self.setting.precision):
                     answer = self.network(some)
                 logits, token = answer if isinstance(answer, tuple) else (answer, None)
@@ -241,6 +243,7 @@ class Fold:
         return learning_rate(self.state.step, self.state.total, warmup, self.recipe.lr)
 
     def validate(self, mirrored: bool) -> NDArray[np.float32]:
+        began = time.monotonic()
         mine = self.group.share(self.held_out)
         unseen = self.setting.images(mine, TestView(self.spec))
         in_turn = batches(unseen, every_image(len(mine), self.recipe.batch_size), self.setting.workers)
@@ -248,6 +251,7 @@ class Fold:
         probs = self.group.join(predict_proba(self.final, in_turn, self.normalise, self.setting.precision, mirrored))
         if not np.isfinite(probs).all():
             raise self._diverged("the model's answers are not numbers")
+        self.looked = time.monotonic() - began
         return probs
 
     def close_epoch(self, probs: NDArray[np.float32], mirrored: bool) -> None:
@@ -267,6 +271,8 @@ class Fold:
             "mirrored": mirrored,  # the last line tells of what is submitted: the mean with the mirrored view
             "images_per_s": round(steps * self.steps.batch_size / max(state.seconds, 1e-9), 1),
             "seconds": round(state.seconds, 1),
+            "validation_seconds": round(self.looked, 1),
+            "memory_mb": memory_mb(),
         }
         state.history.append(entry)
         skipped = int(state.skipped.item())

@@ -28,7 +28,7 @@ from podium import PodiumError
 from podium.augment import TestView
 from podium.checkpoint import digest
 from podium.console import bar, counted, say
-from podium.device import autocast, hints
+from podium.device import autocast, hints, memory_mb
 from podium.disk import atomic, write_text
 from podium.loader import Images, Key, batches
 from podium.metrics import evaluate
@@ -75,6 +75,8 @@ def train_head(setting: Setting, fold: int) -> None:
         "mirrored": len(features) > 1,
         "images_per_s": round(len(training) / seconds, 1),
         "seconds": round(seconds, 1),
+        "validation_seconds": 0.0,
+        "memory_mb": memory_mb(),
         "l2": strength,
     }
     save_model(folder / "model.safetensors", model, spec)

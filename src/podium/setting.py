@@ -36,6 +36,7 @@ class Setting:
     precision: torch.dtype
     workers: int
     save_every: float = 300.0  # seconds
+    compiled: bool = False
     group: Group = field(default_factory=Group)
     teachers: Sequence[Run] = ()
 

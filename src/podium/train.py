@@ -107,6 +107,7 @@ def _setting(
         precision=pick_precision(recipe.precision, device),
         workers=pick_workers(machine.workers, device),
         save_every=machine.save_every,
+        compiled=machine.compiled,
         group=group,
         teachers=teachers,
     )
