@@ -174,4 +174,4 @@ def test_a_mistake_is_told_once(root: Path) -> None:
         "podium: error: there is no fold 7; the folds of tiny are 0 to 1"
     ]
     done = train(root, "small", 8, "--model", "test_vit", "--folds", "0")
-    assert "--batch-size 8 is too small for 8 processes" in done.stderr
+    assert "a batch of 8 images is too small for 8 processes" in done.stderr

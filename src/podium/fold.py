@@ -37,7 +37,7 @@ from podium.loader import Steps, batches, every_image
 from podium.metrics import evaluate
 from podium.models import Normaliser, build, check_sizes, save_model
 from podium.predict import predict_proba
-from podium.recipe import size_at
+from podium.recipe import Recipe, size_at
 from podium.schedule import Forecast, learning_rate
 from podium.setting import Setting, seed_torch
 from podium.teacher import Teacher, separate_heads
@@ -76,15 +76,7 @@ class Fold:
             self.teacher = Teacher(setting.teachers, fold, self.normalise, setting.precision)
             if recipe.distil < 1:  # with nothing for the labels, one of two heads would learn nothing
                 separate_heads(self.model)
-        self.optimizer = create_optimizer_v2(
-            self.model,
-            "adamw",
-            lr=recipe.lr,
-            weight_decay=recipe.weight_decay,
-            layer_decay=recipe.layer_decay,
-            fused=True,
-        )
-        _limit_depth(self.optimizer, recipe.layer_decay)
+        self.optimizer = _optimizer(self.model, recipe)
         self.scaler = torch.amp.GradScaler(device.type, enabled=setting.precision == torch.float16)
         decay = 1 - 1 / max(1.0, recipe.ema * self.steps.stop)
         self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
@@ -193,25 +185,24 @@ class Fold:
 
     def gradient(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """That of the loss over the whole batch, in as many parts as the device likes; the loss."""
-        seed_torch(
-            self.recipe.seed, self.fold, self.state.step + 1, self.group.rank
-        )  # dropout and drop path, too, follow from the step
+        recipe, group = self.recipe, self.group
+        seed_torch(recipe.seed, self.fold, self.state.step + 1, group.rank)  # of dropout and drop path, too
         self.optimizer.zero_grad()
-        parts = math.ceil(len(inputs) / at_once(self.device, self.recipe.image_size))
+        parts = math.ceil(len(inputs) / at_once(self.device, recipe.image_size))
         parts = max(1, min(parts, len(inputs) // 2))  # of one image some layers can learn nothing
-        share = self.group.size / self.steps.batch_size  # of one image; the mean of the processes is their sum, then
+        share = group.size / self.steps.batch_size  # of one image; the mean of the processes is their sum, then
         whole = torch.zeros((), device=self.device)
         for nth, (some, wanted) in enumerate(
             zip(inputs.tensor_split(parts), targets.tensor_split(parts), strict=True), 1
         ):
-            apart = self.group.size > 1 and nth < parts
+            apart = group.size > 1 and nth < parts
             with self.network.no_sync() if apart else nullcontext():  # the processes' gradients meet once
                 with autocast(self.device, self.setting.precision):
                     answer = self.network(some)
                 logits, token = answer if isinstance(answer, tuple) else (answer, None)
-                loss = F.cross_entropy(logits.float(), wanted, label_smoothing=self.recipe.smoothing)
+                loss = F.cross_entropy(logits.float(), wanted, label_smoothing=recipe.smoothing)
                 if self.teacher:
-                    loss = loss.lerp(self.teacher.loss(some, logits, token), self.recipe.distil)
+                    loss = loss.lerp(self.teacher.loss(some, logits, token), recipe.distil)
                 loss = loss * (len(some) * share)
                 self.scaler.scale(loss).backward()
             whole += loss.detach()
@@ -315,6 +306,19 @@ def _several(model: nn.Module, device: torch.device) -> nn.Module:
     """The model, whose gradients are the mean of all processes'."""
     devices = [device] if device.type == "cuda" else None
     return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
+
+
+def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    optimizer: torch.optim.Optimizer = create_optimizer_v2(
+        model,
+        "adamw",
+        lr=recipe.lr,
+        weight_decay=recipe.weight_decay,
+        layer_decay=recipe.layer_decay,
+        fused=True,
+    )
+    _limit_depth(optimizer, recipe.layer_decay)
+    return optimizer
 
 
 def _limit_depth(optimizer: torch.optim.Optimizer, decay: float) -> None:

@@ -124,3 +124,8 @@ def _hear_no_more() -> None:
 def launched() -> bool:
     """Whether torchrun has started this process."""
     return "WORLD_SIZE" in os.environ
+
+
+def processes() -> int:
+    """How many there are, also before they have joined: what all of them refuse, the first then says alone."""
+    return int(os.environ.get("WORLD_SIZE", "1"))

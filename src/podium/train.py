@@ -26,7 +26,7 @@ from podium.device import Machine, device_name, pick_device, pick_precision, pre
 from podium.disk import sha256
 from podium.fold import Fold
 from podium.folds import path_of, read_folds, warn_unless_certified
-from podium.group import Group, joined
+from podium.group import Group, joined, processes
 from podium.linear import train_head
 from podium.loader import pick_workers
 from podium.models import check_name, check_weights, family_and_size
@@ -65,17 +65,16 @@ def train(
     run = Run(folder_of(competition.slug, root) / (name or recipe.model))
     left = [fold for fold in chosen if fold not in run.finished()]
     teachers = find_teachers(recipe.teacher, run, competition.slug, root, left) if recipe.teacher and left else []
-    with joined(on) as group:
-        if recipe.linear and (group.size > 1 or budget):
-            raise PodiumError("--linear is a matter of minutes: leave out --processes and --budget")
-        if recipe.batch_size < 2 * group.size:
-            raise PodiumError(f"--batch-size {recipe.batch_size} is too small for {group.size} processes")
-        with run.lock() if group.first else nullcontext():
-            with group.in_turn():  # the first makes the store, the others find it
-                setting = _setting(competition, root, recipe, run, folds, on, machine, group, teachers)
-            _train(setting, root, chosen, machine, allowed)
-            group.wait()
-            show(run.results(count, competition.metric))
+    if recipe.linear and (processes() > 1 or budget):
+        raise PodiumError("--linear is a matter of minutes: leave out --processes and --budget")
+    if 1 < processes() > min(recipe.batch_size, int((folds != 0).sum())) // 2:
+        raise PodiumError(f"a batch of {recipe.batch_size} images is too small for {processes()} processes")
+    with joined(on) as group, run.lock() if group.first else nullcontext():
+        with group.in_turn():  # the first makes the store, the others find it
+            setting = _setting(competition, root, recipe, run, folds, on, machine, group, teachers)
+        _train(setting, root, chosen, machine, allowed)
+        group.wait()
+        show(run.results(count, competition.metric))
     say(f"podium: wrote {run.path}")
     rest = [str(fold) for fold in range(count) if fold not in run.finished()]
     more = f"the same command for the folds {','.join(rest)}, or " if rest else ""
