@@ -70,21 +70,21 @@ class Recipe:
 REFERENCE_BATCH = 128
 STEP, SMALLEST = 16, 32  # pixels; of a single one, torch 2.15 gets the gradient of a bfloat16 convolution wrong
 EVERY = {
-    "batch_size": 64,
-    "weight_decay": 0.05,
-    "clip": 1.0,
+    "batch_size": 64,  # of convnext_small that takes 8 GB
+    "weight_decay": 0.05,  # AdamW's in the recipes that the rows below come from
+    "clip": 1.0,  # cuts off the rare large gradient, leaves the others
     "sam": 0.0,  # what it gains over twice the epochs has to be seen for each competition
-    "smoothing": 0.1,
-    "ema": 0.1,
-    "mix": 0.5,
+    "smoothing": 0.1,  # some labels are wrong
+    "ema": 0.1,  # long enough to average noise out, short enough to forget the beginning
+    "mix": 0.5,  # as many steps see images as they are
     "plain": 0.15,  # the last epochs see images as the test set has them
     "grow": 0.0,  # only models that take any size can
     "fit": "crop",  # as the weights were trained
     "crop": 0.6,  # milder than ImageNet's 0.08: an object that fills its picture must stay recognisable
-    "mirror": 0.5,
-    "colour": 0.2,
-    "erase": 0.1,
-    "ops": 0,
+    "mirror": 0.5,  # few things are other things in a mirror; letters and digits are
+    "colour": 0.2,  # a light that changes, not a colour: that often tells the class
+    "erase": 0.1,  # now and then no single part may decide
+    "ops": 0,  # what a turned image is depends on the competition
     "strength": 0.5,  # AugReg's medium levels: magnitude 15 of 30
     "level": "default",
     "linear": False,  # a first look at a model in minutes; training everything scores higher
@@ -95,16 +95,45 @@ EVERY = {
     "teacher": "",
     "distil": 0.5,  # the labels correct what the teacher has wrong, the teacher says what they leave out
 }
-PRETRAINED = {  # rows by timm's module, the family a model was registered in
-    "convnext": {"lr": 1e-4, "layer_decay": 0.8, "drop_path": 0.1, "epochs": 12, "warmup": 1.0},
-    "vision_transformer": {"lr": 1e-4, "layer_decay": 0.75, "drop_path": 0.1, "epochs": 20, "warmup": 1.0},
-    "": {"lr": 1e-4, "layer_decay": 0.8, "drop_path": 0.0, "epochs": 15, "warmup": 1.0},
+# Rows by timm's module, the family a model was registered in; rates are for REFERENCE_BATCH.
+PRETRAINED: dict[str, dict[str, Any]] = {
+    "convnext": {
+        "lr": 1e-4,  # published fine-tunings lie between 5e-5 and 2e-4
+        "layer_decay": 0.8,  # as its authors fine-tune it
+        "drop_path": 0.1,  # a quarter of what 300 epochs on ImageNet need: the run is short, the set small
+        "epochs": 12,  # 10 to 15 are enough for what is already known; they are dear, at twice a ViT's cost and more
+        "warmup": 1.0,  # until the moments of AdamW and the fresh head are more than noise
+    },
+    "vision_transformer": {
+        "lr": 1e-4,
+        "layer_decay": 0.75,  # BEiT's and MAE's, whose early layers hardly need to move
+        "drop_path": 0.1,
+        "epochs": 20,  # cheaper and slower to adapt: patches of 32 px leave 50 tokens
+        "warmup": 1.0,
+    },
+    "": {"lr": 1e-4, "layer_decay": 0.8, "drop_path": 0.0, "epochs": 15, "warmup": 1.0},  # not all can drop paths
 }
-SCRATCH = {  # nothing to preserve: a tenfold rate, the same for all layers, and time to find features
-    "convnext": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.05, "epochs": 40, "warmup": 3.0, "mix": 0.0},
-    "vision_transformer": {"lr": 1e-3, "layer_decay": 1.0, "drop_path": 0.05, "epochs": 60, "warmup": 5.0, "mix": 0.2},
+SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: the same rate for all layers, and time to find features
+    "convnext": {
+        "lr": 3e-3,  # its authors' 4e-3 for batches of 4096 is for more steps than a small set has
+        "layer_decay": 1.0,
+        "drop_path": 0.05,
+        "epochs": 40,
+        "warmup": 3.0,
+        "mix": 0.0,  # mixtures have to be learned as well, and 40 epochs are not enough for both
+    },
+    "vision_transformer": {
+        "lr": 1e-3,  # DeiT's for batches of 1,024; attention bears less than convolutions
+        "layer_decay": 1.0,
+        "drop_path": 0.05,
+        "epochs": 60,  # it has to learn first that neighbours belong together
+        "warmup": 5.0,
+        "mix": 0.2,
+    },
     "": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.0, "epochs": 40, "warmup": 3.0, "mix": 0.0},
 }
+
+
 AUTO: dict[str, dict[str, Any]] = {  # what the model `auto` is on each kind of device
     # The most that nine minutes a fold buy on two cores, from scratch: docs/benchmarks.md.
     "cpu": {
