@@ -106,6 +106,21 @@ def test_weights_from_a_file_of_the_hub_and_from_a_fold_of_another_run(tmp_path:
     assert again.state_dict()["head.weight"].shape == (2, 384)
 
 
+def test_position_embeddings_are_resized_for_a_higher_resolution(tmp_path: Path) -> None:
+    model, spec = build("test_vit", "none", ["a", "b"], 64)
+    positions = model.state_dict()["pos_embed"]
+    side = 64 // 16
+    rows = torch.arange(side).repeat_interleave(side).float()  # each says which row it is
+    positions[:, -side * side :] = rows.view(1, -1, 1)
+    save_model(tmp_path / "small.safetensors", model, spec)
+    larger, _ = build("test_vit", str(tmp_path / "small.safetensors"), ["a", "b"], 128)
+    found = larger.state_dict()["pos_embed"][0, -4 * side * side :, 0].view(2 * side, 2 * side)
+    assert torch.equal(found[:, 0], found[:, -1])
+    assert found[:, 0].tolist() == sorted(found[:, 0].tolist())
+    assert found[0, 0] == pytest.approx(0, abs=0.2)
+    assert found[-1, 0] == pytest.approx(side - 1, abs=0.2)
+
+
 def test_weights_that_are_no_weights_or_another_models_are_refused_in_one_line(tmp_path: Path, hub_files: Path) -> None:
     page = tmp_path / "page.safetensors"
     page.write_text("<html>")
