@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 
 from conftest import Podium, write_competition, write_image
+from podium.checkpoint import State
 from podium.disk import sha256
 from podium.fold import Fold
 from podium.models import load_model
@@ -189,6 +190,56 @@ def test_a_run_stopped_anywhere_ends_with_the_same_bits(
     whole, stopped = (Run(tiny / "runs" / "tiny" / name) for name in ("whole", "stopped"))
     assert np.array_equal(whole.out_of_fold(0).probs, stopped.out_of_fold(0).probs)
     assert [entry["loss"] for entry in whole.history(0)] == [entry["loss"] for entry in stopped.history(0)]
+
+
+@pytest.mark.parametrize(("every", "saves"), [("0s", 12), ("1h30m", 2)])  # steps; epochs
+def test_it_saves_at_every_epoch_and_as_often_as_one_likes(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, every: str, saves: int
+) -> None:
+    counted, save = [], State.save
+
+    def counting(state: State) -> None:
+        counted.append(state.step)
+        save(state)
+
+    monkeypatch.setattr(State, "save", counting)
+    words = ("--model", "test_vit", "--epochs", "2", "--folds", "0", "--batch-size", "2", "--save-every", every)
+    status, _, err = podium("train", *FAST, *words)
+    assert status == 0, err
+    assert len(counted) == saves
+
+
+def test_sharpness_aware_steps_are_others_and_leave_the_batches_statistics_to_the_first_pass(
+    tiny: Path, podium: Podium
+) -> None:
+    words = ("--model", "test_resnet", "--epochs", "2", "--folds", "0")
+    for name, radius in (("plain", "0"), ("sharp", "0.1"), ("hardly", "1e-30")):
+        status, _, err = podium("train", *FAST, *words, "--precision", "float32", "--sam", radius, "--name", name)
+        assert status == 0, err
+    plain, sharp, hardly = (
+        load_model(tiny / "runs" / "tiny" / name / "fold0" / "model.safetensors")[0].state_dict()
+        for name in ("plain", "sharp", "hardly")
+    )
+    assert any(not torch.allclose(plain[name], sharp[name], atol=1e-4) for name in plain)
+    assert {name for name in plain if not torch.allclose(plain[name], hardly[name], atol=1e-4)} == set()
+
+
+def test_a_compiler_that_does_not_work_is_told_in_one_line(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor.exc import CppCompileError
+
+    def fails(model: torch.nn.Module) -> Any:
+        def forward(images: torch.Tensor) -> torch.Tensor:
+            raise CppCompileError(["g++"], "no such compiler")
+
+        return forward
+
+    monkeypatch.setattr(torch, "compile", fails)
+    status, _, err = podium("train", *FAST, "--model", "test_vit", "--epochs", "1", "--compile")
+    assert status == 1
+    assert "torch.compile does not work here" in err.splitlines()[-1]
+    assert "leave out --compile" in err.splitlines()[-1]
 
 
 def test_a_model_of_one_size_does_not_grow(tiny: Path, podium: Podium) -> None:

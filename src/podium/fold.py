@@ -91,7 +91,8 @@ class Fold:
         if setting.compiled:
             self.network = torch.compile(self.network)
         # What training changes without a gradient: the mean and variance that batches had.
-        self.statistics = [each for each in self.model.buffers() if each.is_floating_point()]
+        norms = [each for each in self.model.modules() if isinstance(each, nn.modules.batchnorm._NormBase)]
+        self.statistics = [buffer for norm in norms for buffer in norm.buffers()]
         held_out = len(self.held_out) / len(self.training)
         self.forecast = Forecast(self.steps, held_out, recipe, folds_left, until)
 
