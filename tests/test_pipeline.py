@@ -209,21 +209,6 @@ def test_it_saves_at_every_epoch_and_as_often_as_one_likes(
     assert len(counted) == saves
 
 
-def test_sharpness_aware_steps_are_others_and_leave_the_batches_statistics_to_the_first_pass(
-    tiny: Path, podium: Podium
-) -> None:
-    words = ("--model", "test_resnet", "--epochs", "2", "--folds", "0")
-    for name, radius in (("plain", "0"), ("sharp", "0.1"), ("hardly", "1e-30")):
-        status, _, err = podium("train", *FAST, *words, "--precision", "float32", "--sam", radius, "--name", name)
-        assert status == 0, err
-    plain, sharp, hardly = (
-        load_model(tiny / "runs" / "tiny" / name / "fold0" / "model.safetensors")[0].state_dict()
-        for name in ("plain", "sharp", "hardly")
-    )
-    assert any(not torch.allclose(plain[name], sharp[name], atol=1e-4) for name in plain)
-    assert {name for name in plain if not torch.allclose(plain[name], hardly[name], atol=1e-4)} == set()
-
-
 def test_a_compiler_that_does_not_work_is_told_in_one_line(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:

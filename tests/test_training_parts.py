@@ -295,6 +295,21 @@ def test_a_batch_in_parts_is_the_whole_batch(tmp_path: Path, monkeypatch: pytest
     assert after[0].abs().max() > 1e-4
 
 
+def test_a_sharpness_aware_step_takes_another_way_and_the_batches_statistics_of_where_it_stands(tmp_path: Path) -> None:
+    images = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8)
+    plain, sharp = (fold(tmp_path / str(radius), model="test_resnet", sam=radius) for radius in (0.0, 0.5))
+    for trained in (plain, sharp):
+        trained.step(images, torch.arange(8) % 4)
+    here, there = plain.model.state_dict(), sharp.model.state_dict()
+    statistics = {name for name in here if name.endswith(("running_mean", "running_var", "num_batches_tracked"))}
+    assert statistics
+    assert {name for name in statistics if not torch.equal(here[name], there[name])} == set()
+    moved = {name for name in here if not torch.equal(here[name], there[name])}
+    assert "conv1.0.weight" in moved
+    rate = plain.optimizer.param_groups[0]["lr"]
+    assert all((here[name] - there[name]).abs().max() <= 2.1 * rate for name in moved)  # back from where it looked
+
+
 def test_what_predicts_is_the_average_and_without_one_the_last_weights(tmp_path: Path) -> None:
     for share in (0.5, 0.0):
         trained = fold(tmp_path / str(share), model="resnet10t", ema=share)
