@@ -56,7 +56,9 @@ class Recipe:
         "random operations on each image, of RandAugment's: turned, sheared, shifted, its tones changed", 0, 12
     )
     strength: float = knob("of these operations", 0, 1)
-    level: str = knob("crop, colour, erase, ops, mix and smoothing at once", choices=tuple(LEVELS))
+    level: str = knob(
+        "crop, colour, erase, ops, mix and smoothing at once: none, light or strong", choices=tuple(LEVELS)
+    )
     linear: bool = knob("no training of the backbone: its features once, and a multinomial logistic head on them")
     head_first: bool = knob("fit the head on frozen features before training everything")
     skip_bad: bool = knob("go on without training images that cannot be read")
