@@ -218,7 +218,7 @@ def _train_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--parallel", choices=("auto", "data", "folds"), default="auto", help=text)
     text = "the same bits again on a GPU too, more slowly"
     command.add_argument("--deterministic", action="store_true", help=text)
-    text = "let torch.compile write the model's kernels: a minute a fold, which long runs on a GPU earn back and a CPU never"
+    text = "let torch.compile write the model's kernels: a minute a fold, for long runs on a GPU"
     command.add_argument("--compile", action="store_true", help=text)
     recipe = command.add_argument_group(
         "recipe", "Defaults suit the model's family and its weights; the run's recipe.json holds what was chosen."
