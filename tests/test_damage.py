@@ -254,7 +254,7 @@ def test_a_gpu_too_small_to_validate_is_told_in_one_line(
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(fold_module, "predict_proba", failing)
-    assert "try --batch-size 4" in one_line(podium(*ONE))
+    assert "does hold one of 4; use --batch-size 4 under another --name" in one_line(podium(*ONE))
 
 
 HOLDING = """

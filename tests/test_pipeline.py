@@ -272,7 +272,8 @@ def test_a_loss_that_is_no_number_ends_the_run(tiny: Path, podium: Podium, monke
     monkeypatch.setattr("podium.fold.learning_rate", lambda *_: float("nan"))
     status, _, err = podium("train", *FAST, "--model", "test_vit", "--epochs", "3")
     assert status == 1
-    assert "the model's answers are not numbers by step 1 of fold 0" in err
+    assert "the weights are not numbers by step 1 of fold 0; try a lower --lr" in err
+    assert not list((tiny / "runs").rglob("checkpoint-*"))  # nobody could go on from it
     assert "--lr" in err
 
 

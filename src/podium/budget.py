@@ -15,7 +15,6 @@ from typing import Any
 
 from podium import PodiumError
 from podium.console import counted, duration, say
-from podium.device import hints
 from podium.fold import Fold
 from podium.recipe import Recipe
 from podium.runs import Run
@@ -71,7 +70,7 @@ def _fit(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Recipe, l
             run.begin(asdict(recipe), {"folds": 1})
         trial = Fold(replace(setting, run=run), chosen[0])
         started = time.monotonic() - began
-        with hints(recipe.batch_size), closing(trial.each_step()) as steps:
+        with trial.hints(), closing(trial.each_step()) as steps:
             for _ in steps:
                 if not group.most(not trial.forecast.settled(trial.state.step))[0]:
                     break

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,6 @@ class State:
         self.loss, self.skipped, self.in_a_row = (torch.zeros((), device=device) for _ in range(3))
         self.seconds = 0.0  # spent on the epoch so far
         self.history: list[dict[str, Any]] = []  # one entry for each finished epoch, as in metrics.jsonl
-        self._writer = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
 
     def save(self) -> None:
@@ -85,13 +85,26 @@ class State:
             "scaler": self.scaler.state_dict(),
         }
         copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
-        self._writing = self._writer.submit(self._write, self.step, copies, json.dumps(progress))
+        writer = ThreadPoolExecutor(1)
+        self._writing = writer.submit(self._write, self.step, copies, json.dumps(progress))
+        writer.shutdown(wait=False)  # its thread ends when all is written
 
     def wait(self) -> None:
         """Until what was saved is on disk; raises where it could not be."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             writing.result()
+
+    @contextmanager
+    def all_written(self) -> Iterator[None]:
+        """However the block ends, what was saved in it is on disk then: nobody else may begin before."""
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):  # what went wrong first is told
+                self.wait()
+            raise
+        self.wait()
 
     def _write(self, step: int, tensors: dict[str, "Tensor"], progress: str) -> None:
         path = self.folder / f"checkpoint-{step:09d}.safetensors"

@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import re
 import resource
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import torch
 
 from podium import PodiumError
 
+LOADER_DIED = "a loader process died, most likely for want of memory; run the same command again with --workers 0"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -104,20 +107,52 @@ def _cpu_multiplies_bfloat16() -> bool:
 
 
 @contextlib.contextmanager
-def hints(batch_size: int | None = None) -> Iterator[None]:
-    """Errors of the hardware and of the loader's processes, with what helps."""
+def hints(batch_size: int | None = None, attempt: Callable[[int], None] | None = None) -> Iterator[None]:
+    """Errors of the hardware and of the loader's processes, with what helps. Where the memory does not hold a batch,
+    smaller ones are attempted, if somebody says how: what is advised then does fit."""
     try:
         yield
-    except torch.OutOfMemoryError:
-        remedy = f"try --batch-size {max(1, batch_size // 2)}" if batch_size else "use --device cpu"
-        raise PodiumError(f"the GPU's memory does not hold a batch; {remedy}") from None
     except (RuntimeError, ValueError) as error:
+        if _out_of_memory(error):
+            _let_go(error)
+            raise PodiumError(_smaller(batch_size, attempt)) from None
         if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
             reason = (str(error).strip().splitlines() or ["no reason given"])[0]
             raise PodiumError(f"torch.compile does not work here ({reason}); leave out --compile") from None
         if "DataLoader worker" in str(error):
-            remedy = "run the same command again with --workers 0"
-            raise PodiumError(f"a loader process died, most likely for want of memory; {remedy}") from None
+            raise PodiumError(LOADER_DIED) from None
         if "more than 1 value per channel" in str(error):
             raise PodiumError("this model cannot learn from a batch of one image; use a larger --batch-size") from None
         raise
+
+
+def _smaller(batch_size: int | None, attempt: Callable[[int], None] | None) -> str:
+    if batch_size is None:
+        return "the GPU's memory does not hold a batch; use --device cpu"
+    what = f"the GPU's memory does not hold a batch of {batch_size}"
+    if attempt is None:
+        return f"{what}; try --batch-size {max(2, batch_size // 2)}"
+    images = batch_size
+    while (images := images // 2) >= 2:
+        try:
+            attempt(images)
+        except RuntimeError as error:
+            if not _out_of_memory(error):
+                raise
+            _let_go(error)
+        else:
+            return f"{what}, and does hold one of {images}; use --batch-size {images} under another --name"
+    return f"{what}, nor one of 2; take a smaller model, a smaller --image-size, or --device cpu"
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """The GPU's; also where not torch but one of CUDA's libraries was refused it."""
+    refused = re.search("CUDA error: out of memory|ALLOC_FAILED", str(error))
+    return isinstance(error, torch.OutOfMemoryError) or refused is not None
+
+
+def _let_go(error: Exception) -> None:
+    """Of what the calls that failed still hold, which would be in the way of a smaller batch."""
+    traceback.clear_frames(error.__traceback__)
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

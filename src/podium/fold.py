@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ class Fold:
                 self.fit_head()
         saved = began = time.monotonic()
         # What goes wrong in here does not reach into the generator, so hints are given and its bar is closed here.
-        with _signals() as asked, hints(self.recipe.batch_size), closing(self.each_step()) as steps:
+        with _signals() as asked, state.all_written(), self.hints(), closing(self.each_step()) as steps:
             for _ in steps:
                 now = time.monotonic()
                 last = self.forecast.last_step(state.step, state.total)
@@ -113,7 +113,7 @@ class Fold:
                 ended = state.step % self.steps.per_epoch == 0 or state.step == state.total
                 if ended or stop or due:
                     state.seconds += now - began
-                    self._check_finite()  # what is saved can be gone on with
+                    self._check_finite(weights=True)  # what is saved can be gone on with
                     if ended and state.step < state.total:
                         self.close_epoch(self.validate(mirrored=False), mirrored=False)
                     state.loss.copy_(group.mean(state.loss))
@@ -125,8 +125,7 @@ class Fold:
                     group.leave()
                     where = f"step {state.step:,} of {state.total:,} of fold {self.fold}"
                     raise KeyboardInterrupt(f"stopped after {where}; all is saved")
-        state.wait()
-        with hints(self.recipe.batch_size):
+        with self.hints():
             self.finish()
 
     def fit_head(self) -> None:
@@ -234,6 +233,15 @@ class Fold:
         warmup = min(self.recipe.warmup * self.steps.per_epoch, self.state.total / 5)
         return learning_rate(self.state.step, self.state.total, warmup, self.recipe.lr)
 
+    def hints(self) -> AbstractContextManager[None]:
+        return hints(self.recipe.batch_size, self.attempt if self.group.size == 1 else None)
+
+    def attempt(self, images: int) -> None:
+        """A step of so many images at their full size, for the memory it takes; nothing of it is kept."""
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scaler.is_enabled())  # not amid a step
+        size = self.recipe.image_size
+        self.step(torch.zeros(images, size, size, 3, dtype=torch.uint8), torch.zeros(images, dtype=torch.int64))
+
     def validate(self, mirrored: bool) -> NDArray[np.float32]:
         began = time.monotonic()
         mine = self.group.share(self.held_out)
@@ -291,7 +299,9 @@ class Fold:
                 path.unlink()
         self.group.wait()
 
-    def _check_finite(self) -> None:
+    def _check_finite(self, weights: bool = False) -> None:
+        if weights and not nn.utils.get_total_norm(self.model.parameters()).isfinite():
+            raise self._diverged("the weights are not numbers")
         if self.state.in_a_row.item() >= BAD_STEPS:
             raise self._diverged(f"the loss or its gradients are not numbers, {BAD_STEPS} steps in a row and more,")
 

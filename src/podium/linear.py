@@ -143,14 +143,21 @@ def _computed(
     left = sum(len(step) for block in steps for step in block)
     in_turn = batches(unseen, [step for block in steps for step in block], setting.workers)
     progress = bar(total=count, initial=count - left, desc="features", unit="image")
-    with hints(recipe.batch_size), progress:
+
+    def see(images: Tensor) -> Tensor:
+        inputs = normalise(images)
+        views = (inputs, inputs.flip(-1)) if recipe.mirror else (inputs,)
+        with autocast(setting.device, setting.precision):
+            return torch.stack([_features(model, view).float() for view in views])
+
+    def attempt(images: int) -> None:
+        see(torch.zeros(images, recipe.image_size, recipe.image_size, 3, dtype=torch.uint8))
+
+    with hints(recipe.batch_size, attempt), progress:
         for block in steps:
             found = []
             for images, _ in islice(in_turn, len(block)):
-                inputs = normalise(images)
-                views = (inputs, inputs.flip(-1)) if recipe.mirror else (inputs,)
-                with autocast(setting.device, setting.precision):
-                    found.append(torch.stack([_features(model, view).float() for view in views]))
+                found.append(see(images))
                 progress.update(len(images))
             features: NDArray[np.float32] = torch.cat(found, 1).cpu().numpy()
             if not np.isfinite(features).all():

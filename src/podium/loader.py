@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from podium import PodiumError
 from podium.augment import ORDER, View, generator
+from podium.device import LOADER_DIED
 from podium.group import Group
 from podium.store import Reader
 
@@ -42,7 +43,7 @@ class Images(Dataset[Any]):
             return PodiumError(f"{error.filename}: {error.strerror}; run the same command again")
         except PodiumError as error:
             return error  # raised by `batches`, in the parent: a worker would wrap it in a traceback
-        return torch.from_numpy(np.stack(images)), torch.from_numpy(self.targets[[i for _, i in keys]])
+        return _shared(torch.from_numpy(np.stack(images)), torch.from_numpy(self.targets[[i for _, i in keys]]))
 
 
 class Steps(Sampler[list[Key]]):
@@ -109,10 +110,15 @@ def batches(
         error.__traceback__ = None
         sys.unraisablehook = sys.__unraisablehook__
         raise PodiumError(f"cannot start {workers} loader processes ({reason}); use --workers 0") from None
-    for batch in loading:
-        if isinstance(batch, PodiumError):
-            raise batch
-        yield batch
+    try:
+        for batch in loading:
+            if isinstance(batch, PodiumError):
+                raise batch
+            yield batch
+    except (ConnectionError, EOFError, FileNotFoundError):  # it had this batch ready, and nobody can ask it for it
+        raise PodiumError(LOADER_DIED) from None
+    finally:
+        _end(loading)
 
 
 def pick_workers(workers: int | None, device: torch.device) -> int:
@@ -121,6 +127,28 @@ def pick_workers(workers: int | None, device: torch.device) -> int:
         return workers
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(8, cores) if device.type == "cuda" else 0
+
+
+def _shared(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor] | PodiumError:
+    """A batch in the memory that a worker shares with its parent. Torch would move it there later, in a thread whose
+    errors nobody hears: a full /dev/shm would lose the batch, and training wait for it for ever."""
+    if get_worker_info() is not None:
+        try:
+            images.share_memory_(), targets.share_memory_()
+        except (RuntimeError, OSError) as error:
+            reason = str(error).rpartition(">: ")[2]
+            remedy = "run the same command again with --workers 0, or give it more (docker run --shm-size=8g)"
+            return PodiumError(f"/dev/shm, by which loader processes hand over images, fails ({reason}); {remedy}")
+    return images, targets
+
+
+def _end(loading: Any) -> None:
+    """Ends the loader's processes now: an error keeps its loader alive, and Python would wait for them at its exit,
+    for ever, since they hear no SIGTERM."""
+    if hasattr(loading, "_shutdown_workers"):  # it has processes
+        loading._shutdown_workers()
+        for process in loading._workers:
+            process.kill()  # nothing to those that have ended
 
 
 def _as_is(batch: Any) -> Any:

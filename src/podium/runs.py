@@ -161,7 +161,7 @@ class Run:
         with locked(self.path / ".lock") as mine:
             if not mine:
                 raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name")
-            for left in self.path.glob("*/.*.tmp"):  # by a process that was killed while it saved
+            for left in (*self.path.glob(".*.tmp"), *self.path.glob("*/.*.tmp")):  # by a process killed while it saved
                 left.unlink()
             for fold in self.finished():
                 for path in checkpoints(self.fold(fold)):
