@@ -143,9 +143,9 @@ AUTO: dict[str, dict[str, Any]] = {  # what the model `auto` is on each kind of 
         "weights": "none",
         "image_size": 64,  # in the same time 80 px see half as many epochs, and score the same
         "batch_size": 128,  # a quarter faster than 64
-        "epochs": 28,
+        "epochs": 24,
         "level": "light",
-        "mix": 0.25,  # from some 25 epochs on mixtures pay, in log loss more than in accuracy
+        "mix": 0.25,  # lowers the log loss, and leaves the accuracy as it is
         "plain": 0.3,
     },
     "": {"model": "convnext_small"},
