@@ -70,7 +70,7 @@ def test_a_schedule_ends_in_time_however_the_machine_changes(
             now_pace = pace * slower[min(3, int(4 * (clock.now - began) / time_there_is))]
             clock.now += size * now_pace
             step += 1
-            total = forecast.last_step(step, total)
+            total = forecast.last_step(step, steps.stop)
             if step % steps.per_epoch == 0 and step < total:
                 clock.now += forecast.look * now_pace
         clock.now += forecast.last_look * now_pace
@@ -144,6 +144,18 @@ def test_a_budget_that_cannot_be_is_refused_in_one_line(tmp_path: Path, podium: 
     assert found == status
     assert err.splitlines()[-1].startswith("podium: error: ")
     assert "budget" in err.splitlines()[-1]
+
+
+def test_a_shortened_schedule_does_not_grow_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    recipe = replace(resolve({"model": "m", "weights": "none", "image_size": 64}, {}, "", 224), epochs=4)
+    forecast = Forecast(Steps(300, 10, 4, 0, 0), 0.25, recipe, until=clock.now + 10_000)
+    for step in range(30):
+        forecast.at(step)
+        clock.now += 1
+    assert forecast.last_step(30, 60) == 60
+    forecast.until = clock.now + 5
+    assert 30 <= forecast.last_step(30, 60) < 60
 
 
 def test_nothing_is_shortened_without_a_budget() -> None:

@@ -118,7 +118,7 @@ def test_each_process_may_have_folds_of_its_own(root: Path) -> None:
 
 
 def started(root: Path, name: str, processes: int, *more: str) -> subprocess.Popen[str]:
-    words = ["--model", "test_resnet", "--sam", "0.05", "--folds", "0", "--epochs", "20", "--parallel", "data", *more]
+    words = ["--model", "test_resnet", "--sam", "0.05", "--folds", "0", "--epochs", "12", "--parallel", "data", *more]
     both = [*KNOBS, "--name", name, "--device", "cpu", "--processes", str(processes)]
     return subprocess.Popen(
         [sys.executable, "-m", "podium", "--root", str(root), "train", "-c", "tiny", *both, *words],
@@ -136,7 +136,7 @@ def wait_for_a_checkpoint(root: Path, name: str) -> None:
 
 
 def test_a_signal_saves_and_the_same_command_ends_with_the_same_bits(root: Path) -> None:
-    words = ("--model", "test_resnet", "--sam", "0.05", "--folds", "0", "--epochs", "20", "--parallel", "data")
+    words = ("--model", "test_resnet", "--sam", "0.05", "--folds", "0", "--epochs", "12", "--parallel", "data")
     with started(root, "signalled", 2) as training:
         wait_for_a_checkpoint(root, "signalled")
         training.send_signal(signal.SIGTERM)
@@ -160,11 +160,30 @@ def test_when_one_process_dies_all_end_and_another_number_goes_on(root: Path) ->
     assert training.returncode == 1
     assert err.splitlines()[-1].startswith("podium: error: process ")
     assert "killed by signal 9, and the others ended with it" in err
-    words = ("--model", "test_resnet", "--sam", "0.05", "--folds", "0", "--epochs", "20", "--parallel", "data")
-    done = train(root, "killed", 4, *words)
+    words = ("--model", "test_resnet", "--sam", "0.05", "--folds", "0", "--epochs", "12", "--parallel", "data")
+    done = train(root, "killed", 0, *words)
     assert done.returncode == 0, done.stderr
     assert "goes on from step" in done.stderr
     assert of(root, "killed").finished() == [0]
+
+
+def test_a_teacher_a_head_and_a_budget_go_with_several_processes(root: Path) -> None:
+    assert train(root, "teacher", 0, "--model", "test_vit", "--epochs", "1", "--folds", "0").returncode == 0
+    more = ("--teacher", "teacher", "--head-first", "--budget", "10m", "--folds", "0", "--epochs", "2")
+    done = train(root, "student", 2, "--model", "test_vit", "--parallel", "data", *more)
+    assert done.returncode == 0, done.stderr
+    assert "hold 1 fold of 2 epochs" in done.stderr
+    assert "taught by teacher" in done.stderr
+    assert [entry["epoch"] for entry in of(root, "student").history(0)] == [1, 2]
+    assert not list(of(root, "student").path.glob(".trial-*"))
+
+
+def test_a_process_whose_device_is_not_there_says_so_and_all_end(root: Path) -> None:
+    done = podium(root, "train", "-c", "tiny", *KNOBS, "--model", "test_vit", "--processes", 2, "--device", "cuda")
+    assert done.returncode == 1
+    assert "needs as many GPUs" in done.stderr.splitlines()[-1]
+    done = podium(root, "train", "-c", "tiny", *KNOBS, "--model", "test_vit", "--processes", 2, "--device", "cuda:1")
+    assert "is one device" in done.stderr.splitlines()[-1]
 
 
 def test_a_mistake_is_told_once(root: Path) -> None:
@@ -173,5 +192,5 @@ def test_a_mistake_is_told_once(root: Path) -> None:
     assert [line for line in done.stderr.splitlines() if "error" in line] == [
         "podium: error: there is no fold 7; the folds of tiny are 0 to 1"
     ]
-    done = train(root, "small", 8, "--model", "test_vit", "--folds", "0")
-    assert "a batch of 8 images is too small for 8 processes" in done.stderr
+    done = train(root, "small", 2, "--model", "test_vit", "--folds", "0", "--batch-size", "2")
+    assert done.stderr.splitlines()[-1] == "podium: error: a batch of 2 images is too small for 2 processes"

@@ -170,6 +170,7 @@ def test_auto_is_a_model_that_suits_the_device_and_what_is_given_counts() -> Non
     assert expand({"model": "auto"}, "cpu")["weights"] == "none"
     assert expand({"model": "auto"}, "cuda") == {"model": "convnext_small"}
     assert expand({"model": "auto", "epochs": 3}, "cpu")["epochs"] == 3
+    assert "mix" not in expand({"model": "auto", "level": "strong"}, "cpu")  # the level says it
     assert expand({"model": "test_vit"}, "cpu") == {"model": "test_vit"}
 
 

@@ -7,5 +7,7 @@ DEFAULT_COMPETITION = "boolart-image-classification"
 class PodiumError(Exception):
     """A mistake that the user can mend: one sentence that says what, where and the remedy."""
 
+    common = False  # of several processes, all have met it: one says so
+
 
 STOPPED = 75  # exit status: stopped by a signal, the same command goes on

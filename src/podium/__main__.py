@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         flags.run(flags)
         sys.stdout.flush()
     except PodiumError as error:
-        if console.quiet:
+        if console.quiet and os.environ.get("LOCAL_RANK") != "0":
             return 1
         line = console.printable(str(error).replace("\n", " "))
         if console.types_make() and re.search(r" --[a-z]", line) and "make" not in line:
@@ -306,7 +306,10 @@ def _seconds(text: str) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?) *(s|min|m|h)", text)
     if not parts or not re.fullmatch(r"( *\d+(\.\d+)? *(s|min|m|h))+ *", text):
         raise argparse.ArgumentTypeError(f"'{text}' is no time such as 8h, 90m or 1h30m")
-    return sum(float(number) * unit[letter] for number, letter in parts)
+    seconds = sum(float(number) * unit[letter] for number, letter in parts)
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"'{text}' is no time")
+    return seconds
 
 
 def _name(text: str) -> str:

@@ -26,7 +26,7 @@ from torch import Tensor
 from podium.augment import TestView
 from podium.competition import Competition
 from podium.console import say, show, table
-from podium.device import autocast, device_name, hints, pick_device, pick_precision
+from podium.device import autocast, device_name, hints, pick_device, pick_precision, prepare
 from podium.disk import write_text
 from podium.fold import Fold
 from podium.loader import PREFETCHED, batches, every_image, pick_workers
@@ -85,6 +85,7 @@ def bench(
     file: Path | None = None,
 ) -> list[Measured]:
     on, found, began = pick_device(device), [], process_start()
+    prepare(on, deterministic=False)
     for model in models:
         recipe = resolve({**given, "model": model}, competition.recipe, *family_and_size(model))
         store = open_store(competition, root, side_for(recipe.image_size))

@@ -17,7 +17,7 @@ from podium import PodiumError
 from podium.console import counted, duration, say
 from podium.fold import Fold
 from podium.recipe import Recipe
-from podium.runs import Run
+from podium.runs import TRIAL, Run
 from podium.schedule import Forecast
 from podium.setting import Setting
 
@@ -64,7 +64,8 @@ def _fit(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Recipe, l
     """The recipe and the folds that fit, and the share of a fold's time that predicting the test images takes."""
     recipe, group = setting.recipe, setting.group
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    setting.run.path.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=TRIAL, dir=setting.run.path) as folder:
         run = Run(Path(folder))
         if group.first:
             run.begin(asdict(recipe), {"folds": 1})
@@ -74,8 +75,9 @@ def _fit(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Recipe, l
             for _ in steps:
                 if not group.most(not trial.forecast.settled(trial.state.step))[0]:
                     break
-            (pace,) = group.most(trial.forecast.pace(trial.state.step))
-    test = trial.forecast.last_look * len(setting.competition.test) / len(trial.held_out) * pace
+            pace, started = group.most(trial.forecast.pace(trial.state.step), started)
+    # A submission is predicted by one process.
+    test = trial.forecast.last_look * len(setting.competition.test) / len(trial.held_out) * pace * group.size
 
     def seconds(epochs: int) -> float:
         return started + test + pace * _work(trial, epochs)

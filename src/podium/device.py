@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from podium import PodiumError
+from podium import PodiumError, console
 
 LOADER_DIED = "a loader process died, most likely for want of memory; run the same command again with --workers 0"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -43,6 +43,7 @@ def pick_device(name: str) -> torch.device:
         (torch.ones(2, device=device) * 2).sum().item()  # is_available() is true for cards this torch cannot drive
     except (RuntimeError, AssertionError, ImportError, AttributeError) as error:
         reason = (str(error).strip().splitlines() or ["it does not answer"])[0]
+        console.quiet = False  # of several processes, the one that has this GPU
         raise PodiumError(f"--device {name} does not work here ({reason}); use --device cpu") from None
     return device
 
@@ -56,6 +57,17 @@ def prepare(device: torch.device, deterministic: bool) -> None:
     torch.use_deterministic_algorithms(deterministic)
     if deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when the first product is computed
+
+
+@contextlib.contextmanager
+def all_digits() -> Iterator[None]:
+    """Products in whole float32, for what looks for a least to more digits than TF32 has."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
@@ -119,7 +131,10 @@ def hints(batch_size: int | None = None, attempt: Callable[[int], None] | None =
         if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
             reason = (str(error).strip().splitlines() or ["no reason given"])[0]
             raise PodiumError(f"torch.compile does not work here ({reason}); leave out --compile") from None
-        if "DataLoader worker" in str(error):
+        if "deterministic implementation" in str(error):
+            remedy = "leave out --deterministic, or take another model"
+            raise PodiumError(f"this model has an operation that no GPU computes in one order only; {remedy}") from None
+        if re.search("DataLoader worker|Pin memory thread exited", str(error)):
             raise PodiumError(LOADER_DIED) from None
         if "more than 1 value per channel" in str(error):
             raise PodiumError("this model cannot learn from a batch of one image; use a larger --batch-size") from None

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +18,7 @@ from podium import PodiumError
 def atomic(path: Path) -> Iterator[Path]:
     """A temporary path to write to; it becomes `path` when the block ends well, and goes when it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
     try:
         with room_for(path):
             yield temporary

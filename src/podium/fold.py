@@ -86,6 +86,10 @@ class Fold:
         with group.in_turn():  # the first deletes what is damaged
             if self.state.load():
                 say(f"podium: fold {fold} goes on from step {self.state.step:,} of {self.state.total:,}")
+        if group.most(self.state.step, -self.state.step) != [self.state.step, -self.state.step]:
+            raise PodiumError(
+                f"{self.folder}: not all machines see the same checkpoints yet; run the same command again"
+            )
         self.steps.start = self.state.step
         self.network: Any = self.model if group.size == 1 else _several(self.model, device)
         if setting.compiled:
@@ -99,14 +103,18 @@ class Fold:
     def train(self) -> None:
         state, group = self.state, self.group
         if self.recipe.head_first and state.step == 0:
-            with group.in_turn():  # the first computes the features, the others find them
+            if group.first:
                 self.fit_head()
+            group.follow(self.model)  # machines that are not alike would fit other heads
+            if self.average:
+                self.average.set(self.model)
+        longest = state.total  # a schedule that was shortened before does not grow again
         saved = began = time.monotonic()
         # What goes wrong in here does not reach into the generator, so hints are given and its bar is closed here.
         with _signals() as asked, state.all_written(), self.hints(), closing(self.each_step()) as steps:
             for _ in steps:
                 now = time.monotonic()
-                last = self.forecast.last_step(state.step, state.total)
+                last = self.forecast.last_step(state.step, longest)
                 # What processes decide they decide together: none may go where another does not.
                 stop, due, fewest = group.most(asked(), now - saved > self.setting.save_every, -last)
                 state.total = round(-fewest)
@@ -122,7 +130,7 @@ class Fold:
                     saved = began = time.monotonic()
                 if stop:
                     state.wait()
-                    group.leave()
+                    group.wait()
                     where = f"step {state.step:,} of {state.total:,} of fold {self.fold}"
                     raise KeyboardInterrupt(f"stopped after {where}; all is saved")
         with self.hints():
@@ -134,11 +142,11 @@ class Fold:
         features = all_features(self.setting, self.model, self.spec, self.normalise)
         head, _ = fit_head(self.setting, self.fold, features)
         classifier.load_state_dict(head._asdict())
-        if self.average:
-            self.average.set(self.model)
 
     def each_step(self) -> Generator[None, None, None]:
         state = self.state
+        if state.step >= state.total:  # it was stopped between its last step and its end
+            return
         seen = self.setting.images(self.training, TrainView(self.recipe, self.spec))
         progress = bar(total=state.total, initial=state.step, desc=f"fold {self.fold}", unit="step")
         with progress:
@@ -310,13 +318,17 @@ class Fold:
         kept = checkpoints(self.folder)
         good = f"; {kept[0]} is from before" if kept else ""
         where = f"step {self.state.step:,} of fold {self.fold}"
-        return PodiumError(f"{what} by {where}{good}; try a lower --lr or --precision float32, under another --name")
+        error = PodiumError(f"{what} by {where}{good}; try a lower --lr or --precision float32, under another --name")
+        error.common = True  # all processes have the same weights
+        return error
 
 
 def _several(model: nn.Module, device: torch.device) -> nn.Module:
     """The model, whose gradients are the mean of all processes'."""
     devices = [device] if device.type == "cuda" else None
-    return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
+    network = DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
+    network.broadcast_buffers = False  # Group.agree does it, when they are needed
+    return network
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -362,7 +374,8 @@ def _signals() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked.append(number)
         if not console.quiet:
-            os.write(2, b"\npodium: stopping after this step (again: at once)\n")  # print is not safe in here
+            again = b"" if launched() else b" (again: at once)"
+            os.write(2, b"\npodium: stopping after this step" + again + b"\n")  # print is not safe in here
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # signals belong to the main thread

@@ -70,14 +70,15 @@ class Group:
             for buffer in model.buffers():
                 dist.broadcast(buffer, 0)
 
+    def follow(self, model: nn.Module) -> None:
+        """Gives all processes the first one's weights."""
+        if self.size > 1:
+            for weight in model.parameters():
+                dist.broadcast(weight.data, 0)
+
     def wait(self) -> None:
         if self.size > 1:
             self.most(0.0)
-
-    def leave(self) -> None:
-        """All together."""
-        self.wait()
-        _hear_no_more()
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
@@ -97,21 +98,26 @@ def joined(device: torch.device) -> Iterator[Group]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is begun, and waiting in there hears nothing else
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    signal.signal(signal.SIGTERM, before)
     group = Group(dist.get_rank(), dist.get_world_size())
     try:
         yield group
-    except PodiumError:
-        console.quiet = False  # not what all processes met: each has told its own
+    except PodiumError as error:
+        console.quiet = console.quiet and error.common
+        _hear_no_more()
+        raise
+    except KeyboardInterrupt:
         _hear_no_more()
         raise
     except RuntimeError as error:  # of gloo, or NCCL's DistBackendError
         _hear_no_more()
         if isinstance(error, dist.DistError) or re.search("gloo|closed by peer", str(error)):
-            raise PodiumError("another process of this training has ended; what it said is the reason") from None
+            said = (str(error).strip().splitlines() or [""])[-1]
+            raise PodiumError(f"another process of this training has ended or does not answer ({said})") from None
         raise
-    finally:
-        dist.destroy_process_group()
+    dist.destroy_process_group()  # after an error it would wait for those that have gone
 
 
 def _hear_no_more() -> None:

@@ -15,7 +15,10 @@ def launch(processes: int, device: str, words: Sequence[str]) -> None:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
 
-    if device == "auto" and torch.cuda.is_available() and processes > torch.cuda.device_count():
+    if device not in ("auto", "cpu", "cuda"):
+        raise PodiumError(f"--device {device} is one device; --processes goes with auto, cuda or cpu")
+    gpus = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+    if gpus and processes > torch.cuda.device_count():
         raise PodiumError(f"--processes {processes} needs as many GPUs, and there are {torch.cuda.device_count()}")
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", GRACE)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))

@@ -28,7 +28,7 @@ from podium import PodiumError
 from podium.augment import TestView
 from podium.checkpoint import digest
 from podium.console import bar, counted, say
-from podium.device import autocast, hints, memory_mb
+from podium.device import all_digits, autocast, hints, memory_mb
 from podium.disk import atomic, write_text
 from podium.loader import Images, Key, batches
 from podium.metrics import evaluate
@@ -197,6 +197,7 @@ def _read(path: Path, key: str) -> NDArray[np.float32] | None:
 # --- the head ----------------------------------------------------------------------------------------
 
 
+@all_digits()
 def fit_head(setting: Setting, fold: int, features: NDArray[np.float32]) -> tuple[Head, float]:
     """A head for the features as they are, fitted to all images but the fold's, and the strength of its L2.
 

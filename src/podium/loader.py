@@ -106,9 +106,9 @@ def batches(
     except OSError as error:
         for process in torch.multiprocessing.active_children():
             process.kill()  # else those that did start would be waited for at the end, for ever
-        reason, sys.unraisablehook = error.strerror, lambda _: None  # torch trips over its own half-made loader
-        error.__traceback__ = None
-        sys.unraisablehook = sys.__unraisablehook__
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # torch trips over its own half-made loader
+        reason, error.__traceback__ = error.strerror, None
+        sys.unraisablehook = hook
         raise PodiumError(f"cannot start {workers} loader processes ({reason}); use --workers 0") from None
     try:
         for batch in loading:
@@ -126,7 +126,8 @@ def pick_workers(workers: int | None, device: torch.device) -> int:
     if workers is not None:
         return workers
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(8, cores) if device.type == "cuda" else 0
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # processes of this machine that train
+    return min(8, max(1, cores // beside)) if device.type == "cuda" else 0
 
 
 def _shared(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor] | PodiumError:

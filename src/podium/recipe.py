@@ -53,7 +53,7 @@ class Recipe:
     colour: float = knob("strength of the changes of brightness, contrast and saturation", 0, 0.95)
     erase: float = knob("chance that a rectangle is erased", 0, 1)
     ops: int = knob(
-        "random operations on each image, of RandAugment's: turned, sheared, shifted, its tones changed", 0, 12
+        "random operations on each image, of RandAugment's: turned, sheared, shifted, its tones changed", 0, 9
     )
     strength: float = knob("of these operations", 0, 1)
     level: str = knob(
@@ -156,7 +156,10 @@ def expand(given: dict[str, Any], device: str) -> dict[str, Any]:
     """The knobs that were given, and those that the model `auto` stands for on a cpu, a cuda, ... device."""
     if given.get("model") != "auto":
         return given
-    return {**AUTO.get(device, AUTO[""]), **{name: value for name, value in given.items() if name != "model"}}
+    chosen = {name: value for name, value in given.items() if name != "model"}
+    level = LEVELS.get(str(chosen.get("level", "default")), {})
+    auto = {name: value for name, value in AUTO.get(device, AUTO[""]).items() if name not in level}
+    return {**auto, **chosen}
 
 
 def size_at(epoch: int, recipe: Recipe) -> int:

@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import platform
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ READ_BACK: dict[str, Any] = {  # of recipe.json, by submit
     "mirror": (int, float),
     "precision": str,
 }
+TRIAL = ".trial-"  # folders of runs that only measure
 PACKAGES = ("torch", "torchvision", "timm", "albumentations", "numpy", "opencv-python-headless", "pillow")
 
 
@@ -163,6 +165,8 @@ class Run:
                 raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name")
             for left in (*self.path.glob(".*.tmp"), *self.path.glob("*/.*.tmp")):  # by a process killed while it saved
                 left.unlink()
+            for trial in self.path.glob(f"{TRIAL}*"):
+                shutil.rmtree(trial)
             for fold in self.finished():
                 for path in checkpoints(self.fold(fold)):
                     path.unlink()

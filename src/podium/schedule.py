@@ -64,7 +64,8 @@ class Forecast:
             return planned
         whole = self.work + self.look * np.arange(len(self.work))
         units = (self.until - time.monotonic()) / self.pace(step) - self.last_look
-        return max(step, int(np.interp(np.interp(step, self.ends, whole) + units, whole, self.ends)))
+        last = int(np.interp(np.interp(step, self.ends, whole) + units, whole, self.ends))
+        return max(step, min(planned, last))
 
     def _done(self, step: int) -> float:
         return float(np.interp(step, self.ends, self.work) + self.look * (step // self.steps.per_epoch))

@@ -224,12 +224,13 @@ def _predictions(
                 return found
 
     from podium.augment import TestView
-    from podium.device import hints, pick_device, pick_precision
+    from podium.device import hints, pick_device, pick_precision, prepare
     from podium.loader import Images, batches, every_image, pick_workers
     from podium.models import Normaliser, load_model
     from podium.predict import predict_proba
 
     on = pick_device(device)
+    prepare(on, deterministic=False)
     model, spec = load_model(weights)
     good = np.flatnonzero(~store.bad(positions))
     unseen = Images(store.reader(positions[good]), np.full(len(good), -1), TestView(spec), good)

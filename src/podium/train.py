@@ -22,7 +22,7 @@ from podium import PodiumError
 from podium.budget import Budget, plan
 from podium.competition import Competition
 from podium.console import command, counted, say, show
-from podium.device import Machine, device_name, pick_device, pick_precision, prepare
+from podium.device import Machine, device_name, hints, pick_device, pick_precision, prepare
 from podium.disk import sha256
 from podium.fold import Fold
 from podium.folds import path_of, read_folds, warn_unless_certified
@@ -65,8 +65,8 @@ def train(
     run = Run(folder_of(competition.slug, root) / (name or recipe.model))
     left = [fold for fold in chosen if fold not in run.finished()]
     teachers = find_teachers(recipe.teacher, run, competition.slug, root, left) if recipe.teacher and left else []
-    if recipe.linear and (processes() > 1 or budget):
-        raise PodiumError("--linear is a matter of minutes: leave out --processes and --budget")
+    if recipe.linear and (processes() > 1 or budget or recipe.teacher):
+        raise PodiumError("--linear fits a head in minutes: leave out --processes, --budget and --teacher")
     if 1 < processes() > min(recipe.batch_size, int((folds != 0).sum())) // 2:
         raise PodiumError(f"a batch of {recipe.batch_size} images is too small for {processes()} processes")
     with joined(on) as group, run.lock() if group.first else nullcontext():
@@ -153,11 +153,12 @@ def _train(setting: Setting, root: Path, chosen: list[int], machine: Machine, bu
         left = left[group.rank :: group.size]
         setting = replace(setting, group=group.alone())
     for nth, fold in enumerate(left):
-        if recipe.linear:
-            train_head(setting, fold)
-            continue
         until = budget.until(len(left) - nth) if budget else math.inf
-        Fold(setting, fold, len(left) - nth, until).train()
+        with hints(recipe.batch_size):
+            if recipe.linear:
+                train_head(setting, fold)
+            else:
+                Fold(setting, fold, len(left) - nth, until).train()
 
 
 def _without_bad(
