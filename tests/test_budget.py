@@ -116,7 +116,6 @@ def test_a_schedule_that_the_clock_has_shortened_stays_so_when_it_goes_on(
 ) -> None:
     write_competition(tmp_path)
     assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
-    monkeypatch.setattr(Forecast, "last_step", lambda self, step, planned: 5)
     step = Fold.step
 
     def stopped(fold: Fold, *batch: object) -> None:
@@ -125,9 +124,9 @@ def test_a_schedule_that_the_clock_has_shortened_stays_so_when_it_goes_on(
         step(fold, *batch)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
+        patch.setattr(Forecast, "last_step", lambda self, step, planned: 5)
         patch.setattr(Fold, "step", stopped)
         assert podium("train", *WORDS, "--epochs", "20", "--folds", "0")[0] == 75
-    monkeypatch.undo()
     status, _, err = podium("train", *WORDS, "--epochs", "20", "--folds", "0")
     assert status == 0, err
     assert "goes on from step" in err
