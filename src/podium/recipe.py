@@ -137,7 +137,7 @@ SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: the same rate for
 
 
 AUTO: dict[str, dict[str, Any]] = {  # what the model `auto` is on each kind of device
-    # The most that nine minutes a fold buy on two cores, from scratch: docs/benchmarks.md has what else was tried.
+    # About the most that nine minutes a fold buy on two cores, from scratch; what else was tried: docs/benchmarks.md.
     "cpu": {
         "model": "resnet10t",  # plain convolutions learn soonest: regnets, csp and convnext nets of its cost trail it
         "weights": "none",
