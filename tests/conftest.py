@@ -63,3 +63,12 @@ def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
         return status, out, err
 
     return run
+
+
+def one_line(answer: tuple[int, str, str]) -> str:
+    """What a command refused with."""
+    status, _, err = answer
+    assert status == 1, err
+    last = err.splitlines()[-1]
+    assert last.startswith("podium: error: ")
+    return last

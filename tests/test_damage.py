@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from conftest import Podium, write_competition, write_image
+from conftest import Podium, one_line, write_competition, write_image
 from podium import checkpoint
 from podium import fold as fold_module
 from podium.checkpoint import checkpoints, load_tensors
@@ -38,14 +38,6 @@ def run(root: Path, podium: Podium) -> Path:
     """A run with one finished fold."""
     assert podium(*ONE)[0] == 0
     return root / "runs" / "tiny" / "test_vit"
-
-
-def one_line(answer: tuple[int, str, str]) -> str:
-    status, _, err = answer
-    assert status == 1, err
-    last = err.splitlines()[-1]
-    assert last.startswith("podium: error: ")
-    return last
 
 
 def flip(path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from conftest import Podium, write_competition
+from conftest import Podium, one_line, write_competition
 from lives import begin, end_of
 from podium import PodiumError, disk, linear
 from podium.checkpoint import State, checkpoints, load_tensors
@@ -40,14 +40,6 @@ def root(tmp_path: Path, podium: Podium) -> Path:
 
 def run_of(root: Path, name: str = "test_vit") -> Run:
     return Run(root / "runs" / "tiny" / name)
-
-
-def one_line(answer: tuple[int, str, str]) -> str:
-    status, _, err = answer
-    assert status == 1, err
-    last = err.splitlines()[-1]
-    assert last.startswith("podium: error: ")
-    return last
 
 
 def leftovers(root: Path) -> list[Path]:

@@ -33,10 +33,6 @@ class Group:
     def first(self) -> bool:
         return self.rank == 0
 
-    def alone(self) -> "Group":
-        """This process, to which the others no longer matter."""
-        return Group()
-
     def share(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """This process's part of the rows; all parts in the order of the processes are the rows."""
         part: NDArray[np.int64] = np.array_split(rows, self.size)[self.rank]

@@ -151,7 +151,7 @@ def _train(setting: Setting, root: Path, chosen: list[int], machine: Machine, bu
         say(f"podium: fold {fold} is trained already")
     if machine.parallel == "folds" or (machine.parallel == "auto" and len(left) % group.size == 0):
         left = left[group.rank :: group.size]
-        setting = replace(setting, group=group.alone())
+        setting = replace(setting, group=Group())  # the others no longer matter
     for nth, fold in enumerate(left):
         until = budget.until(len(left) - nth) if budget else math.inf
         with hints(recipe.batch_size):
