@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except PodiumError as error:
         if console.quiet and os.environ.get("LOCAL_RANK") != "0":
+            _wait_for_the_first()
             return 1
         line = console.printable(str(error).replace("\n", " "))
         if console.types_make() and re.search(r" --[a-z]", line) and "make" not in line:
@@ -50,6 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"podium: {str(stop) or 'stopped'}; run the same command again to go on", file=sys.stderr)
         return STOPPED
     return 0
+
+
+def _wait_for_the_first() -> None:
+    """It says what all have met, and torchrun would end it before it has, as soon as another process ended."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    time.sleep(60)
 
 
 def _streams() -> None:
