@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 def examples(slug: str = "boolart-image-classification") -> None:
     from podium.augment import TrainView
     from podium.competition import load
-    from podium.models import build
+    from podium.models import build, family_and_sizes
     from podium.recipe import resolve
     from podium.store import open_store, side_for
 
@@ -32,8 +32,9 @@ def examples(slug: str = "boolart-image-classification") -> None:
     store = open_store(competition, Path(), side_for(224))
     count = min(4000, len(competition.train))
     read = store.reader(store.positions(competition.train["image"])[:count])
-    recipe = resolve({"model": "vit_small_patch32_224"}, competition.recipe, "vision_transformer", 224)
-    spec = build("vit_small_patch32_224", "none", competition.classes, 224, 0.0, recipe.fit)[1]
+    given = {"model": "vit_small_patch32_224", "weights": "none"}
+    recipe = resolve(given, competition.recipe, *family_and_sizes("vit_small_patch32_224"))
+    spec = build(recipe, competition.classes)[1]
     plain = replace(recipe, colour=0.0, erase=0.0)
     for name, one in (("crop and mirror", TrainView(plain, spec)), ("the whole recipe", TrainView(recipe, spec))):
 

@@ -9,10 +9,14 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the real hub; the te
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from PIL import Image
+
+if TYPE_CHECKING:
+    from podium.recipe import Recipe
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 40, 210), "lonely": (120, 120, 120)}
 Podium = Callable[..., tuple[int, str, str]]
@@ -46,6 +50,15 @@ def write_competition(root: Path, slug: str = "tiny", each: int = 8, test: int =
     with (root / "solution.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("id", "target"), *answers])
     return folder
+
+
+def recipe_of(model: str, weights: str = "none", image_size: int = 64, **given: object) -> "Recipe":
+    """The whole recipe of a model."""
+    from podium.models import family_and_sizes
+    from podium.recipe import resolve
+
+    knobs = {"model": model, "weights": weights, "image_size": image_size, **given}
+    return resolve(knobs, {}, *family_and_sizes(model))
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from podium.recipe import resolve
 from podium.runs import Run
 from podium.schedule import Forecast
 
+SMALL = resolve({"model": "m", "weights": "none", "image_size": 64}, {}, "", 224, 224)
+
 WORDS = ("-c", "tiny", "--model", "test_vit", "--weights", "none", "--image-size", "32", "--batch-size", "8")
 
 
@@ -53,7 +55,10 @@ def test_a_schedule_ends_in_time_however_the_machine_changes(
 ) -> None:
     """A simulated fold of 40 epochs of 30 steps, whose validations take what prediction takes."""
     recipe = replace(
-        resolve({"model": "m", "weights": "none", "image_size": 64}, {}, "", 224), epochs=40, batch_size=10, grow=grow
+        SMALL,
+        epochs=40,
+        batch_size=10,
+        grow=grow,
     )
     steps = Steps(300, 10, 40, 0, 0)
     with pytest.MonkeyPatch.context() as patch:
@@ -105,7 +110,7 @@ def test_a_budget_shortens_a_run_and_its_next_call_goes_on_with_it(
     assert 1 <= run.recipe["epochs"] < 100_000
     history = run.history(0)
     assert history[-1]["lr"] < 1e-5  # the schedule came to its end
-    assert history[-1]["mirrored"]
+    assert history[-1]["views"] == "mirror"
     status, _, err = podium("train", *WORDS, "--epochs", "100000", "--budget", "40s", "--folds", "0")
     assert status == 0, err
     assert "fold 0 is trained already" in err
@@ -147,7 +152,7 @@ def test_a_budget_that_cannot_be_is_refused_in_one_line(tmp_path: Path, podium: 
 
 def test_a_shortened_schedule_does_not_grow_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    recipe = replace(resolve({"model": "m", "weights": "none", "image_size": 64}, {}, "", 224), epochs=4)
+    recipe = replace(SMALL, epochs=4)
     forecast = Forecast(Steps(300, 10, 4, 0, 0), 0.25, recipe, until=clock.now + 10_000)
     for step in range(30):
         forecast.at(step)
@@ -158,7 +163,7 @@ def test_a_shortened_schedule_does_not_grow_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_nothing_is_shortened_without_a_budget() -> None:
-    recipe = replace(resolve({"model": "m", "weights": "none", "image_size": 64}, {}, "", 224), epochs=4)
+    recipe = replace(SMALL, epochs=4)
     forecast = Forecast(Steps(300, 10, 4, 0, 0), 0.25, recipe)
     assert forecast.until == math.inf
     forecast.at(0)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from conftest import Podium, write_competition
+from conftest import Podium, recipe_of, write_competition
 from podium import PodiumError, linear
 from podium.augment import TestView
 from podium.competition import load
@@ -72,8 +72,8 @@ def test_it_goes_all_the_way_to_a_submission(tiny: Path, podium: Podium, model: 
     assert [sorted(path.name for path in run.fold(fold).iterdir()) for fold in range(3)] == [names] * 3
     assert [path.name for path in (run.path / "features").iterdir()] == ["0.npz"]
     (entry,) = run.history(0)
-    assert {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "mirrored", "images_per_s", "seconds"} <= set(entry)
-    assert (entry["epoch"], entry["mirrored"]) == (1, True)
+    assert {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "views", "images_per_s", "seconds"} <= set(entry)
+    assert (entry["epoch"], entry["views"]) == (1, "mirror")
     status, out, err = podium("submit", "-c", "tiny", "--workers", "0")
     assert status == 0, err
     scored = json.loads(podium("score", out.strip(), "--solution", tiny / "solution.csv")[1].splitlines()[-1])
@@ -97,7 +97,7 @@ def test_the_saved_model_answers_as_its_out_of_fold_predictions(
     in_turn = batches(unseen, every_image(len(rows), 4), 0)
     normalise = Normaliser(spec, torch.device("cpu"))
     model.to(memory_format=normalise.layout)
-    probs = predict_proba(model, in_turn, normalise, DTYPES[precision], mirror != "0")
+    probs = predict_proba(model, in_turn, normalise, DTYPES[precision], "mirror" if mirror != "0" else "none")
     kept = run.out_of_fold(1).probs
     assert np.abs(probs - kept).max() < 1e-3
     assert (probs.argmax(1) == kept.argmax(1)).all()
@@ -167,7 +167,7 @@ def test_a_model_with_more_than_one_linear_head_is_refused_in_one_line(tiny: Pat
     "name", ["test_resnet", "test_efficientnet", "test_vit3", "test_mambaout", "convnextv2_atto", "repvit_m0_9"]
 )
 def test_a_model_is_taken_only_if_its_answer_is_linear_in_its_features(name: str) -> None:
-    model, spec = build(name, "none", ("a", "b", "c"), 64)
+    model, spec = build(recipe_of(name, "none", 64), ("a", "b", "c"))
     normalise = Normaliser(spec, torch.device("cpu"))
     images = torch.randint(0, 256, (3, 64, 64, 3), dtype=torch.uint8)
     if name == "repvit_m0_9":  # two heads

@@ -56,12 +56,9 @@ def test_a_convnext_and_a_vit_go_all_the_way_to_a_submission(tiny: Path, podium:
 
     lineage = json.loads(csv.with_suffix(".json").read_text())
     assert lineage["sha256"] == sha256(csv)
-    assert [(each["run"], each["fold"]) for each in lineage["models"]] == [
-        (run, fold) for run in ("test_convnext", "test_vit") for fold in (0, 1)
+    assert [(run["run"], each["fold"], each["weights_sha256"]) for run in lineage["runs"] for each in run["folds"]] == [
+        (run, fold, weights(tiny, run, fold)) for run in ("test_convnext", "test_vit") for fold in (0, 1)
     ]
-    assert {each["weights_sha256"] for each in lineage["models"]} == {
-        weights(tiny, run, fold) for run in ("test_convnext", "test_vit") for fold in (0, 1)
-    }
 
 
 def test_a_run_leaves_the_files_of_the_contract(tiny: Path, podium: Podium) -> None:
@@ -93,7 +90,7 @@ def test_a_run_leaves_the_files_of_the_contract(tiny: Path, podium: Podium) -> N
         "loss",
         "log_loss",
         "accuracy",
-        "mirrored",
+        "views",
         "images_per_s",
         "seconds",
         "validation_seconds",
@@ -352,20 +349,24 @@ def test_a_scheduler_that_signals_the_whole_group_finds_a_saved_run_and_no_trace
     assert "Traceback" not in err
 
 
-def test_a_submission_says_which_folds_are_missing_and_weighs_each_run_alike(tiny: Path, podium: Podium) -> None:
+def test_a_submission_says_which_folds_are_missing_and_fits_no_weights_to_few_images(
+    tiny: Path, podium: Podium
+) -> None:
     for name, folds in (("whole", "0,1"), ("half", "0")):
         knobs = ("--model", "test_vit", "--epochs", "1", "--folds", folds, "--name", name)
         assert podium("train", *FAST, *knobs)[0] == 0
     status, out, err = podium("submit", "-c", "tiny")
     assert status == 0
     assert "warning: half goes without its folds 1" in err
-    assert "on the 12 images all of them held out" in err or "on the 13 images all of them held out" in err
+    assert "on 12 images that its models have not seen" in err
     lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
-    assert {(each["run"], each["fold"]): each["share"] for each in lineage["models"]} == {
-        ("half", 0): 0.5,
-        ("whole", 0): 0.25,
-        ("whole", 1): 0.25,
-    }
+    assert [(run["run"], run["weight"], [each["fold"] for each in run["folds"]]) for run in lineage["runs"]] == [
+        ("half", 0.5, [0]),
+        ("whole", 0.5, [0, 1]),
+    ]
+    status, _, err = podium("submit", "-c", "tiny", "--blend", "convex")
+    assert status == 1
+    assert "weights cannot be fitted to 12 images" in err
 
 
 def test_what_a_killed_process_left_is_swept(tiny: Path, podium: Podium) -> None:

@@ -15,7 +15,8 @@ from sklearn.metrics import cohen_kappa_score
 from conftest import Podium
 from podium import PodiumError
 from podium.competition import Competition, Shape
-from podium.submission import check, render, score
+from podium.score import score
+from podium.submission import _check_mix, check, render
 
 text = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(str.strip)
 names = st.lists(text, min_size=2, max_size=6, unique=True)
@@ -81,6 +82,35 @@ def test_a_prediction_that_is_no_number_is_never_written() -> None:
         render(competition(["a", "b"], ["x", "y"], ["id", "predict"]), np.array([[0.5, 0.5], [np.nan, 0.5]]))
     with pytest.raises(PodiumError, match="predictions of shape"):
         render(competition(["a", "b"], ["x", "y"], ["id", "predict"]), np.ones((1, 2)))
+
+
+def test_one_class_for_all_is_refused_unless_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [str(number) for number in range(100)]
+    of = competition(names, ["a", "b"], ["id", "predict"])
+    probs = np.tile([[0.9, 0.1]], (100, 1))
+    with pytest.raises(
+        PodiumError, match=r"all 100 test images would be answered 'a', which is 50.0% of training.*--anyway"
+    ):
+        _check_mix(of, probs, anyway=False)
+    _check_mix(of, probs, anyway=True)
+    assert "not mixed as the training images are: 'a' 100.0% instead of 50.0%" in capsys.readouterr().err
+    few = competition(names[:9], ["a", "b"], ["id", "predict"])
+    _check_mix(few, probs[:9], anyway=False)  # which may be an accident
+    assert "warning" in capsys.readouterr().err
+    likely = competition(names, ["a", "b"], ["id", "p"], "probs")
+    _check_mix(
+        likely, np.tile([[0.55, 0.45]], (100, 1)), anyway=False
+    )  # unsure of all, but of no class more than others
+    assert not capsys.readouterr().err
+    with pytest.raises(PodiumError, match="all 100 test images"):
+        _check_mix(likely, np.tile([[0.9999, 0.0001]], (100, 1)), anyway=False)
+
+
+def test_probabilities_that_do_not_sum_to_one_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "made.csv"
+    path.write_text("id,x,y\na,0.5,0.5\nb,0.5,0.4\n")
+    with pytest.raises(PodiumError, match=r"line 3: the probabilities sum to 0\.9"):
+        check(competition(["a", "b"], ["x", "y"], ["id", "x", "y"], "probs"), path)
 
 
 def scored(tmp_path: Path, submission: str, solution: str, metric: str | None = None) -> float:

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from conftest import Podium, write_image
+from conftest import Podium, recipe_of, write_image
 from podium.augment import TestView
 from podium.competition import load
 from podium.device import pick_precision
@@ -59,7 +59,7 @@ def refusal(podium: Podium, root: Path, *words: object) -> str:
 def saved(path: Path, model: str, size: int, **spec: object) -> Path:
     """A model as a fold would save it."""
     torch.manual_seed(len(model) + size)
-    built, known = build(model, "none", ("a", "b", "c"), size)
+    built, known = build(recipe_of(model, "none", size), ("a", "b", "c"))
     save_model(path / "fold0" / "model.safetensors", built, replace(known, **spec))  # type: ignore[arg-type]
     return path
 
@@ -132,7 +132,7 @@ def test_the_loss_is_nothing_where_both_agree_and_its_gradient_keeps_its_scale(
 )
 def test_a_model_with_a_head_for_the_teacher_is_known_by_what_it_answers(model: str, heads: int) -> None:
     size = 224 if model.startswith("pit") else 32
-    built, _ = build(model, "none", ("a", "b"), size)
+    built, _ = build(recipe_of(model, "none", size), ("a", "b"))
     separate_heads(built)
     answer = built.train()(torch.zeros(2, 3, size, size))
     assert (len(answer) if isinstance(answer, tuple) else 1) == heads
@@ -265,7 +265,7 @@ def test_both_heads_of_a_distilled_model_learn_and_its_file_predicts_what_was_re
     )
     in_turn = list(batches(images, every_image(len(rows), 8), 0))
     precision = pick_precision("auto", CPU)
-    again = predict_proba(model, in_turn, Normaliser(spec, CPU), precision, mirrored=False)
+    again = predict_proba(model, in_turn, Normaliser(spec, CPU), precision, "none")
     assert competition.train["id"].iloc[rows].tolist() == held_out.id.tolist()
     assert np.array_equal(again, held_out.probs)
     heads = model.get_classifier()  # type: ignore[operator]
@@ -274,7 +274,7 @@ def test_both_heads_of_a_distilled_model_learn_and_its_file_predicts_what_was_re
         assert head.bias.abs().max() > 1e-4
     for head in heads:
         head.weight.data.zero_()
-        other = predict_proba(model, in_turn, Normaliser(spec, CPU), precision, mirrored=False)
+        other = predict_proba(model, in_turn, Normaliser(spec, CPU), precision, "none")
         assert not np.allclose(other, again, atol=1e-4)  # each has its part in the answer
 
 

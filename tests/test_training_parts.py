@@ -17,32 +17,32 @@ from podium.fold import Fold
 from podium.folds import read_folds, write_folds
 from podium.loader import Steps, every_image
 from podium.metrics import METRICS, evaluate
-from podium.models import Normaliser, Spec, family_and_size
-from podium.predict import predict_proba
-from podium.recipe import Recipe, expand, resolve, size_at
+from podium.models import Normaliser, Spec, family_and_sizes
+from podium.predict import looks, predict_proba
+from podium.recipe import VIEWS, Recipe, expand, resolve, size_at
 from podium.runs import Run
 from podium.schedule import learning_rate
 from podium.setting import Setting
 from podium.store import open_store
 
-SPEC = Spec("test_vit", ("a", "b"), 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")
+SPEC = Spec("test_vit", ("a", "b"), 48, 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")
 
 
 SQUASHED = replace(SPEC, fit="squash")
 
 
 def recipe(**given: object) -> Recipe:
-    return resolve({"model": "convnext_small", **given}, {}, "convnext", 224)
+    return resolve({"model": "convnext_small", **given}, {}, "convnext", 224, 288)
 
 
 def test_a_knob_is_what_was_given_else_the_cards_else_the_familys() -> None:
     plain = recipe()
     assert (plain.weights, plain.image_size, plain.layer_decay) == ("pretrained", 224, 0.8)
     card = {"layer_decay": 0.5, "mirror": 0}
-    assert resolve({"model": "m"}, card, "convnext", 224).layer_decay == 0.5
-    assert isinstance(resolve({"model": "m"}, card, "convnext", 224).mirror, float)
-    assert resolve({"model": "m", "layer_decay": 0.7}, card, "convnext", 224).layer_decay == 0.7
-    assert resolve({"model": "m"}, {}, "unheard_of", 64).epochs == 15
+    assert resolve({"model": "m"}, card, "convnext", 224, 288).layer_decay == 0.5
+    assert isinstance(resolve({"model": "m"}, card, "convnext", 224, 288).mirror, float)
+    assert resolve({"model": "m", "layer_decay": 0.7}, card, "convnext", 224, 288).layer_decay == 0.7
+    assert resolve({"model": "m"}, {}, "unheard_of", 64, 64).epochs == 15
 
 
 def test_the_default_rate_grows_with_the_square_root_of_the_batch_and_a_given_one_stays() -> None:
@@ -70,7 +70,7 @@ def test_from_scratch_everything_moves() -> None:
 )
 def test_a_cards_mistake_is_named(card: dict[str, object], answer: str) -> None:
     with pytest.raises(PodiumError) as refused:
-        resolve({"model": "m"}, card, "convnext", 224)
+        resolve({"model": "m"}, card, "convnext", 224, 288)
     assert answer in str(refused.value)
 
 
@@ -124,7 +124,7 @@ def test_a_level_sets_several_knobs_at_once_and_one_that_is_given_counts_more() 
     assert (light.ops, strong.ops) == (0, 2)
     assert strong.mix == 0.1
     assert asdict(recipe(level="default")) == asdict(recipe())
-    assert resolve({"model": "m"}, {"level": "strong", "crop": 0.9}, "", 64).crop == 0.9
+    assert resolve({"model": "m"}, {"level": "strong", "crop": 0.9}, "", 64, 64).crop == 0.9
     with pytest.raises(PodiumError, match="--level must be one of default, none, light, strong, not 'medium'"):
         recipe(level="medium")
 
@@ -263,7 +263,7 @@ def fold(tmp_path: Path, **given: object) -> Fold:
     competition = load("tiny", tmp_path)
     write_folds(competition, tmp_path, 2, 0)
     small = {"weights": "none", "image_size": 32, "batch_size": 8, "epochs": 3, "precision": "float32"}
-    whole = resolve({**small, **given}, {}, *family_and_size(str(given["model"])))
+    whole = resolve({**small, **given}, {}, *family_and_sizes(str(given["model"])))
     run = Run(tmp_path / "runs" / "tiny" / "x")
     run.begin(asdict(whole), {"folds": 2})
     index = {label: i for i, label in enumerate(competition.classes)}
@@ -331,7 +331,40 @@ def test_a_mirrored_view_is_the_mean_of_both() -> None:
     picture[:, :, 0] = 255
     normalise = Normaliser(replace(SPEC, mean=(0.0,) * 3, std=(1.0,) * 3), torch.device("cpu"))
     batch = [(picture, torch.zeros(1))]
-    plain = predict_proba(Left(), batch, normalise, torch.float32, mirrored=False)
-    both = predict_proba(Left(), batch, normalise, torch.float32, mirrored=True)
+    plain = predict_proba(Left(), batch, normalise, torch.float32, "none")
+    both = predict_proba(Left(), batch, normalise, torch.float32, "mirror")
     assert plain[0, 0] > 0.99
     assert both[0, 0] == pytest.approx((plain[0, 0] + 0.5) / 2)
+
+
+def test_views_are_what_they_are_called_and_combine() -> None:
+    images = torch.arange(2 * 3 * 32 * 32, dtype=torch.float32).reshape(2, 3, 32, 32)
+    for view, count in VIEWS.items():
+        assert len(looks(images, view)) == count == recipe(views=view).looks
+    assert torch.equal(looks(images, "mirror")[1], images.flip(3))
+    assert torch.equal(looks(images, "flip")[1], images.flip(2))
+    assert torch.equal(looks(images, "turn")[2], images.flip(2, 3))
+    zoomed = looks(images, "zoom")[1]
+    assert zoomed.shape == images.shape
+    assert torch.allclose(zoomed.mean((2, 3)), images.mean((2, 3)), rtol=1e-4)  # the same centre,
+    assert (zoomed.amax((2, 3)) < images.amax((2, 3))).all()  # without the edges
+    every = looks(images, "mirror+flip+turn")
+    assert len(every) == recipe(views="mirror+flip+turn").looks == 16
+    assert len({view.numpy().tobytes() for view in every}) == 8  # a square has no more symmetries
+    assert looks(images, "none") == [images]
+
+
+def test_views_and_the_size_of_prediction_have_defaults_that_fit() -> None:
+    assert (recipe().views, recipe(mirror=0.0).views) == ("mirror", "none")
+    assert recipe().test_size == 288  # as timm tests convnext_small
+    assert recipe(image_size=320).test_size == 320  # a size for other images than those
+    assert recipe(weights="none").test_size == 224
+    assert recipe(test_size=256).test_size == 256
+    for wrong in ("mirrored", "mirror+", "mirror+mirror", ""):
+        with pytest.raises(PodiumError, match="--views must be none, or of mirror, flip, turn, zoom"):
+            recipe(views=wrong)
+
+
+def test_a_larger_picture_is_predicted_at_its_size() -> None:
+    picture = np.random.default_rng(0).integers(256, size=(90, 90, 3), dtype=np.uint8)
+    assert TestView(replace(SPEC, test_size=64))(picture).shape == (64, 64, 3)

@@ -151,13 +151,32 @@ def train(flags: argparse.Namespace) -> None:
 
 def submit(flags: argparse.Namespace) -> None:
     """Predict the test images with every finished fold and write the submission."""
-    from podium.submission import submit
+    from podium.submission import rebuild, submit
 
-    print(
-        submit(
-            _competition(flags), flags.root, flags.runs, flags.name, flags.device, flags.workers, flags.store == "on"
-        )
-    )
+    where = flags.device, flags.workers, flags.store == "on"
+    if flags.lineage:
+        from podium.lineage import read
+
+        lineage = read(flags.lineage)
+        flags.competition = lineage.competition
+        print(rebuild(_competition(flags), flags.root, lineage, *where))
+    else:
+        chosen = flags.runs, flags.name
+        print(submit(_competition(flags), flags.root, *chosen, *where, flags.blend, flags.anyway))
+
+
+def compare(flags: argparse.Namespace) -> None:
+    """List the runs: their scores, what they cost, and how far they disagree."""
+    from podium.compare import compare
+
+    print(compare(_competition(flags), flags.root, flags.runs))
+
+
+def lineage(flags: argparse.Namespace) -> None:
+    """Say where every number of a submission came from."""
+    from podium.lineage import tell
+
+    print(console.printable(tell(flags.file)))
 
 
 def bench(flags: argparse.Namespace) -> None:
@@ -178,7 +197,7 @@ def bench(flags: argparse.Namespace) -> None:
 
 def score(flags: argparse.Namespace) -> None:
     """Score a submission against a solution."""
-    from podium.submission import score
+    from podium.score import score
 
     print(score(flags.file, flags.solution, flags.metric))
 
@@ -242,7 +261,21 @@ def _train_flags(command: argparse.ArgumentParser) -> None:
 def _submit_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--runs", nargs="+", metavar="RUN", help="which runs (default: all of the competition)")
     command.add_argument("--name", type=_name, help="of the CSV (default: the runs' names)")
+    ways = [f"{name}{kind}" for name in ("equal", "convex", "greedy") for kind in ("", "-calibrated")]
+    text = "how runs are weighed (default: the simplest way that is not worse than the best by more than chance)"
+    command.add_argument("--blend", choices=ways, help=text)
+    text = "rebuild the CSV that a submission's lineage tells of, byte for byte"
+    command.add_argument("--from", dest="lineage", type=Path, metavar="FILE.json", help=text)
+    command.add_argument("--anyway", action="store_true", help="also when one class swallows everything")
     _machine_flags(command)
+
+
+def _compare_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--runs", nargs="+", metavar="RUN", help="which runs (default: all of the competition)")
+
+
+def _lineage_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
 
 
 def _bench_flags(command: argparse.ArgumentParser) -> None:
@@ -291,7 +324,9 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], Callable[[argpar
     "folds": (folds, _folds_flags),
     "train": (train, _train_flags),
     "submit": (submit, _submit_flags),
+    "lineage": (lineage, _lineage_flags),
     "score": (score, _score_flags),
+    "compare": (compare, _compare_flags),
     "bench": (bench, _bench_flags),
     "sample": (sample, _no_flags),
 }
@@ -349,7 +384,7 @@ def _parser() -> "Parser":
     for name, (run, add_flags) in COMMANDS.items():
         command = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
         command.add_argument("--root", type=Path, default=argparse.SUPPRESS, metavar="DIR", help=root)
-        if run not in (sample, score):
+        if run not in (sample, score, lineage):
             text = "as in the address of its page on Kaggle (default: %(default)s)"
             command.add_argument(
                 "-c", "--competition", type=_slug, default=DEFAULT_COMPETITION, metavar="SLUG", help=text

@@ -121,7 +121,7 @@ class TestView:
             side = max(1, round(min(height, width) * self.spec.crop))
             top, left = (height - side) // 2, (width - side) // 2
             image = image[top : top + side, left : left + side]
-        return _resize(image, self.spec.image_size, self.spec)
+        return _resize(image, self.spec.test_size, self.spec)
 
 
 def _resize(image: Pixels, side: int, spec: Spec) -> Pixels:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from podium.augment import TestView
 from podium.competition import Competition
@@ -30,7 +29,7 @@ from podium.device import autocast, device_name, hints, pick_device, pick_precis
 from podium.disk import write_text
 from podium.fold import Fold
 from podium.loader import PREFETCHED, batches, every_image, pick_workers
-from podium.models import family_and_size
+from podium.models import family_and_sizes
 from podium.predict import predict_proba
 from podium.recipe import resolve
 from podium.runs import Run
@@ -87,8 +86,8 @@ def bench(
     on, found, began = pick_device(device), [], process_start()
     prepare(on, deterministic=False)
     for model in models:
-        recipe = resolve({**given, "model": model}, competition.recipe, *family_and_size(model))
-        store = open_store(competition, root, side_for(recipe.image_size))
+        recipe = resolve({**given, "model": model}, competition.recipe, *family_and_sizes(model))
+        store = open_store(competition, root, side_for(max(recipe.image_size, recipe.test_size)))
         positions = store.positions(competition.train["image"])
         index = {label: i for i, label in enumerate(competition.classes)}
         with tempfile.TemporaryDirectory() as folder:
@@ -123,11 +122,7 @@ def _measure(setting: Setting, began: float) -> Measured:
     what = f"{recipe.model} at {recipe.image_size} px, batches of {recipe.batch_size}"
     say(f"podium: {what}; the first step began after {first:.1f} s")
 
-    images = fold.normalise(
-        torch.randint(256, (recipe.batch_size, recipe.image_size, recipe.image_size, 3), dtype=torch.uint8)
-    )
-    labels = torch.arange(recipe.batch_size, device=device) % len(setting.competition.classes)
-    bare = Bare(fold, images, labels)
+    bare = Bare(fold)
     bare_rates, rates = _by_turns(setting, bare.step, lambda: next(training), setting.workers * PREFETCHED)
 
     forward_rates, predicted = [], []
@@ -137,7 +132,7 @@ def _measure(setting: Setting, began: float) -> Measured:
 
     def predict() -> None:
         in_turn = batches(unseen, every_image(count, recipe.batch_size), setting.workers)
-        predict_proba(fold.final, in_turn, fold.normalise, setting.precision, mirrored=False)
+        predict_proba(fold.final, in_turn, fold.normalise, setting.precision, "none")
 
     for window in range(WINDOWS + 1):
         seconds = _seconds(device, bare.forward, passes)
@@ -170,8 +165,13 @@ def _measure(setting: Setting, began: float) -> Measured:
 class Bare:
     """The step with nothing around it."""
 
-    def __init__(self, fold: Fold, images: Tensor, labels: Tensor) -> None:
-        self.fold, self.images, self.labels = fold, images, labels
+    def __init__(self, fold: Fold) -> None:
+        self.fold, count = fold, fold.recipe.batch_size
+        self.images, self.unseen = (
+            fold.normalise(torch.randint(256, (count, size, size, 3), dtype=torch.uint8))
+            for size in (fold.recipe.image_size, fold.recipe.test_size)
+        )
+        self.labels = torch.arange(count, device=fold.device) % len(fold.setting.competition.classes)
 
     def step(self) -> None:
         fold = self.fold
@@ -187,7 +187,7 @@ class Bare:
     def forward(self) -> None:
         self.fold.final.eval()
         with autocast(self.fold.device, self.fold.setting.precision):
-            self.fold.final(self.images)
+            self.fold.final(self.unseen)
 
 
 def _by_turns(

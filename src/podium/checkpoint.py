@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 KEPT = 2  # checkpoints of a fold: should the newest be damaged, the one before serves
+SLOTS = {frozenset(("step", "exp_avg", "exp_avg_sq")), frozenset(("momentum_buffer",))}  # AdamW's, Muon's
 COUNTERS = ("loss", "skipped", "in_a_row")
 
 
@@ -68,6 +69,8 @@ class State:
 
     def save(self) -> None:
         """Copies where training stands; another thread writes it, while training goes on."""
+        import torch
+
         self.wait()
         tensors = {
             f"{name}.{key}": value
@@ -75,7 +78,8 @@ class State:
             for key, value in module.state_dict().items()
         }
         for index, slots in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{slot}": value for slot, value in slots.items()}
+            kept = {slot: value for slot, value in slots.items() if isinstance(value, torch.Tensor)}  # the rest follows
+            tensors |= {f"optimizer.{index}.{slot}": value for slot, value in kept.items()}
         tensors |= {name: getattr(self, name) for name in COUNTERS}
         progress = {
             "step": self.step,
@@ -147,7 +151,7 @@ class State:
                 if value.shape == like.shape:  # the fused kernel pairs memory, so a moment is laid out as its weight
                     value = torch.empty_like(like).copy_(value)
                 slots.setdefault(int(index), {})[slot] = value
-        if len({frozenset(slot) for slot in slots.values()}) != 1:
+        if any(frozenset(slot) not in SLOTS for slot in slots.values()):
             raise ValueError("the optimiser's state is incomplete")
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})

@@ -92,7 +92,7 @@ def at_once(device: torch.device, image_size: int) -> int:
 def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{torch.get_num_threads()} CPU cores" if device.type == "cpu" else device.type
+    return console.counted(torch.get_num_threads(), "CPU core") if device.type == "cpu" else device.type
 
 
 def memory_mb() -> int:

@@ -61,11 +61,10 @@ class Fold:
         seed_torch(recipe.seed, 0 if recipe.head_first else fold, 0)
         classes = setting.competition.classes
         with group.in_turn():  # of several processes one fetches the weights
-            self.model, self.spec = build(
-                recipe.model, recipe.weights, classes, recipe.image_size, recipe.drop_path, recipe.fit
-            )
+            self.model, self.spec = build(recipe, classes)
         if recipe.grow:
-            check_sizes(self.model, recipe.model, {size_at(epoch, recipe) for epoch in range(recipe.epochs)})
+            sizes = {size_at(epoch, recipe) for epoch in range(recipe.epochs)}
+            check_sizes(self.model, recipe.model, sizes, "--grow 0")
         if group.first:
             setting.run.keep_source(self.spec.source)
             _check_space(setting.run.path, self.model, folds_left)
@@ -123,7 +122,7 @@ class Fold:
                     state.seconds += now - began
                     self._check_finite(weights=True)  # what is saved can be gone on with
                     if ended and state.step < state.total:
-                        self.close_epoch(self.validate(mirrored=False), mirrored=False)
+                        self.close_epoch(self.validate("none"), "none")
                     state.loss.copy_(group.mean(state.loss))
                     if group.first:
                         state.save()
@@ -232,7 +231,11 @@ class Fold:
                 each.copy_(old)
 
     def _step_unless(self, bad: Tensor) -> None:
-        """The fused optimiser leaves everything as it is where the gradients are no numbers; nobody has to look."""
+        """A fused optimiser leaves everything as it is where the gradients are no numbers; nobody has to look."""
+        if not self.optimizer.defaults.get("fused"):
+            if not bad.item():
+                self.optimizer.step()
+            return
         self.optimizer.found_inf = bad  # type: ignore[attr-defined]
         self.optimizer.step()
         del self.optimizer.found_inf  # type: ignore[attr-defined]
@@ -250,19 +253,19 @@ class Fold:
         size = self.recipe.image_size
         self.step(torch.zeros(images, size, size, 3, dtype=torch.uint8), torch.zeros(images, dtype=torch.int64))
 
-    def validate(self, mirrored: bool) -> NDArray[np.float32]:
+    def validate(self, views: str) -> NDArray[np.float32]:
         began = time.monotonic()
         mine = self.group.share(self.held_out)
         unseen = self.setting.images(mine, TestView(self.spec))
         in_turn = batches(unseen, every_image(len(mine), self.recipe.batch_size), self.setting.workers)
         self.group.agree(self.final)
-        probs = self.group.join(predict_proba(self.final, in_turn, self.normalise, self.setting.precision, mirrored))
+        probs = self.group.join(predict_proba(self.final, in_turn, self.normalise, self.setting.precision, views))
         if not np.isfinite(probs).all():
             raise self._diverged("the model's answers are not numbers")
         self.looked = time.monotonic() - began
         return probs
 
-    def close_epoch(self, probs: NDArray[np.float32], mirrored: bool) -> None:
+    def close_epoch(self, probs: NDArray[np.float32], views: str) -> None:
         """One more line of metrics.jsonl."""
         state, metric, truth = self.state, self.setting.competition.metric, self.setting.targets[self.held_out]
         steps = state.step - (state.history[-1]["step"] if state.history else 0)
@@ -276,7 +279,7 @@ class Fold:
             "loss": loss,
             "log_loss": evaluate("log_loss", truth, probs),
             metric: score,
-            "mirrored": mirrored,  # the last line tells of what is submitted: the mean with the mirrored view
+            "views": views,  # the last line tells of what is submitted: the mean of all views
             "images_per_s": round(steps * self.steps.batch_size / max(state.seconds, 1e-9), 1),
             "seconds": round(state.seconds, 1),
             "validation_seconds": round(self.looked, 1),
@@ -296,10 +299,9 @@ class Fold:
 
     def finish(self) -> None:
         """The end of a schedule that ends at zero, averaged: no epoch is picked on the fold that reports the score."""
-        mirrored = self.recipe.mirror > 0
-        probs = self.validate(mirrored)
+        probs = self.validate(self.recipe.views)
         if not self.state.history or self.state.history[-1]["step"] < self.state.total:
-            self.close_epoch(probs, mirrored)
+            self.close_epoch(probs, self.recipe.views)
         if self.group.first:
             save_model(self.folder / "model.safetensors", self.final, self.spec)
             self.setting.save_predictions(self.fold, probs)
@@ -332,13 +334,15 @@ def _several(model: nn.Module, device: torch.device) -> nn.Module:
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    # Muon's steps are made as long as AdamW's would be, so the same rates serve.
+    more: dict[str, Any] = {"fused": True} if recipe.optimizer == "adamw" else {"adjust_lr_fn": "match_rms_adamw"}
     optimizer: torch.optim.Optimizer = create_optimizer_v2(
         model,
-        "adamw",
+        recipe.optimizer,
         lr=recipe.lr,
         weight_decay=recipe.weight_decay,
         layer_decay=recipe.layer_decay,
-        fused=True,
+        **more,
     )
     _limit_depth(optimizer, recipe.layer_decay)
     return optimizer

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from podium.disk import atomic, write_text
 from podium.loader import Images, Key, batches
 from podium.metrics import evaluate
 from podium.models import Normaliser, Spec, build, save_model
+from podium.predict import looks
 from podium.setting import LEFT_OUT, Setting, seed_torch
 
 BLOCK = 1024  # images in a file of features: the most that a kill costs
@@ -52,7 +53,7 @@ def train_head(setting: Setting, fold: int) -> None:
     began = time.monotonic()
     recipe, metric, folder = setting.recipe, setting.competition.metric, setting.run.fold(fold)
     seed_torch(recipe.seed, 0, 0)  # random weights, too, are the same for all folds
-    model, spec = build(recipe.model, recipe.weights, setting.competition.classes, recipe.image_size, fit=recipe.fit)
+    model, spec = build(replace(recipe, drop_path=0.0), setting.competition.classes)
     setting.run.keep_source(spec.source)
     normalise = Normaliser(spec, setting.device)
     model.to(setting.device).to(memory_format=normalise.layout)
@@ -72,7 +73,7 @@ def train_head(setting: Setting, fold: int) -> None:
         "loss": loss,
         "log_loss": evaluate("log_loss", truth, probs),
         metric: score,
-        "mirrored": len(features) > 1,
+        "views": recipe.views,
         "images_per_s": round(len(training) / seconds, 1),
         "seconds": round(seconds, 1),
         "validation_seconds": 0.0,
@@ -97,7 +98,7 @@ def classifier_of(model: nn.Module, spec: Spec, normalise: Normaliser) -> nn.Lin
         classifier: Any = model.get_classifier()  # type: ignore[operator]
         for each in (classifier.weight, classifier.bias):  # some begin at nothing, which would prove nothing
             each.copy_(torch.randn(each.shape, generator=draws))
-        shape = 2, spec.image_size, spec.image_size, 3
+        shape = 2, spec.test_size, spec.test_size, 3
         images = normalise(torch.randint(256, shape, generator=draws, dtype=torch.uint8))
         found = F.linear(_features(model, images), classifier.weight, classifier.bias)
         if isinstance(classifier, nn.Linear) and torch.allclose(found, model(images), rtol=1e-3, atol=1e-3):
@@ -110,11 +111,10 @@ def classifier_of(model: nn.Module, spec: Spec, normalise: Normaliser) -> nn.Lin
 def all_features(setting: Setting, model: nn.Module, spec: Spec, normalise: Normaliser) -> NDArray[np.float32]:
     """[views, training images, numbers of an image], as they are kept or else computed; `classifier_of` comes first.
     What cannot be read is not a number in any of them."""
-    views = 2 if setting.recipe.mirror else 1
     rows = np.flatnonzero(setting.folds != LEFT_OUT)
     blocks = [rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)]
     whole = digest({name: each.cpu() for name, each in model.state_dict().items()}, "")
-    keys = [_key(setting, block, spec, whole, views) for block in blocks]
+    keys = [_key(setting, block, spec, whole) for block in blocks]
     paths = [setting.run.path / "features" / f"{n}.npz" for n in range(len(blocks))]
     kept = {n: found for n in range(len(blocks)) if (found := _read(paths[n], keys[n])) is not None}
     missing = [n for n in range(len(blocks)) if n not in kept]
@@ -128,7 +128,8 @@ def all_features(setting: Setting, model: nn.Module, spec: Spec, normalise: Norm
         kept[n] = found
         with atomic(paths[n]) as temporary, temporary.open("wb") as file:
             np.savez(file, features=found, key=np.array(keys[n]))
-    features = np.full((views, len(setting.folds), kept[0].shape[-1]), np.nan, np.float32)
+    views, _, numbers = kept[0].shape
+    features = np.full((views, len(setting.folds), numbers), np.nan, np.float32)
     for n, block in enumerate(blocks):
         features[:, block] = kept.pop(n)
     return features
@@ -145,13 +146,11 @@ def _computed(
     progress = bar(total=count, initial=count - left, desc="features", unit="image")
 
     def see(images: Tensor) -> Tensor:
-        inputs = normalise(images)
-        views = (inputs, inputs.flip(-1)) if recipe.mirror else (inputs,)
         with autocast(setting.device, setting.precision):
-            return torch.stack([_features(model, view).float() for view in views])
+            return torch.stack([_features(model, view).float() for view in looks(normalise(images), recipe.views)])
 
     def attempt(images: int) -> None:
-        see(torch.zeros(images, recipe.image_size, recipe.image_size, 3, dtype=torch.uint8))
+        see(torch.zeros(images, recipe.test_size, recipe.test_size, 3, dtype=torch.uint8))
 
     with hints(recipe.batch_size, attempt), progress:
         for block in steps:
@@ -174,10 +173,10 @@ def _batches_of(images: range, batch_size: int) -> list[list[Key]]:
     return [[(0, i) for i in images[at : at + batch_size]] for at in range(0, len(images), batch_size)]
 
 
-def _key(setting: Setting, rows: NDArray[np.int64], spec: Spec, model: str, views: int) -> str:
+def _key(setting: Setting, rows: NDArray[np.int64], spec: Spec, model: str) -> str:
     """What a block's features were made from."""
     images = setting.store.digest(setting.store.positions(setting.competition.train["image"].iloc[rows]))
-    made_from = [asdict(spec), model, images, views, setting.recipe.batch_size, str(setting.precision)]
+    made_from = [asdict(spec), model, images, setting.recipe.views, setting.recipe.batch_size, str(setting.precision)]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
 
 

@@ -92,4 +92,16 @@ METRICS: dict[str, Callable[[], Metric]] = {
 
 def evaluate(metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]) -> float:
     """The score of probabilities (one row an image, one column a class) against class indices."""
-    return METRICS[metric]().of(targets, probs.astype("float64"))
+    return METRICS[metric]().of(targets, probs.astype("float64", copy=False))
+
+
+def each_image(metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]) -> NDArray[np.float64] | None:
+    """What each image adds to the score, where that is a mean over images; else None."""
+    import numpy as np
+
+    if metric == "accuracy":
+        return np.asarray(probs.argmax(1) == targets, np.float64)
+    if metric == "log_loss":
+        scaled = probs.astype(np.float64) / probs.sum(1, keepdims=True)
+        return np.asarray(-np.log(scaled[np.arange(len(targets)), targets].clip(np.finfo(np.float64).eps)))
+    return None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
+from podium.recipe import Recipe
 
 if TYPE_CHECKING:
     import torch
@@ -34,10 +35,11 @@ class Spec:
     architecture: str
     classes: tuple[str, ...]
     image_size: int
+    test_size: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     interpolation: str
-    crop: float
+    crop: float  # share of the shorter side that prediction sees
     fit: str  # "crop": the centre; "squash": the whole image, made square
     source: str  # where the weights came from: a tag of the hub, a file and its hash, or none
 
@@ -137,13 +139,16 @@ def _unreachable(name: str) -> PodiumError:
 # --- building ----------------------------------------------------------------------------------------
 
 
-def family_and_size(name: str) -> tuple[str, int]:
-    """The module a model was registered in (its row in the recipe's table) and the size it was made for."""
+def family_and_sizes(name: str) -> tuple[str, int, int]:
+    """The module a model was registered in (its row in the recipe's table), and the sizes it was made for: in training
+    and in prediction."""
     import timm
 
     config = _config(name)
     module: str = timm.models.model_entrypoint(name).__module__
-    return module.rpartition(".")[2], config.input_size[-1] if config else 224
+    size = config.input_size[-1] if config else 224
+    tested = config.test_input_size[-1] if config and config.test_input_size else size
+    return module.rpartition(".")[2], size, tested
 
 
 def _config(name: str) -> Any:
@@ -158,25 +163,33 @@ def _config(name: str) -> Any:
         raise PodiumError(f"no weights '{name}'; there are {', '.join(tags) or 'none'}") from None
 
 
-def build(
-    name: str, weights: str, classes: Sequence[str], image_size: int, drop_path: float = 0.0, fit: str = "crop"
-) -> tuple["nn.Module", Spec]:
-    """A model that answers images of `image_size` with a logit per class, and how it wants them."""
-    options: dict[str, Any] = {"drop_path_rate": drop_path or None}
+def build(recipe: Recipe, classes: Sequence[str]) -> tuple["nn.Module", Spec]:
+    """A model that answers images with a logit per class, and how it wants them."""
+    name, weights = recipe.model, recipe.weights
+    options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None}
     source = "none"
     if weights not in ("pretrained", "none"):
         from podium.disk import sha256
 
         options["pretrained_cfg_overlay"] = {"file": weights, "custom_load": weights.endswith(".npz")}
         source = f"{Path(weights).name} sha256:{sha256(Path(weights))}"
-    model = _create(name, image_size, pretrained=weights != "none", num_classes=len(classes), **options)
-    config = _data_config(model)
+    model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
+    if recipe.test_size != recipe.image_size:
+        check_sizes(model, name, {recipe.test_size}, f"--test-size {recipe.image_size}")
     if weights == "pretrained":
         pretrained: Any = model.pretrained_cfg
         source = f"{pretrained['architecture']}.{pretrained['tag']} from {pretrained['hf_hub_id']}"
         _warn_of_licence(source, str(pretrained.get("license") or "unknown"))
     architecture = name.partition(".")[0] if weights == "none" else name
-    return model, Spec(architecture, tuple(classes), image_size, fit=fit, source=source, **config)
+    return model, Spec(
+        architecture=architecture,
+        classes=tuple(classes),
+        image_size=recipe.image_size,
+        test_size=recipe.test_size,
+        fit=recipe.fit,
+        source=source,
+        **_data_config(model, recipe.test_size),
+    )
 
 
 def rebuild(spec: Spec) -> "nn.Module":
@@ -214,8 +227,8 @@ def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn
     return model
 
 
-def check_sizes(model: "nn.Module", name: str, sizes: set[int]) -> None:
-    """Raises unless the model takes images of all these sizes."""
+def check_sizes(model: "nn.Module", name: str, sizes: set[int], remedy: str) -> None:
+    """Raises unless the model takes images of all these sizes too."""
     import torch
 
     model.eval()
@@ -225,7 +238,7 @@ def check_sizes(model: "nn.Module", name: str, sizes: set[int]) -> None:
                 model(torch.zeros(1, 3, size, size))
         except Exception as error:  # each family refuses in its own way
             said = f"{name} cannot take images of {size} pixels ({_first_line(error)})"
-            raise PodiumError(f"{said}, so they cannot grow to their size; use --grow 0") from None
+            raise PodiumError(f"{said} besides its own; use {remedy}") from None
 
 
 def _not_built(name: str, image_size: int, pretrained: bool, error: Exception) -> PodiumError:
@@ -253,10 +266,11 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
-def _data_config(model: "nn.Module") -> dict[str, Any]:
+def _data_config(model: "nn.Module", test_size: int) -> dict[str, Any]:
     from timm.data import resolve_model_data_config
 
-    config = resolve_model_data_config(model)
+    own: dict[str, Any] = getattr(model, "pretrained_cfg", None) or {}
+    config = resolve_model_data_config(model, use_test_size=(own.get("test_input_size") or (0,))[-1] == test_size)
     return {
         "mean": tuple(config["mean"]),
         "std": tuple(config["std"]),
@@ -281,7 +295,7 @@ class Normaliser:
     def __init__(self, spec: Spec, device: "torch.device") -> None:
         import torch
 
-        family = family_and_size(spec.architecture)[0]
+        family = family_and_sizes(spec.architecture)[0]
         crashes = device.type == "cpu" and family in CRASH_WITH_CHANNELS_LAST
         self.layout = torch.contiguous_format if crashes else torch.channels_last
         self.device = device

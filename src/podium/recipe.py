@@ -12,6 +12,8 @@ from typing import Any, get_type_hints
 from podium import PodiumError
 
 FITS = ("crop", "squash")
+VIEWS = {"mirror": 2, "flip": 2, "turn": 4, "zoom": 2}  # how many each makes of one
+OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 # All at once, in the order of "How to train your ViT?" (Steiner et al., 2021); a knob that is given counts more.
 LEVELS: dict[str, dict[str, Any]] = {
@@ -24,8 +26,14 @@ LEVELS: dict[str, dict[str, Any]] = {
 }
 
 
-def knob(text: str, lowest: float = -math.inf, highest: float = math.inf, choices: tuple[str, ...] = ()) -> Any:
-    return field(metadata={"help": text, "lowest": lowest, "highest": highest, "choices": choices})
+def knob(
+    text: str,
+    lowest: float = -math.inf,
+    highest: float = math.inf,
+    choices: tuple[str, ...] = (),
+    parts: tuple[str, ...] = (),  # "none", or of these, joined by +
+) -> Any:
+    return field(metadata={"help": text, "lowest": lowest, "highest": highest, "choices": choices, "parts": parts})
 
 
 @dataclass(frozen=True)
@@ -33,11 +41,16 @@ class Recipe:
     model: str = knob("a timm model, e.g. convnext_small, vit_small_patch32_224; auto: what suits the device")
     weights: str = knob("pretrained (from the hub), none (from scratch), or a file")
     image_size: int = knob("pixels; default: the size the model was made for", 1, 4096)
+    test_size: int = knob("pixels in prediction; default: the model's own, which may be more than in training", 1, 4096)
     epochs: int = knob("passes over the training images", 1, 100_000)
     batch_size: int = knob("images a step", 1, 65_536)
+    optimizer: str = knob(
+        "adamw, or muon: turns each matrix's step so that it moves all directions alike (AdamW for the rest)",
+        choices=OPTIMIZERS,
+    )
     lr: float = knob("peak learning rate; its default grows with the square root of the batch size", 1e-12, 10)
     layer_decay: float = knob("learning rate of a layer relative to the one above it", 0.01, 1)
-    weight_decay: float = knob("AdamW's, for matrices only", 0, 10)
+    weight_decay: float = knob("decoupled from the gradient, for matrices only", 0, 10)
     warmup: float = knob("epochs until the peak; at most a fifth of the run", 0)
     clip: float = knob("largest norm of the gradient; 0 for any", 0)
     sam: float = knob("radius of sharpness-aware minimisation, which doubles the time of a step; 0: without", 0, 10)
@@ -49,7 +62,12 @@ class Recipe:
     grow: float = knob("share of the run, at its begin, with smaller images, which grow from half the size", 0, 1)
     fit: str = knob("how an oblong image becomes a square: crop (its centre) or squash (all of it)", choices=FITS)
     crop: float = knob("smallest share of the image that a random crop keeps; 1 for all", 0.01, 1)
-    mirror: float = knob("chance of a left-right flip; 0 also leaves the mirrored view out of prediction", 0, 1)
+    mirror: float = knob("chance of a left-right flip", 0, 1)
+    views: str = knob(
+        "what prediction averages besides the image as it is: none, or mirror, flip (upside down), turn (by quarters),"
+        " zoom (its centre), joined by +; default: mirror, unless --mirror is 0",
+        parts=tuple(VIEWS),
+    )
     colour: float = knob("strength of the changes of brightness, contrast and saturation", 0, 0.95)
     erase: float = knob("chance that a rectangle is erased", 0, 1)
     ops: int = knob(
@@ -67,12 +85,18 @@ class Recipe:
     teacher: str = knob("a finished run to learn from, or several, RUN1+RUN2: the mean of their probabilities")
     distil: float = knob("share of the loss that is the teacher's", 0, 1)
 
+    @property
+    def looks(self) -> int:
+        """How many views of an image prediction averages."""
+        return math.prod(VIEWS.get(view, 1) for view in self.views.split("+"))
+
 
 # Starting points: the papers' and the official recipes' fine-tuning settings, scaled to batch 128.
 REFERENCE_BATCH = 128
 STEP, SMALLEST = 16, 32  # pixels; of a single one, torch 2.15 gets the gradient of a bfloat16 convolution wrong
 EVERY = {
     "batch_size": 64,  # of convnext_small that takes 8 GB
+    "optimizer": "adamw",  # what weights were trained with suits them
     "weight_decay": 0.05,  # AdamW's in the recipes that the rows below come from
     "clip": 1.0,  # cuts off the rare large gradient, leaves the others
     "sam": 0.0,  # what it gains over twice the epochs has to be seen for each competition
@@ -177,7 +201,7 @@ def knobs() -> dict[str, tuple[type, str]]:
     return {each.name: (types[each.name], each.metadata["help"]) for each in fields(Recipe)}
 
 
-def resolve(given: dict[str, Any], card: dict[str, Any], family: str, native_size: int) -> Recipe:
+def resolve(given: dict[str, Any], card: dict[str, Any], family: str, native_size: int, test_size: int) -> Recipe:
     """The whole recipe: what was given, and the defaults for the rest."""
     if "model" in card:
         raise PodiumError("the card's [recipe]: a card cannot choose the model, the command does")
@@ -193,6 +217,10 @@ def resolve(given: dict[str, Any], card: dict[str, Any], family: str, native_siz
         **card,
         **given,
     }
+    # The larger size that weights are tested at belongs to them, and to the size they were trained at.
+    own = chosen["weights"] != "none" and chosen["image_size"] == native_size
+    chosen.setdefault("test_size", test_size if own else chosen["image_size"])
+    chosen.setdefault("views", "mirror" if chosen["mirror"] else "none")
     if "lr" not in card and "lr" not in given:
         chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
     return Recipe(**{name: kind(chosen[name]) for name, (kind, _) in knobs().items()})
@@ -216,6 +244,10 @@ def check(values: dict[str, Any], where: str = "") -> None:
             raise PodiumError(f"{flag} must be {bounds}, not {value}")
         if choices and value not in choices:
             raise PodiumError(f"{flag} must be one of {', '.join(choices)}, not '{value}'")
+        parts = known[name].metadata["parts"]
+        named = str(value).split("+")
+        if parts and value != "none" and (set(named) - set(parts) or len(set(named)) < len(named)):
+            raise PodiumError(f"{flag} must be none, or of {', '.join(parts)} some joined by +, not '{value}'")
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

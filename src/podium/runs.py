@@ -33,8 +33,9 @@ from podium.recipe import differences
 READ_BACK: dict[str, Any] = {  # of recipe.json, by submit
     "folds": int,
     "image_size": int,
+    "test_size": int,
     "batch_size": int,
-    "mirror": (int, float),
+    "views": str,
     "precision": str,
 }
 TRIAL = ".trial-"  # folders of runs that only measure
@@ -50,6 +51,7 @@ class Predictions:
     target: NDArray[np.int64]
     classes: tuple[str, ...]
     key: str = ""  # what they were made from
+    made_on: str = ""  # the device, and the precision
 
     def save(self, path: Path) -> None:
         with atomic(path) as temporary, temporary.open("wb") as file:
@@ -60,6 +62,7 @@ class Predictions:
                 target=self.target,
                 classes=np.array(self.classes),
                 key=np.array(self.key),
+                made_on=np.array(self.made_on),
             )
 
     @staticmethod
@@ -67,7 +70,8 @@ class Predictions:
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 classes = tuple(str(name) for name in file["classes"])
-                return Predictions(file["id"], file["probs"], file["target"], classes, str(file["key"]))
+                texts = str(file["key"]), str(file["made_on"])
+                return Predictions(file["id"], file["probs"], file["target"], classes, *texts)
         except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
             raise PodiumError(f"{path}: cannot be read ({error}); {remedy}") from None
 
@@ -111,6 +115,10 @@ class Run:
 
     def out_of_fold(self, fold: int) -> Predictions:
         return Predictions.load(self.fold(fold) / "oof.npz", self._remedy(fold))
+
+    def answers(self, fold: int) -> Predictions:
+        """What its model says of the test images, once a submission has asked it."""
+        return Predictions.load(self.fold(fold) / "test.npz", "make the submission again")
 
     def check_weights(self, fold: int) -> str:
         """The hash of a finished fold's weights, which are those that its out-of-fold predictions came from."""
@@ -179,7 +187,7 @@ class Run:
             begun = [*self.path.glob("fold*/*.safetensors"), *self.path.glob("fold*/oof.npz")]
             if begun:
                 raise PodiumError(f"{path} is missing, though {begun[0]} is there; {self._lost()}")
-            write_json(path, {**identity, **facts, "weights_source": None, "versions": _versions()})
+            write_json(path, {**identity, **facts, "weights_source": None, "versions": versions()})
             return
         changed = differences({key: self.recipe.get(key) for key in identity}, identity)
         if changed:
@@ -212,7 +220,7 @@ class Run:
         write_json(self.path / "recipe.json", self.recipe)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):

@@ -30,9 +30,9 @@ class Forecast:
         areas = [(size_at(epoch, recipe) / recipe.image_size) ** 2 for epoch in range(recipe.epochs)]
         self.ends = steps.per_epoch * np.arange(recipe.epochs + 1)
         self.work = steps.per_epoch * np.append(0.0, np.cumsum(areas))
-        # Predicting an image is a forward pass, a third of a training step; the last time with its mirrored view.
-        self.look = steps.per_epoch * held_out / 3
-        self.last_look = self.look * (1 + (recipe.mirror > 0))
+        # Predicting an image is a forward pass, a third of a training step; the last time with all its views.
+        self.look = steps.per_epoch * held_out / 3 * (recipe.test_size / recipe.image_size) ** 2
+        self.last_look = self.look * recipe.looks
         self.began, self.start, self.first, self.said = math.nan, steps.start, math.nan, False
 
     def at(self, step: int) -> None:

@@ -29,7 +29,7 @@ from podium.folds import path_of, read_folds, warn_unless_certified
 from podium.group import Group, joined, processes
 from podium.linear import train_head
 from podium.loader import pick_workers
-from podium.models import check_name, check_weights, family_and_size
+from podium.models import check_name, check_weights, family_and_sizes
 from podium.recipe import Recipe, check, expand, resolve
 from podium.runs import Run, folder_of
 from podium.setting import LEFT_OUT, Setting
@@ -61,7 +61,7 @@ def train(
     if wrong:
         raise PodiumError(f"there is no fold {wrong[0]}; the folds of {competition.slug} are 0 to {count - 1}")
     chosen = sorted(set(chosen)) if chosen else list(range(count))
-    recipe = resolve(given, competition.recipe, *family_and_size(given["model"]))
+    recipe = resolve(given, competition.recipe, *family_and_sizes(given["model"]))
     run = Run(folder_of(competition.slug, root) / (name or recipe.model))
     left = [fold for fold in chosen if fold not in run.finished()]
     teachers = find_teachers(recipe.teacher, run, competition.slug, root, left) if recipe.teacher and left else []
@@ -93,7 +93,7 @@ def _setting(
     group: Group,
     teachers: Sequence[Run],
 ) -> Setting:
-    store = open_store(competition, root, side_for(recipe.image_size), machine.keep)
+    store = open_store(competition, root, side_for(max(recipe.image_size, recipe.test_size)), machine.keep)
     index = {label: i for i, label in enumerate(competition.classes)}
     return Setting(
         run=run,

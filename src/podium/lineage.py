@@ -1,0 +1,182 @@
+"""Where every number of a submission came from: a JSON beside its CSV.
+
+    podium lineage FILE.csv          podium submit --from FILE.json
+
+It holds the hashes of the CSV, of the data, of the folds and of every weight file, the recipes, the packages' versions,
+the commit, how the runs were blended and what that was expected to score.
+"""
+
+import hashlib
+import json
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from podium import PodiumError
+from podium.blend import Blend, Verdict
+from podium.competition import Competition
+from podium.console import table
+from podium.disk import sha256
+from podium.runs import Run, folder_of, versions
+
+
+def facts(
+    competition: Competition, csv: Path, folds: dict[Run, list[int]], blend: Blend, verdict: Verdict | None
+) -> dict[str, Any]:
+    return {
+        "csv": csv.name,
+        "sha256": sha256(csv),
+        "competition": competition.slug,
+        "metric": competition.metric,
+        "commit": _commit(),
+        "versions": versions(),
+        "train_sha256": competition.train_hash,
+        "test_sha256": competition.test_hash,
+        "blend": asdict(blend),
+        "estimate": verdict and asdict(verdict) | {"score": verdict.score, "blend": blend.way},
+        "runs": [
+            {
+                "run": run.name,
+                "weight": weight,
+                "folds": [
+                    {
+                        "fold": fold,
+                        "score": run.score(fold, competition.metric),
+                        "weights_sha256": run.check_weights(fold),
+                        "predicted_on": run.answers(fold).made_on,
+                    }
+                    for fold in finished
+                ],
+                "recipe": run.recipe,
+            }
+            for (run, finished), weight in zip(folds.items(), blend.weights, strict=True)
+        ],
+    }
+
+
+@dataclass(frozen=True)
+class Lineage:
+    path: Path
+    content: dict[str, Any]
+
+    @property
+    def csv(self) -> Path:
+        return self.path.with_suffix(".csv")
+
+    @property
+    def competition(self) -> str:
+        return str(self.content["competition"])
+
+    @property
+    def blend(self) -> Blend:
+        known = self.content["blend"]
+        lists = {name: tuple(map(float, known[name])) for name in ("weights", "temperatures")}
+        return Blend(known["way"], **lists, temperature=float(known["temperature"]))
+
+    def find(self, competition: Competition, root: Path) -> dict[Run, list[int]]:
+        """The runs and folds, if data and weights are those of the lineage."""
+        for what in ("train", "test"):
+            if self.content[f"{what}_sha256"] != getattr(competition, f"{what}_hash"):
+                raise PodiumError(f"{self.path}: the {what} data is not that of {competition.folder}; restore it there")
+        folds = {}
+        for known in self.content["runs"]:
+            run = Run(folder_of(competition.slug, root) / known["run"])
+            if not run.path.is_dir():
+                raise PodiumError(f"{self.path} needs the run {run.path}; bring it there, with its folds")
+            for each in known["folds"]:
+                if run.check_weights(each["fold"]) != each["weights_sha256"]:
+                    raise PodiumError(
+                        f"{run.fold(each['fold'])}: its weights are not those of {self.path.name}; restore that run"
+                    )
+            folds[run] = [each["fold"] for each in known["folds"]]
+        return folds
+
+    def check_same(self, text: str, folds: dict[Run, list[int]]) -> None:
+        if hashlib.sha256(text.encode()).hexdigest() == self.content["sha256"]:
+            return
+        there = {each["predicted_on"] for known in self.content["runs"] for each in known["folds"]}
+        here = {run.answers(fold).made_on for run, finished in folds.items() for fold in finished}
+        then, now = self.content["versions"], versions()
+        changed = [f"{name} {then[name]} and {now.get(name)}" for name in then if then[name] != now.get(name)]
+        raise PodiumError(
+            f"the same weights and images give another CSV here than {self.path.name} tells of; predicted on"
+            f" {' and '.join(sorted(there))}, and here on {' and '.join(sorted(here))}"
+            + (f"; versions: {', '.join(changed)}" if changed else "")
+        )
+
+    def describe(self) -> str:
+        known, blend = self.content, self.blend
+        rows = [
+            [
+                f"{run['run']} fold {each['fold']}",
+                f"{run['weight'] / len(run['folds']):.3f}",
+                f"{each['score']:.5f}",
+                run["recipe"].get("model"),
+                each["weights_sha256"][:16],
+                each["predicted_on"],
+            ]
+            for run in known["runs"]
+            for each in run["folds"]
+        ]
+        estimate, lines = known["estimate"], []
+        if estimate:
+            low, high = estimate["between"]
+            lines = [
+                f"expected     {known['metric']} {estimate['score']:.5f} on {estimate['images']:,} held-out images,"
+                f" {low:.4f} to {high:.4f} on the test images"
+            ]
+        temperatures = [f"{each:.2f}" for each in (*blend.temperatures, blend.temperature)]
+        cool = {"1.00"} == set(temperatures)
+        folds = {str(run["recipe"].get("folds_sha256"))[:16] for run in known["runs"]}
+        return "\n".join(
+            [
+                f"{self.csv.name}  sha256 {known['sha256']}",
+                f"competition  {known['competition']}  training data {known['train_sha256'][:16]}, test data"
+                f" {known['test_sha256'][:16]}",
+                f"folds        {', '.join(sorted(folds))}",
+                f"code         {known['commit'] or 'not from a checkout'}",
+                f"versions     {', '.join(f'{name} {version}' for name, version in known['versions'].items())}",
+                f"blend        {blend.way}" + ("" if cool else f", temperatures {', '.join(temperatures)}"),
+                *lines,
+                table(["model", "share", known["metric"], "architecture", "weights", "predicted on"], rows),
+            ]
+        )
+
+
+def read(path: Path) -> Lineage:
+    """The lineage in a JSON, or beside a CSV."""
+    beside = path.with_suffix(".json")
+    try:
+        content = json.loads(beside.read_text(encoding="utf-8"))
+        found = Lineage(beside, content)
+        _ = found.competition, found.blend, found.describe()
+    except OSError as error:
+        raise PodiumError(f"{beside}: {error.strerror}; podium submit writes it beside its CSV") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise PodiumError(f"{beside} is no lineage of podium submit ({error!r})") from None
+    return found
+
+
+def tell(path: Path) -> str:
+    """What a submission's lineage says; raises where the CSV is another."""
+    lineage = read(path)
+    if path.suffix == ".csv" and sha256(path) != lineage.content["sha256"]:
+        raise PodiumError(f"{path} has been changed since; rebuild it with: podium submit --from {lineage.path}")
+    return lineage.describe()
+
+
+def _commit() -> str | None:
+    """The commit of the code that runs, with a mark when it has been changed since; None outside a checkout."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return described.stdout.strip() or None

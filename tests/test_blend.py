@@ -1,0 +1,272 @@
+"""Blending: weights that are right where one knows them, and an estimate that keeps its word."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import Podium, one_line, write_competition
+from podium import PodiumError
+from podium.blend import WAYS, Blend, HeldOut, convex, fit, greedy, held_out, judge, temperature, tempered, ways
+from podium.metrics import METRICS, each_image, evaluate
+from podium.runs import Predictions, Run
+
+
+def drawn(strengths: tuple[float, ...], images: int, seed: int, classes: int = 8, shared: float = 0.5) -> HeldOut:
+    """Runs that know the truth as well as their strength says, and err alike in part; of known temperature 1."""
+    draws = np.random.default_rng(seed)
+    targets = draws.integers(classes, size=images)
+    common = draws.normal(size=(images, classes))
+    probs = []
+    for strength in strengths:
+        logits = shared * common + (1 - shared**2) ** 0.5 * draws.normal(size=(images, classes))
+        logits[np.arange(images), targets] += strength
+        probs.append(np.exp(strength * logits))  # what Bayes says of such noise
+    normed = np.array([each / each.sum(1, keepdims=True) for each in probs])
+    return HeldOut(normed, targets, np.arange(images) % 5)
+
+
+def test_equal_runs_get_equal_weights_and_a_run_of_noise_gets_none() -> None:
+    alike = judge(drawn((2.0, 2.0, 2.0), 3000, 0), "accuracy", 1000)
+    assert alike.blend.way == "equal"
+    assert alike.blend.weights == pytest.approx((1 / 3,) * 3)
+    unlike = judge(drawn((3.0, 2.5, 0.2), 3000, 1), "accuracy", 1000)
+    assert unlike.blend.way != "equal"
+    assert unlike.blend.weights[2] < 0.1
+    found = {each.way: each for each in unlike.judged}
+    assert found[unlike.blend.way].between[0] > 0  # better than equal weights, and not by chance
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss", "macro_f1", "quadratic_kappa"])
+def test_what_is_chosen_is_near_the_best_on_images_that_nobody_has_seen(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.blend.RESAMPLES_OF_SLOW", 100)
+    strengths = (3.0, 2.0, 0.5)
+    verdict, unseen = judge(drawn(strengths, 1500, 2), metric, 50_000), drawn(strengths, 50_000, 3)
+    better = METRICS[metric]().better
+    scores = {
+        way: better * evaluate(metric, unseen.targets, fit(way, unseen.probs, unseen.targets, metric)(unseen.probs))
+        for way in ("equal", "convex")
+    }
+    found = better * evaluate(metric, unseen.targets, verdict.blend(unseen.probs))
+    assert found >= scores["equal"]
+    assert found > scores["convex"] - 0.02
+    low, high = sorted(better * bound for bound in verdict.between)
+    assert low - 0.01 <= found <= high + 0.01  # one in twenty is outside, and twice that many tests would fail
+
+
+def test_an_estimate_covers_the_score_of_a_test_set_about_as_often_as_it_says() -> None:
+    covered = 0
+    for seed in range(60):
+        verdict, test = (
+            judge(drawn((2.0, 1.5), 400, seed), "accuracy", 300, "equal"),
+            drawn((2.0, 1.5), 300, 999 + seed),
+        )
+        low, high = verdict.between
+        covered += low <= evaluate("accuracy", test.targets, verdict.blend(test.probs)) <= high
+    assert covered >= 54  # of 60, and 57 are meant
+
+
+def test_where_nothing_was_wrong_something_may_yet_be() -> None:
+    low, high = judge(drawn((20.0,), 200, 0), "accuracy", 100).between
+    assert low < 0.99 < high == 1
+
+
+def test_weights_of_the_least_log_loss_are_found() -> None:
+    seen = drawn((2.0, 1.0), 4000, 4)
+    weights = convex(seen.probs, seen.targets, "log_loss")
+    losses = {
+        share: evaluate("log_loss", seen.targets, share * seen.probs[0] + (1 - share) * seen.probs[1])
+        for share in np.linspace(0, 1, 101)
+    }
+    assert weights.sum() == pytest.approx(1)
+    assert weights[0] == pytest.approx(min(losses, key=lambda share: losses[share]), abs=0.011)
+    assert greedy(seen.probs, seen.targets, "log_loss")[0] == pytest.approx(weights[0], abs=0.05)
+
+
+@given(st.floats(0.6, 2.5), st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_a_temperature_that_was_put_in_is_taken_out(heat: float, seed: int) -> None:
+    seen = drawn((2.0,), 3000, seed, shared=0.0)
+    heated = tempered(seen.probs[0], heat)
+    assert temperature(heated, seen.targets) == pytest.approx(1 / heat, rel=0.1)
+    assert np.allclose(tempered(heated, 1 / heat), seen.probs[0], atol=1e-5)
+    assert np.allclose(heated.sum(1), 1)
+
+
+def test_no_probability_of_exactly_nothing_breaks_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.blend.RESAMPLES_OF_SLOW", 20)
+    sure = np.eye(4)[np.arange(40) % 4]
+    seen = HeldOut(np.array([sure, np.roll(sure, 1, 1)]), np.arange(40) % 4, np.arange(40) % 2)
+    for metric in METRICS:
+        verdict = judge(seen, metric, 10)
+        assert np.isfinite(verdict.blend(seen.probs)).all()
+        assert verdict.blend.weights[0] >= 0.5
+
+
+def test_nothing_is_fitted_to_the_part_that_is_scored() -> None:
+    """Where each part would want other weights, weights that fit it would score 1."""
+    right = np.eye(2)[np.zeros(100, int)] * 0.8 + 0.1
+    parts = np.arange(100) % 2
+    probs = np.array([np.where(parts[:, None] == run, right, right[:, ::-1]) for run in range(2)])
+    seen = HeldOut(probs, np.zeros(100, np.int64), parts)
+    scores = {each.way: each.score for each in judge(seen, "accuracy", 10).judged}
+    assert scores["convex"] == scores["greedy"] == 0
+
+
+def test_one_run_has_nothing_to_weigh() -> None:
+    assert ways(1, "accuracy") == ("equal",)
+    assert ways(1, "log_loss") == ("equal", "equal-calibrated")
+    assert ways(2, "accuracy") == WAYS
+    assert WAYS[0] == "equal"
+    with pytest.raises(PodiumError, match="weights cannot be fitted to 10 images"):
+        judge(drawn((2.0, 2.0), 10, 0), "accuracy", 10, "greedy")
+    assert judge(drawn((2.0, 2.0), 10, 0), "accuracy", 10).blend == Blend("equal", (0.5, 0.5), (1.0, 1.0))
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
+def test_the_values_of_images_have_the_score_for_their_mean(metric: str) -> None:
+    seen = drawn((1.0,), 500, 5)
+    values = each_image(metric, seen.targets, seen.probs[0])
+    assert values is not None
+    assert values.mean() == pytest.approx(evaluate(metric, seen.targets, seen.probs[0]))
+    assert each_image("macro_f1", seen.targets, seen.probs[0]) is None
+
+
+def write_run(root: Path, name: str, held_out: dict[int, list[str]], seed: int) -> Run:
+    run = Run(root / name)
+    for fold, ids in held_out.items():
+        run.fold(fold).mkdir(parents=True)
+        draws = np.random.default_rng(seed + fold)
+        probs = draws.dirichlet(np.ones(2), len(ids)).astype(np.float32)
+        Predictions(np.array(ids), probs, np.array([int(each) % 2 for each in ids]), ("a", "b")).save(
+            run.fold(fold) / "oof.npz"
+        )
+    return run
+
+
+def test_runs_meet_on_the_images_that_all_held_out(tmp_path: Path) -> None:
+    first = write_run(tmp_path, "first", {0: ["1", "2", "3"], 1: ["4", "5"]}, 0)
+    second = write_run(tmp_path, "second", {1: ["5", "3"], 2: ["9"], 4: ["1"]}, 7)
+    seen = held_out([first, second])
+    assert seen.targets.tolist() == [1, 1, 1]
+    assert seen.parts.tolist() == [0, 0, 1]  # the first's folds of 1, 3 and 5
+    said = {run: {fold: run.out_of_fold(fold).probs for fold in run.finished()} for run in (first, second)}
+    assert np.array_equal(seen.probs[0], [said[first][0][0], said[first][0][2], said[first][1][1]])
+    assert np.array_equal(seen.probs[1], [said[second][4][0], said[second][1][1], said[second][1][0]])
+    lonely = held_out([first, write_run(tmp_path, "third", {0: ["7"]}, 1)])
+    assert len(lonely) == 0
+    one_fold = held_out([write_run(tmp_path, "fourth", {2: [str(n) for n in range(50)]}, 1)])
+    assert sorted(set(one_fold.parts.tolist())) == [0, 1, 2, 3, 4]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, one of which has learned nothing."""
+    from podium.__main__ import main
+
+    root = tmp_path_factory.mktemp("blended")
+    write_competition(root, each=12, test=9)
+    assert main(["--root", str(root), "folds", "-c", "tiny", "--k", "2"]) == 0
+    common = (
+        "--weights",
+        "none",
+        "--image-size",
+        "32",
+        "--batch-size",
+        "8",
+        "--workers",
+        "0",
+        "--model",
+        "test_convnext",
+    )
+    for name, epochs, rate in (("good", "8", "3e-3"), ("idle", "1", "1e-9")):
+        words = ("train", "-c", "tiny", "--name", name, "--epochs", epochs, "--lr", rate)
+        assert main(["--root", str(root), *words, *common]) == 0
+    return root
+
+
+@pytest.fixture
+def both(trained: Path, tmp_path: Path) -> Path:
+    import shutil
+
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_a_blend_is_told_and_its_lineage_rebuilds_it_to_the_byte(both: Path, podium: Podium) -> None:
+    status, out, err = podium("submit", "-c", "tiny", "--blend", "greedy-calibrated")
+    assert status == 0, err
+    assert "ways to blend" in err
+    assert "expect between" in err
+    csv = Path(out.strip())
+    made = csv.read_bytes()
+    lineage = json.loads(csv.with_suffix(".json").read_text())
+    assert lineage["blend"]["way"] == "greedy-calibrated"
+    assert lineage["runs"][0]["weight"] > 0.7  # good's
+    assert lineage["estimate"]["images"] == 36
+    assert {"commit", "versions", "train_sha256", "test_sha256", "sha256"} <= set(lineage)
+
+    status, told, _ = podium("lineage", csv)
+    assert status == 0
+    for fact in (lineage["sha256"], lineage["blend"]["way"], "good fold 1", "idle fold 0", "held-out images", "torch"):
+        assert fact in told
+
+    csv.unlink()
+    for path in both.glob("runs/tiny/*/fold*/test.npz"):
+        path.unlink()
+    status, out, err = podium("submit", "--from", csv.with_suffix(".json"))
+    assert status == 0, err
+    assert (out.strip(), csv.read_bytes()) == (str(csv), made)
+    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0  # it is there, and right
+
+
+def test_a_lineage_that_cannot_be_kept_says_why(both: Path, podium: Podium) -> None:
+    _, out, _ = podium("submit", "-c", "tiny", "--runs", "good")
+    csv = Path(out.strip())
+    record = csv.with_suffix(".json")
+    made = csv.read_text()
+
+    csv.write_text(made.replace("red", "blue"))
+    assert "has been changed since" in one_line(podium("lineage", csv))
+    assert "is not what good.json tells of" in one_line(podium("submit", "--from", record))
+    csv.write_text(made)
+
+    content = json.loads(record.read_text())
+    record.write_text(json.dumps({**content, "sha256": "0" * 64}))
+    csv.unlink()
+    assert "give another CSV here than good.json tells of" in one_line(podium("submit", "--from", record))
+    record.write_text(json.dumps({**content, "test_sha256": "0" * 64}))
+    assert "the test data is not that of" in one_line(podium("submit", "--from", record))
+    assert not csv.exists()
+
+    record.write_text(json.dumps(content))
+    weights = both / "runs" / "tiny" / "good" / "fold1" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert "model.safetensors is not what was trained" in one_line(podium("submit", "--from", record))
+    (both / "runs" / "tiny" / "good").rename(both / "good")
+    assert "needs the run" in one_line(podium("submit", "--from", record))
+    for text in ("{}", "[]", "no json", '{"runs": 3}'):
+        record.write_text(text)
+        assert "is no lineage of podium submit" in one_line(podium("submit", "--from", record))
+    record.unlink()
+    assert "podium submit writes it beside its CSV" in one_line(podium("lineage", csv))
+
+
+def test_runs_are_compared(both: Path, podium: Podium) -> None:
+    status, out, err = podium("compare", "-c", "tiny")
+    assert status == 0, err
+    lines = out.splitlines()
+    assert lines[0].split() == ["run", "model", "folds", "accuracy", "±", "parameters", "images/s", "training"]
+    assert [line.split()[0] for line in lines[1:3]] == ["good", "idle"]  # the best first
+    assert lines[1].split()[1:5] == ["test_convnext", "2", "of", "2"]
+    run = Run(both / "runs" / "tiny" / "good")
+    scores = [run.score(fold, "accuracy") for fold in (0, 1)]
+    assert f"{np.mean(scores):.5f}" in lines[1]
+    seen = held_out([run, Run(both / "runs" / "tiny" / "idle")]).probs.argmax(2)
+    assert f"{np.mean(seen[0] != seen[1]):.2%}" in lines[5]
+    assert len(podium("compare", "-c", "tiny", "--runs", "idle")[1].splitlines()) == 2
