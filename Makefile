@@ -14,7 +14,7 @@ RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data audit folds train submit demo bench notebook test chaos lint clean
+.PHONY: help setup data audit folds train submit compare demo bench notebook test chaos lint clean
 
 help:  ## this list
 	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
@@ -38,8 +38,13 @@ train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train a model: MODEL=  [COMP= FOL
 	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(if $(GPUS),--processes $(GPUS)) \
 	  $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
-submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" ARGS=]
-	$(PODIUM) submit -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
+submit: export MESSAGE := $(MESSAGE)
+submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" UPLOAD=1 MESSAGE= ARGS=]
+	$(PODIUM) submit -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(if $(UPLOAD),--upload) \
+	  $(if $(MESSAGE),--message "$$MESSAGE") $(ARGS)
+
+compare: $(READY)  ## the runs side by side: scores, costs, disagreement  [COMP= RUNS="a b"]
+	$(PODIUM) compare -c $(COMP) $(if $(RUNS),--runs $(RUNS))
 
 demo: $(READY)  ## the whole way on handwritten digits, with no network and no GPU
 	$(PODIUM) sample

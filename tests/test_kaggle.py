@@ -1,84 +1,17 @@
-"""The real Kaggle client against a stand-in of Kaggle's service on 127.0.0.1.
-
-The client takes no address, only names of Kaggle's own hosts. The tests give the name of the real one an
-address on this machine; everything above that is the client as it is.
-"""
+"""The real Kaggle client downloads a competition from a stand-in of Kaggle's service on 127.0.0.1."""
 
 import io
-import json
-import threading
+import shutil
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conftest import Podium, write_competition
+from kaggle_service import TOKEN, Service, kaggle, nobody
 
-TOKEN = "KGAT_0123456789abcdef"
-
-
-class Service:
-    """What Kaggle answers; a status other than 200 is its answer to a download."""
-
-    def __init__(self, archive: bytes, status: int = 200) -> None:
-        self.archive, self.status = archive, status
-        self.asked: list[str] = []
-        self.tokens: set[str] = set()
-
-
-@contextmanager
-def serve(service: Service) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            service.asked.append(self.path)
-            service.tokens.add(self.headers.get("Authorization", ""))
-            if self.path.endswith("IntrospectToken"):
-                self.answer(200, json.dumps({"active": True, "username": "somebody"}).encode(), "application/json")
-            elif service.status != 200:
-                problem = json.dumps({"code": service.status, "message": "no"}).encode()
-                self.answer(service.status, problem, "application/json")
-            else:
-                self.send_response(302)
-                self.send_header("Location", "/storage/bundle/archive.zip?signature=x")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-        def do_GET(self) -> None:
-            service.asked.append(self.path.partition("?")[0])
-            self.answer(200, service.archive, "application/zip")
-
-        def answer(self, status: int, body: bytes, kind: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Last-Modified", "Fri, 20 Nov 2026 00:00:00 GMT")
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture(autouse=True)
-def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A person without an account, in a home of their own."""
-    for name in ("KAGGLE_API_TOKEN", "KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_CONFIG_DIR", "KAGGLE_API_ENVIRONMENT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+__all__ = ["nobody"]
 
 
 @pytest.fixture
@@ -89,15 +22,6 @@ def archive(tmp_path: Path) -> bytes:
         for path in sorted(folder.rglob("*")):
             file.write(path, path.relative_to(folder))
     return packed.getvalue()
-
-
-@contextmanager
-def kaggle(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    from kagglesdk import kaggle_env
-
-    with serve(service) as address:
-        monkeypatch.setitem(kaggle_env._env_to_endpoint, kaggle_env.KaggleEnv.PROD, address)
-        yield
 
 
 def test_a_competition_is_downloaded_with_a_token_and_unpacked(
@@ -119,6 +43,39 @@ def test_a_competition_is_downloaded_with_a_token_and_unpacked(
     assert sorted(path.name for path in raw.iterdir()) == ["tiny", "tiny.zip"]
     assert (raw / "tiny.zip").read_bytes() == archive
     assert TOKEN not in out + err
+
+
+def test_a_download_that_breaks_goes_on_where_it_was(
+    tmp_path: Path, podium: Podium, archive: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAGGLE_API_TOKEN", TOKEN)
+    monkeypatch.setattr("time.sleep", lambda _: None)  # between the client's own attempts
+    packed = io.BytesIO(archive)
+    with zipfile.ZipFile(packed, "a") as file:
+        file.writestr("notes.bin", np.random.default_rng(0).bytes(3 << 20))
+    archive = packed.getvalue()
+    service = Service(archive)
+    service.cuts = [5 << 19]
+    with kaggle(service, monkeypatch):
+        status, out, err = podium("data", "-c", "tiny")
+    assert status == 0, err
+    assert "25 images" in out
+    assert service.began == [0, 2 << 20]  # the client's own attempt, and it writes whole chunks
+
+    for path in (tmp_path / "data" / "raw").iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    service = Service(archive)
+    service.cuts = [3 << 19] + [0] * 99  # and nothing more, however often it is tried
+    with kaggle(service, monkeypatch):
+        status, _, err = podium("data", "-c", "tiny")
+        assert status == 1
+        assert "Kaggle cannot be reached" in err
+        service.cuts = []
+        status, out, err = podium("data", "-c", "tiny")
+    assert status == 0, err
+    assert "25 images" in out
+    assert service.began[-1] == 1 << 20
+    assert not (tmp_path / "data" / "raw" / ".download").exists()
 
 
 def test_an_archive_from_the_browser_serves_without_an_account(tmp_path: Path, podium: Podium, archive: bytes) -> None:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium import PodiumError
-from podium.kaggle import MARGIN, unpack
+from podium.unpack import MARGIN, unpack
 
 
 def packed(entries: Mapping[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -186,7 +186,7 @@ def test_a_bomb_in_many_archives_is_refused_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archives: int, fine: bool
 ) -> None:
     size = 2_000_000
-    monkeypatch.setattr("podium.kaggle.MARGIN", 3 * size - 1)
+    monkeypatch.setattr("podium.unpack.MARGIN", 3 * size - 1)
     data = packed({f"{i}.zip": packed({f"{i}.jpg": bytes(size)}) for i in range(archives)})
     if fine:
         assert len(unpacked(tmp_path, data)) == archives
@@ -199,7 +199,7 @@ def test_a_bomb_that_denies_its_size_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_an_archive_larger_than_the_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.kaggle.MAX_RATIO", 10**15)
+    monkeypatch.setattr("podium.unpack.MAX_RATIO", 10**15)
     said = refusal(tmp_path, declaring(10**17))
     assert re.search(r"it needs 100000000\.0 GB and [0-9.]+ GB are free on that disk\); mend that", said)
 

@@ -151,7 +151,7 @@ def train(flags: argparse.Namespace) -> None:
 
 def submit(flags: argparse.Namespace) -> None:
     """Predict the test images with every finished fold and write the submission."""
-    from podium.submission import rebuild, submit
+    from podium.submission import rebuild, submit, what_next
 
     where = flags.device, flags.workers, flags.store == "on"
     if flags.lineage:
@@ -159,10 +159,19 @@ def submit(flags: argparse.Namespace) -> None:
 
         lineage = read(flags.lineage)
         flags.competition = lineage.competition
-        print(rebuild(_competition(flags), flags.root, lineage, *where))
+        competition = _competition(flags)
+        path = rebuild(competition, flags.root, lineage, *where)
     else:
-        chosen = flags.runs, flags.name
-        print(submit(_competition(flags), flags.root, *chosen, *where, flags.blend, flags.anyway))
+        competition = _competition(flags)
+        path = submit(competition, flags.root, flags.runs, flags.name, *where, flags.blend, flags.anyway)
+    if flags.upload:
+        from podium.lineage import message
+        from podium.upload import upload
+
+        upload(flags.competition, path, competition.metric, flags.message or message(path))
+    else:
+        console.say(f"next: {what_next(competition, path)}")
+    print(path)
 
 
 def compare(flags: argparse.Namespace) -> None:
@@ -264,6 +273,9 @@ def _submit_flags(command: argparse.ArgumentParser) -> None:
     ways = [f"{name}{kind}" for name in ("equal", "convex", "greedy") for kind in ("", "-calibrated")]
     text = "how runs are weighed (default: the simplest way that is not worse than the best by more than chance)"
     command.add_argument("--blend", choices=ways, help=text)
+    command.add_argument("--upload", action="store_true", help="to Kaggle, and wait for its verdict")
+    text = "what Kaggle's list of submissions says of it (default: the blend and what it is expected to score)"
+    command.add_argument("--message", metavar="TEXT", help=text)
     text = "rebuild the CSV that a submission's lineage tells of, byte for byte"
     command.add_argument("--from", dest="lineage", type=Path, metavar="FILE.json", help=text)
     command.add_argument("--anyway", action="store_true", help="also when one class swallows everything")

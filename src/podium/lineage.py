@@ -166,6 +166,15 @@ def tell(path: Path) -> str:
     return lineage.describe()
 
 
+def message(csv: Path) -> str:
+    """A submission in a line, for Kaggle's list."""
+    known = read(csv).content
+    runs = "+".join(f"{run['run']} x {len(run['folds'])}" for run in known["runs"])
+    estimate = known["estimate"]
+    expected = f", {known['metric']} {estimate['score']:.5f} held out" if estimate else ""
+    return f"{runs}, {known['blend']['way']}{expected}"
+
+
 def _commit() -> str | None:
     """The commit of the code that runs, with a mark when it has been changed since; None outside a checkout."""
     try:

@@ -19,7 +19,7 @@ from podium import PodiumError
 from podium.answers import answers, prior, warn_of_bad
 from podium.blend import Blend, Probs, Verdict, held_out, judge
 from podium.competition import Competition
-from podium.console import counted, podium, say
+from podium.console import counted, podium, say, types_make
 from podium.disk import atomic, write_json
 from podium.lineage import Lineage, facts
 from podium.runs import Run, find_runs
@@ -53,12 +53,16 @@ def submit(
     _write(competition, path, text)
     write_json(path.with_suffix(".json"), facts(competition, path, folds, blend, verdict))
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
+    return path
+
+
+def what_next(competition: Competition, csv: Path) -> str:
     solution = competition.folder / "solution.csv"
     if solution.exists():
-        say(f"next: {podium()} score {quote(str(path))} --solution {quote(str(solution))}")
-    else:
-        say(f"next: upload it at https://www.kaggle.com/competitions/{competition.slug}/submit")
-    return path
+        return f"{podium()} score {quote(str(csv))} --solution {quote(str(solution))}"
+    again = "UPLOAD=1" if types_make() else "--upload"
+    page = f"https://www.kaggle.com/competitions/{competition.slug}/submit"
+    return f"the same command with {again}, or upload it at {page}"
 
 
 def rebuild(

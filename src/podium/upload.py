@@ -1,0 +1,158 @@
+"""Uploads a submission to Kaggle and waits for Kaggle's own verdict.
+
+    podium submit --upload [--message TEXT]
+
+Writes submissions/<slug>/history.csv: one line for each verdict.
+
+The client says that all is well when an upload has failed, so only what stands in Kaggle's list of submissions counts.
+There the submission is known by a mark in its description: an upload that was interrupted is found, not made again.
+"""
+
+import contextlib
+import io
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from podium import PodiumError
+from podium.console import bar, duration, say
+from podium.disk import sha256, write_text
+from podium.kaggle import reason, talking
+from podium.metrics import METRICS
+from podium.tables import read_table, table_text
+
+APPEARS = 120.0  # seconds until an upload stands in the list
+PATIENCE = 1800.0  # seconds until it has a score
+PAUSES = (2.0, 5.0, 10.0, 20.0)  # seconds between looks; the last one on and on
+COLUMNS = (
+    *("date", "file", "sha256", "message", "status", "public_score", "private_score"),
+    *("rank_today", "submissions_today", "left_today", "ref"),
+)
+
+
+def upload(slug: str, csv: Path, metric: str, message: str) -> None:
+    """Kaggle has the submission and has judged it, or an error says why not."""
+    mark = f"[podium {sha256(csv)[:12]}]"
+    by_hand = f"upload {csv} at https://www.kaggle.com/competitions/{slug}/submit, or run the same command again"
+    with talking(slug, by_hand) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
+        found = _find(client, slug, mark)
+        if found is None or _status(found) == "ERROR":
+            _check_quota(client, slug)
+            known = None if found is None else found.ref
+            say(f"podium: uploading {csv.name} to {slug}")
+            answer = client.competition_submit(str(csv), f"{message} {mark}", slug, quiet=True)
+            if not getattr(answer, "ref", 0) and "Could not" in str(answer.message):
+                raise PodiumError(f"Kaggle's client could not upload {csv.name} ({answer.message}); {by_hand}")
+        else:
+            known = None
+            say(f"podium: {csv.name} is at Kaggle already, since {found.date:%Y-%m-%d %H:%M} UTC")
+        found = _verdict(client, slug, mark, known, by_hand)
+        rank, today = _rank(client, slug, found, METRICS[metric]().better)
+        left = _left(client, slug)
+    row = {
+        "date": f"{found.date:%Y-%m-%d %H:%M:%S}",
+        "file": csv.name,
+        "sha256": sha256(csv),
+        "message": message,
+        "status": _status(found).lower(),
+        "public_score": found.public_score or "",
+        "private_score": found.private_score or "",
+        "rank_today": rank,
+        "submissions_today": today,
+        "left_today": "" if left is None else left,
+        "ref": found.ref,
+    }
+    history = _keep(csv.parent / "history.csv", row)
+    if _status(found) == "ERROR":
+        what = found.error_description or "without a reason"
+        raise PodiumError(f"Kaggle refused {csv.name}: {what}; it stands in {history}")
+    scores = f"public {found.public_score or '?'}" + (f", private {found.private_score}" if found.private_score else "")
+    quota = "" if left is None else f"; {left} more may follow today"
+    say(f"podium: Kaggle says: {scores}; number {rank} of today's {today}{quota}")
+    say(f"podium: wrote {history}")
+
+
+def _check_quota(client: Any, slug: str) -> None:
+    left = _left(client, slug)
+    if left == 0:
+        raise PodiumError(
+            f"no submission to {slug} is left for today, which ends at midnight UTC; the same command goes on tomorrow"
+        )
+
+
+def _left(client: Any, slug: str) -> int | None:
+    """How many submissions may follow today; None where Kaggle or its client does not say."""
+    if not hasattr(client, "competition_get_submission_limits"):  # before kaggle 2
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        limits = client.competition_get_submission_limits(slug)
+        known = limits.num_today or limits.num_total or limits.num_allowed_now
+        return int(limits.num_allowed_now) if known else None  # all are zero for whoever is in no team yet
+    return None
+
+
+def _find(client: Any, slug: str, mark: str, but: int | None = None) -> Any:
+    """The newest submission with the mark; one that failed before does not count."""
+    listed = client.competition_submissions(slug, page_size=100) or []
+    return next((each for each in listed if mark in (each.description or "") and each.ref != but), None)
+
+
+def _verdict(client: Any, slug: str, mark: str, but: int | None, by_hand: str) -> Any:
+    began, looks, found = time.monotonic(), 0, None
+    with bar(desc="waiting for Kaggle's verdict", unit="look") as progress:
+        while True:
+            try:
+                found = _find(client, slug, mark, but) or found
+            except (OSError, ValueError) as error:  # a cut connection or a 429 need not be the end
+                if getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404):
+                    raise
+                progress.set_postfix_str(reason(error, slug))
+            if found is not None and _status(found) != "PENDING":
+                return found
+            waited = time.monotonic() - began
+            if found is None and waited > APPEARS:
+                raise PodiumError(
+                    f"the upload is not in Kaggle's list of submissions after {duration(waited)}: it failed; {by_hand}"
+                )
+            if waited > PATIENCE:
+                raise PodiumError(
+                    f"Kaggle has not judged the submission after {duration(waited)}; the same command goes on waiting"
+                )
+            time.sleep(PAUSES[min(looks, len(PAUSES) - 1)])
+            looks += 1
+            progress.update()
+
+
+def _status(found: Any) -> str:
+    return str(found.status).rpartition(".")[2].upper()
+
+
+def _rank(client: Any, slug: str, found: Any, better: int) -> tuple[int, int]:
+    """The place of its public score among the day's submissions, and how many there are."""
+    listed = client.competition_submissions(slug, page_size=100) or []
+    today = datetime.now(UTC).date()
+    scores = {each.ref: _number(each.public_score) for each in listed if each.date.date() == today}
+    mine = scores.setdefault(found.ref, _number(found.public_score))
+    ahead = [score for score in scores.values() if score is not None and (mine is None or better * (score - mine) > 0)]
+    return len(ahead) + 1, len(scores)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
+
+
+def _keep(history: Path, row: dict[str, object]) -> Path:
+    """One line a submission: a second verdict on one replaces the first."""
+    rows: list[list[str]] = []
+    if history.exists():
+        known = read_table(history, "move it away")
+        if tuple(known.columns) != COLUMNS:
+            raise PodiumError(f"{history} has other columns than Podium's; move it away and run the same command again")
+        rows = [list(each) for each in known.itertuples(index=False, name=None) if each[-1] != str(row["ref"])]
+    rows.append([str(row[name]).replace("\n", " ") for name in COLUMNS])
+    write_text(history, table_text([COLUMNS, *rows]))
+    return history
