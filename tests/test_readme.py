@@ -68,6 +68,11 @@ def test_every_other_command_runs_too(clone: Path) -> None:
     for line in dict.fromkeys(COMMANDS[2:]):
         if line in ("make demo", COMMANDS[0]):  # the demo is run where it belongs, whole, after the tests
             continue
+        if line.startswith("podium "):
+            done = subprocess.run([sys.executable, "-m", *line.split()], cwd=clone, capture_output=True, text=True)
+            assert done.returncode == 0, f"{line}\n{done.stderr}"
+            continue
+        line = line.partition(" UPLOAD=1")[0]  # there is no Kaggle here
         words = re.sub(r'"', "", line).split(" ARGS=")[0].replace("GPUS=4", "GPUS=2").split()[1:]
         given = re.findall(r'ARGS="(.*)"', line)
         target = words[0]
@@ -82,6 +87,12 @@ def test_every_other_command_runs_too(clone: Path) -> None:
     assert {"data", "folds", "train", "submit"} <= set(tried)
     assert make(clone, "clean").returncode == 0
     assert (clone / "data" / "prepared" / "boolart-image-classification" / "folds.csv").exists()
+
+
+def test_a_message_reaches_kaggle_as_it_was_written(clone: Path) -> None:
+    done = make(clone, "-n", "submit", "UPLOAD=1", """MESSAGE=it's "both" & all""")
+    assert "--upload" in done.stdout
+    assert '--message "$MESSAGE"' in done.stdout.replace("\\\n", "")
 
 
 def test_help_lists_every_target_and_the_readme_has_them_all(clone: Path) -> None:
