@@ -14,7 +14,7 @@ RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data audit folds train submit compare demo bench notebook test chaos lint clean
+.PHONY: help setup data audit folds train submit compare doctor demo bench notebook test chaos lint clean
 
 help:  ## this list
 	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
@@ -45,6 +45,9 @@ submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS=
 
 compare: $(READY)  ## the runs side by side: scores, costs, disagreement  [COMP= RUNS="a b"]
 	$(PODIUM) compare -c $(COMP) $(if $(RUNS),--runs $(RUNS))
+
+doctor: $(READY)  ## look for what would cost a day later  [COMP= MODEL="a b"]
+	$(PODIUM) doctor -c $(COMP) $(if $(MODEL),--model $(MODEL))
 
 demo: $(READY)  ## the whole way on handwritten digits, with no network and no GPU
 	$(PODIUM) sample

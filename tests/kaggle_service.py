@@ -36,6 +36,13 @@ class Service:
         self.loses_uploads = False  # says that all is well, and has nothing
         self.looks_until_judged = 2
         self.verdict: dict[str, Any] = {"status": "COMPLETE", "publicScore": "0.97125"}
+        self.page: dict[str, Any] = {
+            "ref": "https://www.kaggle.com/competitions/tiny",
+            "userHasEntered": True,
+            "evaluationMetric": "Categorization Accuracy",
+            "maxDailySubmissions": 5,
+            "deadline": "2030-01-31T23:59:00Z",
+        }
         self.uploaded: dict[str, bytes] = {}
 
     def calls(self, name: str) -> int:
@@ -69,6 +76,8 @@ class Service:
                 return self.submit(asked["blobFileTokens"], asked.get("submissionDescription", ""))
             case "ListSubmissions":
                 return self.listed()
+            case "GetCompetition":
+                return self.page
             case "GetSubmissionLimits":
                 today = len(self.submissions)
                 return {"numToday": today, "numTotal": today, "numAllowedNow": self.left}

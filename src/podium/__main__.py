@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 
 from podium import DEFAULT_COMPETITION, STOPPED, PodiumError, __version__, console
 
+HOUSE = ["vit_small_patch32_224", "convnext_small"]
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     console.quiet = os.environ.get("RANK", "0") != "0"  # of torchrun's processes the first speaks
@@ -204,6 +206,13 @@ def bench(flags: argparse.Namespace) -> None:
     bench(_competition(flags), flags.root, flags.model, given, flags.device, flags.workers, flags.json)
 
 
+def doctor(flags: argparse.Namespace) -> None:
+    """Look for what would cost a day later: packages, disk, GPU, weights, Kaggle's terms, the data."""
+    from podium.doctor import doctor
+
+    doctor(flags.competition, flags.root, flags.model, flags.device)
+
+
 def score(flags: argparse.Namespace) -> None:
     """Score a submission against a solution."""
     from podium.score import score
@@ -293,14 +302,19 @@ def _lineage_flags(command: argparse.ArgumentParser) -> None:
 def _bench_flags(command: argparse.ArgumentParser) -> None:
     from podium.recipe import PRECISIONS
 
-    house = ["vit_small_patch32_224", "convnext_small"]
     text = "timm models, with random weights (default: both house models)"
-    command.add_argument("--model", nargs="+", default=house, metavar="NAME", help=text)
+    command.add_argument("--model", nargs="+", default=HOUSE, metavar="NAME", help=text)
     command.add_argument("--image-size", type=_count, metavar="N", help="pixels (default: the model's own)")
     command.add_argument("--batch-size", type=_count, metavar="N", help="images a step (default: the recipe's)")
     command.add_argument("--precision", choices=PRECISIONS, help="default: what the hardware gains by")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     _device_flags(command)
+
+
+def _doctor_flags(command: argparse.ArgumentParser) -> None:
+    text = "whose pretrained weights are wanted (default: both house models)"
+    command.add_argument("--model", nargs="+", default=HOUSE, metavar="NAME", help=text)
+    _device_flag(command)
 
 
 def _score_flags(command: argparse.ArgumentParser) -> None:
@@ -311,8 +325,12 @@ def _score_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--metric", choices=METRICS, help="default: accuracy for labels, log_loss for probabilities")
 
 
-def _device_flags(command: argparse.ArgumentParser) -> None:
+def _device_flag(command: argparse.ArgumentParser) -> None:
     command.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: %(default)s)")
+
+
+def _device_flags(command: argparse.ArgumentParser) -> None:
+    _device_flag(command)
     command.add_argument("--workers", type=_count, metavar="N", help="processes that augment; never changes the result")
 
 
@@ -340,6 +358,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], Callable[[argpar
     "score": (score, _score_flags),
     "compare": (compare, _compare_flags),
     "bench": (bench, _bench_flags),
+    "doctor": (doctor, _doctor_flags),
     "sample": (sample, _no_flags),
 }
 

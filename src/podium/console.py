@@ -56,13 +56,13 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns that line up: text to the left, numbers to the right."""
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], text: int = 1) -> str:
+    """Columns that line up: the first ones, of text, to the left, numbers to the right."""
     lines = [[printable(str(cell)).replace("\n", "\\n") for cell in row] for row in (header, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
+            cell.ljust(width) if i < text else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines

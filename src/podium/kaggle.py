@@ -82,6 +82,18 @@ def talking(slug: str, otherwise: str = "") -> Iterator[Any]:
         raise PodiumError(f"{reason(error, slug)}{otherwise and '; '}{otherwise}") from None
 
 
+def competition_page(client: Any, slug: str) -> Any:
+    """What Kaggle says of a competition and of this person's part in it; None where the client is too old to ask."""
+    try:
+        from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionRequest
+    except ImportError:
+        return None
+    request = ApiGetCompetitionRequest()
+    request.competition_name = slug
+    with client.build_kaggle_client() as kaggle:
+        return kaggle.competitions.competition_api_client.get_competition(request)
+
+
 def reason(error: Exception, slug: str) -> str:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status == 401:

@@ -279,6 +279,11 @@ def _data_config(model: "nn.Module", test_size: int) -> dict[str, Any]:
     }
 
 
+def licence_of(name: str) -> str:
+    """Of the pretrained weights that a name means, as timm knows it."""
+    return str(getattr(_config(name), "license", None) or "unknown")
+
+
 def _warn_of_licence(source: str, licence: str) -> None:
     from podium.console import say
 
