@@ -155,24 +155,21 @@ class Stopper:
         monkeypatch.setattr(Fold, "step", interrupted)
 
 
-@pytest.mark.parametrize(("model", "grow"), [("test_vit", "0"), ("test_convnext", "0"), ("test_resnet", "0.6")])
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [
+        ("test_vit", ()),
+        ("test_convnext", ()),
+        ("test_resnet", ("--grow", "0.6")),
+        ("test_resnet", ("--optimizer", "muon")),
+        ("test_vit", ("--optimizer", "muon")),
+    ],
+)
 def test_a_run_stopped_anywhere_ends_with_the_same_bits(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, model: str, grow: str
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, model: str, more: tuple[str, ...]
 ) -> None:
-    knobs = (
-        "--epochs",
-        "3",
-        "--batch-size",
-        "4",
-        "--mix",
-        "0.7",
-        "--drop-path",
-        "0.2",
-        "--grow",
-        grow,
-        "--image-size",
-        "64",
-    )
+    schedule = ("--epochs", "3", "--batch-size", "4", "--image-size", "64")
+    knobs = (*schedule, "--mix", "0.7", "--drop-path", "0.2", *more)
     command = ("train", *FAST, "--model", model, "--folds", "0", *knobs)
     assert podium(*command, "--name", "whole")[0] == 0
     for at, number in ((1, signal.SIGINT), (7, signal.SIGTERM)):  # of nine steps, in the first epoch and the last

@@ -19,7 +19,7 @@ from podium.loader import Steps, every_image
 from podium.metrics import METRICS, evaluate
 from podium.models import Normaliser, Spec, family_and_sizes
 from podium.predict import looks, predict_proba
-from podium.recipe import VIEWS, Recipe, expand, resolve, size_at
+from podium.recipe import OPTIMIZERS, VIEWS, Recipe, expand, resolve, size_at
 from podium.runs import Run
 from podium.schedule import learning_rate
 from podium.setting import Setting
@@ -168,6 +168,7 @@ def test_a_squashed_image_is_all_there() -> None:
 
 def test_auto_is_a_model_that_suits_the_device_and_what_is_given_counts() -> None:
     assert expand({"model": "auto"}, "cpu")["weights"] == "none"
+    assert expand({"model": "auto"}, "cpu with bfloat16")["optimizer"] == "muon"
     assert expand({"model": "auto"}, "cuda") == {"model": "convnext_small"}
     assert expand({"model": "auto", "epochs": 3}, "cpu")["epochs"] == 3
     assert "mix" not in expand({"model": "auto", "level": "strong"}, "cpu")  # the level says it
@@ -320,6 +321,42 @@ def test_what_predicts_is_the_average_and_without_one_the_last_weights(tmp_path:
         same = all(torch.equal(last[name], final[name]) for name in last)
         assert same == (share == 0)
         assert all(torch.isfinite(value).all() for value in final.values() if value.is_floating_point())
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_step_whose_gradients_are_not_numbers_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
+) -> None:
+    images, labels = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8), torch.arange(8) % 4
+    trained, gradient = fold(tmp_path, model="test_resnet", optimizer=optimizer), Fold.gradient
+    trained.step(images, labels)
+    before = {name: each.clone() for name, each in trained.model.state_dict().items()}
+
+    def broken(self: Fold, *batch: torch.Tensor) -> torch.Tensor:
+        loss = gradient(self, *batch)
+        next(self.model.parameters()).grad.fill_(float("nan"))  # type: ignore[union-attr]
+        return loss
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fold, "gradient", broken)
+        trained.step(images, labels)
+    assert trained.state.skipped.item() == 1
+    assert all(torch.equal(each, before[name]) for name, each in trained.model.state_dict().items())
+    trained.step(images, labels)
+    assert not torch.equal(trained.model.state_dict()["conv1.0.weight"], before["conv1.0.weight"])
+
+
+def test_muon_moves_all_directions_of_a_matrix_alike(tmp_path: Path) -> None:
+    images, labels = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8), torch.arange(8) % 4
+    spread = {}
+    for optimizer in OPTIMIZERS:
+        trained = fold(tmp_path / optimizer, model="test_resnet", optimizer=optimizer, weight_decay=0.0)
+        weight = dict(trained.model.named_parameters())["layer3.0.conv1.weight"]
+        before = weight.detach().clone()
+        trained.step(images, labels)
+        lengths = torch.linalg.svdvals((weight.detach() - before).flatten(1))
+        spread[optimizer] = (lengths[0] / lengths[len(lengths) // 2]).item()
+    assert spread["muon"] < 2 < spread["adamw"]
 
 
 def test_a_mirrored_view_is_the_mean_of_both() -> None:

@@ -122,9 +122,9 @@ def train(flags: argparse.Namespace) -> None:
     # What follows takes seconds to import and minutes to run; what can be told now is told now.
     check(given)
     if given.get("model") == "auto":
-        from podium.device import pick_device
+        from podium.device import kind_of, pick_device
 
-        given = expand(given, pick_device(flags.device).type)
+        given = expand(given, kind_of(pick_device(flags.device)))
     check_name(given.get("model"))
     of_card = read_card(flags.competition, flags.root).get("recipe", {})
     check_weights(given["model"], {**of_card, **given}.get("weights", "pretrained"))

@@ -89,6 +89,11 @@ def at_once(device: torch.device, image_size: int) -> int:
     return max(1, 32 * 224**2 // image_size**2) if device.type == "cpu" else sys.maxsize
 
 
+def kind_of(device: torch.device) -> str:
+    """What decides about the model `auto`."""
+    return "cpu with bfloat16" if device.type == "cpu" and _cpu_multiplies_bfloat16() else device.type
+
+
 def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

@@ -22,7 +22,7 @@ from podium import PodiumError
 from podium.budget import Budget, plan
 from podium.competition import Competition
 from podium.console import command, counted, say, show
-from podium.device import Machine, device_name, hints, pick_device, pick_precision, prepare
+from podium.device import Machine, device_name, hints, kind_of, pick_device, pick_precision, prepare
 from podium.disk import sha256
 from podium.fold import Fold
 from podium.folds import path_of, read_folds, warn_unless_certified
@@ -51,7 +51,7 @@ def train(
     machine, allowed = machine or Machine(), Budget(budget) if budget else None
     on = pick_device(machine.device)
     prepare(on, machine.deterministic)
-    given = expand(given, on.type)
+    given = expand(given, kind_of(on))
     check(given)
     check_name(given.get("model"))
     check_weights(given["model"], {**competition.recipe, **given}.get("weights", "pretrained"))
