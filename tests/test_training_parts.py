@@ -351,12 +351,12 @@ def test_muon_moves_all_directions_of_a_matrix_alike(tmp_path: Path) -> None:
     spread = {}
     for optimizer in OPTIMIZERS:
         trained = fold(tmp_path / optimizer, model="test_resnet", optimizer=optimizer, weight_decay=0.0)
-        weight = dict(trained.model.named_parameters())["layer3.0.conv1.weight"]
+        weight = dict(trained.model.named_parameters())["conv1.0.weight"]
         before = weight.detach().clone()
         trained.step(images, labels)
         lengths = torch.linalg.svdvals((weight.detach() - before).flatten(1))
-        spread[optimizer] = (lengths[0] / lengths[len(lengths) // 2]).item()
-    assert spread["muon"] < 2 < spread["adamw"]
+        spread[optimizer] = (lengths[0] / lengths[-1]).item()
+    assert spread["muon"] < 1.5 < 3 < spread["adamw"]
 
 
 def test_a_mirrored_view_is_the_mean_of_both() -> None:
