@@ -14,13 +14,13 @@ RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data audit folds train submit compare doctor demo bench notebook test chaos lint clean
+.PHONY: help setup data audit folds train submit compare doctor kaggle-train kaggle-bundle demo bench notebook test chaos lint clean
 
 help:  ## this list
 	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
-	  do printf '  %-9s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
+	  do printf '  %-14s %s\n' "$$name" "$$text"; done
 
 setup: $(READY)  ## the Python environment, in VENV=.venv
 
@@ -45,6 +45,13 @@ submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS=
 
 compare: $(READY)  ## the runs side by side: scores, costs, disagreement  [COMP= RUNS="a b"]
 	$(PODIUM) compare -c $(COMP) $(if $(RUNS),--runs $(RUNS))
+
+kaggle-train: $(READY)  ## train on Kaggle's own GPUs: MODEL=  [COMP= FOLDS= EPOCHS= NAME= BUDGET= ARGS=]
+	$(PODIUM) kaggle-train -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(if $(FOLDS),--folds $(FOLDS)) \
+	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
+
+kaggle-bundle: $(READY)  ## models, code and notebook for a competition without a network  [COMP= RUNS="a b"]
+	$(PODIUM) kaggle-bundle -c $(COMP) $(if $(RUNS),--runs $(RUNS))
 
 doctor: $(READY)  ## look for what would cost a day later  [COMP= MODEL="a b"]
 	$(PODIUM) doctor -c $(COMP) $(if $(MODEL),--model $(MODEL))

@@ -7,7 +7,8 @@ address on this machine; everything above that is the client as it is.
 import json
 import re
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +28,7 @@ class Service:
         self.status = status  # of every answer to a call of the API; 0 cuts the connection
         self.failing: dict[str, list[int]] = {}  # of the next answers to these calls alone
         self.asked: list[str] = []
+        self.broken: list[str] = []  # what went wrong in here, which is nobody's fault but the test's
         self.began: list[int] = []  # where each download began
         self.tokens: set[str] = set()
         self.submissions: list[dict[str, Any]] = []  # the newest first
@@ -36,6 +38,13 @@ class Service:
         self.loses_uploads = False  # says that all is well, and has nothing
         self.looks_until_judged = 2
         self.verdict: dict[str, Any] = {"status": "COMPLETE", "publicScore": "0.97125"}
+        self.kernels: list[dict[str, Any]] = []  # as they were pushed
+        self.kernel_statuses: list[str] = []  # of the next looks, until the kernel ends
+        self.kernel_end = "COMPLETE"
+        self.kernel_error = ""
+        self.kernel_output: dict[str, dict[str, bytes]] = {}
+        self.kernel_log: list[dict[str, Any]] = []
+        self.run_kernel: Callable[[dict[str, Any]], dict[str, bytes]] = lambda kernel: {}
         self.page: dict[str, Any] = {
             "ref": "https://www.kaggle.com/competitions/tiny",
             "userHasEntered": True,
@@ -59,6 +68,13 @@ class Service:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {"ref": ref, "description": description, "date": now, "looks": 0, **more}
 
+    def save_kernel(self, kernel: dict[str, Any]) -> dict[str, Any]:
+        if self.kernel_error:
+            return {"error": self.kernel_error}
+        self.kernels.append(kernel)
+        self.kernel_output[kernel["slug"].rpartition("/")[2]] = self.run_kernel(kernel)
+        return {"ref": kernel["slug"], "versionNumber": 1}
+
     def listed(self) -> dict[str, Any]:
         for each in self.submissions:
             each["looks"] += 1
@@ -76,6 +92,14 @@ class Service:
                 return self.submit(asked["blobFileTokens"], asked.get("submissionDescription", ""))
             case "ListSubmissions":
                 return self.listed()
+            case "SaveKernel":
+                return self.save_kernel(asked)
+            case "GetKernelSessionStatus":
+                return {"status": self.kernel_statuses.pop(0) if self.kernel_statuses else self.kernel_end}
+            case "ListKernelSessionOutput":
+                files = self.kernel_output[asked["kernelSlug"]]
+                listed = [{"fileName": name, "url": f"{address}/output/{asked['kernelSlug']}/{name}"} for name in files]
+                return {"files": listed, "log": json.dumps(self.kernel_log)}
             case "GetCompetition":
                 return self.page
             case "GetSubmissionLimits":
@@ -106,7 +130,11 @@ def serve(service: Service) -> Iterator[str]:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
             else:
-                found = service.answer(call, json.loads(body or b"{}"), f"http://{self.headers['Host']}")
+                try:
+                    found = service.answer(call, json.loads(body or b"{}"), f"http://{self.headers['Host']}")
+                except Exception:
+                    service.broken.append(traceback.format_exc())
+                    raise
                 self.answer(200, json.dumps(found).encode(), "application/json")
 
         def do_PUT(self) -> None:
@@ -118,6 +146,10 @@ def serve(service: Service) -> Iterator[str]:
 
         def do_GET(self) -> None:
             service.asked.append(self.path.partition("?")[0])
+            if self.path.startswith("/output/"):
+                _, _, kernel, name = self.path.split("/", 3)
+                self.answer(200, service.kernel_output[kernel][name], "application/octet-stream")
+                return
             wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
             begin = int(wanted[1]) if wanted else 0
             service.began.append(begin)
@@ -154,7 +186,10 @@ def kaggle(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with serve(service) as address:
         monkeypatch.setitem(kaggle_env._env_to_endpoint, kaggle_env.KaggleEnv.PROD, address)
-        yield
+        try:
+            yield
+        finally:
+            assert not service.broken, service.broken[0]
 
 
 @pytest.fixture(autouse=True)

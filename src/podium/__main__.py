@@ -114,20 +114,7 @@ def folds(flags: argparse.Namespace) -> None:
 
 def train(flags: argparse.Namespace) -> None:
     """Train a model on every fold, or go on with it."""
-    from podium.card import read_card
-    from podium.models import check_name, check_weights
-    from podium.recipe import check, expand, knobs
-
-    given = {name: getattr(flags, name) for name in knobs() if getattr(flags, name) is not None}
-    # What follows takes seconds to import and minutes to run; what can be told now is told now.
-    check(given)
-    if given.get("model") == "auto":
-        from podium.device import kind_of, pick_device
-
-        given = expand(given, kind_of(pick_device(flags.device)))
-    check_name(given.get("model"))
-    of_card = read_card(flags.competition, flags.root).get("recipe", {})
-    check_weights(given["model"], {**of_card, **given}.get("weights", "pretrained"))
+    given = _recipe_given(flags)
     if flags.processes and "WORLD_SIZE" not in os.environ:
         from podium.launch import launch
 
@@ -149,6 +136,60 @@ def train(flags: argparse.Namespace) -> None:
     competition = _competition(flags)
     budget = flags.budget and max(1.0, flags.budget - (time.monotonic() - process_start()))
     train(competition, flags.root, given, flags.folds, flags.name, machine, budget)
+
+
+def _recipe_given(flags: argparse.Namespace) -> dict[str, Any]:
+    """The knobs on the command line. What follows takes seconds to import and minutes to run; what can be told now is
+    told now."""
+    from podium.card import read_card
+    from podium.models import check_name, check_weights
+    from podium.recipe import check, expand, knobs
+
+    given = {name: getattr(flags, name) for name in knobs() if getattr(flags, name) is not None}
+    check(given)
+    if given.get("model") == "auto":
+        from podium.device import kind_of, pick_device
+
+        given = expand(given, kind_of(pick_device(flags.device)))
+    check_name(given.get("model"))
+    of_card = read_card(flags.competition, flags.root).get("recipe", {})
+    check_weights(given["model"], {**of_card, **given}.get("weights", "pretrained"))
+    return given
+
+
+def kaggle_train(flags: argparse.Namespace) -> None:
+    """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
+    from podium.kernels import kaggle_train
+    from podium.models import check_name
+    from podium.recipe import check, knobs
+
+    given = {name: getattr(flags, name) for name in knobs() if getattr(flags, name) is not None}
+    check(given)
+    if given.get("model") == "auto":
+        given["model"] = "convnext_small"
+    check_name(given.get("model"))
+    for flag, there in (
+        ("--weights", given.get("weights", "none") in ("none", "pretrained")),
+        ("--teacher", "teacher" not in given),
+    ):
+        if not there:
+            raise PodiumError(f"{flag}: what it names is not on Kaggle's machines; leave it out, or train here")
+    words = []
+    for name, value in given.items():
+        flag = f"--{name.replace('_', '-')}"
+        words += [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else [flag, str(value)]
+    if flags.folds:
+        words += ["--folds", ",".join(map(str, flags.folds))]
+    if flags.budget:
+        words += ["--budget", f"{flags.budget}s"]
+    kaggle_train(flags.competition, flags.root, flags.name or given["model"], words, flags.accelerator)
+
+
+def kaggle_bundle(flags: argparse.Namespace) -> None:
+    """Pack models, code and a notebook for a competition that takes notebooks only; try them without a network."""
+    from podium.bundle import bundle
+
+    print(bundle(_competition(flags), flags.root, flags.runs, flags.blend))
 
 
 def submit(flags: argparse.Namespace) -> None:
@@ -247,13 +288,27 @@ def _folds_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--verify", nargs="?", type=Path, const=False, metavar="FILE", help=text)
 
 
-def _train_flags(command: argparse.ArgumentParser) -> None:
-    from podium.recipe import knobs
-
+def _run_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--folds", type=_numbers, metavar="0,1", help="which folds (default: all)")
     command.add_argument("--name", type=_name, metavar="RUN", help="of the run's folder (default: the model)")
     text = "the time it may take, such as 8h or 90m, a submission included: fewer epochs, or fewer folds"
     command.add_argument("--budget", type=_seconds, metavar="TIME", help=text)
+
+
+def _kaggle_train_flags(command: argparse.ArgumentParser) -> None:
+    _run_flags(command)
+    text = "as Kaggle calls it (default: %(default)s, of which it gives two)"
+    command.add_argument("--accelerator", default="NvidiaTeslaT4", metavar="NAME", help=text)
+    _recipe_flags(command)
+
+
+def _kaggle_bundle_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--runs", nargs="+", metavar="RUN", help="which runs (default: all of the competition)")
+    _blend_flag(command)
+
+
+def _train_flags(command: argparse.ArgumentParser) -> None:
+    _run_flags(command)
     text = "save when so much time has passed, besides at every epoch (default: 5m)"
     command.add_argument("--save-every", type=_seconds, default=300.0, metavar="TIME", help=text)
     _machine_flags(command)
@@ -265,6 +320,12 @@ def _train_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--deterministic", action="store_true", help=text)
     text = "let torch.compile write the model's kernels: a minute a fold, for long runs on a GPU"
     command.add_argument("--compile", action="store_true", help=text)
+    _recipe_flags(command)
+
+
+def _recipe_flags(command: argparse.ArgumentParser) -> None:
+    from podium.recipe import knobs
+
     recipe = command.add_argument_group(
         "recipe", "Defaults suit the model's family and its weights; the run's recipe.json holds what was chosen."
     )
@@ -279,9 +340,7 @@ def _train_flags(command: argparse.ArgumentParser) -> None:
 def _submit_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--runs", nargs="+", metavar="RUN", help="which runs (default: all of the competition)")
     command.add_argument("--name", type=_name, help="of the CSV (default: the runs' names)")
-    ways = [f"{name}{kind}" for name in ("equal", "convex", "greedy") for kind in ("", "-calibrated")]
-    text = "how runs are weighed (default: the simplest way that is not worse than the best by more than chance)"
-    command.add_argument("--blend", choices=ways, help=text)
+    _blend_flag(command)
     command.add_argument("--upload", action="store_true", help="to Kaggle, and wait for its verdict")
     text = "what Kaggle's list of submissions says of it (default: the blend and what it is expected to score)"
     command.add_argument("--message", metavar="TEXT", help=text)
@@ -289,6 +348,12 @@ def _submit_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--from", dest="lineage", type=Path, metavar="FILE.json", help=text)
     command.add_argument("--anyway", action="store_true", help="also when one class swallows everything")
     _machine_flags(command)
+
+
+def _blend_flag(command: argparse.ArgumentParser) -> None:
+    ways = [f"{name}{kind}" for name in ("equal", "convex", "greedy") for kind in ("", "-calibrated")]
+    text = "how runs are weighed (default: the simplest way that is not worse than the best by more than chance)"
+    command.add_argument("--blend", choices=ways, help=text)
 
 
 def _compare_flags(command: argparse.ArgumentParser) -> None:
@@ -358,6 +423,8 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], Callable[[argpar
     "score": (score, _score_flags),
     "compare": (compare, _compare_flags),
     "bench": (bench, _bench_flags),
+    "kaggle-train": (kaggle_train, _kaggle_train_flags),
+    "kaggle-bundle": (kaggle_bundle, _kaggle_bundle_flags),
     "doctor": (doctor, _doctor_flags),
     "sample": (sample, _no_flags),
 }

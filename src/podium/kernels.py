@@ -1,0 +1,222 @@
+"""Trains on Kaggle's own GPUs: packs the code into a kernel, follows it and brings the run back.
+
+    podium kaggle-train --model NAME [any flag of podium train]
+
+Writes runs/<slug>/<run>/ as training here would. Where Kaggle's time runs out first, a next kernel goes on. A small
+file beside the run says which kernel is at work, so that the same command goes on following it.
+"""
+
+import base64
+import contextlib
+import io
+import json
+import re
+import shutil
+import tempfile
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from podium import STOPPED, PodiumError
+from podium.console import bar, command, duration, say
+from podium.disk import write_json
+from podium.kaggle import reason, talking
+from podium.on_kaggle import LIMIT, REPORT
+from podium.runs import Run, folder_of
+
+ACCELERATOR = "NvidiaTeslaT4"  # Kaggle gives two of them at once
+PAUSE = 30.0  # seconds between looks
+PATIENCE = 3600.0  # seconds without an answer from Kaggle
+LONGEST = 44  # of a kernel's name, whose number follows; Kaggle takes 50 letters
+LINES = 20  # of the log of a kernel that failed
+WORKING, FAILED = ("QUEUED", "RUNNING", "NEW_SCRIPT"), ("ERROR", "CANCEL_REQUESTED", "CANCEL_ACKNOWLEDGED")
+
+
+def kaggle_train(slug: str, root: Path, name: str, words: Sequence[str], accelerator: str = ACCELERATOR) -> Run:
+    """The run, trained over there."""
+    run = Run(folder_of(slug, root) / name)
+    note = run.path.parent / f".{name}.kernel.json"
+    with talking(slug) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
+        working = _read(note)
+        previous = None
+        while True:
+            if working is None:
+                working = _push(client, slug, root, name, words, accelerator, previous)
+                write_json(note, working)
+            else:
+                say(f"podium: kernel {working['kernel']} is at work already")
+            _follow(client, slug, working, note)
+            ended = _bring(client, slug, working["kernel"], run)
+            note.unlink()
+            if ended != STOPPED:
+                break
+            say("podium: Kaggle's time ran out first; a next kernel goes on")
+            previous, working = working, None
+    say(f"podium: wrote {run.path}")
+    say(f"next: {command('submit', slug)}")
+    return run
+
+
+def _push(
+    client: Any, slug: str, root: Path, name: str, words: Sequence[str], accelerator: str, previous: Any
+) -> dict[str, Any]:
+    user = client.get_config_value(client.CONFIG_NAME_USER)
+    number = 1 + (previous["number"] if previous else 0)
+    plain = re.sub("[^a-z0-9]+", "-", f"podium {slug} {name}".lower()).strip("-")[:LONGEST].strip("-")
+    kernel = f"{user}/{plain}-{number}"
+    call = f"train({slug!r}, {name!r}, {list(words)!r}, {previous and previous['kernel']!r})"
+    metadata = {
+        "id": kernel,
+        "title": f"{plain}-{number}".replace("-", " "),
+        "code_file": "kernel.py",
+        "language": "python",
+        "kernel_type": "script",
+        "is_private": True,
+        "enable_gpu": True,
+        "enable_internet": True,  # for the weights
+        "machine_shape": accelerator,  # without, Kaggle may give a card that its torch has no kernels for
+        "competition_sources": [slug],
+        "dataset_sources": [],
+        "kernel_sources": [previous["kernel"]] if previous else [],
+        "model_sources": [],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "kernel.py").write_text(script(slug, root, call))
+        (Path(folder) / "kernel-metadata.json").write_text(json.dumps(metadata))
+        answer = client.kernels_push(folder, acc=accelerator)
+    invalid = [*answer.invalid_competition_sources, *answer.invalid_kernel_sources]
+    if answer.error or invalid:
+        what = answer.error or f"it does not know {', '.join(map(str, invalid))}"
+        rules = f"https://www.kaggle.com/competitions/{slug}/rules"
+        raise PodiumError(f"Kaggle does not take the kernel ({what}); are the rules accepted at {rules}?")
+    say(f"podium: {kernel} is at Kaggle: https://www.kaggle.com/code/{kernel}")
+    return {"kernel": kernel, "number": number, "began": time.time()}
+
+
+def script(slug: str, root: Path, call: str) -> str:
+    """One file that holds all of the code, the competition's card and its folds, and calls a function of on_kaggle."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, inside in code():
+            archive.write(path, inside)
+        for path in [*card_of(slug, root), *sorted((root / "data" / "prepared" / slug).glob("folds.*"))]:
+            archive.write(path, str(path.relative_to(root)))
+    text = "\n".join(re.findall(".{1,120}", base64.b64encode(packed.getvalue()).decode()))
+    return f'''"""Made by podium kaggle-train; https://www.kaggle.com/competitions/{slug}"""
+import base64, io, sys, zipfile
+
+PACKED = """
+{text}
+"""
+zipfile.ZipFile(io.BytesIO(base64.b64decode(PACKED))).extractall("/tmp/podium")
+sys.path.insert(0, "/tmp/podium/src")
+import podium.on_kaggle
+
+sys.exit(podium.on_kaggle.{call})
+'''
+
+
+def code() -> list[tuple[Path, str]]:
+    """The files of this program, and where they lie in a bundle."""
+    package = Path(__file__).parent
+    files = [(path, f"src/podium/{path.relative_to(package)}") for path in sorted(package.rglob("*.py"))]
+    requirements = package.parents[1] / "requirements.txt"
+    if not requirements.is_file():
+        raise PodiumError(f"{requirements} is missing; call podium from a checkout of its repository")
+    return [*files, (requirements, "requirements.txt")]
+
+
+def card_of(slug: str, root: Path) -> list[Path]:
+    card = root / "data" / "competitions" / f"{slug}.toml"
+    return [card] if card.is_file() else []
+
+
+def _follow(client: Any, slug: str, working: dict[str, Any], note: Path) -> None:
+    """Until the kernel has ended well."""
+    kernel, heard, shown = working["kernel"], time.monotonic(), ""
+    form = "{desc} {elapsed} of at most 11 h {postfix}"
+    with bar(total=round(LIMIT), desc=kernel, bar_format=form) as progress:
+        while True:
+            status, why = "", ""
+            try:
+                answer = client.kernels_status(kernel)
+                status, why = str(answer.status).rpartition(".")[2].upper(), answer.failure_message or ""
+                heard = time.monotonic()
+            except (OSError, ValueError) as error:  # a cut connection need not be the end
+                if getattr(getattr(error, "response", None), "status_code", None) == 401:
+                    raise
+                if time.monotonic() - heard > PATIENCE:
+                    raise PodiumError(
+                        f"{reason(error, slug)}, for {duration(PATIENCE)}; the same command goes on following {kernel}"
+                    ) from None
+            if status and status != shown:
+                shown = status
+                say(f"podium: {kernel} is {status.lower().replace('_', ' ')}")
+            if status == "COMPLETE":
+                return
+            if status in FAILED:
+                note.unlink()
+                _show_log(client, kernel)
+                raise PodiumError(
+                    f"{kernel} ended with {status.lower()}{why and ': '}{why}; its log is at"
+                    f" https://www.kaggle.com/code/{kernel}; the same command begins another"
+                )
+            time.sleep(PAUSE)
+            progress.update(round(PAUSE))
+
+
+def _show_log(client: Any, kernel: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(OSError, ValueError):
+        client.kernels_output(kernel, folder, file_pattern="^$")
+        for log in Path(folder).glob("*.log"):
+            said = "".join(str(each.get("data", "")) for each in json.loads(log.read_text()))
+            say("\n".join(f"  {line}" for line in said.splitlines()[-LINES:]))
+
+
+def _bring(client: Any, slug: str, kernel: str, run: Run) -> int:
+    """The kernel's run folder to here; how its training ended."""
+    run.path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{run.name}.", dir=run.path.parent) as folder:
+        say(f"podium: bringing the output of {kernel}")
+        client.kernels_output(kernel, folder, force=True)
+        try:
+            report = json.loads((Path(folder) / REPORT).read_text())
+            ended = int(report["exit"])
+        except (OSError, ValueError, LookupError) as error:
+            page = f"https://www.kaggle.com/code/{kernel}"
+            raise PodiumError(f"{kernel} left no {REPORT} ({error!r}); see {page}") from None
+        brought = Run(Path(folder) / "runs" / slug / run.name)
+        for fold in brought.finished():
+            brought.check_weights(fold)  # the client writes whatever it was answered
+        _merge(brought, run)
+    return ended
+
+
+def _merge(brought: Run, run: Run) -> None:
+    """Folds that are finished here stay; all else is as the kernel left it."""
+    done = run.finished()
+    if not run.path.exists():
+        brought.path.rename(run.path)
+        return
+    if done and run.recipe["folds_sha256"] != brought.recipe["folds_sha256"]:
+        raise PodiumError(f"{run.path} has folds of its own that are not the kernel's; give another --name")
+    for path in brought.path.iterdir():
+        fold = re.fullmatch(r"fold(\d+)", path.name)
+        if fold and int(fold[1]) in done:
+            continue
+        target = run.path / path.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        path.rename(target)
+
+
+def _read(note: Path) -> dict[str, Any] | None:
+    try:
+        known = json.loads(note.read_text())
+        return {"kernel": str(known["kernel"]), "number": int(known["number"])}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise PodiumError(f"{note}: cannot be read ({error}); delete it to begin another kernel") from None

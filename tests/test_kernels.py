@@ -1,0 +1,192 @@
+"""Training on Kaggle's GPUs and inference without a network: the kernels really run, in a copy of Kaggle's folders."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Podium, one_line, write_competition
+from kaggle_service import TOKEN, Service, kaggle, nobody
+from podium.runs import Run
+
+__all__ = ["nobody"]
+
+KNOBS = ("--model", "test_vit", "--weights", "none", "--image-size", "32", "--batch-size", "8", "--epochs", "2")
+TRAIN = ("kaggle-train", "-c", "tiny", *KNOBS)
+
+
+class Machine:
+    """Runs a pushed kernel where Kaggle's folders lie elsewhere; what it leaves in working/ is its output."""
+
+    def __init__(self, folder: Path, data: Path, limits: list[str]) -> None:
+        self.folder, self.data, self.limits = folder, data, limits
+        self.outputs: dict[str, Path] = {}
+
+    def __call__(self, kernel: dict[str, Any]) -> dict[str, bytes]:
+        name = kernel["slug"].rpartition("/")[2]
+        base = self.folder / name
+        (base / "working").mkdir(parents=True)
+        (base / "input").mkdir()
+        (base / "input" / "tiny").symlink_to(self.data)
+        for source in kernel.get("kernelDataSources", []):
+            shutil.copytree(self.outputs[source], base / "input" / source.rpartition("/")[2])
+        there = f"podium.on_kaggle.KAGGLE = type(podium.on_kaggle.KAGGLE)({str(base)!r})"
+        limit = self.limits.pop(0) if self.limits else ""
+        text = kernel["text"].replace("/tmp/podium", str(base / "code"))
+        text = text.replace("import podium.on_kaggle\n", f"import podium.on_kaggle\n{there}\n{limit}\n")
+        script = base / "kernel.py"
+        script.write_text(text)
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=self.environment())
+        assert done.returncode == 0, done.stderr
+        self.outputs[kernel["slug"]] = base / "working"
+        files = [path for path in (base / "working").rglob("*") if path.is_file()]
+        return {str(path.relative_to(base / "working")): path.read_bytes() for path in files}
+
+    def environment(self) -> dict[str, str]:
+        """Without this checkout: the kernel brings the code along."""
+        return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+
+@pytest.fixture
+def service(tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> Service:
+    monkeypatch.setenv("KAGGLE_API_TOKEN", TOKEN)
+    monkeypatch.setattr("podium.kernels.PAUSE", 0.0)
+    data = write_competition(tmp_path)
+    assert podium("folds", "-c", "tiny", "--k", "2", "--seed", "5")[0] == 0
+    service = Service()
+    service.kernel_statuses = ["QUEUED", "RUNNING"]
+    service.run_kernel = Machine(tmp_path / "kaggle", data, [])
+    return service
+
+
+def test_a_run_is_trained_there_and_brought_back(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kaggle(service, monkeypatch):
+        status, _, err = podium(*TRAIN)
+    assert status == 0, err
+    assert "is queued" in err
+    assert "is running" in err
+    (kernel,) = service.kernels
+    assert kernel["slug"] == "somebody/podium-tiny-test-vit-1"
+    assert (kernel["machineShape"], kernel["enableGpu"], kernel["enableInternet"]) == ("NvidiaTeslaT4", True, True)
+    assert (kernel["isPrivate"], kernel["competitionDataSources"]) == (True, ["tiny"])
+    assert TOKEN not in json.dumps(service.kernels)
+    run = Run(tmp_path / "runs" / "tiny" / "test_vit")
+    assert run.finished() == [0, 1]
+    # These folds were made here, with another seed than the kernel would have taken.
+    assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu")[0] == 0
+    assert podium("submit", "-c", "tiny")[0] == 0
+    assert [path.name for path in (tmp_path / "runs" / "tiny").iterdir()] == ["test_vit"]
+
+
+def test_when_kaggles_time_runs_out_a_next_kernel_goes_on(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first kernel trains one fold, and then says that it was stopped.
+    first = (
+        "podium.on_kaggle._within = lambda command, seconds, within=podium.on_kaggle._within:"
+        " within([*command, '--folds', '0'], seconds) or 75"
+    )
+    service.run_kernel = Machine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", [first])
+    with kaggle(service, monkeypatch):
+        status, _, err = podium(*TRAIN)
+    assert status == 0, err
+    assert "Kaggle's time ran out first" in err
+    assert [kernel["slug"] for kernel in service.kernels] == [f"somebody/podium-tiny-test-vit-{n}" for n in (1, 2)]
+    assert service.kernels[1]["kernelDataSources"] == ["somebody/podium-tiny-test-vit-1"]
+    assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
+
+
+def test_following_goes_on_after_an_interruption(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with kaggle(service, monkeypatch):
+        with monkeypatch.context() as patch:
+            patch.setattr("podium.kernels.time.sleep", interrupted)
+            assert podium(*TRAIN)[0] == 75
+        service.failing["GetKernelSessionStatus"] = [0, 500]
+        status, _, err = podium(*TRAIN)
+    assert status == 0, err
+    assert "is at work already" in err
+    assert len(service.kernels) == 1
+    assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
+
+
+def test_a_kernel_that_fails_shows_its_log_and_may_follow_again(
+    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.kernel_end = "ERROR"
+    service.kernel_log = [{"stream_name": "stderr", "data": "podium: error: something over there\n"}]
+    with kaggle(service, monkeypatch):
+        status, _, err = podium(*TRAIN)
+        assert status == 1
+        assert "podium: error: something over there" in err
+        assert "ended with error" in err.splitlines()[-1]
+        service.kernel_end = "COMPLETE"
+        assert podium(*TRAIN, "--name", "again")[0] == 0
+
+
+def test_what_kaggle_does_not_take_is_told(service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.kernel_error = "Maximum weekly GPU quota of 30.00 hours reached"
+    with kaggle(service, monkeypatch):
+        assert "Maximum weekly GPU quota" in one_line(podium(*TRAIN))
+        for words in (("--weights", "/some/file.pt"), ("--teacher", "another")):
+            assert "is not on Kaggle's machines" in one_line(podium(*TRAIN, *words))
+        assert "no model" in one_line(podium("kaggle-train", "-c", "tiny", "--model", "convnext_smal"))
+
+
+def test_output_that_is_not_what_was_trained_is_not_brought(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = service.run_kernel
+
+    def damaged(kernel: dict[str, Any]) -> dict[str, bytes]:
+        files = machine(kernel)
+        files["runs/tiny/test_vit/fold1/model.safetensors"] = b"<html>"
+        return files
+
+    service.run_kernel = damaged
+    with kaggle(service, monkeypatch):
+        assert "is not what was trained" in one_line(podium(*TRAIN))
+    assert not (tmp_path / "runs" / "tiny" / "test_vit").exists()
+
+
+def test_a_bundle_makes_the_same_csv_without_a_network(
+    tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetched(folder: Path) -> None:
+        folder.mkdir()
+
+    monkeypatch.setattr("podium.bundle._wheels", fetched)  # pip needs a network
+    write_competition(tmp_path, each=12)
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    for name in ("one", "two"):
+        assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu", "--name", name)[0] == 0
+    status, out, err = podium("kaggle-bundle", "-c", "tiny", "--blend", "convex")
+    assert status == 0, err
+    assert "without a network its notebook makes the same CSV as here" in err
+    folder = Path(out.strip())
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert {"inference.ipynb", "dataset-metadata.json", "requirements.txt", "src/podium/on_kaggle.py"} <= names
+    assert {f"runs/tiny/{run}/fold{fold}/model.safetensors" for run in ("one", "two") for fold in (0, 1)} <= names
+    assert not [name for name in names if name.endswith(("test.npz", ".pyc"))]
+    notebook = json.loads((folder / "inference.ipynb").read_text())
+    assert "'convex'" in notebook["cells"][1]["source"]
+
+    source = "import socket; from podium.models import _hub_answers; print(_hub_answers())"
+    from podium.bundle import NO_NETWORK
+
+    done = subprocess.run([sys.executable, "-c", NO_NETWORK + source], capture_output=True, text=True)
+    assert done.stdout == "False\n"
+
+    monkeypatch.setattr("podium.bundle.NO_NETWORK", "raise SystemExit('broken')")
+    assert "notebook fails without a network" in one_line(podium("kaggle-bundle", "-c", "tiny"))
