@@ -209,7 +209,7 @@ def temperature(probs: Probs, targets: Targets) -> float:
 
 
 def _mix(weights: NDArray[np.float64], probs: Probs) -> Probs:
-    mean: Probs = np.tensordot(weights, probs, 1)
+    mean: Probs = (weights @ probs.reshape(len(probs), -1)).reshape(probs.shape[1:])
     return mean
 
 

@@ -21,9 +21,8 @@ def _labels(metric: Callable[..., float], **options: object) -> Callable[..., fl
 
 
 def _accuracy() -> Metric:
-    from sklearn.metrics import accuracy_score
-
-    return Metric("labels", 1, _labels(accuracy_score))
+    # accuracy_score says the same, and takes longer to look at what it is given than to count.
+    return Metric("labels", 1, lambda targets, probs: float((probs.argmax(1) == targets).mean()))
 
 
 def _macro_f1() -> Metric:
