@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Podium, write_competition
-from podium.__main__ import COMMANDS
+from podium.commands import COMMANDS
 from podium.recipe import knobs
 
 HEAVY = {"torch", "timm", "numpy", "pandas", "sklearn", "albumentations", "cv2", "huggingface_hub"}

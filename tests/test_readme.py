@@ -108,7 +108,7 @@ def test_help_lists_every_target_and_the_readme_has_them_all(clone: Path) -> Non
 
 
 def test_every_podium_command_of_the_table_is_one_and_every_flag_too() -> None:
-    from podium.__main__ import COMMANDS as known
+    from podium.commands import COMMANDS as known
 
     rows = re.findall(r"`podium ([a-z-]+)([^`]*)`", README)
     assert {name for name, _ in rows} == set(known)
