@@ -190,3 +190,11 @@ def test_a_bundle_makes_the_same_csv_without_a_network(
 
     monkeypatch.setattr("podium.bundle.NO_NETWORK", "raise SystemExit('broken')")
     assert "notebook fails without a network" in one_line(podium("kaggle-bundle", "-c", "tiny"))
+
+
+def test_training_that_kaggles_time_runs_out_on_is_asked_to_stop() -> None:
+    from podium.on_kaggle import _within
+
+    stops = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(75)); signal.pause()"
+    assert _within([sys.executable, "-c", stops], 2.0) == 75
+    assert _within([sys.executable, "-c", "raise SystemExit(3)"], 60.0) == 3
