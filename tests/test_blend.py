@@ -244,13 +244,32 @@ def test_a_lineage_that_cannot_be_kept_says_why(both: Path, podium: Podium) -> N
     assert "the test data is not that of" in one_line(podium("submit", "--from", record))
     assert not csv.exists()
 
+    recipe = {**content["runs"][0]["recipe"], "views": "none"}
+    record.write_text(json.dumps({**content, "runs": [{**content["runs"][0], "recipe": recipe}]}))
+    assert "views was none and is mirror" in one_line(podium("submit", "--from", record))
+
     record.write_text(json.dumps(content))
+    assert "leave out --runs" in one_line(podium("submit", "--from", record, "--runs", "good"))
     weights = both / "runs" / "tiny" / "good" / "fold1" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     assert "model.safetensors is not what was trained" in one_line(podium("submit", "--from", record))
     (both / "runs" / "tiny" / "good").rename(both / "good")
     assert "needs the run" in one_line(podium("submit", "--from", record))
-    for text in ("{}", "[]", "no json", '{"runs": 3}'):
+    blend = content["blend"]
+    changes: tuple[dict[str, object], ...] = (
+        {"blend": {**blend, "weights": [0.5, 0.5]}},
+        {"blend": {**blend, "weights": [float("nan")]}},
+        {"blend": {**blend, "temperatures": []}},
+        {"blend": {**blend, "temperature": 0}},
+        {"runs": []},
+        {"runs": [{**content["runs"][0], "folds": []}]},
+        {"runs": [{**content["runs"][0], "run": "../../elsewhere"}]},
+        {"runs": [{**content["runs"][0], "folds": content["runs"][0]["folds"] * 2}]},
+        {"competition": "../.."},
+        {"sha256": "x"},
+    )
+    wrong = [json.dumps({**content, **change}) for change in changes]
+    for text in ("{}", "[]", "no json", '{"runs": 3}', *wrong):
         record.write_text(text)
         assert "is no lineage of podium submit" in one_line(podium("submit", "--from", record))
     record.unlink()

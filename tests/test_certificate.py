@@ -295,7 +295,7 @@ def competition_of(root: Path, rows: list[Row]) -> tuple[Competition, pd.DataFra
         test=train[:0],
         classes=tuple(sorted(set(labels))),
         metric="accuracy",
-        shape=Shape(("id", "label"), "labels", "\n", ""),
+        shape=Shape(("id", "label"), "labels", ""),
         recipe={},
         groups=pd.Series(scenes, name="scene", dtype=object),
         copies="near",

@@ -417,7 +417,10 @@ def test_a_dangling_link_is_left_to_whoever_reads_the_image(tmp_path: Path) -> N
 
 
 def test_images_without_rows_are_counted(tmp_path: Path) -> None:
-    assert load_it(tmp_path, [*IMAGES, "train/9.jpg", "test/8.jpg"], TABLES).notes == ("2 images belong to no row",)
+    assert load_it(tmp_path, [*IMAGES, "train/9.jpg", "test/8.jpg"], TABLES).notes == (
+        "1 images beside the test images are in no row of sample_submission.csv: is that file whole?",
+        "1 images belong to no row",
+    )
 
 
 def test_an_image_both_learned_from_and_asked_for_is_noted(tmp_path: Path) -> None:
@@ -571,7 +574,8 @@ def test_the_sample_decides_columns_rows_and_line_ends(tmp_path: Path) -> None:
     sample = "image name,Predicted Class\r\n5.jpg,x\r\n4.jpg,x\r\n"
     it = load_it(tmp_path, IMAGES, TABLES | {"sample_submission.csv": sample})
     assert it.shape.columns == ("image name", "Predicted Class")
-    assert it.shape.newline == "\r\n"
+    assert it.shape.form
+    assert (it.shape.form.header, it.shape.form.newline) == ("image name,Predicted Class", "\r\n")
     assert it.shape.wants == "labels"
     assert it.metric == "accuracy"
     assert list(it.test["id"]) == ["5.jpg", "4.jpg"]
@@ -718,7 +722,7 @@ def test_other_folders_beside_the_training_are_left_alone(tmp_path: Path) -> Non
     extra = ["val/cat/7.jpg", "val/dog/8.jpg", "test/cat/9.jpg", "test/dog/10.jpg"]
     it = load_it(tmp_path, [*FOLDERS, *extra], {"sample_submission.csv": rows("id,label", "4,cat")})
     assert list(it.train["target"]) == ["cat", "dog", "dog"]
-    assert it.notes == ("5 images belong to no row",)
+    assert it.notes[1:] == ("4 images belong to no row",)
 
 
 def test_train_and_validation_are_no_classes(tmp_path: Path) -> None:
@@ -901,7 +905,7 @@ def test_describe_tells_all_of_it(tmp_path: Path) -> None:
     text = load_it(tmp_path, [*IMAGES, "test/6.jpg"], TABLES, 'title = "Pets"').describe()
     for part in ("Pets", "3 images in train/", "2 images in test/", "2, from 2 images ('cat') down to 1 ('dog')"):
         assert part in text
-    for part in ("id, target: one label a row, as in sample_submission.csv", "accuracy", "1 images belong to no row"):
+    for part in ("id, target: one label a row, as in sample_submission.csv", "accuracy", "is that file whole?"):
         assert part in text
 
 

@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from conftest import Podium
+from conftest import Podium, write_competition
 from podium import PodiumError
-from podium.competition import Competition, Shape
+from podium.competition import Competition, Shape, load
 from podium.score import score
 from podium.submission import _check_mix, check, render
+from podium.tables import Form, table_text
 
 text = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(str.strip)
 names = st.lists(text, min_size=2, max_size=6, unique=True)
@@ -27,7 +30,8 @@ def competition(
 ) -> Competition:
     test = pd.DataFrame({"id": ids, "image": [f"{i}.jpg" for i in range(len(ids))]})
     train = pd.DataFrame({"id": classes, "target": classes, "image": classes})
-    shape = Shape(tuple(columns), wants, newline, "sample_submission.csv")
+    form = Form(table_text([columns], ""), ",", newline)
+    shape = Shape(tuple(columns), wants, "sample_submission.csv", form)
     return Competition("x", "x", Path(), train, test, tuple(classes), "accuracy", shape, {}, None, "near", ())
 
 
@@ -82,6 +86,45 @@ def test_a_prediction_that_is_no_number_is_never_written() -> None:
         render(competition(["a", "b"], ["x", "y"], ["id", "predict"]), np.array([[0.5, 0.5], [np.nan, 0.5]]))
     with pytest.raises(PodiumError, match="predictions of shape"):
         render(competition(["a", "b"], ["x", "y"], ["id", "predict"]), np.ones((1, 2)))
+
+
+@pytest.mark.parametrize(
+    "deform",
+    [
+        lambda text: text,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.replace("\n", "\r"),
+        lambda text: "\ufeff" + text,
+        lambda text: text.rstrip("\n"),
+        lambda text: text.replace(",", ";"),
+        lambda text: text.replace(",", "\t"),
+        lambda text: text.replace("id,predict", ",predict"),
+        lambda text: text.replace("id,predict", "id,"),
+        lambda text: text.replace("id,predict", '"id", "predict"'),
+        lambda text: text.replace("id,predict", " id ,\u00a0predict"),
+        lambda text: text.replace("\n0", '\n"0').replace(",red", '","red"'),
+        lambda text: text.replace(",red", ","),
+        lambda text: text.replace(",red", ",0"),
+        lambda text: "\n" + text,
+    ],
+)
+def test_whatever_the_sample_looks_like_its_header_ids_and_line_ends_are_kept(
+    tmp_path: Path, deform: Callable[[str], str]
+) -> None:
+    path = write_competition(tmp_path) / "sample_submission.csv"
+    path.write_bytes(deform(path.read_text()).encode())
+    of = load("tiny", tmp_path)
+    made = tmp_path / "made.csv"
+    made.write_bytes(render(of, np.eye(len(of.classes))[np.arange(len(of.test)) % 4]).encode())
+    check(of, made)
+    sample, text = path.read_bytes().decode("utf-8-sig").lstrip("\n"), made.read_bytes().decode()
+    (end,) = set(re.findall("\r?\n|\r", sample))
+    assert set(re.findall("\r?\n|\r", text)) == {end}
+    wanted, found = sample.rstrip(end).split(end), text.rstrip(end).split(end)
+    assert found[0] == wanted[0]
+    ids = [[re.match("\\w*", line.lstrip('"'))[0] for line in lines[1:]] for lines in (wanted, found)]  # type: ignore[index]
+    assert ids[0] == ids[1]
+    assert len(ids[0]) == 7
 
 
 def test_one_class_for_all_is_refused_unless_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from podium import PodiumError
-from podium.tables import newline_of, read_table
+from podium.tables import form_of, read_table
 
 on_disk = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
@@ -105,10 +105,31 @@ def test_rows_know_the_line_they_began_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "newline"), [("a,b\r\n1,2\r\n", "\r\n"), ("a,b\n1,2\n", "\n"), ('a,b\n1,"x\r\ny"\n', "\n"), ("a", "\n")]
+    ("content", "header", "newline", "noted"),
+    [
+        ("a,b\r\n1,2\r\n", "a,b", "\r\n", ""),
+        ("a,b\n1,2\n", "a,b", "\n", ""),
+        ("a", "a", "\n", ""),
+        ("a,b\r1,2\r", "a,b", "\r", "line ends"),
+        ("a,b\r1,2", "a,b", "\r", "line ends"),
+        ("a,b\n1,2\r\n", "a,b", "\n", "line ends"),
+        ("a,b\r\n1,2\n", "a,b", "\r\n", "line ends"),
+        ("\ufeffa,b\n1,2\n", "a,b", "\n", "byte order mark"),
+        ("\ufeff\ufeffa,b\n1,2\n", "a,b", "\n", "byte order mark"),
+        ("a;b\n1;2\n", "a;b", "\n", "separated by ';'"),
+        ('"a", "b"\n1,2\n', '"a", "b"', "\n", ""),
+        (",b\n1,2\n", ",b", "\n", ""),
+        (" a ,\u00a0b\n1,2\n", " a ,\u00a0b", "\n", ""),
+        ("a,x\u2028y\n1,2\n", "a,x\u2028y", "\n", ""),
+    ],
 )
-def test_the_line_end_is_that_of_the_header(tmp_path: Path, content: str, newline: str) -> None:
-    assert newline_of(written(tmp_path / "t.csv", content)) == newline
+def test_the_form_of_a_table_is_kept_to_the_letter(
+    tmp_path: Path, content: str, header: str, newline: str, noted: str
+) -> None:
+    form = form_of(written(tmp_path / "t.csv", content))
+    assert (form.header, form.newline) == (header, newline)
+    assert noted in " ".join(form.notes)
+    assert bool(noted) == bool(form.notes)
 
 
 # --- what is refused -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ The first steps are measured, and the epochs chosen with which all folds fit, or
 would be left. What then goes slower than it did at first shortens what is left of the schedule, to the end.
 """
 
+import math
 import tempfile
 import time
 from bisect import bisect_right
@@ -30,8 +31,10 @@ MARGIN = 0.05  # of the time, when epochs are chosen: later steps are seldom fas
 class Budget:
     """The time of one command, and what of it is promised to the submission."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.end = seconds, time.monotonic() + seconds * (1 - SPARE)
+    def __init__(self, seconds: float, began: float | None = None) -> None:
+        """From now on, or from a moment of time.monotonic()."""
+        self.seconds, self.began = seconds, time.monotonic() if began is None else began
+        self.end = self.began + seconds * (1 - SPARE)
         self.promised = START
         self.tests = 0.0  # what predicting the test images takes of a fold's time
 
@@ -85,7 +88,8 @@ def _fit(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Recipe, l
     (missing,) = group.most(MARGIN * budget.seconds - budget.left())
     folds, epochs = _choose(seconds, -missing, len(chosen), recipe.epochs)
     if not epochs:
-        needed = duration(seconds(1) + budget.seconds - budget.left())
+        spent = time.monotonic() - budget.began + budget.promised
+        needed = duration(math.ceil(1.05 * (seconds(1) + spent) / (1 - SPARE - MARGIN)))
         raise PodiumError(
             f"--budget: one epoch of one fold and a submission take {needed}; allow more, or take a smaller model"
         )

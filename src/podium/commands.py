@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import time
 from typing import Any
 
 from podium import PodiumError, console, options
@@ -49,11 +48,12 @@ def folds(flags: argparse.Namespace) -> None:
 def train(flags: argparse.Namespace) -> None:
     """Train a model on every fold, or go on with it."""
     given = _recipe_given(flags)
-    if flags.processes and "WORLD_SIZE" not in os.environ:
+    if flags.processes is not None and "WORLD_SIZE" not in os.environ:
         from podium.launch import launch
 
         launch(flags.processes, flags.device, flags.words)
         return
+    from podium.budget import Budget
     from podium.device import Machine
     from podium.schedule import process_start
     from podium.train import train
@@ -68,7 +68,7 @@ def train(flags: argparse.Namespace) -> None:
         compiled=flags.compile,
     )
     competition = _competition(flags)
-    budget = flags.budget and max(1.0, flags.budget - (time.monotonic() - process_start()))
+    budget = Budget(flags.budget, process_start()) if flags.budget else None
     train(competition, flags.root, given, flags.folds, flags.name, machine, budget)
 
 
@@ -134,6 +134,9 @@ def submit(flags: argparse.Namespace) -> None:
     if flags.lineage:
         from podium.lineage import read
 
+        given = [name for name in ("runs", "name", "blend") if getattr(flags, name)]
+        if given:
+            raise PodiumError(f"--from says all of a submission: leave out --{given[0]}")
         lineage = read(flags.lineage)
         flags.competition = lineage.competition
         competition = _competition(flags)

@@ -20,10 +20,10 @@ import pandas as pd
 from podium import PodiumError
 from podium.card import Card, read_card
 from podium.console import command
-from podium.files import common_folder, few, find_files
+from podium.files import Files, common_folder, few, find_files
 from podium.metrics import METRICS
 from podium.rows import Given, Table, test_rows, train_rows
-from podium.tables import newline_of
+from podium.tables import Form, form_of, table_text
 
 __all__ = ["Competition", "Shape", "load", "raw_folder", "read_card"]
 
@@ -36,8 +36,12 @@ class Shape:
 
     columns: tuple[str, ...]  # the first holds the ids
     wants: str  # "labels": one column; "probs": a column per class, or one for the second of two classes
-    newline: str
     source: str  # the file that decided this, in words
+    form: Form | None = None  # of that file
+
+    @property
+    def header(self) -> str:
+        return self.form.header if self.form else table_text([self.columns], "")
 
 
 @dataclass(frozen=True)
@@ -134,19 +138,28 @@ def load(slug: str, root: Path, **settings: str) -> Competition:
         recipe=card.get("recipe", {}),
         groups=groups,
         copies=card.get("copies", "near"),
-        notes=(*dict.fromkeys(given.notes), *_notes(train, test, len(files.images), set(classes) - set(seen))),
+        notes=(
+            *dict.fromkeys(given.notes),
+            *(shape.form.notes if shape.form else ()),
+            *_notes(train, test, files, shape, set(classes) - set(seen)),
+        ),
     )
 
 
-def _notes(train: pd.DataFrame, test: pd.DataFrame, images: int, unseen: set[str]) -> list[str]:
+def _notes(train: pd.DataFrame, test: pd.DataFrame, files: Files, shape: Shape, unseen: set[str]) -> list[str]:
     learned, answered = set(train["image"]), set(test["image"])
     notes = []
     if unseen:
         notes.append(f"{len(unseen):,} classes of the submission have no training image: {few(sorted(unseen))}")
     if learned & answered:
         notes.append(f"{len(learned & answered):,} images are both trained on and asked for")
-    if images > len(learned | answered):
-        notes.append(f"{images - len(learned | answered):,} images belong to no row")
+    left, folders = set(files.images) - learned - answered, {os.path.dirname(image) for image in answered}
+    asked = {image for image in left if os.path.dirname(image) in folders}
+    if asked:
+        what = f"{len(asked):,} images beside the test images are in no row of {shape.source}"
+        notes.append(f"{what}: is that file whole?")
+    if left - asked:
+        notes.append(f"{len(left - asked):,} images belong to no row")
     return notes
 
 
@@ -157,8 +170,8 @@ def _shape(
     if sample is None:
         wants = card.get("wants", "labels")
         columns = train_columns if wants == "labels" or len(seen) == 2 else (train_columns[0], *seen)
-        return Shape(columns, wants, "\n", "no sample submission"), seen
-    name, columns = sample.path.name, tuple(sample.rows.columns)
+        return Shape(columns, wants, "no sample submission"), seen
+    name, columns, form = sample.path.name, tuple(sample.rows.columns), form_of(sample.path)
     if len(columns) == 1:
         raise PodiumError(
             f"{sample.path}: one column only, a submission has an id and a prediction;"
@@ -167,7 +180,7 @@ def _shape(
     if len(columns) > 2:
         if card.get("wants") == "labels":
             raise PodiumError(f'{sample.path}: {len(columns) - 1} columns to fill; take wants = "labels" off the card')
-        return Shape(columns, "probs", newline_of(sample.path), name), classes_of_columns(
+        return Shape(columns, "probs", name, form), classes_of_columns(
             [str(column) for column in columns[1:]], seen, sample.path
         )
     wants = card.get("wants") or _guessed_wants(card, sample, seen)
@@ -175,7 +188,7 @@ def _shape(
         raise PodiumError(
             f'{sample.path}: one column to fill for {len(seen)} classes; take wants = "probs" off the card'
         )
-    return Shape(columns, wants, newline_of(sample.path), name), seen
+    return Shape(columns, wants, name, form), seen
 
 
 def classes_of_columns(columns: list[str], seen: list[str], path: Path) -> list[str]:

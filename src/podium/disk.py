@@ -13,6 +13,9 @@ from typing import IO, Any
 
 from podium import PodiumError
 
+UMASK = os.umask(0)
+os.umask(UMASK)  # which can only be read by setting it
+
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
@@ -22,6 +25,7 @@ def atomic(path: Path) -> Iterator[Path]:
     try:
         with room_for(path):
             yield temporary
+            os.chmod(temporary, 0o666 & ~UMASK)  # who writes for itself, as safetensors does, shuts others out
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             rename(temporary, path)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from podium import PodiumError, console
+from podium.launch import BY_US
 
 PATIENCE = timedelta(hours=12)  # while the first builds what all read; of a process that dies, torchrun ends the rest
 
@@ -110,8 +111,12 @@ def joined(device: torch.device) -> Iterator[Group]:
     except RuntimeError as error:  # of gloo, or NCCL's DistBackendError
         _hear_no_more()
         if isinstance(error, dist.DistError) or re.search("gloo|closed by peer", str(error)):
-            said = (str(error).strip().splitlines() or [""])[-1]
-            raise PodiumError(f"another process of this training has ended or does not answer ({said})") from None
+            if BY_US in os.environ:
+                raise SystemExit(1) from None
+            said = re.sub(r"\[/\S*\] *", "", (str(error).strip().splitlines() or [""])[-1])  # its sources' paths
+            raise PodiumError(
+                f"another process of this training has ended or does not answer ({said}); the same command goes on"
+            ) from None
         raise
     dist.destroy_process_group()  # after an error it would wait for those that have gone
 

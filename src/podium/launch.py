@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from podium import STOPPED, PodiumError
 
+BY_US = "PODIUM_LAUNCHED"  # in the environment of processes whose end this one tells
 GRACE = "600"  # seconds between a signal and the end, for a step to finish and to be saved
 
 
@@ -17,9 +18,13 @@ def launch(processes: int, device: str, words: Sequence[str]) -> None:
 
     if device not in ("auto", "cpu", "cuda"):
         raise PodiumError(f"--device {device} is one device; --processes goes with auto, cuda or cpu")
+    most = 8 * (os.cpu_count() or 1)
+    if not 1 <= processes <= most:
+        raise PodiumError(f"--processes {processes}: at least 1 and, on this machine, at most {most}")
     gpus = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     if gpus and processes > torch.cuda.device_count():
         raise PodiumError(f"--processes {processes} needs as many GPUs, and there are {torch.cuda.device_count()}")
+    os.environ[BY_US] = "1"
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", GRACE)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     logging.disable(logging.ERROR)  # what went wrong, each process says itself

@@ -8,6 +8,8 @@ the commit, how the runs were blended and what that was expected to score.
 
 import hashlib
 import json
+import math
+import re
 import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from podium.blend import Blend, Verdict
 from podium.competition import Competition
 from podium.console import table
 from podium.disk import sha256
+from podium.recipe import differences
 from podium.runs import Run, folder_of, versions
 
 
@@ -75,7 +78,7 @@ class Lineage:
         return Blend(known["way"], **lists, temperature=float(known["temperature"]))
 
     def find(self, competition: Competition, root: Path) -> dict[Run, list[int]]:
-        """The runs and folds, if data and weights are those of the lineage."""
+        """The runs and folds, if data, recipes and weights are those of the lineage."""
         for what in ("train", "test"):
             if self.content[f"{what}_sha256"] != getattr(competition, f"{what}_hash"):
                 raise PodiumError(f"{self.path}: the {what} data is not that of {competition.folder}; restore it there")
@@ -84,6 +87,9 @@ class Lineage:
             run = Run(folder_of(competition.slug, root) / known["run"])
             if not run.path.is_dir():
                 raise PodiumError(f"{self.path} needs the run {run.path}; bring it there, with its folds")
+            changed = differences(known["recipe"], {key: run.recipe.get(key) for key in known["recipe"]})
+            if changed:
+                raise PodiumError(f"{run.path} is not the run of {self.path.name}: {changed[0]}; restore it")
             for each in known["folds"]:
                 if run.check_weights(each["fold"]) != each["weights_sha256"]:
                     raise PodiumError(
@@ -99,10 +105,12 @@ class Lineage:
         here = {run.answers(fold).made_on for run, finished in folds.items() for fold in finished}
         then, now = self.content["versions"], versions()
         changed = [f"{name} {then[name]} and {now.get(name)}" for name in then if then[name] != now.get(name)]
+        why = [f"versions: {', '.join(changed)}"] if changed else []
+        if there != here:
+            why.append(f"predicted on {' and '.join(sorted(there))}, and here on {' and '.join(sorted(here))}")
         raise PodiumError(
-            f"the same weights and images give another CSV here than {self.path.name} tells of; predicted on"
-            f" {' and '.join(sorted(there))}, and here on {' and '.join(sorted(here))}"
-            + (f"; versions: {', '.join(changed)}" if changed else "")
+            f"the same weights and images give another CSV here than {self.path.name} tells of"
+            f" ({'; '.join(why) or 'nothing else has changed: was that file edited?'}); restore what was there then"
         )
 
     def describe(self) -> str:
@@ -149,13 +157,42 @@ def read(path: Path) -> Lineage:
     beside = path.with_suffix(".json")
     try:
         content = json.loads(beside.read_text(encoding="utf-8"))
+        _check(content)
         found = Lineage(beside, content)
-        _ = found.competition, found.blend, found.describe()
+        found.describe()
     except OSError as error:
         raise PodiumError(f"{beside}: {error.strerror}; podium submit writes it beside its CSV") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise PodiumError(f"{beside} is no lineage of podium submit ({error!r})") from None
+        raise PodiumError(f"{beside} is no lineage of podium submit ({error!r}); restore it") from None
     return found
+
+
+def _check(content: dict[str, Any]) -> None:
+    """Raises, whatever it may be, unless a submission can be made from it."""
+    blend, runs = content["blend"], content["runs"]
+    names = [content["competition"], *(run["run"] for run in runs)]
+    folds = [[int(each["fold"]) for each in run["folds"]] for run in runs]
+    sound = {
+        "competition": all(re.fullmatch(r"[A-Za-z0-9][\w.+=-]*", name) for name in names),  # they become paths
+        "runs": runs and len(set(names[1:])) == len(runs) and all(len(set(each)) == len(each) > 0 for each in folds),
+        "blend": len(blend["weights"]) == len(blend["temperatures"]) == len(runs)
+        and all(0 <= weight <= 1 for weight in blend["weights"])
+        and abs(sum(blend["weights"]) - 1) < 1e-6
+        and all(0 < each < math.inf for each in (*blend["temperatures"], blend["temperature"])),
+        "sha256": all(
+            re.fullmatch("[0-9a-f]{64}", text)
+            for text in (
+                *(content["sha256"], content["train_sha256"], content["test_sha256"]),
+                *(each["weights_sha256"] for run in runs for each in run["folds"]),
+            )
+        ),
+        "predicted_on": all(isinstance(each["predicted_on"], str) for run in runs for each in run["folds"]),
+        "recipe": all(isinstance(run["recipe"], dict) for run in runs),
+        "versions": isinstance(content["versions"], dict),
+    }
+    for what, right in sound.items():
+        if not right:
+            raise ValueError(f"its {what}")
 
 
 def tell(path: Path) -> str:

@@ -320,6 +320,17 @@ def save_model(path: Path, model: "nn.Module", spec: Spec) -> None:
     save_tensors(path, dict(model.state_dict()), {"podium": json.dumps(asdict(spec))})
 
 
+def trained_for(weights: str) -> tuple[str, ...]:
+    """The classes that a file's weights answer with, if Podium has written it."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(weights, framework="pt") as file:
+            return tuple(json.loads((file.metadata() or {})["podium"])["classes"])
+    except (SafetensorError, OSError, LookupError, ValueError, TypeError):
+        return ()
+
+
 def load_model(path: Path) -> tuple["nn.Module", Spec]:
     """A fold's model as it was saved; the file alone says what it is."""
     from podium.checkpoint import load_tensors

@@ -73,7 +73,8 @@ class Predictions:
                 texts = str(file["key"]), str(file["made_on"])
                 return Predictions(file["id"], file["probs"], file["target"], classes, *texts)
         except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
-            raise PodiumError(f"{path}: cannot be read ({error}); {remedy}") from None
+            what = "it is no archive of arrays" if "pickle" in str(error) else error  # numpy's advice would be unsafe
+            raise PodiumError(f"{path}: cannot be read ({what}); {remedy}") from None
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,15 @@ class Run:
         """What its model says of the test images, once a submission has asked it."""
         return Predictions.load(self.fold(fold) / "test.npz", "make the submission again")
 
-    def check_weights(self, fold: int) -> str:
-        """The hash of a finished fold's weights, which are those that its out-of-fold predictions came from."""
+    def weights(self, fold: int) -> Path:
         path = self.fold(fold) / "model.safetensors"
         if not path.is_file():
             raise PodiumError(f"{path} is missing; {self._remedy(fold)}")
+        return path
+
+    def check_weights(self, fold: int) -> str:
+        """The hash of a finished fold's weights, which are those that its out-of-fold predictions came from."""
+        path = self.weights(fold)
         found = sha256(path)
         if found != self.out_of_fold(fold).key:
             raise PodiumError(f"{path} is not what was trained, it is damaged or replaced; {self._remedy(fold)}")

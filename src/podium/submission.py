@@ -90,10 +90,11 @@ def _announce(competition: Competition, folds: dict[Run, list[int]]) -> None:
         for fold in finished:
             classes = run.out_of_fold(fold).classes
             if classes != competition.classes:
-                raise PodiumError(
-                    f"{run.path} was trained on {len(classes)} classes that are not the {len(competition.classes)} of"
-                    f" {competition.folder}; train it again or leave it out: --runs"
-                )
+                what = f"{len(classes)} classes that are not the {len(competition.classes)} of {competition.folder}"
+                if set(classes) == set(competition.classes):
+                    what = f"the classes in another order than {competition.shape.source} has them now"
+                raise PodiumError(f"{run.path} was trained on {what}; train it again or leave it out: --runs")
+            run.weights(fold)
     models = counted(sum(map(len, folds.values())), "fold model")
     say(f"podium: {len(competition.test):,} test images, {models} of {', '.join(run.name for run in folds)}")
     for run, finished in folds.items():
@@ -172,13 +173,14 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
         wanted = probs[:, 1:] if len(shape.columns) == 2 else probs  # of two classes in one column: the second
         answers = [[f"{value:.9g}" for value in row] for row in wanted]
     rows = ([name, *answer] for name, answer in zip(competition.test["id"], answers, strict=True))
-    return table_text([shape.columns, *rows], shape.newline)
+    newline, delimiter = (shape.form.newline, shape.form.delimiter) if shape.form else ("\n", ",")
+    return f"{shape.header}{newline}{table_text(rows, newline, delimiter)}"
 
 
 def check(competition: Competition, path: Path) -> None:
     """Reads a submission back, and refuses it unless Kaggle would take it."""
     shape, written = competition.shape, read_table(path)
-    if list(written.columns) != list(shape.columns):
+    if list(written.columns) != list(shape.columns) or not path.read_text("utf-8").startswith(shape.header):
         raise PodiumError(f"{path}: the columns are {list(written.columns)}, not {list(shape.columns)}")
     ids, wanted = list(written.iloc[:, 0]), list(competition.test["id"])
     if ids != wanted:

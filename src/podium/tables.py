@@ -6,9 +6,10 @@
 import codecs
 import csv
 import io
+import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -46,9 +47,10 @@ def read_table(path: Path, remedy: str = "download it again") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=header, index=pd.Index(lines, name="line"), dtype=object)
 
 
-def table_text(rows: Iterable[Iterable[object]], newline: str = "\n") -> str:
+def table_text(rows: Iterable[Iterable[object]], newline: str = "\n", delimiter: str = ",") -> str:
     """Rows, the header first, as `read_table` reads them."""
-    writer: Any = csv.writer(_Echo())  # which quotes a cell with any kind of line end in it, as long as its own is CRLF
+    # Which quotes a cell with any kind of line end in it, as long as its own is CRLF.
+    writer: Any = csv.writer(_Echo(), delimiter=delimiter)
     return "".join(writer.writerow(row)[:-2] + newline for row in rows)
 
 
@@ -57,9 +59,28 @@ class _Echo:
         return line
 
 
-def newline_of(path: Path) -> str:
-    """The line end a table is written with, so that what answers it can be written alike."""
-    return "\r\n" if _text(path, "").partition("\n")[0].endswith("\r") else "\n"
+class Form(NamedTuple):
+    """How a table is written, so that what answers it can be written alike."""
+
+    header: str  # its line, to the letter
+    delimiter: str
+    newline: str
+    notes: tuple[str, ...] = ()  # what is unusual about it
+
+
+def form_of(path: Path) -> Form:
+    text, name = _text(path, "download it again"), path.name
+    header = re.split("[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
+    ends = re.findall("\r*\n|\r", text)
+    newline = ends[0] if ends and ends[0] in ("\n", "\r\n", "\r") else "\r\n" if ends else "\n"
+    delimiter, notes = _delimiter(text), []
+    if delimiter != ",":
+        notes.append(f"{name} is separated by {delimiter!r}, and so is the submission; Kaggle's own files have commas")
+    if len(set(ends)) > 1 or newline == "\r":
+        notes.append(f"{name} has unusual or mixed line ends; the submission has those of its header, {newline!r}")
+    if path.read_bytes().startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        notes.append(f"{name} begins with a byte order mark, as a spreadsheet writes it; the submission has none")
+    return Form(header, delimiter, newline, tuple(notes))
 
 
 def _text(path: Path, remedy: str) -> str:
@@ -75,6 +96,7 @@ def _text(path: Path, remedy: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise PodiumError(f"{path}, line {line}: not {error.encoding}; save the table as UTF-8") from None
+    text = text.removeprefix("\ufeff")  # a second mark, by whoever added one to a file that had it
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise PodiumError(f"{path}, line {line}: a NUL character; this is no text table, save it as UTF-8")

@@ -29,7 +29,7 @@ from podium.folds import path_of, read_folds, warn_unless_certified
 from podium.group import Group, joined, processes
 from podium.linear import train_head
 from podium.loader import pick_workers
-from podium.models import check_name, check_weights, family_and_sizes
+from podium.models import check_name, check_weights, family_and_sizes, trained_for
 from podium.recipe import Recipe, check, expand, resolve
 from podium.runs import Run, folder_of
 from podium.setting import LEFT_OUT, Setting
@@ -44,11 +44,11 @@ def train(
     chosen: Sequence[int] | None = None,
     name: str | None = None,
     machine: Machine | None = None,
-    budget: float | None = None,
+    budget: Budget | None = None,
 ) -> Run:
     """Trains the chosen folds (default: all) of a run; `given` are the knobs of the recipe that are not defaults;
-    in no more than `budget` seconds, a submission included."""
-    machine, allowed = machine or Machine(), Budget(budget) if budget else None
+    within the budget, a submission included."""
+    machine = machine or Machine()
     on = pick_device(machine.device)
     prepare(on, machine.deterministic)
     given = expand(given, kind_of(on))
@@ -65,14 +65,23 @@ def train(
     run = Run(folder_of(competition.slug, root) / (name or recipe.model))
     left = [fold for fold in chosen if fold not in run.finished()]
     teachers = find_teachers(recipe.teacher, run, competition.slug, root, left) if recipe.teacher and left else []
-    if recipe.linear and (processes() > 1 or budget or recipe.teacher):
-        raise PodiumError("--linear fits a head in minutes: leave out --processes, --budget and --teacher")
+    useless = {"--processes": processes() > 1, "--budget": budget, "--teacher": recipe.teacher}
+    for flag, given_too in useless.items() if recipe.linear else ():
+        if given_too:
+            raise PodiumError(f"--linear fits a head in minutes, which {flag} does not go with; leave it out")
+    if "distil" in given and not recipe.teacher:
+        raise PodiumError("--distil says how much a teacher counts; name it with --teacher, or leave --distil out")
+    if trained_for(recipe.weights) == competition.classes:
+        say(
+            f"podium: warning: {recipe.weights} was trained by Podium on these classes; where that was on images that a"
+            " fold holds out, the fold's score will be too good (a model of the same fold has not seen them)"
+        )
     if 1 < processes() > min(recipe.batch_size, int((folds != 0).sum())) // 2:
         raise PodiumError(f"a batch of {recipe.batch_size} images is too small for {processes()} processes")
     with joined(on) as group, run.lock() if group.first else nullcontext():
         with group.in_turn():  # the first makes the store, the others find it
             setting = _setting(competition, root, recipe, run, folds, on, machine, group, teachers)
-        _train(setting, root, chosen, machine, allowed)
+        _train(setting, root, chosen, machine, budget)
         group.wait()
         show(run.results(count, competition.metric))
     say(f"podium: wrote {run.path}")
