@@ -19,6 +19,12 @@ __all__ = ["nobody"]
 KNOBS = ("--model", "test_vit", "--weights", "none", "--image-size", "32", "--batch-size", "8", "--epochs", "2")
 TRAIN = ("kaggle-train", "-c", "tiny", *KNOBS)
 
+# A kernel that trains one fold, and then says that it was stopped.
+FIRST_FOLD_ONLY = (
+    "podium.on_kaggle._within = lambda command, seconds, within=podium.on_kaggle._within:"
+    " within([*command, '--folds', '0'], seconds) or 75"
+)
+
 
 class Machine:
     """Runs a pushed kernel where Kaggle's folders lie elsewhere; what it leaves in working/ is its output."""
@@ -82,24 +88,35 @@ def test_a_run_is_trained_there_and_brought_back(
     # These folds were made here, with another seed than the kernel would have taken.
     assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu")[0] == 0
     assert podium("submit", "-c", "tiny")[0] == 0
-    assert [path.name for path in (tmp_path / "runs" / "tiny").iterdir()] == ["test_vit"]
+    assert [path.name for path in (tmp_path / "runs" / "tiny").iterdir()] == ["test_vit"]  # the note is gone
 
 
 def test_when_kaggles_time_runs_out_a_next_kernel_goes_on(
     service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The first kernel trains one fold, and then says that it was stopped.
-    first = (
-        "podium.on_kaggle._within = lambda command, seconds, within=podium.on_kaggle._within:"
-        " within([*command, '--folds', '0'], seconds) or 75"
-    )
-    service.run_kernel = Machine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", [first])
+    service.run_kernel = Machine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", [FIRST_FOLD_ONLY])
     with kaggle(service, monkeypatch):
         status, _, err = podium(*TRAIN)
     assert status == 0, err
     assert "Kaggle's time ran out first" in err
     assert [kernel["slug"] for kernel in service.kernels] == [f"somebody/podium-tiny-test-vit-{n}" for n in (1, 2)]
     assert service.kernels[1]["kernelDataSources"] == ["somebody/podium-tiny-test-vit-1"]
+    assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
+
+
+def test_a_kernel_that_fails_in_the_middle_loses_only_itself(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data" / "raw" / "tiny"
+    service.run_kernel = machine = Machine(tmp_path / "kaggle", data, [FIRST_FOLD_ONLY])
+    service.kernel_statuses = ["COMPLETE", "ERROR"]
+    with kaggle(service, monkeypatch):
+        assert "-2 ended with error" in one_line(podium(*TRAIN))
+        assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0]
+        shutil.rmtree(tmp_path / "kaggle" / "podium-tiny-test-vit-2")
+        assert podium(*TRAIN)[0] == 0
+    assert len(machine.outputs) == 2
+    assert service.kernels[2]["kernelDataSources"] == ["somebody/podium-tiny-test-vit-1"]
     assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
 
 

@@ -39,34 +39,39 @@ def kaggle_train(slug: str, root: Path, name: str, words: Sequence[str], acceler
     run = Run(folder_of(slug, root) / name)
     note = run.path.parent / f".{name}.kernel.json"
     with talking(slug) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
-        working = _read(note)
-        previous = None
-        while True:
-            if working is None:
-                working = _push(client, slug, root, name, words, accelerator, previous)
-                write_json(note, working)
-            else:
-                say(f"podium: kernel {working['kernel']} is at work already")
-            _follow(client, slug, working, note)
-            ended = _bring(client, slug, working["kernel"], run)
-            note.unlink()
-            if ended != STOPPED:
-                break
-            say("podium: Kaggle's time ran out first; a next kernel goes on")
-            previous, working = working, None
+        chain = _read(note)  # the kernels so far, each going on with what the one before left
+        if chain and chain[-1]["works"]:
+            say(f"podium: kernel {chain[-1]['kernel']} is at work already")
+        ended = STOPPED
+        while ended == STOPPED:
+            if not chain or not chain[-1]["works"]:
+                chain.append({"kernel": _push(client, slug, root, name, words, accelerator, chain), "works": True})
+                write_json(note, {"kernels": chain})
+            try:
+                _follow(client, slug, chain[-1]["kernel"])
+            except Failed:
+                write_json(note, {"kernels": chain[:-1]})  # another takes its place
+                raise
+            ended = _bring(client, slug, chain[-1]["kernel"], run)
+            chain[-1]["works"] = False
+            write_json(note, {"kernels": chain})
+            if ended == STOPPED:
+                say("podium: Kaggle's time ran out first; a next kernel goes on")
+    note.unlink()
     say(f"podium: wrote {run.path}")
     say(f"next: {command('submit', slug)}")
     return run
 
 
 def _push(
-    client: Any, slug: str, root: Path, name: str, words: Sequence[str], accelerator: str, previous: Any
-) -> dict[str, Any]:
+    client: Any, slug: str, root: Path, name: str, words: Sequence[str], accelerator: str, chain: list[dict[str, Any]]
+) -> str:
+    """Kaggle begins the chain's next kernel; its name."""
     user = client.get_config_value(client.CONFIG_NAME_USER)
-    number = 1 + (previous["number"] if previous else 0)
+    number, previous = 1 + len(chain), chain[-1]["kernel"] if chain else None
     plain = re.sub("[^a-z0-9]+", "-", f"podium {slug} {name}".lower()).strip("-")[:LONGEST].strip("-")
     kernel = f"{user}/{plain}-{number}"
-    call = f"train({slug!r}, {name!r}, {list(words)!r}, {previous and previous['kernel']!r})"
+    call = f"train({slug!r}, {name!r}, {list(words)!r}, {previous!r})"
     metadata = {
         "id": kernel,
         "title": f"{plain}-{number}".replace("-", " "),
@@ -79,7 +84,7 @@ def _push(
         "machine_shape": accelerator,  # without, Kaggle may give a card that its torch has no kernels for
         "competition_sources": [slug],
         "dataset_sources": [],
-        "kernel_sources": [previous["kernel"]] if previous else [],
+        "kernel_sources": [previous] if previous else [],
         "model_sources": [],
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -92,7 +97,7 @@ def _push(
         rules = f"https://www.kaggle.com/competitions/{slug}/rules"
         raise PodiumError(f"Kaggle does not take the kernel ({what}); are the rules accepted at {rules}?")
     say(f"podium: {kernel} is at Kaggle: https://www.kaggle.com/code/{kernel}")
-    return {"kernel": kernel, "number": number, "began": time.time()}
+    return kernel
 
 
 def script(slug: str, root: Path, call: str) -> str:
@@ -133,9 +138,13 @@ def card_of(slug: str, root: Path) -> list[Path]:
     return [card] if card.is_file() else []
 
 
-def _follow(client: Any, slug: str, working: dict[str, Any], note: Path) -> None:
+class Failed(PodiumError):
+    """The kernel has ended, and not well."""
+
+
+def _follow(client: Any, slug: str, kernel: str) -> None:
     """Until the kernel has ended well."""
-    kernel, heard, shown = working["kernel"], time.monotonic(), ""
+    heard, shown = time.monotonic(), ""
     form = "{desc} {elapsed} of at most 11 h {postfix}"
     with bar(total=round(LIMIT), desc=kernel, bar_format=form) as progress:
         while True:
@@ -157,9 +166,8 @@ def _follow(client: Any, slug: str, working: dict[str, Any], note: Path) -> None
             if status == "COMPLETE":
                 return
             if status in FAILED:
-                note.unlink()
                 _show_log(client, kernel)
-                raise PodiumError(
+                raise Failed(
                     f"{kernel} ended with {status.lower()}{why and ': '}{why}; its log is at"
                     f" https://www.kaggle.com/code/{kernel}; the same command begins another"
                 )
@@ -212,11 +220,11 @@ def _merge(brought: Run, run: Run) -> None:
         path.rename(target)
 
 
-def _read(note: Path) -> dict[str, Any] | None:
+def _read(note: Path) -> list[dict[str, Any]]:
     try:
-        known = json.loads(note.read_text())
-        return {"kernel": str(known["kernel"]), "number": int(known["number"])}
+        known = json.loads(note.read_text())["kernels"]
+        return [{"kernel": str(each["kernel"]), "works": bool(each["works"])} for each in known]
     except FileNotFoundError:
-        return None
+        return []
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise PodiumError(f"{note}: cannot be read ({error}); delete it to begin another kernel") from None
+        raise PodiumError(f"{note}: cannot be read ({error!r}); delete it to begin with a first kernel") from None
