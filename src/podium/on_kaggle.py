@@ -19,9 +19,8 @@ from podium import STOPPED, PodiumError
 
 KAGGLE = Path("/kaggle")
 CODE = Path(__file__).parents[2]  # what was unpacked: src/, requirements.txt, data/
-LIMIT = (
-    11.0 * 3600
-)  # seconds until training is asked to stop; Kaggle ends a kernel after twelve hours, and keeps nothing
+# Seconds until training is asked to stop: after twelve hours Kaggle ends a kernel, and keeps nothing of it.
+LIMIT = 11.0 * 3600
 GRACE = 900.0  # seconds for that: a step, a save
 REPORT = "podium.json"  # in the output of a kernel: how its training ended
 
