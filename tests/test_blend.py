@@ -44,7 +44,7 @@ def test_equal_runs_get_equal_weights_and_a_run_of_noise_gets_none() -> None:
 def test_what_is_chosen_is_near_the_best_on_images_that_nobody_has_seen(
     metric: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podium.blend.RESAMPLES_OF_SLOW", 100)
+    monkeypatch.setattr("podium.blend.RESAMPLES_OF_SLOW", 60)
     strengths = (3.0, 2.0, 0.5)
     verdict, unseen = judge(drawn(strengths, 1500, 2), metric, 50_000), drawn(strengths, 50_000, 3)
     better = METRICS[metric]().better
@@ -106,6 +106,13 @@ def test_no_probability_of_exactly_nothing_breaks_anything(monkeypatch: pytest.M
         verdict = judge(seen, metric, 10)
         assert np.isfinite(verdict.blend(seen.probs)).all()
         assert verdict.blend.weights[0] >= 0.5
+
+
+def test_a_rare_class_that_a_resample_lacks_breaks_nothing() -> None:
+    targets = np.array([1] * 2 + [0] * 58)
+    probs = np.random.default_rng(0).dirichlet((1, 1), (2, 60))
+    verdict = judge(HeldOut(probs, targets, np.arange(60) % 5), "roc_auc", 30)
+    assert sum(verdict.blend.weights) == pytest.approx(1)
 
 
 def test_nothing_is_fitted_to_the_part_that_is_scored() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def test_a_run_is_trained_there_and_brought_back(
     assert "is queued" in err
     assert "is running" in err
     (kernel,) = service.kernels
-    assert kernel["slug"] == "somebody/podium-tiny-test-vit-1"
+    assert re.fullmatch("somebody/podium-tiny-test-vit-[0-9a-f]{6}-1", kernel["slug"])
     assert (kernel["machineShape"], kernel["enableGpu"], kernel["enableInternet"]) == ("NvidiaTeslaT4", True, True)
     assert (kernel["isPrivate"], kernel["competitionDataSources"]) == (True, ["tiny"])
     assert TOKEN not in json.dumps(service.kernels)
@@ -99,8 +100,9 @@ def test_when_kaggles_time_runs_out_a_next_kernel_goes_on(
         status, _, err = podium(*TRAIN)
     assert status == 0, err
     assert "Kaggle's time ran out first" in err
-    assert [kernel["slug"] for kernel in service.kernels] == [f"somebody/podium-tiny-test-vit-{n}" for n in (1, 2)]
-    assert service.kernels[1]["kernelDataSources"] == ["somebody/podium-tiny-test-vit-1"]
+    first, second = (kernel["slug"] for kernel in service.kernels)
+    assert (first[-2:], second) == ("-1", f"{first[:-1]}2")
+    assert service.kernels[1]["kernelDataSources"] == [first]
     assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
 
 
@@ -113,10 +115,10 @@ def test_a_kernel_that_fails_in_the_middle_loses_only_itself(
     with kaggle(service, monkeypatch):
         assert "-2 ended with error" in one_line(podium(*TRAIN))
         assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0]
-        shutil.rmtree(tmp_path / "kaggle" / "podium-tiny-test-vit-2")
+        shutil.rmtree(next((tmp_path / "kaggle").glob("*-2")))
         assert podium(*TRAIN)[0] == 0
     assert len(machine.outputs) == 2
-    assert service.kernels[2]["kernelDataSources"] == ["somebody/podium-tiny-test-vit-1"]
+    assert service.kernels[2]["kernelDataSources"] == [service.kernels[0]["slug"]]
     assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
 
 
@@ -150,6 +152,49 @@ def test_a_kernel_that_fails_shows_its_log_and_may_follow_again(
         assert "ended with error" in err.splitlines()[-1]
         service.kernel_end = "COMPLETE"
         assert podium(*TRAIN, "--name", "again")[0] == 0
+
+
+def test_the_output_of_an_older_kernel_of_that_name_is_not_taken(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = service.run_kernel
+    looks: list[str] = []
+
+    class Older(dict[str, bytes]):
+        """Its first listing is that of an older kernel."""
+
+        def __getitem__(self, name: str) -> bytes:
+            if name == "podium.json" and not looks:
+                looks.append(name)
+                return json.dumps({"exit": 0, "token": "another"}).encode()
+            return super().__getitem__(name)
+
+    service.run_kernel = lambda kernel: Older(machine(kernel))
+    with kaggle(service, monkeypatch):
+        status, _, err = podium(*TRAIN)
+        assert status == 0, err
+        assert looks
+        assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
+        assert "is trained already" in one_line(podium(*TRAIN))
+
+
+def test_a_run_of_another_recipe_is_laid_aside(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu", "--lr", "0.01", "--folds", "0")[0] == 0
+    with kaggle(service, monkeypatch):
+        refused = one_line(podium(*TRAIN))
+    assert "is another run than the kernel's: lr was 0.01" in refused
+    assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0]
+    assert Run(tmp_path / "runs" / "tiny" / "test_vit-kaggle").finished() == [0, 1]
+
+
+def test_a_kernel_that_nobody_may_see_any_more_is_not_waited_for(
+    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.failing["GetKernelSessionStatus"] = [403] * 9
+    with kaggle(service, monkeypatch):
+        assert "is your token still good?" in one_line(podium(*TRAIN))
 
 
 def test_what_kaggle_does_not_take_is_told(service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,8 +71,8 @@ def test_a_submission_says_what_it_is_unless_one_says_otherwise(
     with kaggle(service, monkeypatch):
         assert podium("submit", "-c", "tiny", "--upload")[0] == 0
     description = service.submissions[0]["description"]
-    assert description.startswith("test_convnext x 2, equal, accuracy ")
-    assert "[podium " in description
+    assert "] test_convnext x 2, equal, accuracy " in description
+    assert description.startswith("[podium ")
 
 
 def test_what_kaggle_has_is_not_uploaded_again(

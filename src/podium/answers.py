@@ -51,6 +51,8 @@ def _computed(
     workers: int | None,
 ) -> tuple[NDArray[np.float32], str]:
     """The probabilities of the images that can be read, and what computed them."""
+    import torch
+
     from podium.augment import TestView
     from podium.device import device_name, hints, pick_device, pick_precision, prepare
     from podium.loader import Images, batches, every_image, pick_workers
@@ -59,6 +61,7 @@ def _computed(
 
     on = pick_device(device)
     prepare(on, deterministic=False)
+    torch.backends.cudnn.benchmark = False  # kernels chosen by the clock could give other last digits the next time
     model, spec = load_model(run.fold(fold) / "model.safetensors")
     unseen = Images(store.reader(positions[good]), np.full(len(good), -1), TestView(spec), good)
     in_turn = batches(unseen, every_image(len(good), run.recipe["batch_size"]), pick_workers(workers, on))

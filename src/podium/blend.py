@@ -157,7 +157,10 @@ def _worth(metric: str, better: int, targets: Targets, summed: Probs) -> tuple[f
     metric here asks more of probabilities than their proportions."""
     true = summed[np.arange(len(targets)), targets].clip(SMALLEST)
     least = float(np.log(true / summed.sum(1)).mean())
-    return (least, 0.0) if metric == "log_loss" else (better * evaluate(metric, targets, summed), least)
+    if metric == "log_loss":
+        return least, 0.0
+    score = better * evaluate(metric, targets, summed)
+    return score if np.isfinite(score) else -np.inf, least  # a resample may lack what a metric needs
 
 
 Fit = Callable[[Probs, Targets, str], NDArray[np.float64]]

@@ -41,7 +41,7 @@ def _row(run: Run, scores: list[float]) -> list[str]:
 
 
 def _cost(run: Run) -> list[str]:
-    """Parameters, images/s of the last epoch, and the time that a fold took, validation included."""
+    """Parameters, images/s of the last epoch, and the time that all folds took, validation included."""
     first = run.finished()[0]
     try:
         histories = [run.history(fold) for fold in run.finished()]
@@ -49,7 +49,7 @@ def _cost(run: Run) -> list[str]:
         seconds = sum(each["seconds"] + each["validation_seconds"] for entries in histories for each in entries)
         spent = [f"{rate:,.1f}", duration(seconds)]
     except (PodiumError, LookupError, TypeError) as damage:
-        say(f"podium: warning: {damage}")
+        say(f"podium: warning: {run.path}: {damage}")
         spent = ["?", "?"]
     return [f"{_parameters(run.fold(first) / 'model.safetensors') / 1e6:,.1f} M", *spent]
 

@@ -39,8 +39,8 @@ def doctor(slug: str, root: Path, models: Sequence[str], device: str) -> None:
     for what, look in looks:
         try:
             found += list(look())
-        except PodiumError as error:
-            found.append(Finding(what, "BAD", str(error)))
+        except (PodiumError, ImportError, OSError, LookupError) as error:
+            found.append(Finding(what, "BAD", str(error) or repr(error)))
     show(table(["", "", ""], [(each.level, each.what, each.text) for each in found], text=3).partition("\n")[2])
     bad = [each for each in found if each.level == "BAD"]
     if bad:
@@ -109,9 +109,12 @@ def _device(name: str) -> Iterator[Finding]:
 
 
 def _weights(model: str) -> Iterator[Finding]:
+    model = "convnext_small" if model == "auto" else model
     check_name(model)
     check_weights(model, "pretrained")
     licence = licence_of(model)
+    if licence is None:
+        raise PodiumError(f"timm has no pretrained weights for {model}; train from scratch with --weights none")
     if licence.lower() in PERMISSIVE:
         yield Finding(model, "ok", f"its weights can be had; licence {licence}")
     else:
@@ -133,9 +136,6 @@ def _kaggle(slug: str, root: Path) -> Iterator[Finding]:
         if not raw_folder(slug, root).is_dir():
             raise
         yield Finding("kaggle", "note", f"{error}; the data is here, so only --upload needs it")
-        return
-    if page is None:
-        yield Finding("kaggle", "ok", "it knows you; this client does not say more (pip install 'kaggle>=2')")
         return
     if not page.user_has_entered:
         rules = f"https://www.kaggle.com/competitions/{slug}/rules"

@@ -11,7 +11,6 @@ import io
 import shutil
 import sys
 from collections.abc import Iterator
-from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +62,8 @@ def download(slug: str, archive: Path) -> None:
 @contextlib.contextmanager
 def talking(slug: str, otherwise: str = "") -> Iterator[Any]:
     """Kaggle's own client, signed in. What Kaggle or the way to it refuses in the block is told with its remedy."""
+    from requests import RequestException
+
     try:
         quiet = io.StringIO()
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):  # importing it authenticates, aloud
@@ -77,17 +78,16 @@ def talking(slug: str, otherwise: str = "") -> Iterator[Any]:
             f" ~/.kaggle/access_token or in KAGGLE_API_TOKEN{otherwise and '; '}{otherwise}"
         ) from None
     except (OSError, ValueError) as error:  # requests raises the first, the client itself the second
-        if getattr(error, "errno", None) in (ENOSPC, EDQUOT):
+        of_the_network = (RequestException, ConnectionError, TimeoutError, ValueError)
+        if not isinstance(error, of_the_network):
             raise
         raise PodiumError(f"{reason(error, slug)}{otherwise and '; '}{otherwise}") from None
 
 
 def competition_page(client: Any, slug: str) -> Any:
-    """What Kaggle says of a competition and of this person's part in it; None where the client is too old to ask."""
-    try:
-        from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionRequest
-    except ImportError:
-        return None
+    """What Kaggle says of a competition and of this person's part in it."""
+    from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionRequest
+
     request = ApiGetCompetitionRequest()
     request.competition_name = slug
     with client.build_kaggle_client() as kaggle:

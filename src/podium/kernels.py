@@ -8,9 +8,11 @@ file beside the run says which kernel is at work, so that the same command goes 
 
 import base64
 import contextlib
+import hashlib
 import io
 import json
 import re
+import secrets
 import shutil
 import tempfile
 import time
@@ -20,23 +22,32 @@ from pathlib import Path
 from typing import Any
 
 from podium import STOPPED, PodiumError
+from podium.competition import raw_folder
 from podium.console import bar, command, duration, say
-from podium.disk import write_json
+from podium.disk import write_bytes, write_json
+from podium.folds import path_of
 from podium.kaggle import reason, talking
 from podium.on_kaggle import LIMIT, REPORT
+from podium.recipe import differences, knobs
 from podium.runs import Run, folder_of
 
 ACCELERATOR = "NvidiaTeslaT4"  # Kaggle gives two of them at once
 PAUSE = 30.0  # seconds between looks
+DENIALS = 3  # in a row of looks: right after a push Kaggle may not know the kernel yet
 PATIENCE = 3600.0  # seconds without an answer from Kaggle
-LONGEST = 44  # of a kernel's name, whose number follows; Kaggle takes 50 letters
+LONGEST = 38  # of a kernel's name, before its hash and number; Kaggle takes 50 letters
+LARGEST = 1_000_000  # bytes of a kernel
 LINES = 20  # of the log of a kernel that failed
-WORKING, FAILED = ("QUEUED", "RUNNING", "NEW_SCRIPT"), ("ERROR", "CANCEL_REQUESTED", "CANCEL_ACKNOWLEDGED")
+FAILED = ("ERROR", "CANCEL_REQUESTED", "CANCEL_ACKNOWLEDGED")
 
 
 def kaggle_train(slug: str, root: Path, name: str, words: Sequence[str], accelerator: str = ACCELERATOR) -> Run:
     """The run, trained over there."""
     run = Run(folder_of(slug, root) / name)
+    if raw_folder(slug, root).is_dir() and not path_of(slug, root).exists():
+        raise PodiumError(f"the folds come first, so that they are the same here: {command('folds', slug)}")
+    if run.begun() and len(run.finished()) == run.recipe["folds"]:
+        raise PodiumError(f"{run.path} is trained already; give another run another --name")
     note = run.path.parent / f".{name}.kernel.json"
     with talking(slug) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
         chain = _read(note)  # the kernels so far, each going on with what the one before left
@@ -45,14 +56,19 @@ def kaggle_train(slug: str, root: Path, name: str, words: Sequence[str], acceler
         ended = STOPPED
         while ended == STOPPED:
             if not chain or not chain[-1]["works"]:
-                chain.append({"kernel": _push(client, slug, root, name, words, accelerator, chain), "works": True})
+                token = secrets.token_hex(8)
+                kernel = _push(client, slug, root, name, words, accelerator, chain, token)
+                chain.append({"kernel": kernel, "works": True, "token": token})
                 write_json(note, {"kernels": chain})
             try:
-                _follow(client, slug, chain[-1]["kernel"])
+                found = None
+                while found is None:  # at first Kaggle may tell of an older kernel of that name
+                    _follow(client, slug, chain[-1]["kernel"])
+                    found = _bring(client, slug, root, chain[-1], run)
             except Failed:
                 write_json(note, {"kernels": chain[:-1]})  # another takes its place
                 raise
-            ended = _bring(client, slug, chain[-1]["kernel"], run)
+            ended = found
             chain[-1]["works"] = False
             write_json(note, {"kernels": chain})
             if ended == STOPPED:
@@ -64,14 +80,22 @@ def kaggle_train(slug: str, root: Path, name: str, words: Sequence[str], acceler
 
 
 def _push(
-    client: Any, slug: str, root: Path, name: str, words: Sequence[str], accelerator: str, chain: list[dict[str, Any]]
+    client: Any,
+    slug: str,
+    root: Path,
+    name: str,
+    words: Sequence[str],
+    accelerator: str,
+    chain: list[dict[str, Any]],
+    token: str,
 ) -> str:
     """Kaggle begins the chain's next kernel; its name."""
     user = client.get_config_value(client.CONFIG_NAME_USER)
     number, previous = 1 + len(chain), chain[-1]["kernel"] if chain else None
     plain = re.sub("[^a-z0-9]+", "-", f"podium {slug} {name}".lower()).strip("-")[:LONGEST].strip("-")
+    plain += "-" + hashlib.sha256(f"{slug}/{name}".encode()).hexdigest()[:6]  # what is cut off made it another's
     kernel = f"{user}/{plain}-{number}"
-    call = f"train({slug!r}, {name!r}, {list(words)!r}, {previous!r})"
+    call = f"train({slug!r}, {name!r}, {list(words)!r}, {previous!r}, {token!r})"
     metadata = {
         "id": kernel,
         "title": f"{plain}-{number}".replace("-", " "),
@@ -88,7 +112,10 @@ def _push(
         "model_sources": [],
     }
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "kernel.py").write_text(script(slug, root, call))
+        text = script(slug, root, call)
+        if len(text) > LARGEST:
+            raise PodiumError(f"the kernel has {len(text):,} bytes, most of them folds, and Kaggle takes {LARGEST:,}")
+        (Path(folder) / "kernel.py").write_text(text)
         (Path(folder) / "kernel-metadata.json").write_text(json.dumps(metadata))
         answer = client.kernels_push(folder, acc=accelerator)
     invalid = [*answer.invalid_competition_sources, *answer.invalid_kernel_sources]
@@ -103,7 +130,7 @@ def _push(
 def script(slug: str, root: Path, call: str) -> str:
     """One file that holds all of the code, the competition's card and its folds, and calls a function of on_kaggle."""
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_LZMA) as archive:
         for path, inside in code():
             archive.write(path, inside)
         for path in [*card_of(slug, root), *sorted((root / "data" / "prepared" / slug).glob("folds.*"))]:
@@ -144,7 +171,7 @@ class Failed(PodiumError):
 
 def _follow(client: Any, slug: str, kernel: str) -> None:
     """Until the kernel has ended well."""
-    heard, shown = time.monotonic(), ""
+    heard, shown, denied = time.monotonic(), "", 0
     form = "{desc} {elapsed} of at most 11 h {postfix}"
     with bar(total=round(LIMIT), desc=kernel, bar_format=form) as progress:
         while True:
@@ -154,8 +181,12 @@ def _follow(client: Any, slug: str, kernel: str) -> None:
                 status, why = str(answer.status).rpartition(".")[2].upper(), answer.failure_message or ""
                 heard = time.monotonic()
             except (OSError, ValueError) as error:  # a cut connection need not be the end
-                if getattr(getattr(error, "response", None), "status_code", None) == 401:
-                    raise
+                denied += "Cannot access" in str(error)  # as the client says of 401 and 403
+                if denied > DENIALS:
+                    raise PodiumError(
+                        f"Kaggle does not let you see {kernel} any more; is your token still good?"
+                    ) from None
+                progress.set_postfix_str(reason(error, slug))
                 if time.monotonic() - heard > PATIENCE:
                     raise PodiumError(
                         f"{reason(error, slug)}, for {duration(PATIENCE)}; the same command goes on following {kernel}"
@@ -183,33 +214,44 @@ def _show_log(client: Any, kernel: str) -> None:
             say("\n".join(f"  {line}" for line in said.splitlines()[-LINES:]))
 
 
-def _bring(client: Any, slug: str, kernel: str, run: Run) -> int:
-    """The kernel's run folder to here; how its training ended."""
+def _bring(client: Any, slug: str, root: Path, working: dict[str, Any], run: Run) -> int | None:
+    """The kernel's run folder to here; how its training ended, None where this is the output of another."""
+    kernel = working["kernel"]
     run.path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{run.name}.", dir=run.path.parent) as folder:
         say(f"podium: bringing the output of {kernel}")
         client.kernels_output(kernel, folder, force=True)
         try:
             report = json.loads((Path(folder) / REPORT).read_text())
-            ended = int(report["exit"])
+            ended, token = int(report["exit"]), report["token"]
         except (OSError, ValueError, LookupError) as error:
             page = f"https://www.kaggle.com/code/{kernel}"
             raise PodiumError(f"{kernel} left no {REPORT} ({error!r}); see {page}") from None
+        if token != working["token"]:
+            time.sleep(PAUSE)
+            return None
         brought = Run(Path(folder) / "runs" / slug / run.name)
         for fold in brought.finished():
             brought.check_weights(fold)  # the client writes whatever it was answered
-        _merge(brought, run)
+        if not path_of(slug, root).exists():
+            for path in Path(folder).glob("folds.*"):
+                write_bytes(path_of(slug, root).with_name(path.name), path.read_bytes())
+        if run.path.exists():
+            with run.lock():
+                _merge(brought, run)
+        else:
+            brought.path.rename(run.path)
     return ended
 
 
 def _merge(brought: Run, run: Run) -> None:
     """Folds that are finished here stay; all else is as the kernel left it."""
-    done = run.finished()
-    if not run.path.exists():
-        brought.path.rename(run.path)
-        return
-    if done and run.recipe["folds_sha256"] != brought.recipe["folds_sha256"]:
-        raise PodiumError(f"{run.path} has folds of its own that are not the kernel's; give another --name")
+    done, knows = run.finished(), (*knobs(), "folds_sha256", "data_sha256")
+    changed = differences(*({key: each.recipe.get(key) for key in knows} for each in (run, brought))) if done else []
+    if changed:
+        aside = run.path.with_name(f"{run.name}-kaggle")
+        brought.path.rename(aside)
+        raise PodiumError(f"{run.path} is another run than the kernel's: {changed[0]}; what it trained is at {aside}")
     for path in brought.path.iterdir():
         fold = re.fullmatch(r"fold(\d+)", path.name)
         if fold and int(fold[1]) in done:
@@ -223,7 +265,7 @@ def _merge(brought: Run, run: Run) -> None:
 def _read(note: Path) -> list[dict[str, Any]]:
     try:
         known = json.loads(note.read_text())["kernels"]
-        return [{"kernel": str(each["kernel"]), "works": bool(each["works"])} for each in known]
+        return [{"kernel": str(each["kernel"]), "works": bool(each["works"]), "token": each["token"]} for each in known]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, LookupError, TypeError) as error:

@@ -21,7 +21,7 @@ from podium.competition import Competition
 from podium.console import table
 from podium.disk import sha256
 from podium.recipe import differences
-from podium.runs import Run, folder_of, versions
+from podium.runs import READ_BACK, Run, folder_of, versions
 
 
 def facts(
@@ -87,7 +87,9 @@ class Lineage:
             run = Run(folder_of(competition.slug, root) / known["run"])
             if not run.path.is_dir():
                 raise PodiumError(f"{self.path} needs the run {run.path}; bring it there, with its folds")
-            changed = differences(known["recipe"], {key: run.recipe.get(key) for key in known["recipe"]})
+            changed = differences(
+                *({key: each.get(key) for key in READ_BACK} for each in (known["recipe"], run.recipe))
+            )
             if changed:
                 raise PodiumError(f"{run.path} is not the run of {self.path.name}: {changed[0]}; restore it")
             for each in known["folds"]:
@@ -106,6 +108,8 @@ class Lineage:
         then, now = self.content["versions"], versions()
         changed = [f"{name} {then[name]} and {now.get(name)}" for name in then if then[name] != now.get(name)]
         why = [f"versions: {', '.join(changed)}"] if changed else []
+        if self.content["commit"] != _commit():
+            why.append(f"code {self.content['commit']} and {_commit()}")
         if there != here:
             why.append(f"predicted on {' and '.join(sorted(there))}, and here on {' and '.join(sorted(here))}")
         raise PodiumError(

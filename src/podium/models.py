@@ -279,9 +279,10 @@ def _data_config(model: "nn.Module", test_size: int) -> dict[str, Any]:
     }
 
 
-def licence_of(name: str) -> str:
-    """Of the pretrained weights that a name means, as timm knows it."""
-    return str(getattr(_config(name), "license", None) or "unknown")
+def licence_of(name: str) -> str | None:
+    """Of the pretrained weights that a name means, as timm knows it; None where there are none."""
+    config = _config(name)
+    return str(config.license or "unknown") if config is not None and config.has_weights else None
 
 
 def _warn_of_licence(source: str, licence: str) -> None:

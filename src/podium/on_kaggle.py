@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,11 +23,13 @@ CODE = Path(__file__).parents[2]  # what was unpacked: src/, requirements.txt, d
 # Seconds until training is asked to stop: after twelve hours Kaggle ends a kernel, and keeps nothing of it.
 LIMIT = 11.0 * 3600
 GRACE = 900.0  # seconds for that: a step, a save
+OF_KAGGLE = ("kaggle", "six")  # which inference does without
 REPORT = "podium.json"  # in the output of a kernel: how its training ended
 
 
-def train(slug: str, run: str, words: Sequence[str], previous: str | None) -> int:
+def train(slug: str, run: str, words: Sequence[str], previous: str | None, token: str) -> int:
     """Trains, or goes on with what the previous kernel left, until it ends or Kaggle's time does."""
+    end = time.monotonic() + LIMIT
     _install([])
     runs = KAGGLE / "working" / "runs"
     if previous:
@@ -35,13 +38,16 @@ def train(slug: str, run: str, words: Sequence[str], previous: str | None) -> in
             raise PodiumError(f"the output of {previous} is not among this kernel's sources")
         shutil.copytree(left[0], runs / slug / run)
     root = _root(slug, runs)
-    if not (root / "data" / "prepared" / slug / "folds.csv").exists():
+    prepared = root / "data" / "prepared" / slug
+    if not (prepared / "folds.csv").exists():
         subprocess.run(_podium(root, "folds", "-c", slug), check=True, env=_environment())
+    for path in prepared.glob("folds.*"):
+        shutil.copyfile(path, KAGGLE / "working" / path.name)
     gpus = _gpus()
-    several = ["--processes", str(gpus)] if gpus > 1 else []
+    several = ["--processes", str(gpus)] if gpus > 1 and "--linear" not in words else []
     command = _podium(root, "train", "-c", slug, "--name", run, *words, *several)
-    ended = _within(command, LIMIT)
-    (KAGGLE / "working" / REPORT).write_text(json.dumps({"exit": ended, "slug": slug, "run": run, "gpus": gpus}))
+    ended = _within(command, end - time.monotonic())
+    (KAGGLE / "working" / REPORT).write_text(json.dumps({"exit": ended, "token": token}))
     return 0 if ended == STOPPED else ended
 
 
@@ -88,19 +94,26 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{CODE / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
 
 
+def requirements() -> list[str]:
+    """What training and prediction run on, without what notebooks and tests do."""
+    text = (CODE / "requirements.txt").read_text().partition("# For the notebooks")[0]
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
 def _install(options: Sequence[str]) -> None:
-    """The packages that the image lacks, or has of another version; those that it has stay as they are."""
+    """The packages that the image lacks, or has of another version, but for torch, whose build fits the driver."""
     from packaging.requirements import Requirement
 
-    lines = (CODE / "requirements.txt").read_text().splitlines()
-    asked = [Requirement(line.partition("#")[0]) for line in lines if line.partition("#")[0].strip()]
     missing = []
-    for each in asked:
+    for each in map(Requirement, requirements()):
         try:
             fits = each.specifier.contains(importlib.metadata.version(each.name), prereleases=True)
         except importlib.metadata.PackageNotFoundError:
             fits = False
-        if not fits:
+        if not fits and each.name == "torch":
+            raise PodiumError(f"this image has no {each}; choose the latest environment in the kernel's settings")
+        if not fits and not (each.name in OF_KAGGLE and "--no-index" in options):
             missing.append(str(each))
     if missing:
         subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", *options, *missing], check=True)
@@ -116,9 +129,13 @@ def _gpus() -> int:
 
 def _within(command: Sequence[str], seconds: float) -> int:
     """The command's exit status; after so many seconds it is asked to save and to stop."""
-    process = subprocess.Popen(command, env=_environment())
+    process = subprocess.Popen(command, env=_environment(), start_new_session=True)
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)
+    try:
         return process.wait(GRACE)
+    except subprocess.TimeoutExpired:  # what it saved before is sound
+        os.killpg(process.pid, signal.SIGKILL)
+        return STOPPED

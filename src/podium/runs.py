@@ -39,7 +39,10 @@ READ_BACK: dict[str, Any] = {  # of recipe.json, by submit
     "precision": str,
 }
 TRIAL = ".trial-"  # folders of runs that only measure
-PACKAGES = ("torch", "torchvision", "timm", "albumentations", "numpy", "opencv-python-headless", "pillow")
+PACKAGES = (
+    *("torch", "torchvision", "timm", "albumentations", "numpy", "scipy", "scikit-learn"),
+    *("opencv-python-headless", "pillow"),
+)
 
 
 @dataclass(frozen=True)

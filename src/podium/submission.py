@@ -6,6 +6,8 @@ Reads the competition's files and runs/<slug>/*/fold*/. Writes submissions/<slug
 against the sample submission row for row, and <name>.json, which says where every number came from.
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
@@ -126,6 +128,8 @@ def _blend(competition: Competition, runs: Sequence[Run], way: str | None) -> tu
         reason = "as asked" if way else "the simplest that is not worse than the best by more than chance"
         say(f"podium: {blend.way}, {reason}: {weights}")
     low, high = verdict.between
+    if competition.groups is not None:
+        say("podium: note: images of one group are taken as strangers to one another here, so intervals are too narrow")
     say(
         f"podium: {metric} {verdict.score:.5f} on {len(seen):,} images that its models have not seen; expect between"
         f" {low:.4f} and {high:.4f} on {len(competition.test):,} test images of the same kind"
@@ -234,7 +238,17 @@ def _joined(runs: Sequence[Run]) -> str:
 def _free_name(folder: Path, name: str, text: str) -> Path:
     """The name, or the next that is free: another submission is never written over."""
     path, number = folder / f"{name}.csv", 1
-    while path.exists() and path.read_bytes() != text.encode():
+    while (path.exists() and path.read_bytes() != text.encode()) or _of_another(path.with_suffix(".json"), text):
         number += 1
         path = folder / f"{name}-{number}.csv"
     return path
+
+
+def _of_another(lineage: Path, text: str) -> bool:
+    """Whether a lineage without its CSV could still rebuild another one."""
+    try:
+        return bool(
+            json.loads(lineage.read_text(encoding="utf-8"))["sha256"] != hashlib.sha256(text.encode()).hexdigest()
+        )
+    except (OSError, ValueError, LookupError, TypeError):
+        return False

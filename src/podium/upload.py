@@ -24,6 +24,7 @@ from podium.tables import read_table, table_text
 
 APPEARS = 120.0  # seconds until an upload stands in the list
 PATIENCE = 1800.0  # seconds until it has a score
+LONGEST = 400  # letters of a description: the mark comes first, in case Kaggle cuts them
 PAUSES = (2.0, 5.0, 10.0, 20.0)  # seconds between looks; the last one on and on
 COLUMNS = (
     *("date", "file", "sha256", "message", "status", "public_score", "private_score"),
@@ -36,18 +37,17 @@ def upload(slug: str, csv: Path, metric: str, message: str) -> None:
     mark = f"[podium {sha256(csv)[:12]}]"
     by_hand = f"upload {csv} at https://www.kaggle.com/competitions/{slug}/submit, or run the same command again"
     with talking(slug, by_hand) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
-        found = _find(client, slug, mark)
-        if found is None or _status(found) == "ERROR":
+        before = _marked(client, slug, mark)
+        if all(_status(each) == "ERROR" for each in before):
             _check_quota(client, slug)
-            known = None if found is None else found.ref
             say(f"podium: uploading {csv.name} to {slug}")
-            answer = client.competition_submit(str(csv), f"{message} {mark}", slug, quiet=True)
+            answer = client.competition_submit(str(csv), f"{mark} {message}"[:LONGEST], slug, quiet=True)
             if not getattr(answer, "ref", 0) and "Could not" in str(answer.message):
                 raise PodiumError(f"Kaggle's client could not upload {csv.name} ({answer.message}); {by_hand}")
         else:
-            known = None
-            say(f"podium: {csv.name} is at Kaggle already, since {found.date:%Y-%m-%d %H:%M} UTC")
-        found = _verdict(client, slug, mark, known, by_hand)
+            before = [each for each in before if _status(each) == "ERROR"]
+            say(f"podium: {csv.name} is at Kaggle already")
+        found = _verdict(client, slug, mark, {each.ref for each in before}, by_hand)
         rank, today = _rank(client, slug, found, METRICS[metric]().better)
         left = _left(client, slug)
     row = {
@@ -82,9 +82,7 @@ def _check_quota(client: Any, slug: str) -> None:
 
 
 def _left(client: Any, slug: str) -> int | None:
-    """How many submissions may follow today; None where Kaggle or its client does not say."""
-    if not hasattr(client, "competition_get_submission_limits"):  # before kaggle 2
-        return None
+    """How many submissions may follow today; None where Kaggle does not say."""
     with contextlib.suppress(OSError, ValueError):
         limits = client.competition_get_submission_limits(slug)
         known = limits.num_today or limits.num_total or limits.num_allowed_now
@@ -92,18 +90,20 @@ def _left(client: Any, slug: str) -> int | None:
     return None
 
 
-def _find(client: Any, slug: str, mark: str, but: int | None = None) -> Any:
-    """The newest submission with the mark; one that failed before does not count."""
+def _marked(client: Any, slug: str, mark: str) -> list[Any]:
+    """The submissions with the mark, the newest first."""
     listed = client.competition_submissions(slug, page_size=100) or []
-    return next((each for each in listed if mark in (each.description or "") and each.ref != but), None)
+    return [each for each in listed if mark in (each.description or "")]
 
 
-def _verdict(client: Any, slug: str, mark: str, but: int | None, by_hand: str) -> Any:
+def _verdict(client: Any, slug: str, mark: str, before: set[int], by_hand: str) -> Any:
+    """The submission with the mark that is not one of those that failed before, once it is judged."""
     began, looks, found = time.monotonic(), 0, None
     with bar(desc="waiting for Kaggle's verdict", unit="look") as progress:
         while True:
             try:
-                found = _find(client, slug, mark, but) or found
+                listed = _marked(client, slug, mark)
+                found = next((each for each in listed if each.ref not in before), found)
             except (OSError, ValueError) as error:  # a cut connection or a 429 need not be the end
                 if getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404):
                     raise
