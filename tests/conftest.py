@@ -78,6 +78,18 @@ def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
     return run
 
 
+def podium_at(root: Path, *words: object) -> None:
+    """A command that has to go well, for what several tests begin with."""
+    from podium import console
+    from podium.__main__ import main
+
+    before = console.root
+    try:
+        assert main(["--root", str(root), *map(str, words)]) == 0
+    finally:
+        console.root = before
+
+
 def one_line(answer: tuple[int, str, str]) -> str:
     """What a command refused with."""
     status, _, err = answer

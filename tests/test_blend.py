@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import Podium, one_line, write_competition
+from conftest import Podium, one_line, podium_at, write_competition
 from podium import PodiumError
 from podium.blend import WAYS, Blend, HeldOut, convex, fit, greedy, held_out, judge, temperature, tempered, ways
 from podium.metrics import METRICS, each_image, evaluate
@@ -174,11 +174,9 @@ def test_runs_meet_on_the_images_that_all_held_out(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs, one of which has learned nothing."""
-    from podium.__main__ import main
-
     root = tmp_path_factory.mktemp("blended")
     write_competition(root, each=12, test=9)
-    assert main(["--root", str(root), "folds", "-c", "tiny", "--k", "2"]) == 0
+    podium_at(root, "folds", "-c", "tiny", "--k", "2")
     common = (
         "--weights",
         "none",
@@ -193,7 +191,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for name, epochs, rate in (("good", "8", "3e-3"), ("idle", "1", "1e-9")):
         words = ("train", "-c", "tiny", "--name", name, "--epochs", epochs, "--lr", rate)
-        assert main(["--root", str(root), *words, *common]) == 0
+        podium_at(root, *words, *common)
     return root
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from conftest import Podium, one_line, write_competition
+from conftest import Podium, one_line, podium_at, write_competition
 from kaggle_service import TOKEN, Service, kaggle, nobody
 
 __all__ = ["nobody"]
@@ -15,13 +15,11 @@ __all__ = ["nobody"]
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from podium.__main__ import main
-
     root = tmp_path_factory.mktemp("trained")
     write_competition(root)
     common = ("--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0", "--epochs", "2")
-    assert main(["--root", str(root), "folds", "-c", "tiny", "--k", "2"]) == 0
-    assert main(["--root", str(root), "train", "-c", "tiny", "--model", "test_convnext", *common]) == 0
+    podium_at(root, "folds", "-c", "tiny", "--k", "2")
+    podium_at(root, "train", "-c", "tiny", "--model", "test_convnext", *common)
     return root
 
 
