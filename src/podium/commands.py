@@ -77,10 +77,9 @@ def _recipe_given(flags: argparse.Namespace) -> dict[str, Any]:
     told now."""
     from podium.card import read_card
     from podium.models import check_name, check_weights
-    from podium.recipe import check, expand, knobs
+    from podium.recipe import expand
 
-    given = {name: getattr(flags, name) for name in knobs() if getattr(flags, name) is not None}
-    check(given)
+    given = _knobs(flags)
     if given.get("model") == "auto":
         from podium.device import kind_of, pick_device
 
@@ -91,14 +90,20 @@ def _recipe_given(flags: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def kaggle_train(flags: argparse.Namespace) -> None:
-    """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
-    from podium.kernels import kaggle_train
-    from podium.models import check_name
+def _knobs(flags: argparse.Namespace) -> dict[str, Any]:
     from podium.recipe import check, knobs
 
     given = {name: getattr(flags, name) for name in knobs() if getattr(flags, name) is not None}
     check(given)
+    return given
+
+
+def kaggle_train(flags: argparse.Namespace) -> None:
+    """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
+    from podium.kernels import kaggle_train
+    from podium.models import check_name
+
+    given = _knobs(flags)
     if given.get("model") == "auto":
         given["model"] = "convnext_small"
     check_name(given.get("model"))

@@ -9,6 +9,7 @@ import importlib.metadata
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,11 +30,11 @@ def doctor(slug: str, root: Path, models: Sequence[str], device: str) -> None:
     """Prints what was found; raises where something of it is bad."""
     looks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("packages", _packages),
-        ("disk", lambda: _disk(root)),
-        ("device", lambda: _device(device)),
-        *((model, lambda model=model: _weights(model)) for model in models),  # type: ignore[misc]
-        ("kaggle", lambda: _kaggle(slug, root)),
-        ("data", lambda: _data(slug, root)),
+        ("disk", partial(_disk, root)),
+        ("device", partial(_device, device)),
+        *((model, partial(_weights, model)) for model in models),
+        ("kaggle", partial(_kaggle, slug, root)),
+        ("data", partial(_data, slug, root)),
     )
     found = []
     for what, look in looks:
