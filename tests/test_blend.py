@@ -1,5 +1,6 @@
 """Blending: weights that are right where one knows them, and an estimate that keeps its word."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import Podium, one_line, podium_at, write_competition
-from podium import PodiumError
+from podium import PodiumError, options
 from podium.blend import WAYS, Blend, HeldOut, convex, fit, greedy, held_out, judge, temperature, tempered, ways
 from podium.metrics import METRICS, each_image, evaluate
 from podium.runs import Predictions, Run
@@ -123,6 +124,14 @@ def test_nothing_is_fitted_to_the_part_that_is_scored() -> None:
     seen = HeldOut(probs, np.zeros(100, np.int64), parts)
     scores = {each.way: each.score for each in judge(seen, "accuracy", 10).judged}
     assert scores["convex"] == scores["greedy"] == 0
+
+
+def test_the_command_line_knows_all_ways() -> None:
+    """It names them itself: to ask blend.py would import scipy before any help is printed."""
+    command = argparse.ArgumentParser()
+    options.kaggle_bundle(command)
+    (choices,) = [each.choices for each in command._actions if each.dest == "blend"]
+    assert tuple(choices or ()) == WAYS
 
 
 def test_one_run_has_nothing_to_weigh() -> None:

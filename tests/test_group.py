@@ -182,6 +182,9 @@ def test_a_process_whose_device_is_not_there_says_so_and_all_end(root: Path) -> 
     done = podium(root, "train", "-c", "tiny", *KNOBS, "--model", "test_vit", "--processes", 2, "--device", "cuda")
     assert done.returncode == 1
     assert "needs as many GPUs" in done.stderr.splitlines()[-1]
+    for number in (0, 1_000_000):
+        done = podium(root, "train", "-c", "tiny", *KNOBS, "--model", "test_vit", "--processes", number)
+        assert f"--processes {number}: at least 1" in done.stderr.splitlines()[-1]
     done = podium(root, "train", "-c", "tiny", *KNOBS, "--model", "test_vit", "--processes", 2, "--device", "cuda:1")
     assert "is one device" in done.stderr.splitlines()[-1]
 

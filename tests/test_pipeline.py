@@ -70,6 +70,7 @@ def test_a_run_leaves_the_files_of_the_contract(tiny: Path, podium: Podium) -> N
         run.recipe
     )
     assert run.recipe["weights_source"] == "none"
+    assert len({path.stat().st_mode for path in run.fold(1).iterdir()}) == 1  # who may read one may read all
     assert sorted(path.name for path in run.fold(1).iterdir()) == ["metrics.jsonl", "model.safetensors", "oof.npz"]
 
     folds = read_table(tiny / "data" / "prepared" / "tiny" / "folds.csv")
@@ -228,6 +229,15 @@ def test_a_model_of_one_size_does_not_grow(tiny: Path, podium: Podium) -> None:
     assert status == 1
     assert "test_vit3 cannot take images of 32 pixels" in err
     assert "use --grow 0" in err
+
+
+def test_weights_of_a_fold_of_this_competition_are_pointed_out(tiny: Path, podium: Podium) -> None:
+    command = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
+    status, _, err = podium(*command)
+    assert (status, "was trained by Podium on these classes" in err) == (0, False)
+    fold = tiny / "runs" / "tiny" / "test_vit" / "fold0" / "model.safetensors"
+    status, _, err = podium(*command, "--name", "again", "--weights", fold)
+    assert (status, "was trained by Podium on these classes" in err) == (0, True)
 
 
 def test_auto_trains_a_small_model_on_a_cpu(tiny: Path, podium: Podium) -> None:

@@ -122,7 +122,7 @@ def test_whatever_the_sample_looks_like_its_header_ids_and_line_ends_are_kept(
     assert set(re.findall("\r?\n|\r", text)) == {end}
     wanted, found = sample.rstrip(end).split(end), text.rstrip(end).split(end)
     assert found[0] == wanted[0]
-    ids = [[re.match("\\w*", line.lstrip('"'))[0] for line in lines[1:]] for lines in (wanted, found)]  # type: ignore[index]
+    ids = [[line.strip('"')[:3] for line in lines[1:]] for lines in (wanted, found)]
     assert ids[0] == ids[1]
     assert len(ids[0]) == 7
 

@@ -164,6 +164,10 @@ def test_students_go_all_the_way_to_a_submission(taught: Path, podium: Podium) -
     assert json.loads(out.splitlines()[-1])["score"] >= 0.7
 
 
+def test_a_share_for_no_teacher_is_refused(tiny: Path, podium: Podium) -> None:
+    assert "name it with --teacher, or leave --distil out" in refusal(podium, tiny, "--distil", "0.5")
+
+
 def test_the_student_depends_on_its_teacher(taught: Path, podium: Podium) -> None:
     found = {}
     for name, *words in (

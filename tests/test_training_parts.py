@@ -334,7 +334,8 @@ def test_a_step_whose_gradients_are_not_numbers_changes_nothing(
 
     def broken(self: Fold, *batch: torch.Tensor) -> torch.Tensor:
         loss = gradient(self, *batch)
-        next(self.model.parameters()).grad.fill_(float("nan"))  # type: ignore[union-attr]
+        for weight in self.model.parameters():
+            weight.grad = torch.full_like(weight, float("nan"))
         return loss
 
     with monkeypatch.context() as patch:
