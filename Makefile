@@ -50,8 +50,8 @@ kaggle-train: $(READY)  ## train on Kaggle's own GPUs: MODEL=  [COMP= FOLDS= EPO
 	$(PODIUM) kaggle-train -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(if $(FOLDS),--folds $(FOLDS)) \
 	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
-kaggle-bundle: $(READY)  ## models, code and notebook for a competition without a network  [COMP= RUNS="a b"]
-	$(PODIUM) kaggle-bundle -c $(COMP) $(if $(RUNS),--runs $(RUNS))
+kaggle-bundle: $(READY)  ## models, code and notebook for a competition without a network  [COMP= RUNS="a b" UPLOAD=1]
+	$(PODIUM) kaggle-bundle -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(if $(UPLOAD),--upload)
 
 doctor: $(READY)  ## look for what would cost a day later  [COMP= MODEL="a b"]
 	$(PODIUM) doctor -c $(COMP) $(if $(MODEL),--model $(MODEL))

@@ -53,6 +53,9 @@ class Service:
             "deadline": "2030-01-31T23:59:00Z",
         }
         self.uploaded: dict[str, bytes] = {}
+        self.datasets: dict[str, list[dict[str, Any]]] = {}  # the versions of each
+        self.dataset_statuses: list[str] = []  # of the next looks, until it is ready
+        self.loses_files: set[str] = set()
 
     def calls(self, name: str) -> int:
         return sum(path.endswith(f"/{name}") for path in self.asked)
@@ -74,6 +77,11 @@ class Service:
         self.kernels.append(kernel)
         self.kernel_output[kernel["slug"].rpartition("/")[2]] = self.run_kernel(kernel)
         return {"ref": kernel["slug"], "versionNumber": 1}
+
+    def save_dataset(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+        files = {each["token"]: self.uploaded[each["token"]] for each in asked["files"]}
+        self.datasets.setdefault(name, []).append({**asked, "files": files})
+        return {"ref": f"somebody/{name}", "status": "ok"}
 
     def listed(self) -> dict[str, Any]:
         for each in self.submissions:
@@ -100,6 +108,17 @@ class Service:
                 files = self.kernel_output[asked["kernelSlug"]]
                 listed = [{"fileName": name, "url": f"{address}/output/{asked['kernelSlug']}/{name}"} for name in files]
                 return {"files": listed, "log": json.dumps(self.kernel_log)}
+            case "StartBlobUpload":
+                name = "lost" if asked["name"] in self.loses_files else asked["name"]
+                return {"token": name, "createUrl": f"{address}/upload/{name}"}
+            case "CreateDataset":
+                return self.save_dataset(asked["slug"], asked)
+            case "CreateDatasetVersion":
+                return self.save_dataset(asked["datasetSlug"], asked["body"])
+            case "GetDatasetStatus":
+                return {"status": self.dataset_statuses.pop(0) if self.dataset_statuses else "READY"}
+            case "GetDataset":
+                return {"currentVersionNumber": len(self.datasets[asked["datasetSlug"]])}
             case "GetCompetition":
                 return self.page
             case "GetSubmissionLimits":
@@ -118,8 +137,11 @@ def serve(service: Service) -> Iterator[str]:
             call = self.path.rpartition("/")[2]
             status = service.failing.get(call, [service.status]).pop(0)
             service.failing = {name: left for name, left in service.failing.items() if left}
+            asked = json.loads(body or b"{}")
             if call == "IntrospectToken":
                 status = 200
+            if call in ("GetDataset", "GetDatasetStatus") and asked["datasetSlug"] not in service.datasets:
+                status = 403  # as the real one says of what is not there
             if status == 0:
                 self.connection.close()
             elif status != 200:
@@ -131,7 +153,7 @@ def serve(service: Service) -> Iterator[str]:
                 self.end_headers()
             else:
                 try:
-                    found = service.answer(call, json.loads(body or b"{}"), f"http://{self.headers['Host']}")
+                    found = service.answer(call, asked, f"http://{self.headers['Host']}")
                 except Exception:
                     service.broken.append(traceback.format_exc())
                     raise
@@ -140,9 +162,12 @@ def serve(service: Service) -> Iterator[str]:
         def do_PUT(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             service.asked.append("/upload")
-            if service.upload_status == 200:
-                service.uploaded[self.path.rpartition("/")[2]] = body
-            self.answer(service.upload_status, b"", "text/plain")
+            status, name = service.upload_status, self.path.rpartition("/")[2]
+            if name == "lost":
+                status = 400
+            if status == 200:
+                service.uploaded[name] = body
+            self.answer(status, b"", "text/plain")
 
         def do_GET(self) -> None:
             service.asked.append(self.path.partition("?")[0])

@@ -1,11 +1,13 @@
 """Training on Kaggle's GPUs and inference without a network: the kernels really run, in a copy of Kaggle's folders."""
 
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,8 @@ FIRST_FOLD_ONLY = (
 class Machine:
     """Runs a pushed kernel where Kaggle's folders lie elsewhere; what it leaves in working/ is its output."""
 
-    def __init__(self, folder: Path, data: Path, limits: list[str]) -> None:
-        self.folder, self.data, self.limits = folder, data, limits
+    def __init__(self, folder: Path, data: Path, limits: list[str], service: Service | None = None) -> None:
+        self.folder, self.data, self.limits, self.service = folder, data, limits, service
         self.outputs: dict[str, Path] = {}
 
     def __call__(self, kernel: dict[str, Any]) -> dict[str, bytes]:
@@ -42,9 +44,14 @@ class Machine:
         (base / "input" / "tiny").symlink_to(self.data)
         for source in kernel.get("kernelDataSources", []):
             shutil.copytree(self.outputs[source], base / "input" / source.rpartition("/")[2])
+        for source in kernel.get("datasetDataSources", []):
+            self.mount(source.rpartition("/")[2], base / "input")
         there = f"podium.on_kaggle.KAGGLE = type(podium.on_kaggle.KAGGLE)({str(base)!r})"
         limit = self.limits.pop(0) if self.limits else ""
-        text = kernel["text"].replace("/tmp/podium", str(base / "code"))
+        text = kernel["text"]
+        if kernel["kernelType"] == "notebook":
+            text = "\n".join(cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code")
+        text = text.replace("/tmp/podium", str(base / "code")).replace("/kaggle/", f"{base}/")
         text = text.replace("import podium.on_kaggle\n", f"import podium.on_kaggle\n{there}\n{limit}\n")
         script = base / "kernel.py"
         script.write_text(text)
@@ -53,6 +60,17 @@ class Machine:
         self.outputs[kernel["slug"]] = base / "working"
         files = [path for path in (base / "working").rglob("*") if path.is_file()]
         return {str(path.relative_to(base / "working")): path.read_bytes() for path in files}
+
+    def mount(self, dataset: str, folder: Path) -> None:
+        """The newest version, its archives unpacked into folders of their names."""
+        assert self.service is not None
+        for name, content in self.service.datasets[dataset][-1]["files"].items():
+            path = folder / dataset / name
+            if path.suffix == ".zip":
+                zipfile.ZipFile(io.BytesIO(content)).extractall(path.with_suffix(""))
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
 
     def environment(self) -> dict[str, str]:
         """Without this checkout: the kernel brings the code along."""
@@ -222,13 +240,19 @@ def test_output_that_is_not_what_was_trained_is_not_brought(
     assert not (tmp_path / "runs" / "tiny" / "test_vit").exists()
 
 
-def test_a_bundle_makes_the_same_csv_without_a_network(
-    tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip needs a network."""
+
     def fetched(folder: Path) -> None:
         folder.mkdir()
 
-    monkeypatch.setattr("podium.bundle._wheels", fetched)  # pip needs a network
+    monkeypatch.setattr("podium.bundle._wheels", fetched)
+
+
+def test_a_bundle_makes_the_same_csv_without_a_network(
+    no_wheels: None, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_competition(tmp_path, each=12)
     assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
     for name in ("one", "two"):
@@ -252,6 +276,46 @@ def test_a_bundle_makes_the_same_csv_without_a_network(
 
     monkeypatch.setattr("podium.bundle.NO_NETWORK", "raise SystemExit('broken')")
     assert "notebook fails without a network" in one_line(podium("kaggle-bundle", "-c", "tiny"))
+
+
+def test_a_bundle_is_brought_to_kaggle_and_makes_its_csv_there(
+    no_wheels: None, service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.deliver.PAUSE", 0.0)
+    monkeypatch.setattr("podium.bundle._prove", lambda *_: None)  # here the stand-in's machine runs it
+    service.run_kernel = Machine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", [], service)
+    assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu")[0] == 0
+    bundle = ("kaggle-bundle", "-c", "tiny", "--upload")
+    with kaggle(service, monkeypatch):
+        service.loses_files = {"runs.zip"}
+        assert "1 of 5 parts were not uploaded" in one_line(podium(*bundle))
+        assert not service.kernels
+        service.loses_files = set()
+        service.dataset_statuses = ["READY", "BLOBS_RECEIVED"]  # of the version before, and then of this one
+        service.failing["GetDatasetStatus"] = [0, 429]
+        status, out, err = podium(*bundle)
+        assert status == 0, err
+        (name,) = service.datasets
+        assert re.fullmatch("podium-tiny-bundle-[0-9a-f]{6}", name)
+        assert f"as version 2 of somebody/{name}" in err
+        service.dataset_statuses = ["FAILED"]
+        assert f"could not unpack somebody/{name}" in one_line(podium(*bundle))
+        service.failing["CreateDatasetVersion"] = [401]
+        assert "refused your token" in one_line(podium(*bundle))
+    first, second = service.datasets[name][:2]
+    assert (first["isPrivate"], first["licenseName"]) == (True, "other")
+    assert "runs.zip" not in first["files"]
+    assert {"runs.zip", "src.zip", "wheels.zip", "requirements.txt", "inference.ipynb"} <= set(second["files"])
+    (kernel,) = service.kernels
+    assert kernel["slug"] == f"somebody/{name}-2"
+    assert (kernel["isPrivate"], kernel["enableInternet"], kernel["kernelType"]) == (True, False, "notebook")
+    assert (kernel["datasetDataSources"], kernel["competitionDataSources"]) == ([f"somebody/{name}"], ["tiny"])
+    made = service.kernel_output[f"{name}-2"]["submission.csv"]
+    assert made == (tmp_path / "submissions" / "tiny" / "test_vit.csv").read_bytes()
+    assert f"https://www.kaggle.com/code/{kernel['slug']}" in err
+    folder = Path(out.strip())
+    assert json.loads((folder / "dataset-metadata.json").read_text())["id"] == f"somebody/{name}"
+    assert TOKEN not in json.dumps(service.kernels)
 
 
 def test_training_that_kaggles_time_runs_out_on_is_asked_to_stop() -> None:

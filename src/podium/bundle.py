@@ -2,9 +2,8 @@
 
     podium kaggle-bundle [--runs A B]
 
-Writes submissions/<slug>/bundle/: a data set to upload (`kaggle datasets create -p FOLDER`) and, in it, the notebook
-that makes submission.csv. It is tried here, in a process whose network is cut off, and has to make what `podium submit`
-makes.
+Writes submissions/<slug>/bundle/: a data set for deliver.py to upload and, in it, the notebook that makes
+submission.csv. It is tried here, in a process whose network is cut off, and has to make what `podium submit` makes.
 """
 
 import json
@@ -23,13 +22,15 @@ from podium import PodiumError
 from podium.competition import Competition
 from podium.console import say
 from podium.disk import write_json, write_text
-from podium.kernels import card_of, code
+from podium.kernels import card_of, code, plain
 from podium.lineage import read
 from podium.on_kaggle import OF_KAGGLE, requirements
 from podium.runs import Run, find_runs
 from podium.submission import submit
 from podium.tables import read_table
 
+METADATA = "dataset-metadata.json"
+NOTEBOOK = "inference.ipynb"
 PYTHON = "3.12"  # of Kaggle's image
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64")
 OF_A_FOLD = ("model.safetensors", "oof.npz")
@@ -61,17 +62,15 @@ def bundle(competition: Competition, root: Path, names: list[str] | None = None,
     for run in runs:
         _copy_run(run, folder / "runs" / slug / run.name)
     _wheels(folder / "wheels")
-    name = f"podium-{slug}"[:50].strip("-")
+    name = plain(slug, "bundle")
     write_json(
-        folder / "dataset-metadata.json",
+        folder / METADATA,
         {"id": f"INSERT_USER/{name}", "title": name.replace("-", " "), "licenses": [{"name": "other"}]},
     )
-    write_text(folder / "inference.ipynb", json.dumps(_notebook(name, slug, [run.name for run in runs], way), indent=1))
+    write_text(folder / NOTEBOOK, json.dumps(_notebook(name, slug, [run.name for run in runs], way), indent=1))
     _prove(folder, name, competition, here)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     say(f"podium: wrote {folder}, {size / 1e6:,.0f} MB; without a network its notebook makes the same CSV as here")
-    named = folder / "dataset-metadata.json"
-    say(f"next: write your name into {named}, then: kaggle datasets create -r zip -p {folder}")
     return folder
 
 
@@ -137,7 +136,7 @@ podium.on_kaggle.infer({slug!r}, {list(runs)!r}, {way!r})"""
 def _prove(folder: Path, name: str, competition: Competition, here: Path) -> None:
     """The notebook's own code in a copy of Kaggle's folders, with nothing of this machine but its packages."""
     say("podium: trying the notebook without a network")
-    (cell,) = [each for each in json.loads((folder / "inference.ipynb").read_text())["cells"] if each["id"] == "infer"]
+    (cell,) = [each for each in json.loads((folder / NOTEBOOK).read_text())["cells"] if each["id"] == "infer"]
     with tempfile.TemporaryDirectory() as kaggle:
         mounted = Path(kaggle) / "input"
         (Path(kaggle) / "working").mkdir()

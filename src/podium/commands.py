@@ -128,7 +128,17 @@ def kaggle_bundle(flags: argparse.Namespace) -> None:
     """Pack models, code and a notebook for a competition that takes notebooks only; try them without a network."""
     from podium.bundle import bundle
 
-    print(bundle(_competition(flags), flags.root, flags.runs, flags.blend))
+    folder = bundle(_competition(flags), flags.root, flags.runs, flags.blend)
+    print(folder)
+    if flags.upload:
+        from podium.deliver import deliver
+
+        console.say(
+            f"next: Submit to Competition, on the page of the notebook's output: {deliver(flags.competition, folder)}"
+        )
+    else:
+        again = "UPLOAD=1" if console.types_make() else "--upload"
+        console.say(f"next: the same command with {again} brings it to Kaggle")
 
 
 def submit(flags: argparse.Namespace) -> None:

@@ -31,7 +31,8 @@ from podium.on_kaggle import LIMIT, REPORT
 from podium.recipe import differences, knobs
 from podium.runs import Run, folder_of
 
-ACCELERATOR = "NvidiaTeslaT4"  # Kaggle gives two of them at once
+# Kaggle gives two of them at once. Where none is named it may give a card that its torch has no kernels for.
+ACCELERATOR = "NvidiaTeslaT4"
 PAUSE = 30.0  # seconds between looks
 DENIALS = 3  # in a row of looks: right after a push Kaggle may not know the kernel yet
 PATIENCE = 3600.0  # seconds without an answer from Kaggle
@@ -63,7 +64,7 @@ def kaggle_train(slug: str, root: Path, name: str, words: Sequence[str], acceler
             try:
                 found = None
                 while found is None:  # at first Kaggle may tell of an older kernel of that name
-                    _follow(client, slug, chain[-1]["kernel"])
+                    follow(client, slug, chain[-1]["kernel"])
                     found = _bring(client, slug, root, chain[-1], run)
             except Failed:
                 write_json(note, {"kernels": chain[:-1]})  # another takes its place
@@ -90,35 +91,51 @@ def _push(
     token: str,
 ) -> str:
     """Kaggle begins the chain's next kernel; its name."""
-    user = client.get_config_value(client.CONFIG_NAME_USER)
     number, previous = 1 + len(chain), chain[-1]["kernel"] if chain else None
-    plain = re.sub("[^a-z0-9]+", "-", f"podium {slug} {name}".lower()).strip("-")[:LONGEST].strip("-")
-    plain += "-" + hashlib.sha256(f"{slug}/{name}".encode()).hexdigest()[:6]  # what is cut off made it another's
-    kernel = f"{user}/{plain}-{number}"
-    call = f"train({slug!r}, {name!r}, {list(words)!r}, {previous!r}, {token!r})"
+    text = script(slug, root, f"train({slug!r}, {name!r}, {list(words)!r}, {previous!r}, {token!r})")
+    if len(text) > LARGEST:
+        raise PodiumError(f"the kernel has {len(text):,} bytes, most of them folds, and Kaggle takes {LARGEST:,}")
+    return push(
+        client,
+        slug,
+        f"{plain(slug, name)}-{number}",
+        {"kernel.py": text},
+        kernel_type="script",
+        enable_internet=True,  # for the weights
+        machine_shape=accelerator,
+        kernel_sources=[previous] if previous else [],
+    )
+
+
+def plain(*words: str) -> str:
+    """A name that Kaggle takes and that is of nothing else."""
+    name = re.sub("[^a-z0-9]+", "-", "-".join(("podium", *words)).lower()).strip("-")[:LONGEST].strip("-")
+    return name + "-" + hashlib.sha256("/".join(words).encode()).hexdigest()[:6]  # what is cut off made it another's
+
+
+def push(client: Any, slug: str, name: str, code: dict[str, str], **metadata: object) -> str:
+    """Kaggle begins a kernel of the one file of code; the kernel's name."""
+    kernel = f"{client.get_config_value(client.CONFIG_NAME_USER)}/{name}"
+    ((file, text),) = code.items()
     metadata = {
         "id": kernel,
-        "title": f"{plain}-{number}".replace("-", " "),
-        "code_file": "kernel.py",
+        "title": name.replace("-", " "),
+        "code_file": file,
         "language": "python",
-        "kernel_type": "script",
         "is_private": True,
         "enable_gpu": True,
-        "enable_internet": True,  # for the weights
-        "machine_shape": accelerator,  # without, Kaggle may give a card that its torch has no kernels for
         "competition_sources": [slug],
-        "dataset_sources": [],
-        "kernel_sources": [previous] if previous else [],
-        "model_sources": [],
+        **metadata,
     }
     with tempfile.TemporaryDirectory() as folder:
-        text = script(slug, root, call)
-        if len(text) > LARGEST:
-            raise PodiumError(f"the kernel has {len(text):,} bytes, most of them folds, and Kaggle takes {LARGEST:,}")
-        (Path(folder) / "kernel.py").write_text(text)
+        (Path(folder) / file).write_text(text)
         (Path(folder) / "kernel-metadata.json").write_text(json.dumps(metadata))
-        answer = client.kernels_push(folder, acc=accelerator)
-    invalid = [*answer.invalid_competition_sources, *answer.invalid_kernel_sources]
+        answer = client.kernels_push(folder)
+    invalid = [
+        *answer.invalid_competition_sources,
+        *answer.invalid_kernel_sources,
+        *answer.invalid_dataset_sources,
+    ]
     if answer.error or invalid:
         what = answer.error or f"it does not know {', '.join(map(str, invalid))}"
         rules = f"https://www.kaggle.com/competitions/{slug}/rules"
@@ -169,7 +186,7 @@ class Failed(PodiumError):
     """The kernel has ended, and not well."""
 
 
-def _follow(client: Any, slug: str, kernel: str) -> None:
+def follow(client: Any, slug: str, kernel: str) -> None:
     """Until the kernel has ended well."""
     heard, shown, denied = time.monotonic(), "", 0
     form = "{desc} {elapsed} of at most 11 h {postfix}"

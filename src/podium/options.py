@@ -107,6 +107,8 @@ def kaggle_train(command: argparse.ArgumentParser) -> None:
 def kaggle_bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument("--runs", nargs="+", metavar="RUN", help="which runs (default: all of the competition)")
     _blend_flag(command)
+    text = "make a private data set of it at Kaggle and let its notebook run there"
+    command.add_argument("--upload", action="store_true", help=text)
 
 
 def train(command: argparse.ArgumentParser) -> None:

@@ -1,0 +1,96 @@
+"""Brings a bundle to Kaggle: its files as a private data set, its notebook as a private kernel without a network.
+
+    podium kaggle-bundle --upload
+
+Writes your name into the bundle's dataset-metadata.json; all else is at Kaggle, where a second upload is a new version.
+
+The client leaves out a file that it could not upload and says that all is well, so the files it uploaded are counted.
+"""
+
+import contextlib
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from podium import PodiumError
+from podium.bundle import METADATA, NOTEBOOK
+from podium.console import bar, duration, say
+from podium.disk import write_json
+from podium.kaggle import reason, talking
+from podium.kernels import ACCELERATOR, follow, push
+
+PAUSE = 10.0  # seconds between looks
+PATIENCE = 3600.0  # seconds until Kaggle has unpacked a data set
+
+
+def deliver(slug: str, folder: Path) -> str:
+    """Where the notebook is that has made a submission.csv at Kaggle."""
+    said = io.StringIO()
+    with talking(slug) as client, contextlib.redirect_stdout(said):
+        metadata = json.loads((folder / METADATA).read_text())
+        name = metadata["id"].rpartition("/")[2]
+        dataset = f"{client.get_config_value(client.CONFIG_NAME_USER)}/{name}"
+        write_json(folder / METADATA, {**metadata, "id": dataset})
+        before = _version(client, dataset)
+        say(f"podium: uploading {folder} as {f'version {before + 1} of ' if before else ''}{dataset}")
+        if before:
+            answer = client.dataset_create_version(str(folder), f"by podium for {slug}", dir_mode="zip")
+        else:
+            answer = client.dataset_create_new(str(folder), dir_mode="zip")
+        parts = sum(path.name != METADATA for path in folder.iterdir())
+        lacking = parts - said.getvalue().count("Upload successful")
+        if answer.error or lacking:
+            what = answer.error or f"{lacking} of {parts} parts were not uploaded"
+            raise PodiumError(f"Kaggle does not have the bundle ({what}); the same command uploads it again")
+        _wait(client, slug, dataset, before)
+        kernel = push(
+            client,
+            slug,
+            f"{name}-{before + 1}",
+            {NOTEBOOK: (folder / NOTEBOOK).read_text()},
+            kernel_type="notebook",
+            enable_internet=False,
+            machine_shape=ACCELERATOR,
+            dataset_sources=[dataset],
+        )
+        follow(client, slug, kernel)
+    return f"https://www.kaggle.com/code/{kernel}"
+
+
+def _version(client: Any, dataset: str) -> int:
+    """The number of the data set's newest version; 0 where there is none."""
+    known = "json(current_version_number)"
+    try:
+        return int(json.loads(client.dataset_status(dataset, format=known))["current_version_number"] or 0)
+    except OSError as error:
+        if getattr(getattr(error, "response", None), "status_code", None) in (403, 404):  # of what is not there
+            return 0
+        raise
+
+
+def _wait(client: Any, slug: str, dataset: str, before: int) -> None:
+    """Until Kaggle has unpacked a newer version than the one before."""
+    began = time.monotonic()
+    with bar(desc=f"Kaggle unpacks {dataset}", unit="look") as progress:
+        while True:
+            try:
+                status = client.dataset_status(dataset)
+                if status == "failed":
+                    raise PodiumError(
+                        f"Kaggle could not unpack {dataset}; see https://www.kaggle.com/datasets/{dataset}"
+                    )
+                if status == "ready" and _version(client, dataset) > before:
+                    return
+            except (OSError, ValueError) as error:  # a cut connection need not be the end
+                if getattr(getattr(error, "response", None), "status_code", None) == 401:
+                    raise
+                progress.set_postfix_str(reason(error, slug))
+            if time.monotonic() - began > PATIENCE:
+                raise PodiumError(
+                    f"https://www.kaggle.com/datasets/{dataset} is not ready after {duration(PATIENCE)};"
+                    " the same command uploads it again"
+                )
+            time.sleep(PAUSE)
+            progress.update()
