@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -168,15 +169,15 @@ def write_run(root: Path, name: str, held_out: dict[int, list[str]], seed: int) 
 def test_runs_meet_on_the_images_that_all_held_out(tmp_path: Path) -> None:
     first = write_run(tmp_path, "first", {0: ["1", "2", "3"], 1: ["4", "5"]}, 0)
     second = write_run(tmp_path, "second", {1: ["5", "3"], 2: ["9"], 4: ["1"]}, 7)
-    seen = held_out([first, second])
+    seen = held_out([first, second], ("a", "b"))
     assert seen.targets.tolist() == [1, 1, 1]
     assert seen.parts.tolist() == [0, 0, 1]  # the first's folds of 1, 3 and 5
     said = {run: {fold: run.out_of_fold(fold).probs for fold in run.finished()} for run in (first, second)}
     assert np.array_equal(seen.probs[0], [said[first][0][0], said[first][0][2], said[first][1][1]])
     assert np.array_equal(seen.probs[1], [said[second][4][0], said[second][1][1], said[second][1][0]])
-    lonely = held_out([first, write_run(tmp_path, "third", {0: ["7"]}, 1)])
+    lonely = held_out([first, write_run(tmp_path, "third", {0: ["7"]}, 1)], ("a", "b"))
     assert len(lonely) == 0
-    one_fold = held_out([write_run(tmp_path, "fourth", {2: [str(n) for n in range(50)]}, 1)])
+    one_fold = held_out([write_run(tmp_path, "fourth", {2: [str(n) for n in range(50)]}, 1)], ("a", "b"))
     assert sorted(set(one_fold.parts.tolist())) == [0, 1, 2, 3, 4]
 
 
@@ -237,6 +238,31 @@ def test_a_blend_is_told_and_its_lineage_rebuilds_it_to_the_byte(both: Path, pod
     assert status == 0, err
     assert (out.strip(), csv.read_bytes()) == (str(csv), made)
     assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0  # it is there, and right
+
+
+def test_a_sample_whose_columns_have_changed_places_gets_its_columns(both: Path, podium: Podium) -> None:
+    sample = both / "data" / "raw" / "tiny" / "sample_submission.csv"
+    ids = [line.partition(",")[0] for line in sample.read_text().splitlines()[1:]]
+    made = {}
+    for order in (("red", "lonely", "blue", "green"), ("green", "blue", "lonely", "red")):
+        sample.write_text("\n".join([",".join(("id", *order)), *(f"{each},0,0,0,1" for each in ids), ""]))
+        status, out, err = podium("submit", "-c", "tiny", "--name", order[0])
+        assert status == 0, err
+        made[order[0]] = table = pd.read_csv(out.strip(), dtype={"id": str})
+        assert list(table.columns) == ["id", *order]
+        assert list(table["id"]) == ids
+    pd.testing.assert_frame_equal(made["red"], made["green"][made["red"].columns])
+    truth = pd.read_csv(both / "solution.csv", dtype=str).set_index("id")["target"]
+    assert (made["red"].set_index("id").idxmax(axis=1) == truth[ids]).mean() > 0.8  # of the classes' own models
+
+
+def test_predictions_can_be_put_in_another_order_and_back() -> None:
+    said = Predictions(np.array(["1", "2"]), np.eye(3, dtype=np.float32)[:2], np.array([2, -1]), ("a", "b", "c"))
+    turned = said.of(("c", "a", "b"))
+    assert turned.probs.tolist() == [[0, 1, 0], [0, 0, 1]]
+    assert turned.target.tolist() == [0, -1]
+    assert turned.of(said.classes).probs.tolist() == said.probs.tolist()
+    assert turned.of(said.classes).target.tolist() == [2, -1]
 
 
 def test_a_lineage_that_cannot_be_kept_says_why(both: Path, podium: Podium) -> None:
@@ -300,6 +326,6 @@ def test_runs_are_compared(both: Path, podium: Podium) -> None:
     run = Run(both / "runs" / "tiny" / "good")
     scores = [run.score(fold, "accuracy") for fold in (0, 1)]
     assert f"{np.mean(scores):.5f}" in lines[1]
-    seen = held_out([run, Run(both / "runs" / "tiny" / "idle")]).probs.argmax(2)
+    seen = held_out([run, Run(both / "runs" / "tiny" / "idle")], ("blue", "green", "lonely", "red")).probs.argmax(2)
     assert f"{np.mean(seen[0] != seen[1]):.2%}" in lines[5]
     assert len(podium("compare", "-c", "tiny", "--runs", "idle")[1].splitlines()) == 2

@@ -3,6 +3,8 @@
 Reads runs/<slug>/<run>/fold<k>/model.safetensors and the store; writes test.npz there.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,16 +31,16 @@ def answers(
         else:
             if found.key == key:
                 say(f"  {run.name} fold {fold}: predicted already")
-                return found
+                return found.of(competition.classes)
     good = np.flatnonzero(~store.bad(positions))
-    ids = competition.test["id"].to_numpy(dtype=str)
-    probs = np.tile(prior(competition), (len(ids), 1))  # all that is known of an image that cannot be read
+    ids, classes = competition.test["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
+    probs = np.tile(prior(competition, classes), (len(ids), 1))  # all that is known of an image that cannot be read
     made_on = ""
     if len(good):
         probs[good], made_on = _computed(store, positions, good, run, fold, device, workers)
-    found = Predictions(ids, probs, np.full(len(ids), -1), competition.classes, key, made_on)
+    found = Predictions(ids, probs, np.full(len(ids), -1), classes, key, made_on)
     found.save(kept)
-    return found
+    return found.of(competition.classes)
 
 
 def _computed(
@@ -74,12 +76,10 @@ def _computed(
         ), f"{device_name(on)}, {str(precision)[6:]}"
 
 
-def prior(competition: Competition) -> NDArray[np.float32]:
+def prior(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:
     """How frequent each class is in training."""
     counts = competition.train["target"].value_counts()
-    shares: NDArray[np.float32] = (counts.reindex(competition.classes, fill_value=0) / counts.sum()).to_numpy(
-        np.float32
-    )
+    shares: NDArray[np.float32] = (counts.reindex(list(classes), fill_value=0) / counts.sum()).to_numpy(np.float32)
     return shares
 
 

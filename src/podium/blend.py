@@ -44,13 +44,13 @@ class HeldOut:
         return len(self.targets)
 
 
-def held_out(runs: Sequence[Run]) -> HeldOut:
+def held_out(runs: Sequence[Run], classes: tuple[str, ...]) -> HeldOut:
     """The images that all runs have held out, in the folds of the first."""
     found: list[dict[str, tuple[NDArray[np.float32], int, int]]] = []
     for run in runs:
         said = {}
         for fold in run.finished():
-            oof = run.out_of_fold(fold)
+            oof = run.out_of_fold(fold).of(classes)
             said.update(
                 {
                     str(name): (probs, int(target), fold)

@@ -29,7 +29,10 @@ def compare(competition: Competition, root: Path, names: list[str] | None = None
     tables = [table(header, rows)]
     if len(runs) > 1:
         columns = ["disagree", *(str(n) for n in range(1, len(runs) + 1))]
-        pairs = [[f"{n} {run.name}", *(_disagreement(run, other) for other in runs)] for n, run in enumerate(runs, 1)]
+        pairs = [
+            [f"{n} {run.name}", *(_disagreement(competition, run, other) for other in runs)]
+            for n, run in enumerate(runs, 1)
+        ]
         tables.append(table(columns, pairs))
     return "\n\n".join(tables)
 
@@ -68,10 +71,10 @@ def _parameters(path: Path) -> int:
         ) from None
 
 
-def _disagreement(run: Run, other: Run) -> str:
+def _disagreement(competition: Competition, run: Run, other: Run) -> str:
     if run == other:
         return ""
-    both = held_out([run, other])
+    both = held_out([run, other], competition.classes)
     if not len(both):
         return "?"
     first, second = both.probs.argmax(2)

@@ -15,7 +15,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,14 @@ class Predictions:
     classes: tuple[str, ...]
     key: str = ""  # what they were made from
     made_on: str = ""  # the device, and the precision
+
+    def of(self, classes: tuple[str, ...]) -> "Predictions":
+        """The same, with the classes in this order, which a sample submission may have changed."""
+        if classes == self.classes:
+            return self
+        order = np.array([self.classes.index(name) for name in classes])
+        target = np.where(self.target < 0, -1, order.argsort()[self.target])
+        return replace(self, probs=self.probs[:, order], target=target, classes=classes)
 
     def save(self, path: Path) -> None:
         with atomic(path) as temporary, temporary.open("wb") as file:

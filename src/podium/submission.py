@@ -91,10 +91,8 @@ def _announce(competition: Competition, folds: dict[Run, list[int]]) -> None:
     for run, finished in folds.items():
         for fold in finished:
             classes = run.out_of_fold(fold).classes
-            if classes != competition.classes:
+            if set(classes) != set(competition.classes):
                 what = f"{len(classes)} classes that are not the {len(competition.classes)} of {competition.folder}"
-                if set(classes) == set(competition.classes):
-                    what = f"the classes in another order than {competition.shape.source} has them now"
                 raise PodiumError(f"{run.path} was trained on {what}; train it again or leave it out: --runs")
             run.weights(fold)
     models = counted(sum(map(len, folds.values())), "fold model")
@@ -109,7 +107,7 @@ def _announce(competition: Competition, folds: dict[Run, list[int]]) -> None:
 
 def _blend(competition: Competition, runs: Sequence[Run], way: str | None) -> tuple[Blend, Verdict | None]:
     """How the runs are blended, and what speaks for it."""
-    metric, seen = competition.metric, held_out(runs)
+    metric, seen = competition.metric, held_out(runs, competition.classes)
     for run in runs if len(runs) > 1 else ():
         mean = np.mean([run.score(fold, metric) for fold in run.finished()])
         say(f"  {run.name}: {metric} {mean:.5f} out of fold")
@@ -214,7 +212,7 @@ def _write(competition: Competition, path: Path, text: str) -> None:
 
 def _check_mix(competition: Competition, probs: Probs, anyway: bool) -> None:
     """Are the answers such as training lets expect?"""
-    expected, count = prior(competition).astype(np.float64), len(probs)
+    expected, count = prior(competition, competition.classes).astype(np.float64), len(probs)
     labels = competition.shape.wants == "labels"
     found = np.bincount(probs.argmax(1), minlength=probs.shape[1]) / count if labels else probs.mean(0)
     most = int(found.argmax())
