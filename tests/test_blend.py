@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ def drawn(strengths: tuple[float, ...], images: int, seed: int, classes: int = 8
         logits[np.arange(images), targets] += strength
         probs.append(np.exp(strength * logits))  # what Bayes says of such noise
     normed = np.array([each / each.sum(1, keepdims=True) for each in probs])
-    return HeldOut(normed, targets, np.arange(images) % 5)
+    return HeldOut(normed, targets, np.arange(images) % 5, np.arange(images))
 
 
 def test_equal_runs_get_equal_weights_and_a_run_of_noise_gets_none() -> None:
@@ -73,6 +74,55 @@ def test_an_estimate_covers_the_score_of_a_test_set_about_as_often_as_it_says() 
     assert covered >= 54  # of 60, and 57 are meant
 
 
+def test_an_estimate_covers_the_score_of_a_mean_over_folds_too() -> None:
+    covered = uncorrected = 0
+    for seed in range(40):
+        seen, models = drawn((2.0,), 1500, seed, shared=0.9), drawn((2.0,) * 5, 1000, 999 + seed, shared=0.9)
+        verdict = judge(seen, "accuracy", 1000)
+        score = evaluate("accuracy", models.targets, models.probs.mean(0))
+        found = verdict.of_folds("accuracy", [list(models.probs)])
+        covered += found.between[0] <= score <= found.between[1]
+        uncorrected += verdict.between[0] <= score <= verdict.between[1]
+    assert covered >= 36  # of 40, and 38 are meant
+    assert uncorrected < 20
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss", "macro_f1"])
+@pytest.mark.parametrize("heat", [1.0, 2.0])
+def test_what_a_mean_over_folds_adds_is_told_before_any_label_is_known(metric: str, heat: float) -> None:
+    """Five models that err apart in part, each less sure than it should be or not."""
+    models = drawn((2.0,) * 5, 4000, 11, shared=0.8)
+    said = tempered(models.probs.reshape(-1, 8), heat).reshape(models.probs.shape)
+    verdict = judge(HeldOut(said[:1], models.targets, models.parts, models.groups), metric, 4000, "equal")
+    found = verdict.of_folds(metric, [list(said)])
+    single = np.mean([evaluate(metric, models.targets, each) for each in said])
+    truth = evaluate(metric, models.targets, said.mean(0)) - single
+    assert METRICS[metric]().better * truth > 0.02
+    assert found.folds_add == pytest.approx(truth, rel=0.3)
+    assert found.between == pytest.approx([bound + found.folds_add for bound in verdict.between])
+    assert verdict.of_folds(metric, [[said[0]]]) == verdict  # of one fold there is no mean
+    two = judge(HeldOut(said[:2], models.targets, models.parts, models.groups), metric, 4000, "equal")
+    assert abs(two.of_folds(metric, [list(said[:3]), list(said[3:])]).folds_add) < abs(found.folds_add)
+
+
+def test_images_of_one_group_tell_less_than_as_many_strangers() -> None:
+    """The same images and answers, ten times each: the interval is that of a tenth of them."""
+    few = drawn((2.0, 1.0), 400, 5)
+    kin = HeldOut(*(np.repeat(each, 10, axis=-2 if each.ndim == 3 else 0) for each in astuple(few)))
+    strangers = replace(kin, groups=np.arange(4000))
+    for metric in ("accuracy", "log_loss"):
+        widths, gains = [], []
+        for seen, tests in ((few, 300), (kin, 3000), (strangers, 3000)):
+            verdict = judge(seen, metric, tests, "convex")
+            widths.append(verdict.between[1] - verdict.between[0])
+            low, high = verdict.judged[-1].between
+            gains.append(high - low)
+        assert widths[1] == pytest.approx(widths[0], rel=0.15)
+        assert widths[2] < 0.5 * widths[0]
+        assert gains[1] == pytest.approx(gains[0], rel=0.15)
+        assert gains[2] < 0.5 * gains[0]
+
+
 def test_where_nothing_was_wrong_something_may_yet_be() -> None:
     low, high = judge(drawn((20.0,), 200, 0), "accuracy", 100).between
     assert low < 0.99 < high == 1
@@ -103,7 +153,7 @@ def test_a_temperature_that_was_put_in_is_taken_out(heat: float, seed: int) -> N
 def test_no_probability_of_exactly_nothing_breaks_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium.blend.RESAMPLES_OF_SLOW", 20)
     sure = np.eye(4)[np.arange(40) % 4]
-    seen = HeldOut(np.array([sure, np.roll(sure, 1, 1)]), np.arange(40) % 4, np.arange(40) % 2)
+    seen = HeldOut(np.array([sure, np.roll(sure, 1, 1)]), np.arange(40) % 4, np.arange(40) % 2, np.arange(40))
     for metric in METRICS:
         verdict = judge(seen, metric, 10)
         assert np.isfinite(verdict.blend(seen.probs)).all()
@@ -113,7 +163,7 @@ def test_no_probability_of_exactly_nothing_breaks_anything(monkeypatch: pytest.M
 def test_a_rare_class_that_a_resample_lacks_breaks_nothing() -> None:
     targets = np.array([1] * 2 + [0] * 58)
     probs = np.random.default_rng(0).dirichlet((1, 1), (2, 60))
-    verdict = judge(HeldOut(probs, targets, np.arange(60) % 5), "roc_auc", 30)
+    verdict = judge(HeldOut(probs, targets, np.arange(60) % 5, np.arange(60)), "roc_auc", 30)
     assert sum(verdict.blend.weights) == pytest.approx(1)
 
 
@@ -122,7 +172,7 @@ def test_nothing_is_fitted_to_the_part_that_is_scored() -> None:
     right = np.eye(2)[np.zeros(100, int)] * 0.8 + 0.1
     parts = np.arange(100) % 2
     probs = np.array([np.where(parts[:, None] == run, right, right[:, ::-1]) for run in range(2)])
-    seen = HeldOut(probs, np.zeros(100, np.int64), parts)
+    seen = HeldOut(probs, np.zeros(100, np.int64), parts, np.arange(100))
     scores = {each.way: each.score for each in judge(seen, "accuracy", 10).judged}
     assert scores["convex"] == scores["greedy"] == 0
 

@@ -271,6 +271,17 @@ def certified_group(slug: str, root: Path) -> str | None:
         return None
 
 
+def groups_of(competition: Competition, root: Path) -> dict[str, str]:
+    """The group of each training image that has one, by the folds' file, ours or anybody's, or else by the card."""
+    train, path = competition.train, path_of(competition.slug, root)
+    ids, groups = train["id"], pd.Series("", index=train.index) if competition.groups is None else competition.groups
+    if path.exists():
+        rows = read_table(path, f"make folds with: {command('folds', competition.slug)}")
+        if {"id", "group"} <= set(rows.columns):
+            ids, groups = rows["id"], rows["group"]
+    return {name: group for name, group in zip(ids, groups, strict=True) if group}
+
+
 def warn_unless_certified(competition: Competition, root: Path) -> None:
     """Hand-made folds serve, but whoever trains on them should know what they hold."""
     path = path_of(competition.slug, root)

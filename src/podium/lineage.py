@@ -136,7 +136,7 @@ class Lineage:
             low, high = estimate["between"]
             lines = [
                 f"expected     {known['metric']} {estimate['score']:.5f} on {estimate['images']:,} held-out images,"
-                f" {low:.4f} to {high:.4f} on the test images"
+                f" {low:.4f} to {high:.4f} on the test images by the mean over folds"
             ]
         temperatures = [f"{each:.2f}" for each in (*blend.temperatures, blend.temperature)]
         cool = {"1.00"} == set(temperatures)

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.answers import answers, prior, warn_of_bad
-from podium.blend import Blend, Probs, Verdict, held_out, judge
+from podium.blend import FEW, Blend, Probs, Verdict, held_out, judge
 from podium.competition import Competition
 from podium.console import counted, podium, say, types_make
 from podium.disk import atomic, write_json
+from podium.folds import groups_of
 from podium.lineage import Lineage, facts
 from podium.runs import Run, find_runs
 from podium.store import open_store, side_for
@@ -47,8 +48,11 @@ def submit(
     runs = find_runs(competition.slug, root, names)
     folds = {run: run.finished() for run in runs}
     _announce(competition, folds)
-    blend, verdict = _blend(competition, runs, way)
-    probs = _blended(competition, root, folds, blend, device, workers, keep)
+    blend, verdict = _blend(competition, root, runs, way)
+    probs, alone = _blended(competition, root, folds, blend, device, workers, keep)
+    if verdict:
+        verdict = verdict.of_folds(competition.metric, alone)
+        _expect(competition, verdict)
     _check_mix(competition, probs, anyway)
     text = render(competition, probs)
     path = _free_name(root / "submissions" / competition.slug, name or _joined(runs), text)
@@ -77,7 +81,7 @@ def rebuild(
 ) -> Path:
     """The CSV that a lineage tells of, byte for byte, beside it; its path."""
     folds = lineage.find(competition, root)
-    probs = _blended(competition, root, folds, lineage.blend, device, workers, keep)
+    probs, _ = _blended(competition, root, folds, lineage.blend, device, workers, keep)
     text, path = render(competition, probs), lineage.csv
     lineage.check_same(text, folds)
     if path.exists() and path.read_bytes() != text.encode():
@@ -105,9 +109,9 @@ def _announce(competition: Competition, folds: dict[Run, list[int]]) -> None:
         say("podium: warning: these runs have different folds; what the blend is expected to score may be too good")
 
 
-def _blend(competition: Competition, runs: Sequence[Run], way: str | None) -> tuple[Blend, Verdict | None]:
+def _blend(competition: Competition, root: Path, runs: Sequence[Run], way: str | None) -> tuple[Blend, Verdict | None]:
     """How the runs are blended, and what speaks for it."""
-    metric, seen = competition.metric, held_out(runs, competition.classes)
+    metric, seen = competition.metric, held_out(runs, competition.classes, groups_of(competition, root))
     for run in runs if len(runs) > 1 else ():
         mean = np.mean([run.score(fold, metric) for fold in run.finished()])
         say(f"  {run.name}: {metric} {mean:.5f} out of fold")
@@ -125,14 +129,16 @@ def _blend(competition: Competition, runs: Sequence[Run], way: str | None) -> tu
         weights = ", ".join(f"{run.name} {weight:.3f}" for run, weight in zip(runs, blend.weights, strict=True))
         reason = "as asked" if way else "the simplest that is not worse than the best by more than chance"
         say(f"podium: {blend.way}, {reason}: {weights}")
-    low, high = verdict.between
-    if competition.groups is not None:
-        say("podium: note: images of one group are taken as strangers to one another here, so intervals are too narrow")
-    say(
-        f"podium: {metric} {verdict.score:.5f} on {len(seen):,} images that its models have not seen; expect between"
-        f" {low:.4f} and {high:.4f} on {len(competition.test):,} test images of the same kind"
-    )
     return blend, verdict
+
+
+def _expect(competition: Competition, verdict: Verdict) -> None:
+    low, high = verdict.between
+    added = f", to which the mean over folds should add {verdict.folds_add:+.4f}" if verdict.folds_add else ""
+    say(
+        f"podium: {competition.metric} {verdict.score:.5f} on {verdict.images:,} images that its models have not seen"
+        f"{added}; expect between {low:.4f} and {high:.4f} on {len(competition.test):,} test images of the same kind"
+    )
 
 
 def _blended(
@@ -143,19 +149,23 @@ def _blended(
     device: str,
     workers: int | None,
     keep: bool,
-) -> Probs:
-    """A run says of a test image what its fold models say on average."""
+) -> tuple[Probs, list[list[Probs]]]:
+    """A run says of a test image what its fold models say on average; and what each of those says of a few."""
     sides = {run: side_for(max(run.recipe["image_size"], run.recipe["test_size"])) for run in folds}
     stores = {side: open_store(competition, root, side, keep) for side in sorted(set(sides.values()))}
     warn_of_bad(competition, next(iter(stores.values())))
-    means = []
+    few = np.random.default_rng(0).permutation(len(competition.test))[:FEW]
+    means: list[Probs] = []
+    alone: list[list[Probs]] = []
     for number, (run, finished) in enumerate(folds.items()):
         total: Probs = np.zeros((len(competition.test), len(competition.classes)))
+        alone.append([])
         for fold in finished:
-            said = answers(competition, stores[sides[run]], run, fold, device, workers)
-            total += blend.of_run(number, said.probs.astype(np.float64))
+            said = answers(competition, stores[sides[run]], run, fold, device, workers).probs.astype(np.float64)
+            total += blend.of_run(number, said)
+            alone[-1].append(said[few])
         means.append(total / len(finished))
-    return blend.of_runs(means)
+    return blend.of_runs(means), alone
 
 
 # --- the file --------------------------------------------------------------------------------------------
