@@ -8,7 +8,7 @@ import pytest
 
 from podium import PodiumError
 from podium.competition import Competition, load, raw_folder, read_card
-from podium.rows import _meant
+from podium.rows import meant
 
 IMAGE = b"an image; nobody here looks into it"
 LABELS = {"1": "cat", "2": "dog", "3": "cat"}  # of the training images; those to answer are 4 and 5
@@ -251,11 +251,11 @@ def test_an_id_that_could_be_two_images_is_refused_with_both(tmp_path: Path, twi
     assert 'train_images = "FOLDER"' in said
 
 
-def test_case_alone_does_not_tell_two_images_apart(tmp_path: Path) -> None:
-    tables = TABLES | {"train.csv": rows("id,target", "a,cat", "A,dog")}
-    said = refusal(tmp_path, ["train/a.jpg", "train/A.jpg", *IMAGES], tables)
-    assert "train/A.jpg" in said
-    assert "train/a.jpg" in said
+def test_of_images_that_an_id_could_mean_it_means_the_one_it_spells(tmp_path: Path) -> None:
+    tables = TABLES | {"train.csv": rows("id,target", "a,cat", "A,dog", "b.jpg,cat", "b.jpg.png,dog")}
+    images = ["train/a.jpg", "train/A.jpg", "train/b.jpg", "train/b.jpg.png", *IMAGES]
+    train, _ = pairs(load_it(tmp_path, images, tables))
+    assert train == {"train/a.jpg": "cat", "train/A.jpg": "dog", "train/b.jpg": "cat", "train/b.jpg.png": "dog"}
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -300,7 +300,7 @@ def test_a_table_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     ],
 )
 def test_which_labels_look_the_same(one: str, other: str, same: bool) -> None:
-    assert (_meant(one) == _meant(other)) == same
+    assert (meant(one) == meant(other)) == same
 
 
 def test_labels_that_look_the_same_are_pointed_out(tmp_path: Path) -> None:
@@ -481,7 +481,7 @@ def test_an_id_with_two_labels_is_refused_with_both_lines(tmp_path: Path) -> Non
 
 def test_an_id_asked_for_twice_is_refused_with_its_line(tmp_path: Path) -> None:
     said = refusal(tmp_path, IMAGES, TABLES | {"sample_submission.csv": SAMPLE + "5,cat\n"})
-    assert "sample_submission.csv, line 4: id '5' stands there twice; delete one" in said
+    assert "sample_submission.csv, line 4: id '5' stands there twice; download again" in said
 
 
 def test_one_class_alone_is_nothing_to_learn(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from podium.kernels import card_of, code, plain
 from podium.lineage import read
 from podium.on_kaggle import OF_KAGGLE, requirements
 from podium.runs import Run, find_runs
+from podium.shape import Shape
 from podium.submission import submit
 from podium.tables import read_table
 
@@ -155,18 +156,19 @@ def _prove(folder: Path, name: str, competition: Competition, here: Path) -> Non
         if done.returncode or not made.exists():
             reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
             raise PodiumError(f"the bundle's notebook fails without a network: {reason}")
-        if made.read_bytes() != here.read_bytes() and not _alike(made, here, competition.shape.wants):
+        if made.read_bytes() != here.read_bytes() and not _alike(made, here, competition.shape):
             raise PodiumError(f"the bundle's notebook makes another CSV than {here}")
 
 
-def _alike(made: Path, here: Path, wants: str) -> bool:
+def _alike(made: Path, here: Path, shape: Shape) -> bool:
     """But for rounding: what is kept here may have been predicted on another device."""
     one, other = read_table(made), read_table(here)
-    if list(one.columns) != list(other.columns) or list(one.iloc[:, 0]) != list(other.iloc[:, 0]):
+    ids, answers = shape.columns[shape.place], list(shape.answers)
+    if list(one.columns) != list(other.columns) or list(one[ids]) != list(other[ids]):
         return False
-    if wants == "labels":
-        return float((one.iloc[:, 1] != other.iloc[:, 1]).mean()) < 0.002
-    return bool(np.allclose(one.iloc[:, 1:].astype(float), other.iloc[:, 1:].astype(float), atol=0.01))
+    if shape.wants == "labels":
+        return float((one[answers] != other[answers]).to_numpy().mean()) < 0.002
+    return bool(np.allclose(one[answers].astype(float), other[answers].astype(float), atol=0.01))
 
 
 def _cut_off() -> list[str]:

@@ -20,6 +20,7 @@ KEYS = {
     "sample_submission": str,
     "id_column": str,
     "target_column": str,
+    "positive": str,  # of two classes the one whose probability a single column holds
     "group_column": str,  # of images that belong together (a patient, a scene) and must share a fold
     "copies": str,  # which images count as one picture: "near", or "exact" where only the same file does
     "recipe": dict,  # this competition's own defaults for the knobs of a run

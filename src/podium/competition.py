@@ -18,30 +18,16 @@ from typing import Any
 import pandas as pd
 
 from podium import PodiumError
-from podium.card import Card, read_card
+from podium.card import read_card
 from podium.console import command
 from podium.files import Files, common_folder, few, find_files
 from podium.metrics import METRICS
-from podium.rows import Given, Table, test_rows, train_rows
-from podium.tables import Form, form_of, table_text
+from podium.rows import Given, sample_table, test_rows, train_rows
+from podium.shape import Shape, shape_of
 
 __all__ = ["Competition", "Shape", "load", "raw_folder", "read_card"]
 
 KAGGLE_INPUT = Path("/kaggle/input")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The submission that Kaggle expects, to the letter."""
-
-    columns: tuple[str, ...]  # the first holds the ids
-    wants: str  # "labels": one column; "probs": a column per class, or one for the second of two classes
-    source: str  # the file that decided this, in words
-    form: Form | None = None  # of that file
-
-    @property
-    def header(self) -> str:
-        return self.form.header if self.form else table_text([self.columns], "")
 
 
 @dataclass(frozen=True)
@@ -77,7 +63,7 @@ class Competition:
     def describe(self) -> str:
         counts = Counter(self.train["target"])
         largest, smallest = counts.most_common(1)[0], counts.most_common()[-1]
-        of = "each class" if len(self.shape.columns) > 2 else f"'{self.classes[1]}'"
+        of = "each class" if len(self.shape.answers) > 1 else f"'{self.classes[1]}'"
         wants = "one label" if self.shape.wants == "labels" else f"the probability of {of}"
         lines = [
             f"{self.title}  ({self.folder})",
@@ -115,7 +101,7 @@ def load(slug: str, root: Path, **settings: str) -> Competition:
             f"{folder}: no images below it; unpack the archives in it, or delete it and run: {command('data', slug)}"
         )
     given = Given(card, files)
-    given.sample = given.table("sample_submission")
+    given.sample = sample_table(given)
     train, columns = train_rows(given)
     groups = train.pop("group").rename(card["group_column"]) if "group" in train else None
     seen = in_order(set(train["target"]))
@@ -125,7 +111,10 @@ def load(slug: str, root: Path, **settings: str) -> Competition:
             ' column holds the labels, write target_column = "NAME" in the competition\'s card'
         )
     test = test_rows(given, columns[0], train["id"].iloc[0])
-    shape, classes = _shape(card, given.sample, columns, seen)
+    shape, classes = shape_of(card, given.sample, columns, seen)
+    metric = card.get("metric", "accuracy" if shape.wants == "labels" else "log_loss")
+    if METRICS[metric]().wants != shape.wants:
+        given.notes.append(f"{metric} is a metric of {METRICS[metric]().wants}, and the submission holds {shape.wants}")
     return Competition(
         slug=slug,
         title=card.get("title", slug),
@@ -133,14 +122,14 @@ def load(slug: str, root: Path, **settings: str) -> Competition:
         train=train,
         test=test,
         classes=tuple(classes),
-        metric=card.get("metric", "accuracy" if shape.wants == "labels" else "log_loss"),
+        metric=metric,
         shape=shape,
         recipe=card.get("recipe", {}),
         groups=groups,
         copies=card.get("copies", "near"),
         notes=(
             *dict.fromkeys(given.notes),
-            *(shape.form.notes if shape.form else ()),
+            *shape.notes,
             *_notes(train, test, files, shape, set(classes) - set(seen)),
         ),
     )
@@ -161,57 +150,6 @@ def _notes(train: pd.DataFrame, test: pd.DataFrame, files: Files, shape: Shape, 
     if left - asked:
         notes.append(f"{len(left - asked):,} images belong to no row")
     return notes
-
-
-def _shape(
-    card: Card, sample: Table | None, train_columns: tuple[str, str], seen: list[str]
-) -> tuple[Shape, list[str]]:
-    """The submission's columns and what they hold, and the classes in the order of the model's outputs."""
-    if sample is None:
-        wants = card.get("wants", "labels")
-        columns = train_columns if wants == "labels" or len(seen) == 2 else (train_columns[0], *seen)
-        return Shape(columns, wants, "no sample submission"), seen
-    name, columns, form = sample.path.name, tuple(sample.rows.columns), form_of(sample.path)
-    if len(columns) == 1:
-        raise PodiumError(
-            f"{sample.path}: one column only, a submission has an id and a prediction;"
-            ' write sample_submission = "NAME" in the competition\'s card'
-        )
-    if len(columns) > 2:
-        if card.get("wants") == "labels":
-            raise PodiumError(f'{sample.path}: {len(columns) - 1} columns to fill; take wants = "labels" off the card')
-        return Shape(columns, "probs", name, form), classes_of_columns(
-            [str(column) for column in columns[1:]], seen, sample.path
-        )
-    wants = card.get("wants") or _guessed_wants(card, sample, seen)
-    if wants == "probs" and len(seen) != 2:
-        raise PodiumError(
-            f'{sample.path}: one column to fill for {len(seen)} classes; take wants = "probs" off the card'
-        )
-    return Shape(columns, wants, name, form), seen
-
-
-def classes_of_columns(columns: list[str], seen: list[str], path: Path) -> list[str]:
-    """Each column's class: its name, or its name without what all of them begin with (class_0, class_1, ...)."""
-    for prefix in ("", *(column.removesuffix(seen[0]) for column in columns if column.endswith(seen[0]))):
-        classes = [column.removeprefix(prefix) for column in columns]
-        if set(seen) <= set(classes) and len(set(classes)) == len(classes):
-            return classes
-    unknown = [label for label in seen if label not in columns]
-    raise PodiumError(
-        f"{path}: no column for the class '{unknown[0]}', its columns are {few(columns)}; where others are the"
-        ' labels, write target_column = "NAME" in the competition\'s card'
-    )
-
-
-def _guessed_wants(card: Card, sample: Table, seen: list[str]) -> str:
-    """Of two classes some metrics ask for a probability, and so do placeholders such as 0.5 that are no label."""
-    if len(seen) != 2:
-        return "labels"
-    if "metric" in card and METRICS[card["metric"]]().wants == "probs":
-        return "probs"
-    cells = set(sample.rows.iloc[:, 1]) - set(seen)
-    return "probs" if cells and all(re.fullmatch(r"\d*\.\d+", cell) for cell in cells) else "labels"
 
 
 def in_order(labels: set[str]) -> list[str]:

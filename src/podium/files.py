@@ -25,11 +25,12 @@ TABLE_SUFFIXES = {".csv", ".tsv"}
 
 @dataclass(frozen=True)
 class Files:
-    """Images and tables below `folder`: relative names, with `/`, sorted."""
+    """Images, tables and other files below `folder`: relative names, with `/`, sorted."""
 
     folder: Path
     images: tuple[str, ...]
     tables: tuple[str, ...]
+    others: tuple[str, ...] = ()
 
     @cached_property
     def by_folder(self) -> dict[str, list[str]]:
@@ -40,8 +41,11 @@ class Files:
 
     @cached_property
     def _shared(self) -> int:
-        """How many of the outermost folders hold all images, and so say nothing, be one called test-of-skill."""
-        return len(_parts(_common(self.by_folder)))
+        """How many of the outermost folders hold everything, and so say nothing, be one called test-of-skill. One with
+        images only does say what they are for: the other folder may be missing."""
+        common = _common(self.by_folder)
+        alone = common in self.by_folder and not any(f"{table}/".startswith(f"{common}/") for table in self.tables)
+        return len(_parts(os.path.dirname(common) if alone else common))
 
     def role(self, folder: str) -> Role | None:
         """What the name of a folder says its images are for; the outermost that says anything counts."""
@@ -80,15 +84,18 @@ class Files:
         found = self.find(ids, role, within)
         missing = ids[[not found[name] for name in ids]]
         if len(missing):
+            listed = "delete those rows" if role == "train" else f"name their files in a test.csv, beside '{ids.name}'"
             raise PodiumError(
                 f"{table}: {len(missing):,} of {len(ids):,} rows have no image below {self.folder / within}"
-                f" (ids {few(missing)}), the first on line {missing.index[0]}; download again, delete those rows,"
+                f" (ids {few(map(_shown, missing))}), the first on line {missing.index[0]}; download again, {listed},"
                 f" or {card}"
             )
         served = Counter(above for name, images in found.items() for above in {_above(name, at) for at in images})
         meant: dict[str, int] = {}
         for line, name in ids.items():
             images = found[name]
+            if len(images) > 1:
+                images = _to_the_letter(name, images)
             if len(images) > 1:
                 images = [image for image in images if served[_above(name, image)] == len(found)] or images
             if len(images) > 1:
@@ -109,6 +116,7 @@ class Files:
 def find_files(folder: Path) -> Files:
     images: list[str] = []
     tables: list[str] = []
+    others: list[str] = []
     seen: set[str] = set()
     for here, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
         real = os.path.realpath(here)
@@ -128,10 +136,12 @@ def find_files(folder: Path) -> Files:
                 images.append(prefix + name)
             elif os.path.splitext(name)[1].lower() in TABLE_SUFFIXES:
                 tables.append(prefix + name)
+            else:
+                others.append(prefix + name)
     for name in images + tables:
         if re.search("[\ud800-\udfff]", name):  # how Python keeps bytes that are no UTF-8; they cannot be printed
             raise PodiumError(f"{folder}: the file name {os.fsencode(name)!r} is not UTF-8; rename it")
-    return Files(folder, tuple(sorted(images)), tuple(sorted(tables)))
+    return Files(folder, tuple(sorted(images)), tuple(sorted(tables)), tuple(sorted(others)))
 
 
 def class_folders(files: Files, within: str = "") -> tuple[str, list[str]]:
@@ -183,8 +193,22 @@ def _parts(folder: str) -> list[str]:
 
 
 def _spelling(name: str) -> str:
-    """As ids and files are compared: no case, one form of accents (Macs have another), one kind of slash."""
-    return unicodedata.normalize("NFC", name).lower().replace("\\", "/").removeprefix("./")
+    """As ids and files are compared: no case, nothing blank around, one form of accents (Macs have another), one kind
+    of slash."""
+    return unicodedata.normalize("NFC", name).strip().lower().replace("\\", "/").removeprefix("./")
+
+
+def _to_the_letter(name: str, images: list[str]) -> list[str]:
+    """The one that is called so with its extension, or else without; all where that does not decide."""
+    for called in (images, [os.path.splitext(image)[0] for image in images]):
+        same = [image for image, each in zip(images, called, strict=True) if f"/{each}".endswith(f"/{name}")]
+        if len(same) == 1:
+            return same
+    return images
+
+
+def _shown(name: str) -> str:
+    return name if name == name.strip() else repr(name)
 
 
 def _above(name: str, image: str) -> str:

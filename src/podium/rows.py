@@ -25,7 +25,10 @@ TABLE_NAMES = {
     "train_table": (r"train(labels?)?", r"train.*", r".*train.*", r"labels?"),
     "test_table": (r"test(ids)?", r"test.*"),
 }
-TARGET_NAMES = ("target", "label", "class", "category", "labels", "classes", "label_id", "class_id", "category_id")
+TARGET_NAMES = (
+    *("target", "label", "class", "category", "labels", "classes", "label_id", "class_id", "category_id"),
+    *("label_name", "class_name", "category_name"),
+)
 
 
 ROLES: tuple[Role, ...] = ("train", "test")
@@ -34,6 +37,7 @@ ROLES: tuple[Role, ...] = ("train", "test")
 class Table(NamedTuple):
     path: Path
     rows: pd.DataFrame
+    place: int = 0  # of the ids in the file; in `rows` a sample submission's come first
 
 
 @dataclass
@@ -50,7 +54,7 @@ class Given:
         files, name = self.files, self.card.get(key)
         if name is None:
             name = self._uppermost(key)
-        elif name and name not in files.tables:
+        elif name and not (files.folder / (name := name.removeprefix("./"))).is_file():
             raise PodiumError(
                 f'the card\'s {key} = "{name}" is not among the tables of {files.folder}: {few(files.tables)}'
             )
@@ -95,6 +99,35 @@ class Given:
                 f" {few(name or '.' for name in self.files.by_folder)}"
             )
         return folder
+
+
+def sample_table(given: Given) -> Table | None:
+    """The sample submission, its ids first; they are in the first column, unless only another one names the images."""
+    table = given.table("sample_submission")
+    if table is None:
+        _note_others(given)
+        return None
+    first, within = table.rows.columns[0], given.images("test_images")
+    column = given.card.get("id_column")
+    if column not in table.rows:
+        column = _naming(given, table, "test", within, first)
+        if column is None or table.rows[column].duplicated().any():
+            return table
+        if not all(given.files.find(table.rows[column], "test", within).values()):
+            return table
+    place = list(table.rows.columns).index(column)
+    rows = table.rows[[column, *table.rows.columns.drop(column)]]
+    return Table(table.path, rows, place)
+
+
+def _note_others(given: Given) -> None:
+    if "sample_submission" in given.card:
+        return
+    others = [name for name in given.files.others if re.search("submi|sample", name.lower())]
+    others += [name for name in given.files.tables if "train" not in name.lower() and "test" not in name.lower()]
+    if others:
+        what = f'where {few(others)} is one, write sample_submission = "NAME" in the competition\'s card'
+        given.notes.append(f"no sample submission is known, so header and order are guesses; {what}")
 
 
 # --- to learn from ---------------------------------------------------------------------------------------
@@ -147,7 +180,7 @@ def _naming(given: Given, table: Table, role: Role, within: str, rather: object 
     """The column whose first cells name the most images, if any does; of several `rather` this one."""
     first = table.rows.head(200)
     found = given.files.find({cell for column in first for cell in first[column]}, role, within)
-    hits = {str(column): sum(bool(found[cell]) for cell in first[column]) for column in first}
+    hits = {str(column): sum(bool(found[cell]) for cell in set(first[column])) for column in first}
     best = max(hits, key=lambda column: (hits[column], column == rather))
     return best if hits[best] else None
 
@@ -169,7 +202,9 @@ def _targets(given: Given, table: Table, id_column: str) -> tuple[str, pd.Series
     of_classes = [name for name in rest if len(answers) > 1 and set(table.rows[name]) <= set(answers)]
     lower = {name.lower(): name for name in reversed(rest)}
     named = [lower[name.lower()] for name in (*answers, *TARGET_NAMES) if name.lower() in lower]
-    for found in (rest if len(rest) == 1 else [], of_classes, named):
+    told = set(given.sample.rows.iloc[:, 1]) if given.sample and len(answers) == 1 else set()
+    fitting = [name for name in named if told and told <= set(table.rows[name])]
+    for found in (rest if len(rest) == 1 else [], of_classes, fitting, named):
         if found:
             return found[0], table.rows[found[0]]
     raise PodiumError(
@@ -236,7 +271,9 @@ def test_rows(given: Given, id_column: str, like: str) -> pd.DataFrame:
     _refuse_blanks(ids, table.path, "id")
     twice = ids[ids.duplicated()]
     if len(twice):
-        raise PodiumError(f"{table.path}, line {twice.index[0]}: id '{twice.iloc[0]}' stands there twice; delete one")
+        raise PodiumError(
+            f"{table.path}, line {twice.index[0]}: id '{twice.iloc[0]}' stands there twice; download again"
+        )
     names = _image_names(given, table, ids, "test", within)
     return pd.DataFrame({"id": ids.to_numpy(), "image": given.files.locate(names, table.path, "test", within)})
 
@@ -294,13 +331,13 @@ def _several_lines(cells: pd.Series) -> pd.Series:
 def _note_like_labels(given: Given, path: Path, labels: pd.Series) -> None:
     """Labels that a person would not tell apart are still as many classes; but whose slip it was should be known."""
     first = labels.drop_duplicates()  # where each is met first
-    for _, some in first.groupby(first.map(_meant), sort=False):
+    for _, some in first.groupby(first.map(meant), sort=False):
         if len(some) > 1:
             where = " and ".join(f"{label!r} (line {line})" for line, label in some.head(3).items())
             given.notes.append(f"{path.name}: {where} are different classes; mend the table where one is meant")
 
 
-def _meant(label: str) -> str:
+def meant(label: str) -> str:
     """What is left when blanks, what cannot be seen, forms of letters and ways to write a number make no difference."""
     plain = "".join(letter for letter in unicodedata.normalize("NFKC", label) if unicodedata.category(letter) != "Cf")
     plain = " ".join(plain.split())

@@ -11,8 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.competition import classes_of_columns, in_order
+from podium.competition import in_order
 from podium.metrics import METRICS, evaluate
+from podium.rows import Table
+from podium.shape import classes_of_columns, ordered
 from podium.tables import read_table
 
 
@@ -23,6 +25,9 @@ def score(path: Path, solution: Path, metric: str | None = None) -> str:
         raise PodiumError(
             f"{solution if truth.shape[1] < 2 else path}: one column only; an id and an answer are needed"
         )
+    wanted = set(truth.iloc[:, 0])
+    ids = next((column for column in given if set(given[column]) == wanted), given.columns[0])
+    given = given[[ids, *given.columns.drop(ids)]]
     for table, file in ((given, path), (truth, solution)):
         twice = table.iloc[:, 0][table.iloc[:, 0].duplicated()]
         if len(twice):
@@ -62,10 +67,10 @@ def _read_probs(answers: pd.DataFrame, labels: pd.Series, path: Path) -> tuple[l
         raise PodiumError(f"{path}: id '{answers.index[wrong.argmax()]}' has no probabilities: {values[wrong][0]}")
     classes = in_order(set(labels))
     if answers.shape[1] > 1:
-        return classes_of_columns([str(column) for column in answers.columns], classes, path), values
+        return classes_of_columns([str(column) for column in answers.columns], classes, Table(path, answers)), values
     if len(classes) != 2:
         raise PodiumError(f"{path}: one column of probabilities serves two classes, not {len(classes)}")
-    return classes, np.hstack([1 - values, values])
+    return ordered({}, classes, str(answers.columns[0])), np.hstack([1 - values, values])
 
 
 def _whole_scale(labels: set[str]) -> list[str]:

@@ -182,9 +182,10 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
     if shape.wants == "labels":
         answers = [[competition.classes[best]] for best in probs.argmax(axis=1)]
     else:
-        wanted = probs[:, 1:] if len(shape.columns) == 2 else probs  # of two classes in one column: the second
+        wanted = probs[:, 1:] if len(shape.answers) == 1 else probs  # of two classes in one column: the second
         answers = [[f"{value:.9g}" for value in row] for row in wanted]
-    rows = ([name, *answer] for name, answer in zip(competition.test["id"], answers, strict=True))
+    at = shape.place
+    rows = ([*each[:at], name, *each[at:]] for name, each in zip(competition.test["id"], answers, strict=True))
     newline, delimiter = (shape.form.newline, shape.form.delimiter) if shape.form else ("\n", ",")
     return f"{shape.header}{newline}{table_text(rows, newline, delimiter)}"
 
@@ -194,11 +195,11 @@ def check(competition: Competition, path: Path) -> None:
     shape, written = competition.shape, read_table(path)
     if list(written.columns) != list(shape.columns) or not path.read_text("utf-8").startswith(shape.header):
         raise PodiumError(f"{path}: the columns are {list(written.columns)}, not {list(shape.columns)}")
-    ids, wanted = list(written.iloc[:, 0]), list(competition.test["id"])
+    ids, wanted = list(written.iloc[:, shape.place]), list(competition.test["id"])
     if ids != wanted:
         at = next((i for i, (a, b) in enumerate(zip(ids, wanted, strict=False)) if a != b), min(len(ids), len(wanted)))
         raise PodiumError(f"{path}: {len(ids)} ids that differ from the {len(wanted)} expected, at row {at + 1} first")
-    for column in shape.columns[1:]:
+    for column in shape.answers:
         cells = written[column]
         if shape.wants == "labels":
             wrong = cells[~cells.isin(competition.classes)]
@@ -207,8 +208,8 @@ def check(competition: Competition, path: Path) -> None:
             wrong = cells[~((values >= 0) & (values <= 1))]
         if len(wrong):
             raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is no prediction")
-    if len(shape.columns) > 2:
-        sums = written[list(shape.columns[1:])].astype(float).sum(axis=1)
+    if len(shape.answers) > 1:
+        sums = written[list(shape.answers)].astype(float).sum(axis=1)
         wrong = sums[(sums - 1).abs() > 1e-5]
         if len(wrong):
             raise PodiumError(f"{path}, line {wrong.index[0]}: the probabilities sum to {wrong.iloc[0]:.6g}")

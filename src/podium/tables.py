@@ -15,6 +15,14 @@ import pandas as pd
 
 from podium import PodiumError
 
+# How files begin that are called tables and are none.
+KINDS = {
+    b"\x1f\x8b": "a gzip archive, to be unpacked,",
+    b"PK\x03\x04": "a spreadsheet or a ZIP archive, to be saved as CSV or unpacked,",
+    b"<!doctype": "a web page",
+    b"<html": "a web page",
+}
+
 
 def read_table(path: Path, remedy: str = "download it again") -> pd.DataFrame:
     text = _text(path, remedy)
@@ -68,12 +76,15 @@ class Form(NamedTuple):
     notes: tuple[str, ...] = ()  # what is unusual about it
 
 
-def form_of(path: Path) -> Form:
+def form_of(path: Path, columns: list[str]) -> Form:
     text, name = _text(path, "download it again"), path.name
     header = re.split("[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
     ends = re.findall("\r*\n|\r", text)
     newline = ends[0] if ends and ends[0] in ("\n", "\r\n", "\r") else "\r\n" if ends else "\n"
     delimiter, notes = _delimiter(text), []
+    again = next(csv.reader([header.removeprefix("\ufeff")], delimiter=delimiter), [])
+    if _header(again, path, 1) != columns:
+        raise PodiumError(f"{path}, line 1: this header cannot be written to the letter; save the table as plain CSV")
     if delimiter != ",":
         notes.append(f"{name} is separated by {delimiter!r}, and so is the submission; Kaggle's own files have commas")
     if len(set(ends)) > 1 or newline == "\r":
@@ -90,6 +101,10 @@ def _text(path: Path, remedy: str) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise PodiumError(f"{path}: {error.strerror}; {remedy}, or mend its rights") from None
+    head = data.lstrip()[:9]
+    kinds = [kind for begin, kind in KINDS.items() if head.startswith(begin) or head.lower().startswith(begin)]
+    if kinds:
+        raise PodiumError(f"{path}: this is {kinds[0]} and no CSV; {remedy}")
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text = data.decode(encoding)
