@@ -357,13 +357,72 @@ def test_a_lineage_that_cannot_be_kept_says_why(both: Path, podium: Podium) -> N
         {"runs": [{**content["runs"][0], "folds": content["runs"][0]["folds"] * 2}]},
         {"competition": "../.."},
         {"sha256": "x"},
+        {"form": {}},
+        {"blend": {**blend, "temperature": 10**400}},
+        {"runs": [{**content["runs"][0], "folds": [{**content["runs"][0]["folds"][0], "predicted_from": 3}]}]},
     )
     wrong = [json.dumps({**content, **change}) for change in changes]
-    for text in ("{}", "[]", "no json", '{"runs": 3}', *wrong):
+    for text in ("{}", "[]", "no json", '{"runs": 3}', "[" * 100_000, *wrong):
         record.write_text(text)
         assert "is no lineage of podium submit" in one_line(podium("submit", "--from", record))
     record.unlink()
     assert "podium submit writes it beside its CSV" in one_line(podium("lineage", csv))
+
+
+def test_what_has_changed_since_is_called_by_its_name(both: Path, podium: Podium) -> None:
+    status, out, err = podium("submit", "-c", "tiny", "--runs", "good")
+    assert status == 0, err
+    csv = Path(out.strip())
+    record = csv.with_suffix(".json")
+    kept = both / "runs" / "tiny" / "good" / "fold1" / "test.npz"
+    again = ("submit", "--from", record)
+    csv.unlink()
+    assert "is not there; rebuild it with: podium --root" in one_line(podium("lineage", csv))
+
+    sample = both / "data" / "raw" / "tiny" / "sample_submission.csv"
+    before = sample.read_text()
+    for change, what in (
+        (before.replace("id,predict", "id,answer"), "header was 'id,predict' and would be 'id,answer'"),
+        (before.replace("\n", "\r\n"), "newline was '\\n' and would be '\\r\\n'"),
+    ):
+        sample.write_bytes(change.encode())
+        assert what in one_line(podium(*again))
+    sample.write_text(before)
+
+    said = Predictions.load(kept, "")
+    replace(said, probs=np.eye(4, dtype=np.float32)[np.roll(said.probs.argmax(1), 1)]).save(kept)
+    assert f"{kept} holds other predictions, delete it" in one_line(podium(*again))
+    replace(said, probs=said.probs[:3]).save(kept)  # of another data set
+    assert podium(*again)[0] == 0
+    csv.unlink()
+
+    image, other = (both / "data" / "raw" / "tiny" / "test_image" / f"{name}.jpg" for name in ("003", "004"))
+    size = image.stat().st_size  # names and sizes are hashed with the competition
+    image.write_bytes(other.read_bytes().ljust(size, b" ")[:size])
+    assert "the test images' pixels are not those of then" in one_line(podium(*again))
+    assert not csv.exists()
+
+
+def test_predictions_that_cannot_be_kept_are_made_all_the_same(both: Path, podium: Podium) -> None:
+    for fold in range(2):
+        (both / "runs" / "tiny" / "good" / f"fold{fold}" / "test.npz" / "in the way").mkdir(parents=True)
+    status, _, err = podium("submit", "-c", "tiny", "--runs", "good")
+    assert status == 0, err
+    assert "the next submission predicts again" in err
+
+
+def test_names_that_are_in_the_way_are_refused_before_anything_is_predicted(both: Path, podium: Podium) -> None:
+    assert "history.csv is where Kaggle's verdicts stand" in one_line(
+        podium("submit", "-c", "tiny", "--name", "history")
+    )
+    (both / "runs" / "tiny" / "idle").rename(both / "runs" / "tiny" / "a copy")
+    assert "a copy is no name for a run: rename it" in one_line(podium("submit", "-c", "tiny"))
+
+
+@pytest.mark.parametrize("path", ["", ".", "/"])
+def test_what_is_no_file_has_no_lineage(podium: Podium, path: str) -> None:
+    assert "name a CSV or the JSON beside it" in one_line(podium("lineage", path))
+    assert "name a CSV or the JSON beside it" in one_line(podium("submit", "--from", path))
 
 
 def test_runs_are_compared(both: Path, podium: Podium) -> None:

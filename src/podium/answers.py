@@ -29,7 +29,7 @@ def answers(
         except PodiumError as error:
             say(f"podium: warning: {error}")
         else:
-            if found.key == key:
+            if found.key == key and found.probs.shape == (len(competition.test), len(competition.classes)):
                 say(f"  {run.name} fold {fold}: predicted already")
                 return found.of(competition.classes)
     good = np.flatnonzero(~store.bad(positions))
@@ -39,7 +39,10 @@ def answers(
     if len(good):
         probs[good], made_on = _computed(store, positions, good, run, fold, device, workers)
     found = Predictions(ids, probs, np.full(len(ids), -1), classes, key, made_on)
-    found.save(kept)
+    try:
+        found.save(kept)
+    except PodiumError as error:
+        say(f"podium: warning: {error}; the next submission predicts again")
     return found.of(competition.classes)
 
 

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from podium import PodiumError
 
+NAME = r"[A-Za-z0-9][\w.+=-]*"  # that a person may give to a run or a submission
 UMASK = os.umask(0)
 os.umask(UMASK)  # which can only be read by setting it
 

@@ -13,20 +13,22 @@ import re
 import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from podium import PodiumError
 from podium.blend import Blend, Verdict
 from podium.competition import Competition
-from podium.console import table
-from podium.disk import sha256
+from podium.console import podium, table
+from podium.disk import NAME, sha256
+from podium.files import few
 from podium.recipe import differences
 from podium.runs import READ_BACK, Run, folder_of, versions
 
+Made = dict[Run, dict[int, dict[str, str]]]  # what each fold's predictions are, and were made from and on
 
-def facts(
-    competition: Competition, csv: Path, folds: dict[Run, list[int]], blend: Blend, verdict: Verdict | None
-) -> dict[str, Any]:
+
+def facts(competition: Competition, csv: Path, made: Made, blend: Blend, verdict: Verdict | None) -> dict[str, Any]:
     return {
         "csv": csv.name,
         "sha256": sha256(csv),
@@ -36,6 +38,7 @@ def facts(
         "versions": versions(),
         "train_sha256": competition.train_hash,
         "test_sha256": competition.test_hash,
+        "form": _form(competition),
         "blend": asdict(blend),
         "estimate": verdict and asdict(verdict) | {"score": verdict.score, "blend": blend.way},
         "runs": [
@@ -47,13 +50,13 @@ def facts(
                         "fold": fold,
                         "score": run.score(fold, competition.metric),
                         "weights_sha256": run.check_weights(fold),
-                        "predicted_on": run.answers(fold).made_on,
+                        **made_of,
                     }
-                    for fold in finished
+                    for fold, made_of in folds.items()
                 ],
                 "recipe": run.recipe,
             }
-            for (run, finished), weight in zip(folds.items(), blend.weights, strict=True)
+            for (run, folds), weight in zip(made.items(), blend.weights, strict=True)
         ],
     }
 
@@ -79,6 +82,11 @@ class Lineage:
 
     def find(self, competition: Competition, root: Path) -> dict[Run, list[int]]:
         """The runs and folds, if data, recipes and weights are those of the lineage."""
+        form, source = _form(competition), competition.shape.source
+        for what, then in self.content["form"].items():
+            if then != form[what]:
+                now = f"the submission's {what} was {then!r} and would be {form[what]!r}"
+                raise PodiumError(f"{self.path}: {now}, by {source} in {competition.folder}; restore that file")
         for what in ("train", "test"):
             if self.content[f"{what}_sha256"] != getattr(competition, f"{what}_hash"):
                 raise PodiumError(f"{self.path}: the {what} data is not that of {competition.folder}; restore it there")
@@ -100,21 +108,31 @@ class Lineage:
             folds[run] = [each["fold"] for each in known["folds"]]
         return folds
 
-    def check_same(self, text: str, folds: dict[Run, list[int]]) -> None:
+    def check_same(self, text: str, made: Made) -> None:
         if hashlib.sha256(text.encode()).hexdigest() == self.content["sha256"]:
             return
-        there = {each["predicted_on"] for known in self.content["runs"] for each in known["folds"]}
-        here = {run.answers(fold).made_on for run, finished in folds.items() for fold in finished}
-        then, now = self.content["versions"], versions()
-        changed = [f"{name} {then[name]} and {now.get(name)}" for name in then if then[name] != now.get(name)]
-        why = [f"versions: {', '.join(changed)}"] if changed else []
+        why: list[str] = []
+        pairs = [
+            (run.fold(each["fold"]) / "test.npz", each, made[run][each["fold"]])
+            for run, known in zip(made, self.content["runs"], strict=True)
+            for each in known["folds"]
+        ]
+        other = [path for path, then, now in pairs if then["predictions_sha256"] != now["predictions_sha256"]]
+        if any(then["predicted_from"] != now["predicted_from"] for _, then, now in pairs):
+            why.append("the test images' pixels are not those of then")
+        elif other:
+            why.append(f"{few(other, 2)} holds other predictions, delete it to predict again")
+            old, new = self.content["versions"], versions()
+            changed = [f"{name} {old[name]} and {new.get(name)}" for name in old if old[name] != new.get(name)]
+            why += [f"versions: {', '.join(changed)}"] if changed else []
+            there, here = {then["predicted_on"] for _, then, _ in pairs}, {now["predicted_on"] for _, _, now in pairs}
+            if there != here:
+                why.append(f"predicted on {' and '.join(sorted(there))}, and here on {' and '.join(sorted(here))}")
         if self.content["commit"] != _commit():
             why.append(f"code {self.content['commit']} and {_commit()}")
-        if there != here:
-            why.append(f"predicted on {' and '.join(sorted(there))}, and here on {' and '.join(sorted(here))}")
         raise PodiumError(
-            f"the same weights and images give another CSV here than {self.path.name} tells of"
-            f" ({'; '.join(why) or 'nothing else has changed: was that file edited?'}); restore what was there then"
+            f"the same weights give another CSV here than {self.path.name} tells of"
+            f" ({'; '.join(why) or 'nothing has changed: was that file edited?'}); restore what was there then"
         )
 
     def describe(self) -> str:
@@ -156,9 +174,18 @@ class Lineage:
         )
 
 
+def _form(competition: Competition) -> dict[str, str]:
+    """How the submission is written, which the sample decides."""
+    shape = competition.shape
+    newline, delimiter = (shape.form.newline, shape.form.delimiter) if shape.form else ("\n", ",")
+    return {"header": shape.header, "newline": newline, "delimiter": delimiter, "answers": shape.wants}
+
+
 def read(path: Path) -> Lineage:
     """The lineage in a JSON, or beside a CSV."""
-    beside = path.with_suffix(".json")
+    if not path.name:
+        raise PodiumError(f"'{path}' is no file; name a CSV or the JSON beside it")
+    beside = path.with_suffix(".json") if path.suffix == ".csv" else path
     try:
         content = json.loads(beside.read_text(encoding="utf-8"))
         _check(content)
@@ -166,7 +193,7 @@ def read(path: Path) -> Lineage:
         found.describe()
     except OSError as error:
         raise PodiumError(f"{beside}: {error.strerror}; podium submit writes it beside its CSV") from None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise PodiumError(f"{beside} is no lineage of podium submit ({error!r}); restore it") from None
     return found
 
@@ -177,7 +204,7 @@ def _check(content: dict[str, Any]) -> None:
     names = [content["competition"], *(run["run"] for run in runs)]
     folds = [[int(each["fold"]) for each in run["folds"]] for run in runs]
     sound = {
-        "competition": all(re.fullmatch(r"[A-Za-z0-9][\w.+=-]*", name) for name in names),  # they become paths
+        "competition": all(re.fullmatch(NAME, name) for name in names),  # they become paths
         "runs": runs and len(set(names[1:])) == len(runs) and all(len(set(each)) == len(each) > 0 for each in folds),
         "blend": len(blend["weights"]) == len(blend["temperatures"]) == len(runs)
         and all(0 <= weight <= 1 for weight in blend["weights"])
@@ -190,7 +217,13 @@ def _check(content: dict[str, Any]) -> None:
                 *(each["weights_sha256"] for run in runs for each in run["folds"]),
             )
         ),
-        "predicted_on": all(isinstance(each["predicted_on"], str) for run in runs for each in run["folds"]),
+        "predictions": all(
+            isinstance(each[fact], str)
+            for fact in ("predicted_on", "predicted_from", "predictions_sha256")
+            for run in runs
+            for each in run["folds"]
+        ),
+        "form": set(content["form"]) == {"header", "newline", "delimiter", "answers"},
         "recipe": all(isinstance(run["recipe"], dict) for run in runs),
         "versions": isinstance(content["versions"], dict),
     }
@@ -202,8 +235,11 @@ def _check(content: dict[str, Any]) -> None:
 def tell(path: Path) -> str:
     """What a submission's lineage says; raises where the CSV is another."""
     lineage = read(path)
+    again = f"{podium()} submit --from {quote(str(lineage.path))}"
+    if path.suffix == ".csv" and not path.exists():
+        raise PodiumError(f"{path} is not there; rebuild it with: {again}")
     if path.suffix == ".csv" and sha256(path) != lineage.content["sha256"]:
-        raise PodiumError(f"{path} has been changed since; rebuild it with: podium submit --from {lineage.path}")
+        raise PodiumError(f"{path} has been changed since; move it away and rebuild it with: {again}")
     return lineage.describe()
 
 

@@ -244,7 +244,9 @@ def _seconds(text: str) -> float:
 
 
 def _name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][\w.+=-]*", text):
+    from podium.disk import NAME
+
+    if not re.fullmatch(NAME, text):
         raise argparse.ArgumentTypeError(f"'{text}' is no name for a file: use letters, digits and . _ - + =")
     return text
 

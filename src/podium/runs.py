@@ -8,6 +8,7 @@ A fold is finished when its oof.npz is there: training writes it last. test.npz 
 from --linear and --head-first.
 """
 
+import hashlib
 import importlib.metadata
 import json
 import platform
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.checkpoint import checkpoints
 from podium.console import command, duration, say, table
-from podium.disk import atomic, locked, sha256, write_json
+from podium.disk import NAME, atomic, locked, sha256, write_json
 from podium.metrics import evaluate
 from podium.recipe import differences
 
@@ -63,6 +64,11 @@ class Predictions:
         order = np.array([self.classes.index(name) for name in classes])
         target = np.where(self.target < 0, -1, order.argsort()[self.target])
         return replace(self, probs=self.probs[:, order], target=target, classes=classes)
+
+    def facts(self) -> dict[str, str]:
+        """What a lineage tells of them."""
+        digest = hashlib.sha256(self.probs.tobytes()).hexdigest()
+        return {"predicted_on": self.made_on, "predicted_from": self.key, "predictions_sha256": digest}
 
     def save(self, path: Path) -> None:
         with atomic(path) as temporary, temporary.open("wb") as file:
@@ -127,10 +133,6 @@ class Run:
 
     def out_of_fold(self, fold: int) -> Predictions:
         return Predictions.load(self.fold(fold) / "oof.npz", self._remedy(fold))
-
-    def answers(self, fold: int) -> Predictions:
-        """What its model says of the test images, once a submission has asked it."""
-        return Predictions.load(self.fold(fold) / "test.npz", "make the submission again")
 
     def weights(self, fold: int) -> Path:
         path = self.fold(fold) / "model.safetensors"
@@ -262,6 +264,9 @@ def find_runs(slug: str, root: Path, names: list[str] | None = None) -> list[Run
                 near = get_close_matches(name, known, 1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known) or 'none yet'}"
                 raise PodiumError(f"no run '{name}' in {folder}; {hint}")
+    for name in known:
+        if not re.fullmatch(NAME, name):
+            raise PodiumError(f"{folder / name} is no name for a run: rename it, to letters, digits and . _ - + =")
     chosen = [known[name] for name in dict.fromkeys(names or known)]
     unfinished = [run.name for run in chosen if not run.finished()]
     if names and unfinished:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,13 +24,20 @@ from podium.competition import Competition
 from podium.console import counted, podium, say, types_make
 from podium.disk import atomic, write_json
 from podium.folds import groups_of
-from podium.lineage import Lineage, facts
+from podium.lineage import Lineage, Made, facts
 from podium.runs import Run, find_runs
 from podium.store import open_store, side_for
 from podium.tables import read_table, table_text
 
+HISTORY = "history.csv"  # beside the submissions: Kaggle's verdicts
 RARE = 1e-6  # the chance of an accident that is taken for a mistake
 ASTRAY = 0.1  # of the answers, in other classes than training lets expect, beyond what chance does
+
+
+class Blended(NamedTuple):
+    probs: Probs  # of the test images
+    alone: list[list[Probs]]  # what each model of each run says of a few of them
+    made: Made
 
 
 def submit(
@@ -45,19 +52,21 @@ def submit(
     anyway: bool = False,
 ) -> Path:
     """The blend of the runs, each the mean of its finished folds, as a CSV that matches the sample; its path."""
+    if name == HISTORY.removesuffix(".csv"):
+        raise PodiumError(f"--name {name}: {HISTORY} is where Kaggle's verdicts stand; take another name")
     runs = find_runs(competition.slug, root, names)
     folds = {run: run.finished() for run in runs}
     _announce(competition, folds)
     blend, verdict = _blend(competition, root, runs, way)
-    probs, alone = _blended(competition, root, folds, blend, device, workers, keep)
+    blended = _blended(competition, root, folds, blend, device, workers, keep)
     if verdict:
-        verdict = verdict.of_folds(competition.metric, alone)
+        verdict = verdict.of_folds(competition.metric, blended.alone)
         _expect(competition, verdict)
-    _check_mix(competition, probs, anyway)
-    text = render(competition, probs)
+    _check_mix(competition, blended.probs, anyway)
+    text = render(competition, blended.probs)
     path = _free_name(root / "submissions" / competition.slug, name or _joined(runs), text)
     _write(competition, path, text)
-    write_json(path.with_suffix(".json"), facts(competition, path, folds, blend, verdict))
+    write_json(path.with_suffix(".json"), facts(competition, path, blended.made, blend, verdict))
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
     return path
 
@@ -81,9 +90,9 @@ def rebuild(
 ) -> Path:
     """The CSV that a lineage tells of, byte for byte, beside it; its path."""
     folds = lineage.find(competition, root)
-    probs, _ = _blended(competition, root, folds, lineage.blend, device, workers, keep)
-    text, path = render(competition, probs), lineage.csv
-    lineage.check_same(text, folds)
+    blended = _blended(competition, root, folds, lineage.blend, device, workers, keep)
+    text, path = render(competition, blended.probs), lineage.csv
+    lineage.check_same(text, blended.made)
     if path.exists() and path.read_bytes() != text.encode():
         raise PodiumError(f"{path} is not what {lineage.path.name} tells of; move it away and run the command again")
     _write(competition, path, text)
@@ -149,23 +158,27 @@ def _blended(
     device: str,
     workers: int | None,
     keep: bool,
-) -> tuple[Probs, list[list[Probs]]]:
-    """A run says of a test image what its fold models say on average; and what each of those says of a few."""
+) -> Blended:
+    """A run says of a test image what its fold models say on average."""
     sides = {run: side_for(max(run.recipe["image_size"], run.recipe["test_size"])) for run in folds}
     stores = {side: open_store(competition, root, side, keep) for side in sorted(set(sides.values()))}
     warn_of_bad(competition, next(iter(stores.values())))
     few = np.random.default_rng(0).permutation(len(competition.test))[:FEW]
     means: list[Probs] = []
     alone: list[list[Probs]] = []
+    made: Made = {}
     for number, (run, finished) in enumerate(folds.items()):
         total: Probs = np.zeros((len(competition.test), len(competition.classes)))
         alone.append([])
+        made[run] = {}
         for fold in finished:
-            said = answers(competition, stores[sides[run]], run, fold, device, workers).probs.astype(np.float64)
-            total += blend.of_run(number, said)
-            alone[-1].append(said[few])
+            said = answers(competition, stores[sides[run]], run, fold, device, workers)
+            probs = said.probs.astype(np.float64)
+            total += blend.of_run(number, probs)
+            alone[-1].append(probs[few])
+            made[run][fold] = said.facts()
         means.append(total / len(finished))
-    return blend.of_runs(means), alone
+    return Blended(blend.of_runs(means), alone, made)
 
 
 # --- the file --------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from podium.console import bar, duration, say
 from podium.disk import sha256, write_text
 from podium.kaggle import reason, talking
 from podium.metrics import METRICS
+from podium.submission import HISTORY
 from podium.tables import read_table, table_text
 
 APPEARS = 120.0  # seconds until an upload stands in the list
@@ -63,7 +64,7 @@ def upload(slug: str, csv: Path, metric: str, message: str) -> None:
         "left_today": "" if left is None else left,
         "ref": found.ref,
     }
-    history = _keep(csv.parent / "history.csv", row)
+    history = _keep(csv.parent / HISTORY, row)
     if _status(found) == "ERROR":
         what = found.error_description or "without a reason"
         raise PodiumError(f"Kaggle refused {csv.name}: {what}; it stands in {history}")
