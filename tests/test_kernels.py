@@ -140,6 +140,20 @@ def test_a_kernel_that_fails_in_the_middle_loses_only_itself(
     assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
 
 
+def test_folds_that_are_finished_here_are_not_trained_there(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu", "--folds", "1")[0] == 0
+    run = Run(tmp_path / "runs" / "tiny" / "test_vit")
+    here = run.check_weights(1)
+    with kaggle(service, monkeypatch):
+        status, _, err = podium(*TRAIN)
+    assert status == 0, err
+    assert "'--folds', '0']" in service.kernels[0]["text"]
+    assert run.finished() == [0, 1]
+    assert run.check_weights(1) == here
+
+
 def test_following_goes_on_after_an_interruption(
     service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,7 +58,7 @@ def kaggle_train(slug: str, root: Path, name: str, words: Sequence[str], acceler
         while ended == STOPPED:
             if not chain or not chain[-1]["works"]:
                 token = secrets.token_hex(8)
-                kernel = _push(client, slug, root, name, words, accelerator, chain, token)
+                kernel = _push(client, slug, root, name, [*words, *_left(run, words)], accelerator, chain, token)
                 chain.append({"kernel": kernel, "works": True, "token": token})
                 write_json(note, {"kernels": chain})
             try:
@@ -78,6 +78,13 @@ def kaggle_train(slug: str, root: Path, name: str, words: Sequence[str], acceler
     say(f"podium: wrote {run.path}")
     say(f"next: {command('submit', slug)}")
     return run
+
+
+def _left(run: Run, words: Sequence[str]) -> list[str]:
+    """Folds that are finished here need not be trained there."""
+    if "--folds" in words or not run.finished():
+        return []
+    return ["--folds", ",".join(str(fold) for fold in range(run.recipe["folds"]) if fold not in run.finished())]
 
 
 def _push(

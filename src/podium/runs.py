@@ -257,17 +257,17 @@ def find_runs(slug: str, root: Path, names: list[str] | None = None) -> list[Run
     folder = folder_of(slug, root)
     begun = [path.parent for path in folder.glob("*/recipe.json")]
     begun += [path.parents[1] for path in folder.glob("*/fold*/oof.npz")]
-    known = {path.name: Run(path) for path in sorted(begun)}
+    known = {path.name: Run(path) for path in sorted(begun) if not path.name.startswith(".")}
     if names:
         for name in names:
             if name not in known:
                 near = get_close_matches(name, known, 1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known) or 'none yet'}"
                 raise PodiumError(f"no run '{name}' in {folder}; {hint}")
-    for name in known:
-        if not re.fullmatch(NAME, name):
-            raise PodiumError(f"{folder / name} is no name for a run: rename it, to letters, digits and . _ - + =")
     chosen = [known[name] for name in dict.fromkeys(names or known)]
+    for run in chosen:
+        if not re.fullmatch(NAME, run.name):
+            raise PodiumError(f"{run.path} is no name for a run: rename it, to letters, digits and . _ - + =")
     unfinished = [run.name for run in chosen if not run.finished()]
     if names and unfinished:
         raise PodiumError(f"run '{unfinished[0]}' has no finished fold yet; run its training command again to go on")
