@@ -296,7 +296,7 @@ def test_a_bundle_is_brought_to_kaggle_and_makes_its_csv_there(
     no_wheels: None, service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("podium.deliver.PAUSE", 0.0)
-    monkeypatch.setattr("podium.bundle._prove", lambda *_: None)  # here the stand-in's machine runs it
+    monkeypatch.setattr("podium.bundle._prove", lambda *_: "nothing")  # here the stand-in's machine runs it
     service.run_kernel = Machine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", [], service)
     assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu")[0] == 0
     bundle = ("kaggle-bundle", "-c", "tiny", "--upload")
