@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from conftest import Podium, one_line, podium_at, write_competition
 from podium import PodiumError, options
-from podium.blend import WAYS, Blend, HeldOut, convex, fit, greedy, held_out, judge, temperature, tempered, ways
+from podium.blend import WAYS, Blend, HeldOut, convex, fit, greedy, held_out, temperature, tempered, ways
+from podium.judge import judge
 from podium.metrics import METRICS, each_image, evaluate
 from podium.runs import Predictions, Run
 
@@ -47,7 +48,7 @@ def test_equal_runs_get_equal_weights_and_a_run_of_noise_gets_none() -> None:
 def test_what_is_chosen_is_near_the_best_on_images_that_nobody_has_seen(
     metric: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podium.blend.RESAMPLES_OF_SLOW", 60)
+    monkeypatch.setattr("podium.judge.RESAMPLES_OF_SLOW", 60)
     strengths = (3.0, 2.0, 0.5)
     verdict, unseen = judge(drawn(strengths, 1500, 2), metric, 50_000), drawn(strengths, 50_000, 3)
     better = METRICS[metric]().better
@@ -151,7 +152,7 @@ def test_a_temperature_that_was_put_in_is_taken_out(heat: float, seed: int) -> N
 
 
 def test_no_probability_of_exactly_nothing_breaks_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.blend.RESAMPLES_OF_SLOW", 20)
+    monkeypatch.setattr("podium.judge.RESAMPLES_OF_SLOW", 20)
     sure = np.eye(4)[np.arange(40) % 4]
     seen = HeldOut(np.array([sure, np.roll(sure, 1, 1)]), np.arange(40) % 4, np.arange(40) % 2, np.arange(40))
     for metric in METRICS:

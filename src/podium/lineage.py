@@ -17,11 +17,12 @@ from shlex import quote
 from typing import Any
 
 from podium import PodiumError
-from podium.blend import Blend, Verdict
+from podium.blend import Blend
 from podium.competition import Competition
 from podium.console import podium, table
 from podium.disk import NAME, sha256
 from podium.files import few
+from podium.judge import Verdict
 from podium.recipe import differences
 from podium.runs import READ_BACK, Run, folder_of, versions
 

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.answers import answers, prior, warn_of_bad
-from podium.blend import FEW, Blend, Probs, Verdict, held_out, judge
+from podium.blend import Blend, Probs, held_out
 from podium.competition import Competition
 from podium.console import counted, podium, say, types_make
 from podium.disk import atomic, write_json
 from podium.folds import groups_of
+from podium.judge import FEW, Verdict, judge
 from podium.lineage import Lineage, Made, facts
 from podium.runs import Run, find_runs
 from podium.store import open_store, side_for
