@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from PIL import Image
 
 if TYPE_CHECKING:
     from podium.recipe import Recipe
+
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")  # how long an example takes says more of the machine than of the code
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 40, 210), "lonely": (120, 120, 120)}
 Podium = Callable[..., tuple[int, str, str]]

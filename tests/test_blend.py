@@ -142,7 +142,7 @@ def test_weights_of_the_least_log_loss_are_found() -> None:
 
 
 @given(st.floats(0.6, 2.5), st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_temperature_that_was_put_in_is_taken_out(heat: float, seed: int) -> None:
     seen = drawn((2.0,), 3000, seed, shared=0.0)
     heated = tempered(seen.probs[0], heat)

@@ -343,7 +343,7 @@ def test_the_certificate_counts_what_is_there(
     }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(an_image, min_size=1, max_size=40), st.integers(2, 4), st.integers(0, 3))
 def test_our_own_folds_hold_whatever_the_images(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], k: int, seed: int

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
@@ -173,7 +173,6 @@ def test_every_pair_stands_there_once_and_in_order() -> None:
 # --- the search ------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(
     st.one_of(
         arrays(np.uint8, st.tuples(st.integers(1, 8), st.just(12), st.just(12))),
@@ -201,7 +200,6 @@ def by_force(rows: NDArray[np.float64], reach: Floats) -> set[tuple[int, int]]:
     return set(zip(*(side.tolist() for side in near.nonzero()), strict=True))
 
 
-@settings(deadline=None)
 @given(
     count=st.integers(1, 90),
     seed=st.integers(0, 10**6),

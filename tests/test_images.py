@@ -448,7 +448,7 @@ SOUND = [
 ]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(sound=st.sampled_from(SOUND), changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4))
 def test_a_damaged_file_is_pixels_or_refused_and_never_anything_else(
     sound: bytes, changes: list[tuple[int, int]]

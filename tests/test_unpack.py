@@ -279,7 +279,7 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyte
 SOUND = [packed(FILES), packed({"images.zip": packed(FILES)}, zipfile.ZIP_STORED), packed(FILES, zipfile.ZIP_LZMA)]
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sound=st.sampled_from(SOUND),
     changes=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=4),
