@@ -213,12 +213,22 @@ def test_the_output_of_an_older_kernel_of_that_name_is_not_taken(
 def test_a_run_of_another_recipe_is_laid_aside(
     service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu", "--lr", "0.01", "--folds", "0")[0] == 0
+    machine, runs = service.run_kernel, tmp_path / "runs" / "tiny"
+    other = ("--device", "cpu", "--lr", "0.01", "--folds", "0", "--name", "other")
+    assert podium("train", "-c", "tiny", *KNOBS, *other)[0] == 0
+
+    def begun_meanwhile(kernel: dict[str, Any]) -> dict[str, bytes]:
+        (runs / "other").rename(runs / "test_vit")
+        return machine(kernel)
+
+    service.run_kernel = begun_meanwhile
     with kaggle(service, monkeypatch):
         refused = one_line(podium(*TRAIN))
-    assert "is another run than the kernel's: lr was 0.01" in refused
-    assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0]
-    assert Run(tmp_path / "runs" / "tiny" / "test_vit-kaggle").finished() == [0, 1]
+        assert "is another run than the kernel's: lr was 0.01" in refused
+        assert "was begun otherwise: lr was 0.01" in one_line(podium(*TRAIN, "--name", "test_vit"))
+        assert len(service.kernels) == 1
+    assert Run(runs / "test_vit").finished() == [0]
+    assert Run(runs / "test_vit-kaggle").finished() == [0, 1]
 
 
 def test_a_kernel_that_nobody_may_see_any_more_is_not_waited_for(

@@ -100,8 +100,10 @@ def _knobs(flags: argparse.Namespace) -> dict[str, Any]:
 
 def kaggle_train(flags: argparse.Namespace) -> None:
     """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
+    from podium.card import read_card
     from podium.kernels import kaggle_train
-    from podium.models import check_name
+    from podium.models import check_name, family_and_sizes
+    from podium.recipe import resolve
 
     given = _knobs(flags)
     if given.get("model") == "auto":
@@ -121,7 +123,9 @@ def kaggle_train(flags: argparse.Namespace) -> None:
         words += ["--folds", ",".join(map(str, flags.folds))]
     if flags.budget:
         words += ["--budget", f"{flags.budget}s"]
-    kaggle_train(flags.competition, flags.root, flags.name or given["model"], words, flags.accelerator)
+    card = read_card(flags.competition, flags.root).get("recipe", {})
+    recipe = resolve(given, card, *family_and_sizes(given["model"]))
+    kaggle_train(flags.competition, flags.root, flags.name or recipe.model, recipe, words, flags.accelerator)
 
 
 def kaggle_bundle(flags: argparse.Namespace) -> None:

@@ -18,17 +18,18 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from podium import STOPPED, PodiumError
 from podium.competition import raw_folder
 from podium.console import bar, command, duration, say
-from podium.disk import write_bytes, write_json
+from podium.disk import sha256, write_bytes, write_json
 from podium.folds import path_of
 from podium.kaggle import reason, talking
 from podium.on_kaggle import LIMIT, REPORT
-from podium.recipe import differences, knobs
+from podium.recipe import Recipe, differences, knobs
 from podium.runs import Run, folder_of
 
 # Kaggle gives two of them at once. Where none is named it may give a card that its torch has no kernels for.
@@ -42,13 +43,18 @@ LINES = 20  # of the log of a kernel that failed
 FAILED = ("ERROR", "CANCEL_REQUESTED", "CANCEL_ACKNOWLEDGED")
 
 
-def kaggle_train(slug: str, root: Path, name: str, words: Sequence[str], accelerator: str = ACCELERATOR) -> Run:
-    """The run, trained over there."""
+def kaggle_train(
+    slug: str, root: Path, name: str, recipe: Recipe, words: Sequence[str], accelerator: str = ACCELERATOR
+) -> Run:
+    """The run, trained over there; `words` are the flags that make its recipe, and others."""
     run = Run(folder_of(slug, root) / name)
     if raw_folder(slug, root).is_dir() and not path_of(slug, root).exists():
         raise PodiumError(f"the folds come first, so that they are the same here: {command('folds', slug)}")
     if run.begun() and len(run.finished()) == run.recipe["folds"]:
         raise PodiumError(f"{run.path} is trained already; give another run another --name")
+    if run.begun():
+        folds = {"folds_sha256": sha256(path_of(slug, root))} if path_of(slug, root).exists() else {}
+        run.check_same({**asdict(recipe), **folds})
     note = run.path.parent / f".{name}.kernel.json"
     with talking(slug) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
         chain = _read(note)  # the kernels so far, each going on with what the one before left

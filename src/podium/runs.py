@@ -207,6 +207,10 @@ class Run:
                 raise PodiumError(f"{path} is missing, though {begun[0]} is there; {self._lost()}")
             write_json(path, {**identity, **facts, "weights_source": None, "versions": versions()})
             return
+        self.check_same(identity)
+
+    def check_same(self, identity: dict[str, Any]) -> None:
+        """Refuses what the run was not begun with."""
         changed = differences({key: self.recipe.get(key) for key in identity}, identity)
         if changed:
             raise PodiumError(
