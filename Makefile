@@ -38,10 +38,10 @@ train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train a model: MODEL=  [COMP= FOL
 	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(if $(GPUS),--processes $(GPUS)) \
 	  $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
-submit: export MESSAGE := $(MESSAGE)
+submit: override export MESSAGE := $(value MESSAGE)
 submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" UPLOAD=1 MESSAGE= ARGS=]
 	$(PODIUM) submit -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(if $(UPLOAD),--upload) \
-	  $(if $(MESSAGE),--message "$$MESSAGE") $(ARGS)
+	  $(if $(MESSAGE),--message="$$MESSAGE") $(ARGS)
 
 compare: $(READY)  ## the runs side by side: scores, costs, disagreement  [COMP= RUNS="a b"]
 	$(PODIUM) compare -c $(COMP) $(if $(RUNS),--runs $(RUNS))

@@ -7,6 +7,7 @@ address on this machine; everything above that is the client as it is.
 import json
 import re
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ class Service:
         self.archive = archive
         self.status = status  # of every answer to a call of the API; 0 cuts the connection
         self.failing: dict[str, list[int]] = {}  # of the next answers to these calls alone
+        self.garbled: dict[str, bytes] = {}  # what these calls are answered instead
+        self.slow: dict[str, float] = {}  # seconds until these calls are answered
         self.asked: list[str] = []
         self.broken: list[str] = []  # what went wrong in here, which is nobody's fault but the test's
         self.began: list[int] = []  # where each download began
@@ -142,7 +145,10 @@ def serve(service: Service) -> Iterator[str]:
                 status = 200
             if call in ("GetDataset", "GetDatasetStatus") and asked["datasetSlug"] not in service.datasets:
                 status = 403  # as the real one says of what is not there
-            if status == 0:
+            time.sleep(service.slow.get(call, 0.0))
+            if call in service.garbled:
+                self.answer(200, service.garbled[call], "application/json")
+            elif status == 0:
                 self.connection.close()
             elif status != 200:
                 self.answer(status, json.dumps({"code": status, "message": "no"}).encode(), "application/json")

@@ -124,3 +124,10 @@ def test_what_a_file_is_called_cannot_command_the_terminal(tmp_path: Path, podiu
     _, out, _ = podium("data", "-c", "tiny")
     assert "'\\x1b[2Jlonely'" in out
     assert "\x1b" not in out
+
+
+def test_make_hands_on_a_message_to_the_letter() -> None:
+    text = """cost $5 of $(shell echo it) "so" 'it' -y"""
+    told = ["make", "-s", "submit", "READY=Makefile", "PODIUM=printf '%s\\n'", f"MESSAGE={text}"]
+    done = subprocess.run(told, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
+    assert f"--message={text}" in done.stdout.splitlines()

@@ -67,7 +67,7 @@ def test_without_an_account_only_uploading_is_lost_once_the_data_is_here(tmp_pat
     write_competition(tmp_path)
     status, out, _ = podium("doctor", "-c", "tiny")
     assert status == 0
-    assert "only --upload needs it" in of(out, "kaggle")
+    assert "only --upload and kaggle-train need it" in of(out, "kaggle")
 
 
 def test_a_gpu_that_is_there_and_computes_nothing_is_found(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import Podium, write_competition
+from conftest import Podium, one_line, write_competition
 from kaggle_service import TOKEN, Service, kaggle, nobody
+from podium.disk import locked
 
 __all__ = ["nobody"]
 
@@ -40,7 +41,7 @@ def test_a_competition_is_downloaded_with_a_token_and_unpacked(
     assert service.tokens == {f"Bearer {TOKEN}"}
     assert service.asked[-1] == "/storage/bundle/archive.zip"
     raw = tmp_path / "data" / "raw"
-    assert sorted(path.name for path in raw.iterdir()) == ["tiny", "tiny.zip"]
+    assert sorted(path.name for path in raw.iterdir()) == [".tiny.lock", "tiny", "tiny.zip"]
     assert (raw / "tiny.zip").read_bytes() == archive
     assert TOKEN not in out + err
 
@@ -104,10 +105,10 @@ def test_without_an_account_or_an_archive_both_ways_are_told(tmp_path: Path, pod
 @pytest.mark.parametrize(
     ("status", "answer"),
     [
-        (401, "Kaggle refused your token (401)"),
+        (401, "Kaggle refused your token (401: no)"),
         (403, "accept the rules once at https://www.kaggle.com/competitions/tiny/rules"),
-        (404, "Kaggle has no competition 'tiny' (404)"),
-        (429, "Kaggle asks to wait (429)"),
+        (404, "Kaggle has no competition 'tiny' (404: no)"),
+        (429, "Kaggle asks to wait (429: no)"),
         (500, "Kaggle answered 500"),
     ],
 )
@@ -142,3 +143,8 @@ def test_an_archive_that_is_no_archive_is_refused_and_leaves_nothing(
     assert status == 1
     assert "tiny.zip: not a sound zip archive" in err
     assert not (tmp_path / "data" / "raw" / "tiny").exists()
+
+
+def test_two_processes_do_not_download_at_once(tmp_path: Path, podium: Podium) -> None:
+    with locked(tmp_path / "data" / "raw" / ".tiny.lock"):
+        assert "another process is getting tiny already" in one_line(podium("data", "-c", "tiny"))

@@ -1,5 +1,6 @@
 """Training on Kaggle's GPUs and inference without a network: the kernels really run, in a copy of Kaggle's folders."""
 
+import ast
 import io
 import json
 import os
@@ -8,12 +9,13 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import Podium, one_line, write_competition
+from conftest import Podium, one_line, podium_at, write_competition
 from kaggle_service import TOKEN, Service, kaggle, nobody
 from podium.runs import Run
 
@@ -89,6 +91,31 @@ def service(tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> 
     return service
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What training leaves, for tests that are not about how it does."""
+    root = tmp_path_factory.mktemp("there")
+    write_competition(root)
+    podium_at(root, "folds", "-c", "tiny", "--k", "2", "--seed", "5")
+    podium_at(root, "train", "-c", "tiny", *KNOBS, "--device", "cpu")
+    return {str(path.relative_to(root)): path.read_bytes() for path in (root / "runs").rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def quick(service: Service, trained: dict[str, bytes]) -> Service:
+    """A Kaggle whose kernels have trained before they are asked to."""
+
+    def run(kernel: dict[str, Any]) -> dict[str, bytes]:
+        (call,) = re.findall(r"podium\.on_kaggle\.(train\(.*\))\)", kernel["text"])
+        _, name, _, _, token = ast.literal_eval(call.removeprefix("train"))
+        report = json.dumps({"exit": 0, "token": token, "folds": [0, 1]})
+        files = {path.replace("/test_vit/", f"/{name}/"): content for path, content in trained.items()}
+        return {**files, "podium.json": report.encode()}
+
+    service.run_kernel = run
+    return service
+
+
 def test_a_run_is_trained_there_and_brought_back(
     service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +134,7 @@ def test_a_run_is_trained_there_and_brought_back(
     # These folds were made here, with another seed than the kernel would have taken.
     assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu")[0] == 0
     assert podium("submit", "-c", "tiny")[0] == 0
-    assert [path.name for path in (tmp_path / "runs" / "tiny").iterdir()] == ["test_vit"]  # the note is gone
+    assert sorted(path.name for path in (tmp_path / "runs" / "tiny").iterdir()) == [".test_vit.kernel.lock", "test_vit"]
 
 
 def test_when_kaggles_time_runs_out_a_next_kernel_goes_on(
@@ -119,7 +146,7 @@ def test_when_kaggles_time_runs_out_a_next_kernel_goes_on(
     assert status == 0, err
     assert "Kaggle's time ran out first" in err
     first, second = (kernel["slug"] for kernel in service.kernels)
-    assert (first[-2:], second) == ("-1", f"{first[:-1]}2")
+    assert (first[-2:], second[-2:]) == ("-1", "-2")
     assert service.kernels[1]["kernelDataSources"] == [first]
     assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
 
@@ -133,9 +160,8 @@ def test_a_kernel_that_fails_in_the_middle_loses_only_itself(
     with kaggle(service, monkeypatch):
         assert "-2 ended with error" in one_line(podium(*TRAIN))
         assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0]
-        shutil.rmtree(next((tmp_path / "kaggle").glob("*-2")))
         assert podium(*TRAIN)[0] == 0
-    assert len(machine.outputs) == 2
+    assert len(machine.outputs) == 3
     assert service.kernels[2]["kernelDataSources"] == [service.kernels[0]["slug"]]
     assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
 
@@ -155,65 +181,130 @@ def test_folds_that_are_finished_here_are_not_trained_there(
 
 
 def test_following_goes_on_after_an_interruption(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    quick: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
-    with kaggle(service, monkeypatch):
+    with kaggle(quick, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr("podium.kernels.time.sleep", interrupted)
             assert podium(*TRAIN)[0] == 75
-        service.failing["GetKernelSessionStatus"] = [0, 500]
+        quick.failing["GetKernelSessionStatus"] = [0, 500]
         status, _, err = podium(*TRAIN)
     assert status == 0, err
     assert "is at work already" in err
-    assert len(service.kernels) == 1
+    assert len(quick.kernels) == 1
     assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
 
 
 def test_a_kernel_that_fails_shows_its_log_and_may_follow_again(
-    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    quick: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.kernel_end = "ERROR"
-    service.kernel_log = [{"stream_name": "stderr", "data": "podium: error: something over there\n"}]
-    with kaggle(service, monkeypatch):
+    quick.kernel_end = "ERROR"
+    quick.kernel_log = [{"stream_name": "stderr", "data": "podium: error: something over there\n"}]
+    with kaggle(quick, monkeypatch):
         status, _, err = podium(*TRAIN)
         assert status == 1
         assert "podium: error: something over there" in err
         assert "ended with error" in err.splitlines()[-1]
-        service.kernel_end = "COMPLETE"
+        quick.kernel_end = "COMPLETE"
         assert podium(*TRAIN, "--name", "again")[0] == 0
 
 
-def test_the_output_of_an_older_kernel_of_that_name_is_not_taken(
+def test_each_kernel_has_a_name_that_none_had_before(
+    quick: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kaggle(quick, monkeypatch):
+        assert podium(*TRAIN)[0] == 0
+        assert "is trained already" in one_line(podium(*TRAIN))
+        shutil.rmtree(tmp_path / "runs" / "tiny" / "test_vit")
+        assert podium(*TRAIN)[0] == 0
+    assert len({kernel["slug"] for kernel in quick.kernels}) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "again"),
+    [
+        (lambda files: {}, "left no podium.json", 2),
+        (lambda files: {**files, "podium.json": b"{}"}, "left no podium.json", 2),
+        (lambda files: {**files, "podium.json": b'{"exit": 0, "token": "x", "folds": []}'}, "trained nothing", 2),
+        (lambda files: {"podium.json": files["podium.json"]}, "trained nothing", 2),
+        (lambda files: {**files, "runs/tiny/test_vit/recipe.json": b"<html>"}, "did not come as it was made", 1),
+        (lambda files: {**files, "runs/tiny/test_vit/fold1/oof.npz": b""}, "did not come as it was made", 1),
+        (lambda files: {n: c for n, c in files.items() if "fold1/oof" not in n}, "did not come as it was made", 1),
+        (lambda files: {n: c for n, c in files.items() if "recipe" not in n}, "did not come as it was made", 1),
+    ],
+)
+def test_output_that_is_not_whole_is_not_taken_and_the_same_command_goes_on(
+    quick: Service,
+    tmp_path: Path,
+    podium: Podium,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[dict[str, bytes]], dict[str, bytes]],
+    said: str,
+    again: int,
+) -> None:
+    """What Kaggle still has is brought again; where it has nothing, another kernel begins."""
+    machine, made = quick.run_kernel, {}
+
+    def changed(kernel: dict[str, Any]) -> dict[str, bytes]:
+        made[kernel["slug"].rpartition("/")[2]] = files = machine(kernel)
+        return change(files) if len(made) == 1 else files
+
+    quick.run_kernel = changed
+    with kaggle(quick, monkeypatch):
+        assert said in one_line(podium(*TRAIN))
+        assert [path for path in (tmp_path / "runs" / "tiny").iterdir() if path.name[0] != "."] == []
+        quick.kernel_output |= made
+        assert podium(*TRAIN)[0] == 0
+    assert len(quick.kernels) == again
+    assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
+
+
+def test_what_would_fail_over_there_is_refused_here(
     service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = service.run_kernel
-    looks: list[str] = []
-
-    class Older(dict[str, bytes]):
-        """Its first listing is that of an older kernel."""
-
-        def __getitem__(self, name: str) -> bytes:
-            if name == "podium.json" and not looks:
-                looks.append(name)
-                return json.dumps({"exit": 0, "token": "another"}).encode()
-            return super().__getitem__(name)
-
-    service.run_kernel = lambda kernel: Older(machine(kernel))
     with kaggle(service, monkeypatch):
-        status, _, err = podium(*TRAIN)
-        assert status == 0, err
-        assert looks
-        assert Run(tmp_path / "runs" / "tiny" / "test_vit").finished() == [0, 1]
-        assert "is trained already" in one_line(podium(*TRAIN))
+        assert "there is no fold 7 in" in one_line(podium(*TRAIN, "--folds", "0,7"))
+        assert podium(*TRAIN, "--folds", "0")[0] == 0
+        assert "is trained already" in one_line(podium(*TRAIN, "--folds", "0"))
+        assert "was begun otherwise: lr was" in one_line(podium(*TRAIN, "--lr", "0.5"))
+        with Run(tmp_path / "runs" / "tiny" / "test_vit").lock():
+            assert "is being trained by another process" in one_line(podium(*TRAIN))
+    assert len(service.kernels) == 1
+
+
+def test_a_push_that_was_interrupted_is_not_made_twice(
+    quick: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from podium import kernels
+
+    push = kernels.push
+
+    def interrupted(*given: Any, **more: Any) -> str:
+        push(*given, **more)
+        raise KeyboardInterrupt
+
+    with kaggle(quick, monkeypatch):
+        with monkeypatch.context() as patch:
+            patch.setattr("podium.chain.push", interrupted)
+            assert podium(*TRAIN)[0] == 75
+        assert "was begun with other flags" in one_line(podium(*TRAIN, "--epochs", "3"))
+        assert podium(*TRAIN)[0] == 0
+        assert len(quick.kernels) == 1
+        with monkeypatch.context() as patch:
+            patch.setattr("podium.chain.push", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+            assert podium(*TRAIN, "--name", "never")[0] == 75
+        quick.failing["GetKernelSessionStatus"] = [404]
+        assert podium(*TRAIN, "--name", "never")[0] == 0
+    assert len(quick.kernels) == 2
 
 
 def test_a_run_of_another_recipe_is_laid_aside(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    quick: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine, runs = service.run_kernel, tmp_path / "runs" / "tiny"
+    machine, runs = quick.run_kernel, tmp_path / "runs" / "tiny"
     other = ("--device", "cpu", "--lr", "0.01", "--folds", "0", "--name", "other")
     assert podium("train", "-c", "tiny", *KNOBS, *other)[0] == 0
 
@@ -221,21 +312,21 @@ def test_a_run_of_another_recipe_is_laid_aside(
         (runs / "other").rename(runs / "test_vit")
         return machine(kernel)
 
-    service.run_kernel = begun_meanwhile
-    with kaggle(service, monkeypatch):
+    quick.run_kernel = begun_meanwhile
+    with kaggle(quick, monkeypatch):
         refused = one_line(podium(*TRAIN))
         assert "is another run than the kernel's: lr was 0.01" in refused
         assert "was begun otherwise: lr was 0.01" in one_line(podium(*TRAIN, "--name", "test_vit"))
-        assert len(service.kernels) == 1
+        assert len(quick.kernels) == 1
     assert Run(runs / "test_vit").finished() == [0]
     assert Run(runs / "test_vit-kaggle").finished() == [0, 1]
 
 
 def test_a_kernel_that_nobody_may_see_any_more_is_not_waited_for(
-    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    quick: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.failing["GetKernelSessionStatus"] = [403] * 9
-    with kaggle(service, monkeypatch):
+    quick.failing["GetKernelSessionStatus"] = [403] * 9
+    with kaggle(quick, monkeypatch):
         assert "is your token still good?" in one_line(podium(*TRAIN))
 
 
@@ -246,22 +337,6 @@ def test_what_kaggle_does_not_take_is_told(service: Service, podium: Podium, mon
         for words in (("--weights", "/some/file.pt"), ("--teacher", "another")):
             assert "is not on Kaggle's machines" in one_line(podium(*TRAIN, *words))
         assert "no model" in one_line(podium("kaggle-train", "-c", "tiny", "--model", "convnext_smal"))
-
-
-def test_output_that_is_not_what_was_trained_is_not_brought(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = service.run_kernel
-
-    def damaged(kernel: dict[str, Any]) -> dict[str, bytes]:
-        files = machine(kernel)
-        files["runs/tiny/test_vit/fold1/model.safetensors"] = b"<html>"
-        return files
-
-    service.run_kernel = damaged
-    with kaggle(service, monkeypatch):
-        assert "is not what was trained" in one_line(podium(*TRAIN))
-    assert not (tmp_path / "runs" / "tiny" / "test_vit").exists()
 
 
 @pytest.fixture
@@ -322,7 +397,7 @@ def test_a_bundle_is_brought_to_kaggle_and_makes_its_csv_there(
         (name,) = service.datasets
         assert re.fullmatch("podium-tiny-bundle-[0-9a-f]{6}", name)
         assert f"as version 2 of somebody/{name}" in err
-        service.dataset_statuses = ["FAILED"]
+        service.dataset_statuses = ["FAILED"] * 4
         assert f"could not unpack somebody/{name}" in one_line(podium(*bundle))
         service.failing["CreateDatasetVersion"] = [401]
         assert "refused your token" in one_line(podium(*bundle))

@@ -9,6 +9,7 @@ import pytest
 
 from conftest import Podium, one_line, podium_at, write_competition
 from kaggle_service import TOKEN, Service, kaggle, nobody
+from podium.disk import locked
 
 __all__ = ["nobody"]
 
@@ -168,3 +169,57 @@ def test_a_history_that_is_none_is_not_written_over(
     with kaggle(service, monkeypatch):
         assert "has other columns than Podium's" in one_line(podium("submit", "-c", "tiny", "--upload"))
     assert path.read_text() == "my,notes\n1,2\n"
+
+
+def test_a_verdict_that_is_known_is_not_lost_for_its_rank(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.failing["ListSubmissions"] = [200, 200, 200, 500]
+    with kaggle(service, monkeypatch):
+        status, _, err = podium("submit", "-c", "tiny", "--upload")
+    assert status == 0, err
+    assert "Kaggle says: public 0.97125; 4 more may follow today" in err
+    assert history(tmp_path)["rank_today"].tolist() == [""]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"null", "makes nothing of Kaggle's answer"),
+        (b'{"submissions": null}', "makes nothing of Kaggle's answer"),
+        (b'{"code": "no"}', "makes nothing of Kaggle's answer"),
+        (b"<html>", "what answers is not Kaggle"),
+        (b'{"code": 400, "message": "Only notebooks are accepted"}', "Kaggle says: Only notebooks are accepted"),
+    ],
+)
+def test_an_answer_that_is_none_is_told_in_a_line(
+    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch, answer: bytes, said: str
+) -> None:
+    service.garbled["ListSubmissions"] = answer
+    with kaggle(service, monkeypatch):
+        assert said in one_line(podium("submit", "-c", "tiny", "--upload"))
+        service.garbled = {}
+        assert podium("submit", "-c", "tiny", "--upload")[0] == 0
+
+
+def test_nobody_is_waited_for_without_end(service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.kaggle.TIMEOUT", (5.0, 0.2))
+    service.slow["ListSubmissions"] = 2.0
+    with kaggle(service, monkeypatch):
+        assert "Kaggle cannot be reached (ReadTimeout)" in one_line(podium("submit", "-c", "tiny", "--upload"))
+
+
+def test_a_message_may_hold_anything(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kaggle(service, monkeypatch):
+        assert podium("submit", "-c", "tiny", "--upload", '--message=-5 %\tof\nlr,\0 \ud83d "so"')[0] == 0
+    assert history(tmp_path)["message"].tolist() == ['-5 % of lr,  "so"']
+
+
+def test_two_processes_do_not_upload_at_once(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kaggle(service, monkeypatch), locked(tmp_path / "submissions" / "tiny" / ".upload.lock"):
+        assert "another process uploads to tiny already" in one_line(podium("submit", "-c", "tiny", "--upload"))
+    assert not service.uploaded

@@ -19,7 +19,7 @@ from podium.bundle import METADATA, NOTEBOOK
 from podium.console import bar, duration, say
 from podium.disk import write_json
 from podium.kaggle import reason, talking
-from podium.kernels import ACCELERATOR, follow, push
+from podium.kernels import ACCELERATOR, DENIALS, follow, push
 
 PAUSE = 10.0  # seconds between looks
 PATIENCE = 3600.0  # seconds until Kaggle has unpacked a data set
@@ -72,12 +72,13 @@ def _version(client: Any, dataset: str) -> int:
 
 def _wait(client: Any, slug: str, dataset: str, before: int) -> None:
     """Until Kaggle has unpacked a newer version than the one before."""
-    began = time.monotonic()
+    began, failures = time.monotonic(), 0
     with bar(desc=f"Kaggle unpacks {dataset}", unit="look") as progress:
         while True:
             try:
                 status = client.dataset_status(dataset)
-                if status == "failed":
+                failures += status in ("failed", "deleted")
+                if failures > DENIALS:  # at first Kaggle may tell of the version before
                     raise PodiumError(
                         f"Kaggle could not unpack {dataset}; see https://www.kaggle.com/datasets/{dataset}"
                     )

@@ -9,6 +9,7 @@ import importlib.metadata
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -136,16 +137,19 @@ def _kaggle(slug: str, root: Path) -> Iterator[Finding]:
     except PodiumError as error:
         if not raw_folder(slug, root).is_dir():
             raise
-        yield Finding("kaggle", "note", f"{error}; the data is here, so only --upload needs it")
+        yield Finding("kaggle", "note", f"{error}; the data is here, so only --upload and kaggle-train need it")
         return
     if not page.user_has_entered:
         rules = f"https://www.kaggle.com/competitions/{slug}/rules"
         yield Finding("kaggle", "BAD", f"the rules of {slug} are not accepted yet; do so once at {rules}")
         return
-    deadline = f", until {page.deadline:%Y-%m-%d}" if page.deadline else ""
+    over = bool(page.deadline) and page.deadline.replace(tzinfo=UTC) < datetime.now(UTC)
+    deadline = f", {'over since' if over else 'until'} {page.deadline:%Y-%m-%d}" if page.deadline else ""
     daily = f", {page.max_daily_submissions} submissions a day" if page.max_daily_submissions else ""
     yield Finding(
-        "kaggle", "ok", f"you have entered {slug}: {page.evaluation_metric or 'no metric named'}{daily}{deadline}"
+        "kaggle",
+        "note" if over else "ok",
+        f"you have entered {slug}: {page.evaluation_metric or 'no metric named'}{daily}{deadline}",
     )
     if page.submissions_disabled:
         yield Finding("kaggle", "BAD", f"{slug} takes no submissions any more")

@@ -8,16 +8,22 @@ well and needs no account here.
 
 import contextlib
 import io
+import json
+import re
 import shutil
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from podium import PodiumError
 from podium.competition import load, raw_folder
 from podium.console import command, say, show
+from podium.disk import locked
 from podium.unpack import unpack
+
+TIMEOUT = (30.0, 300.0)  # seconds: to be connected, and between two bytes
 
 
 def get(slug: str, root: Path) -> None:
@@ -32,9 +38,12 @@ def get(slug: str, root: Path) -> None:
         say(f"podium: {folder} is there already; delete it to get it anew")
     else:
         archive = root / "data" / "raw" / f"{slug}.zip"
-        if not archive.exists():
-            download(slug, archive)
-        unpack(archive, folder)
+        with locked(archive.parent / f".{slug}.lock") as mine:
+            if not mine:
+                raise PodiumError(f"another process is getting {slug} already; wait for it")
+            if not archive.exists():
+                download(slug, archive)
+            unpack(archive, folder)
     show(load(slug, root).describe())
     say(f"next: {command('folds', slug)}")
 
@@ -63,8 +72,12 @@ def download(slug: str, archive: Path) -> None:
 def talking(slug: str, otherwise: str = "") -> Iterator[Any]:
     """Kaggle's own client, signed in. What Kaggle or the way to it refuses in the block is told with its remedy."""
     from requests import RequestException
+    from requests.adapters import HTTPAdapter
 
+    adapter: Any = HTTPAdapter
+    send = adapter.send
     try:
+        adapter.send = _impatient(send)
         quiet = io.StringIO()
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):  # importing it authenticates, aloud
             from kaggle.api.kaggle_api_extended import KaggleApi
@@ -72,6 +85,12 @@ def talking(slug: str, otherwise: str = "") -> Iterator[Any]:
             client = KaggleApi()
             client.authenticate()
         yield client
+    except (TypeError, AttributeError, LookupError) as error:
+        if not _in_the_client(error):
+            raise
+        raise PodiumError(
+            f"Kaggle's client makes nothing of Kaggle's answer ({error!r}){otherwise and '; '}{otherwise}"
+        ) from None
     except SystemExit:  # where others raise
         raise PodiumError(
             "Kaggle does not know you: make a token at https://www.kaggle.com/settings (API) and save it as"
@@ -82,6 +101,23 @@ def talking(slug: str, otherwise: str = "") -> Iterator[Any]:
         if not isinstance(error, of_the_network):
             raise
         raise PodiumError(f"{reason(error, slug)}{otherwise and '; '}{otherwise}") from None
+    finally:
+        adapter.send = send
+
+
+def _impatient(send: Callable[..., Any]) -> Callable[..., Any]:
+    """The client waits for ever for whoever does not answer."""
+
+    def within(self: Any, request: Any, stream: bool = False, timeout: Any = None, **more: Any) -> Any:
+        return send(self, request, stream=stream, timeout=timeout or TIMEOUT, **more)
+
+    return within
+
+
+def _in_the_client(error: Exception) -> bool:
+    """Whether the client stumbled, which it does over answers that are none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any({"kaggle", "kagglesdk"} & set(Path(frame.filename).parts) for frame in frames)
 
 
 def competition_page(client: Any, slug: str) -> Any:
@@ -96,15 +132,21 @@ def competition_page(client: Any, slug: str) -> Any:
 
 def reason(error: Exception, slug: str) -> str:
     status = getattr(getattr(error, "response", None), "status_code", None)
+    told = "" if status is None or re.match(r"\d{3} \w+ Error", str(error)) else str(error).strip()
+    more = f": {told}" if told else ""
     if status == 401:
-        return "Kaggle refused your token (401); make a new one at https://www.kaggle.com/settings"
+        return f"Kaggle refused your token (401{more}); make a new one at https://www.kaggle.com/settings"
     if status == 403:
         rules = f"https://www.kaggle.com/competitions/{slug}/rules"
-        return f"Kaggle does not let you have {slug} (403); join and accept the rules once at {rules}"
+        return f"Kaggle does not let you have {slug} (403{more}); join and accept the rules once at {rules}"
     if status == 404:
-        return f"Kaggle has no competition '{slug}' (404); its name is the last part of its page's address"
+        return f"Kaggle has no competition '{slug}' (404{more}); its name is the last part of its page's address"
     if status == 429:
-        return "Kaggle asks to wait (429); try again in a few minutes"
+        return f"Kaggle asks to wait (429{more}); try again in a few minutes"
     if status is not None:
-        return f"Kaggle answered {status}"
+        return f"Kaggle says: {told}" if told and status < 400 else f"Kaggle answered {status}{more}"
+    if isinstance(error, json.JSONDecodeError):
+        return "what answers is not Kaggle (no JSON): a proxy, or a page to sign in at?"
+    if isinstance(error, ValueError) and not isinstance(error, OSError):
+        return f"Kaggle's client says: {(str(error).splitlines() or [''])[0]}"
     return f"Kaggle cannot be reached ({type(error).__name__})"

@@ -47,7 +47,8 @@ def train(slug: str, run: str, words: Sequence[str], previous: str | None, token
     several = ["--processes", str(gpus)] if gpus > 1 and "--linear" not in words else []
     command = _podium(root, "train", "-c", slug, "--name", run, *words, *several)
     ended = _within(command, end - time.monotonic())
-    (KAGGLE / "working" / REPORT).write_text(json.dumps({"exit": ended, "token": token}))
+    folds = sorted(int(path.parent.name.removeprefix("fold")) for path in (runs / slug / run).glob("fold*/oof.npz"))
+    (KAGGLE / "working" / REPORT).write_text(json.dumps({"exit": ended, "token": token, "folds": folds}))
     return 0 if ended == STOPPED else ended
 
 
@@ -58,10 +59,12 @@ def infer(slug: str, runs: Sequence[str], way: str) -> Path:
     shutil.copytree(CODE / "runs", mine, dirs_exist_ok=True)
     root = _root(slug, mine)
     command = _podium(root, "submit", "-c", slug, "--runs", *runs, "--blend", way, "--anyway", "--store", "off")
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=_environment())
     path = KAGGLE / "working" / "submission.csv"
-    shutil.copyfile(done.stdout.splitlines()[-1], path)
-    shutil.rmtree(mine)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=_environment())
+        shutil.copyfile(done.stdout.splitlines()[-1], path)
+    finally:
+        shutil.rmtree(mine)
     return path
 
 

@@ -10,6 +10,7 @@ There the submission is known by a mark in its description: an upload that was i
 
 import contextlib
 import io
+import math
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from podium import PodiumError
 from podium.console import bar, duration, say
-from podium.disk import sha256, write_text
+from podium.disk import locked, sha256, write_text
 from podium.kaggle import reason, talking
 from podium.metrics import METRICS
 from podium.submission import HISTORY
@@ -35,32 +36,27 @@ COLUMNS = (
 
 def upload(slug: str, csv: Path, metric: str, message: str) -> None:
     """Kaggle has the submission and has judged it, or an error says why not."""
-    mark = f"[podium {sha256(csv)[:12]}]"
-    by_hand = f"upload {csv} at https://www.kaggle.com/competitions/{slug}/submit, or run the same command again"
-    with talking(slug, by_hand) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
-        before = _marked(client, slug, mark)
-        if all(_status(each) == "ERROR" for each in before):
-            _check_quota(client, slug)
-            say(f"podium: uploading {csv.name} to {slug}")
-            answer = client.competition_submit(str(csv), f"{mark} {message}"[:LONGEST], slug, quiet=True)
-            if not getattr(answer, "ref", 0) and "Could not" in str(answer.message):
-                raise PodiumError(f"Kaggle's client could not upload {csv.name} ({answer.message}); {by_hand}")
-        else:
-            before = [each for each in before if _status(each) == "ERROR"]
-            say(f"podium: {csv.name} is at Kaggle already")
-        found = _verdict(client, slug, mark, {each.ref for each in before}, by_hand)
-        rank, today = _rank(client, slug, found, METRICS[metric]().better)
-        left = _left(client, slug)
+    message = "".join(letter for letter in " ".join(message.split()) if letter.isprintable())
+    with locked(csv.parent / ".upload.lock") as mine:
+        if not mine:
+            raise PodiumError(f"another process uploads to {slug} already; wait for it")
+        mark = f"[podium {sha256(csv)[:12]}]"
+        before = _upload(slug, csv, mark, message)
+        waiting = "the same command goes on waiting"
+        with talking(slug, waiting) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises aloud
+            found = _verdict(client, slug, mark, before)
+            rank, today = _rank(client, slug, found, METRICS[metric]().better)
+            left = _left(client, slug)
     row = {
-        "date": f"{found.date:%Y-%m-%d %H:%M:%S}",
+        "date": f"{found.date:%Y-%m-%d %H:%M:%S}" if found.date else "",
         "file": csv.name,
         "sha256": sha256(csv),
         "message": message,
         "status": _status(found).lower(),
         "public_score": found.public_score or "",
         "private_score": found.private_score or "",
-        "rank_today": rank,
-        "submissions_today": today,
+        "rank_today": rank or "",
+        "submissions_today": today or "",
         "left_today": "" if left is None else left,
         "ref": found.ref,
     }
@@ -69,9 +65,27 @@ def upload(slug: str, csv: Path, metric: str, message: str) -> None:
         what = found.error_description or "without a reason"
         raise PodiumError(f"Kaggle refused {csv.name}: {what}; it stands in {history}")
     scores = f"public {found.public_score or '?'}" + (f", private {found.private_score}" if found.private_score else "")
+    place = f"; number {rank} of today's {today}" if rank else ""
     quota = "" if left is None else f"; {left} more may follow today"
-    say(f"podium: Kaggle says: {scores}; number {rank} of today's {today}{quota}")
+    say(f"podium: Kaggle says: {scores}{place}{quota}")
     say(f"podium: wrote {history}")
+
+
+def _upload(slug: str, csv: Path, mark: str, message: str) -> set[int]:
+    """Kaggle's client has sent the submission, unless it is there; those with its mark that failed before."""
+    by_hand = f"upload {csv} at https://www.kaggle.com/competitions/{slug}/submit, or run the same command again"
+    with talking(slug, by_hand) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
+        before = _marked(client, slug, mark)
+        failed = [each for each in before if _status(each) == "ERROR"]
+        if len(failed) < len(before):
+            say(f"podium: {csv.name} is at Kaggle already")
+        else:
+            _check_quota(client, slug)
+            say(f"podium: uploading {csv.name} to {slug}")
+            answer = client.competition_submit(str(csv), f"{mark} {message}"[:LONGEST], slug, quiet=True)
+            if not getattr(answer, "ref", 0) and "Could not" in str(answer.message):
+                raise PodiumError(f"Kaggle's client could not upload {csv.name} ({answer.message}); {by_hand}")
+    return {each.ref for each in failed}
 
 
 def _check_quota(client: Any, slug: str) -> None:
@@ -97,7 +111,7 @@ def _marked(client: Any, slug: str, mark: str) -> list[Any]:
     return [each for each in listed if mark in (each.description or "")]
 
 
-def _verdict(client: Any, slug: str, mark: str, before: set[int], by_hand: str) -> Any:
+def _verdict(client: Any, slug: str, mark: str, before: set[int]) -> Any:
     """The submission with the mark that is not one of those that failed before, once it is judged."""
     began, looks, found = time.monotonic(), 0, None
     with bar(desc="waiting for Kaggle's verdict", unit="look") as progress:
@@ -114,7 +128,8 @@ def _verdict(client: Any, slug: str, mark: str, before: set[int], by_hand: str) 
             waited = time.monotonic() - began
             if found is None and waited > APPEARS:
                 raise PodiumError(
-                    f"the upload is not in Kaggle's list of submissions after {duration(waited)}: it failed; {by_hand}"
+                    f"the upload is not in Kaggle's list of submissions after {duration(waited)}: it failed;"
+                    f" run the same command again, or upload it at https://www.kaggle.com/competitions/{slug}/submit"
                 )
             if waited > PATIENCE:
                 raise PodiumError(
@@ -130,20 +145,24 @@ def _status(found: Any) -> str:
 
 
 def _rank(client: Any, slug: str, found: Any, better: int) -> tuple[int, int]:
-    """The place of its public score among the day's submissions, and how many there are."""
-    listed = client.competition_submissions(slug, page_size=100) or []
-    today = datetime.now(UTC).date()
-    scores = {each.ref: _number(each.public_score) for each in listed if each.date.date() == today}
-    mine = scores.setdefault(found.ref, _number(found.public_score))
-    ahead = [score for score in scores.values() if score is not None and (mine is None or better * (score - mine) > 0)]
-    return len(ahead) + 1, len(scores)
+    """The place of its public score among the day's submissions, and how many there are; zeros where Kaggle does not
+    say, as a verdict that is known must not be lost for that."""
+    with contextlib.suppress(OSError, ValueError):
+        listed = client.competition_submissions(slug, page_size=100) or []
+        today = datetime.now(UTC).date()
+        scores = {each.ref: _number(each.public_score) for each in listed if each.date and each.date.date() == today}
+        mine = scores.setdefault(found.ref, _number(found.public_score))
+        known = [score for score in scores.values() if score is not None]
+        ahead = [score for score in known if mine is None or better * (score - mine) > 0]
+        return len(ahead) + 1, len(scores)
+    return 0, 0
 
 
 def _number(text: str | None) -> float | None:
-    try:
-        return float(text or "")
-    except ValueError:
-        return None
+    with contextlib.suppress(ValueError):
+        number = float(text or "")
+        return number if math.isfinite(number) else None
+    return None
 
 
 def _keep(history: Path, row: dict[str, object]) -> Path:
