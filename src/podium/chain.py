@@ -34,6 +34,10 @@ LARGEST = 1_000_000  # bytes of a kernel
 MOST = 20  # kernels for one run: more than a week
 
 
+class Done(PodiumError):
+    """Nothing is left to train."""
+
+
 def kaggle_train(
     slug: str, root: Path, name: str, recipe: Recipe, words: Sequence[str], accelerator: str = ACCELERATOR
 ) -> Run:
@@ -43,7 +47,11 @@ def kaggle_train(
     with locked(note.with_suffix(".lock")) as mine:
         if not mine:
             raise PodiumError(f"another process follows the kernels of {run.path} already")
-        _check(slug, root, run, recipe, words)
+        try:
+            _check(slug, root, run, recipe, words)
+        except Done:
+            note.unlink(missing_ok=True)
+            raise
         with talking(slug) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
             _train(client, slug, root, run, note, words, accelerator)
         note.unlink()
@@ -68,7 +76,7 @@ def _check(slug: str, root: Path, run: Run, recipe: Recipe, words: Sequence[str]
         with run.lock():
             finished = [str(fold) for fold in run.finished()]
         if set(asked or map(str, range(run.recipe["folds"]))) <= set(finished):
-            raise PodiumError(f"{run.path} is trained already; give another run another --name")
+            raise Done(f"{run.path} is trained already; give another run another --name")
 
 
 def _folds(words: Sequence[str]) -> list[str]:
