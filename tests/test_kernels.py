@@ -385,35 +385,40 @@ def test_a_bundle_is_brought_to_kaggle_and_makes_its_csv_there(
     service.run_kernel = Machine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", [], service)
     assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu")[0] == 0
     bundle = ("kaggle-bundle", "-c", "tiny", "--upload")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
     with kaggle(service, monkeypatch):
         service.loses_files = {"runs.zip"}
         assert "1 of 5 parts were not uploaded" in one_line(podium(*bundle))
-        assert not service.kernels
         service.loses_files = set()
-        service.dataset_statuses = ["READY", "BLOBS_RECEIVED"]  # of the version before, and then of this one
-        service.failing["GetDatasetStatus"] = [0, 429]
-        status, out, err = podium(*bundle)
-        assert status == 0, err
         (name,) = service.datasets
         assert re.fullmatch("podium-tiny-bundle-[0-9a-f]{6}", name)
-        assert f"as version 2 of somebody/{name}" in err
-        service.dataset_statuses = ["FAILED"] * 4
-        assert f"could not unpack somebody/{name}" in one_line(podium(*bundle))
         service.failing["CreateDatasetVersion"] = [401]
         assert "refused your token" in one_line(podium(*bundle))
-    first, second = service.datasets[name][:2]
+        service.dataset_statuses = ["FAILED"] * 4
+        assert f"could not unpack somebody/{name}" in one_line(podium(*bundle))
+        assert not service.kernels
+        service.dataset_statuses = ["READY", "BLOBS_RECEIVED"]  # of the version before, and then of this one
+        service.failing["GetDatasetStatus"] = [0, 429]
+        with monkeypatch.context() as patch:
+            patch.setattr("podium.deliver.follow", interrupted)
+            assert podium(*bundle)[0] == 75
+        status, _, err = podium(*bundle)  # which neither uploads nor pushes again
+    assert status == 0, err
+    first, *_, last = service.datasets[name]
+    assert len(service.datasets[name]) == 3
     assert (first["isPrivate"], first["licenseName"]) == (True, "other")
     assert "runs.zip" not in first["files"]
-    assert {"runs.zip", "src.zip", "wheels.zip", "requirements.txt", "inference.ipynb"} <= set(second["files"])
+    assert {"runs.zip", "src.zip", "wheels.zip", "requirements.txt", "inference.ipynb"} <= set(last["files"])
     (kernel,) = service.kernels
-    assert kernel["slug"] == f"somebody/{name}-2"
+    assert re.fullmatch("somebody/podium-tiny-notebook-[0-9a-f]{6}", kernel["slug"])
     assert (kernel["isPrivate"], kernel["enableInternet"], kernel["kernelType"]) == (True, False, "notebook")
     assert (kernel["datasetDataSources"], kernel["competitionDataSources"]) == ([f"somebody/{name}"], ["tiny"])
-    made = service.kernel_output[f"{name}-2"]["submission.csv"]
+    made = service.kernel_output[kernel["slug"].rpartition("/")[2]]["submission.csv"]
     assert made == (tmp_path / "submissions" / "tiny" / "test_vit.csv").read_bytes()
     assert f"https://www.kaggle.com/code/{kernel['slug']}" in err
-    folder = Path(out.strip())
-    assert json.loads((folder / "dataset-metadata.json").read_text())["id"] == f"somebody/{name}"
     assert TOKEN not in json.dumps(service.kernels)
 
 
