@@ -124,7 +124,23 @@ def test_images_of_one_group_tell_less_than_as_many_strangers() -> None:
         assert gains[2] < 0.5 * gains[0]
 
 
+def test_of_one_group_nothing_is_fitted_and_nothing_expected() -> None:
+    seen = drawn((2.0, 1.0), 100, 0)
+    for groups in (np.zeros(100, np.int64), np.arange(100) % 2):
+        few = replace(seen, parts=groups, groups=groups)
+        for metric in ("accuracy", "log_loss", "macro_f1"):
+            verdict = judge(few, metric, 50)
+            assert verdict.blend.way == "equal"
+            low, high = verdict.between
+            assert np.isnan(low) if groups.max() == 0 and metric != "accuracy" else low < high
+        with pytest.raises(PodiumError, match=r"100 images, of [12] groups, that all runs held out"):
+            judge(few, "accuracy", 50, "convex")
+
+
 def test_where_nothing_was_wrong_something_may_yet_be() -> None:
+    sure = drawn((20.0,), 1000, 0)
+    low, _ = judge(replace(sure, groups=np.arange(1000) // 20), "accuracy", 1000).between
+    assert low < 0.97  # of fifty groups, not of a thousand images
     low, high = judge(drawn((20.0,), 200, 0), "accuracy", 100).between
     assert low < 0.99 < high == 1
 

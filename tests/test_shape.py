@@ -1,7 +1,6 @@
 """The submission's shape, from samples as careless hands and other tools leave them."""
 
 import gzip
-import os
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +25,7 @@ WIDE = rows("id,cat,dog", "4,0.5,0.5", "5,0.5,0.5")
         ("id,P(Cat)", "", "dog"),  # the word cat is not its last
         ("id,p_Cat", "", "cat"),
         ("id,dog", "", "dog"),
+        ("id,not_cat", "", "dog"),
         ("id,target", "", "dog"),
         ("id,target", 'positive = "cat"', "cat"),
         ("id,cat", 'positive = "dog"', "dog"),
@@ -48,6 +48,16 @@ def test_a_class_that_is_none_is_no_positive_one(tmp_path: Path) -> None:
     assert 'positive = "bird" is none of two classes; there are cat, dog' in refusal(
         tmp_path, IMAGES, tables, 'positive = "bird"'
     )
+
+
+def test_a_placeholder_does_not_count_against_a_column_of_the_same_name(tmp_path: Path) -> None:
+    tables = {
+        "train.csv": rows("id,label,label_id", "1,cat,0", "2,dog,1", "3,cat,0"),
+        "sample_submission.csv": rows("id,label", "5,0", "4,0"),
+    }
+    it = load_it(tmp_path, IMAGES, tables)
+    assert it.classes == ("cat", "dog")
+    assert "sample_submission.csv answers '0'" in it.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -131,6 +141,11 @@ def test_a_column_that_is_neither_id_nor_answer_is_refused(tmp_path: Path, sampl
     assert said in refusal(tmp_path, IMAGES, TABLES | {"sample_submission.csv": sample})
 
 
+def test_a_sample_that_nobody_has_filled_in_may_have_any_class(tmp_path: Path) -> None:
+    sample = rows("id,cat,dog,bird", "5,,,", "4,,,")
+    assert load_it(tmp_path, IMAGES, TABLES | {"sample_submission.csv": sample}).classes == ("cat", "dog", "bird")
+
+
 @pytest.mark.parametrize(
     ("header", "lines"),
     [
@@ -161,13 +176,17 @@ def test_ids_may_stand_elsewhere_than_first(tmp_path: Path, header: str, lines: 
     "name", ["sample_submission.csv.gz", "sample_submission.txt", "example.csv", "Sample Sub.xlsx"]
 )
 def test_a_sample_that_is_not_known_as_one_is_pointed_out(tmp_path: Path, name: str) -> None:
-    it = load_it(tmp_path, IMAGES, {"train.csv": TRAIN, name: SAMPLE})
+    it = load_it(tmp_path, IMAGES, {"labels.csv": TRAIN, name: SAMPLE})
     (note,) = it.notes
     assert f"where {name} is one" in note
     assert 'sample_submission = "NAME"' in note
     named = load_it(tmp_path, IMAGES, {}, f'sample_submission = "./{name}"')
     assert list(named.test["id"]) == ["5", "4"]
     assert not load_it(tmp_path, IMAGES, {}, 'sample_submission = ""').notes
+    for elsewhere in ("/etc/hostname", "../../../x.csv", "./"):
+        assert f'sample_submission = "{elsewhere}"' in refusal(
+            tmp_path, IMAGES, {}, f'sample_submission = "{elsewhere}"'
+        )
 
 
 @pytest.mark.parametrize(
@@ -199,8 +218,14 @@ def test_the_folder_of_one_role_never_serves_the_other(tmp_path: Path, gone: str
     train = rows("id,target", *(f"{name},{'cat' if name == '4' else 'dog'}" for name in ids))
     images = [f"{left}_image/{name}.jpg" for name in "12345"]
     said = refusal(tmp_path, images, TABLES | {"train.csv": train})
-    assert "have no image below" in said
-    assert os.sep + ("train.csv" if gone == "train" else "sample_submission.csv") in said
+    assert f"{left}_image is its only folder of images, and 2 of them would be both trained on and asked for" in said
+
+
+@pytest.mark.parametrize("folder", ["train_and_test", "train-test-images", "test-of-skill", "all_images"])
+def test_one_folder_may_hold_all_images(tmp_path: Path, folder: str) -> None:
+    it = load_it(tmp_path, [f"{folder}/{name}.jpg" for name in "12345"], TABLES)
+    assert list(it.test["image"]) == [f"{folder}/5.jpg", f"{folder}/4.jpg"]
+    assert not it.notes
 
 
 def test_a_metric_that_the_form_of_the_answers_contradicts_is_pointed_out(tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ def held_out(runs: Sequence[Run], classes: tuple[str, ...], groups: Mapping[str,
         found.append(said)
     shared = [name for name in found[0] if all(name in said for said in found)]
     parts = np.array([found[0][name][2] for name in shared], np.int64)
-    kin = np.unique([(groups or {}).get(name, name) for name in shared], return_inverse=True)[1]
+    of = {name: f"group {group}" for name, group in (groups or {}).items()}
+    kin = np.unique([of.get(name, f"image {name}") for name in shared], return_inverse=True)[1]
     if len(set(parts.tolist())) == 1:
         parts = np.random.default_rng(0).permutation(kin.max() + 1)[kin] % PARTS
     return HeldOut(

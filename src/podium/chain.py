@@ -25,7 +25,7 @@ from podium.disk import locked, sha256, write_bytes, write_json
 from podium.folds import path_of
 from podium.kaggle import talking
 from podium.kernels import ACCELERATOR, Failed, follow, plain, push, script
-from podium.on_kaggle import REPORT
+from podium.on_kaggle import LIMIT, REPORT
 from podium.recipe import Recipe, differences, knobs
 from podium.runs import Run, folder_of
 from podium.tables import read_table
@@ -112,7 +112,7 @@ def _train(client: Any, slug: str, root: Path, run: Run, note: Path, words: Sequ
                 _push(client, slug, root, run, words, accelerator, chain)
             link["pushed"] = True
             keep()
-            follow(client, slug, link["kernel"])
+            follow(client, slug, link["kernel"], LIMIT)
             ended = _bring(client, slug, root, link, run, note)
         except PodiumError as error:
             if isinstance(error, Failed) or not link["pushed"]:
@@ -142,8 +142,12 @@ def _push(
 ) -> None:
     previous, token = chain[-2]["kernel"] if len(chain) > 1 else None, chain[-1]["token"]
     given = [*words]
-    if run.finished() and not _folds(words):  # what is finished here need not be trained there
-        given += ["--folds", ",".join(str(n) for n in range(run.recipe["folds"]) if n not in run.finished())]
+    if run.finished():  # what is finished here need not be trained there
+        wanted = _folds(words) or [str(fold) for fold in range(run.recipe["folds"])]
+        if "--folds" in given:
+            at = given.index("--folds")
+            del given[at : at + 2]
+        given += ["--folds", ",".join(fold for fold in wanted if int(fold) not in run.finished())]
     text = script(slug, root, f"train({slug!r}, {run.name!r}, {given!r}, {previous!r}, {token!r})")
     if len(text) > LARGEST:
         raise PodiumError(f"the kernel has {len(text):,} bytes, most of them folds, and Kaggle takes {LARGEST:,}")

@@ -214,7 +214,7 @@ def score(flags: argparse.Namespace) -> None:
     """Score a submission against a solution."""
     from podium.score import score
 
-    print(score(flags.file, flags.solution, flags.metric))
+    print(score(flags.file, flags.solution, flags.metric, flags.positive))
 
 
 def _competition(flags: argparse.Namespace, **settings: str) -> Any:

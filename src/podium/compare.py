@@ -29,10 +29,7 @@ def compare(competition: Competition, root: Path, names: list[str] | None = None
     tables = [table(header, rows)]
     if len(runs) > 1:
         columns = ["disagree", *(str(n) for n in range(1, len(runs) + 1))]
-        pairs = [
-            [f"{n} {run.name}", *(_disagreement(competition, run, other) for other in runs)]
-            for n, run in enumerate(runs, 1)
-        ]
+        pairs = [[f"{n} {run.name}", *(_disagreement(run, other) for other in runs)] for n, run in enumerate(runs, 1)]
         tables.append(table(columns, pairs))
     return "\n\n".join(tables)
 
@@ -71,10 +68,13 @@ def _parameters(path: Path) -> int:
         ) from None
 
 
-def _disagreement(competition: Competition, run: Run, other: Run) -> str:
+def _disagreement(run: Run, other: Run) -> str:
     if run == other:
         return ""
-    both = held_out([run, other], competition.classes)
+    try:
+        both = held_out([run, other], run.out_of_fold(run.finished()[0]).classes)
+    except PodiumError:  # their classes differ
+        return "?"
     if not len(both):
         return "?"
     first, second = both.probs.argmax(2)

@@ -22,7 +22,7 @@ from podium.card import read_card
 from podium.console import command
 from podium.files import Files, common_folder, few, find_files
 from podium.metrics import METRICS
-from podium.rows import Given, sample_table, test_rows, train_rows
+from podium.rows import Given, note_others, sample_table, test_rows, train_rows
 from podium.shape import Shape, shape_of
 
 __all__ = ["Competition", "Shape", "load", "raw_folder", "read_card"]
@@ -55,7 +55,7 @@ class Competition:
 
     def _hash(self, rows: pd.DataFrame) -> str:
         """Of ids, labels, file names and sizes: changes whenever the data does, 300,000 images a second."""
-        digest = hashlib.sha256("\0".join(self.classes).encode())
+        digest = hashlib.sha256("\0".join(sorted(self.classes)).encode())
         for row in rows.itertuples(index=False, name=None):
             digest.update("\0".join((*row, _size(f"{self.folder}/{row[-1]}"), "\n")).encode())
         return digest.hexdigest()
@@ -111,6 +111,13 @@ def load(slug: str, root: Path, **settings: str) -> Competition:
             ' column holds the labels, write target_column = "NAME" in the competition\'s card'
         )
     test = test_rows(given, columns[0], train["id"].iloc[0])
+    note_others(given)
+    both, only = set(train["image"]) & set(test["image"]), files.only_folder()
+    if both and only:
+        raise PodiumError(
+            f"{folder}: {only} is its only folder of images, and {len(both):,} of them would be both trained on and"
+            " asked for; is the other folder missing? Download again, or rename that one to what says nothing"
+        )
     shape, classes = shape_of(card, given.sample, columns, seen)
     metric = card.get("metric", "accuracy" if shape.wants == "labels" else "log_loss")
     if METRICS[metric]().wants != shape.wants:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Role = Literal["train", "test"]
+ROLES: tuple[Role, ...] = ("train", "test")
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 TABLE_SUFFIXES = {".csv", ".tsv"}
 
@@ -41,21 +42,17 @@ class Files:
 
     @cached_property
     def _shared(self) -> int:
-        """How many of the outermost folders hold everything, and so say nothing, be one called test-of-skill. One with
-        images only does say what they are for: the other folder may be missing."""
-        common = _common(self.by_folder)
-        alone = common in self.by_folder and not any(f"{table}/".startswith(f"{common}/") for table in self.tables)
-        return len(_parts(os.path.dirname(common) if alone else common))
+        """How many of the outermost folders hold all images, and so say nothing, be one called test-of-skill."""
+        return len(_parts(_common(self.by_folder)))
 
     def role(self, folder: str) -> Role | None:
         """What the name of a folder says its images are for; the outermost that says anything counts."""
-        for part in _parts(folder)[self._shared :]:
-            for word in re.findall("[A-Z]?[a-z]+|[A-Z]+", part):
-                if word.lower().startswith("train"):
-                    return "train"
-                if word.lower().startswith("test"):
-                    return "test"
-        return None
+        return next(filter(None, map(_role_of, _parts(folder)[self._shared :])), None)
+
+    def only_folder(self) -> str:
+        """The folder that all images lie in, if it is called by what they are for: the other may be missing."""
+        (folder, *others) = self.by_folder
+        return folder if not others and any(map(_role_of, _parts(folder))) else ""
 
     def within(self, folder: str) -> list[str]:
         return [image for image in self.images if image.startswith(folder + "/")]
@@ -190,6 +187,15 @@ def _common(folders: Iterable[str]) -> str:
 
 def _parts(folder: str) -> list[str]:
     return folder.split("/") if folder else []
+
+
+def _role_of(part: str) -> Role | None:
+    """What a folder's own name says."""
+    for word in re.findall("[A-Z]?[a-z]+|[A-Z]+", part):
+        for role in ROLES:
+            if word.lower().startswith(role):
+                return role
+    return None
 
 
 def _spelling(name: str) -> str:

@@ -17,7 +17,8 @@ from podium.blend import SMALLEST, WAYS, Blend, HeldOut, Probs, Targets, fit, se
 from podium.console import bar, table
 from podium.metrics import METRICS, each_image, evaluate
 
-FEWEST = 20  # held-out images that weights are fitted to
+FEWEST = 20  # held-out images, or groups of them, that weights are fitted to
+FEW_ERRORS = 10  # and fewer tell nothing of how much groups matter
 RESAMPLES, RESAMPLES_OF_SLOW = 1000, 200  # of the bootstrap; the second for metrics that are no mean over images
 INTERVAL = (2.5, 97.5)  # percentiles
 LABELS, LABELS_FOR_SLOW = 100, 10  # drawn for each test image, to reckon what a mean over folds adds
@@ -66,9 +67,11 @@ class Verdict:
 def judge(seen: HeldOut, metric: str, tests: int, way: str | None = None) -> Verdict:
     """The way that is given, or else the simplest that is not worse than the best by more than chance; and what to
     expect of it on so many test images."""
-    better, enough = METRICS[metric]().better, len(seen) >= FEWEST
+    better, strangers = METRICS[metric]().better, len(np.unique(seen.groups))
+    enough = strangers >= FEWEST and len(np.unique(seen.parts)) > 1
     if way and way != "equal" and not enough:
-        raise PodiumError(f"weights cannot be fitted to {len(seen)} images that all runs held out; use --blend equal")
+        what = f"{len(seen)} images, of {strangers} groups," if strangers < len(seen) else f"{len(seen)} images"
+        raise PodiumError(f"weights cannot be fitted to {what} that all runs held out; use --blend equal")
     tried = ways(len(seen.probs), metric) if enough else WAYS[:1]
     if way:
         tried = tuple(each for each in WAYS if each in ("equal", way))
@@ -110,14 +113,18 @@ def _expected(seen: HeldOut, probs: Probs, metric: str, tests: int) -> tuple[flo
         count, others = len(values) / alike, max(1, round(tests / alike))
         right = draws.beta(values.mean() * count + 0.5, (1 - values.mean()) * count + 0.5, RESAMPLES * 10)
         return _percentiles(draws.binomial(others, right) / others)
+    if len(np.unique(seen.groups)) == 1:  # which tells nothing of another group
+        return float("nan"), float("nan")
     return _percentiles(_resampled(seen, probs, metric, tests))
 
 
 def _alike(values: NDArray[np.float64], groups: NDArray[np.int64]) -> float:
     """How many images of groups tell as little as one image of its own; 1 where groups do not matter."""
+    sizes = np.bincount(groups)
+    if min(values.sum(), (1 - values).sum()) < FEW_ERRORS:  # as if all of a group were right or wrong
+        return float((sizes**2).sum() / sizes.sum())
     errors = values - values.mean()
-    alone = (errors**2).sum()
-    return max(1.0, float((np.bincount(groups, errors) ** 2).sum() / alone)) if alone else 1.0
+    return max(1.0, float((np.bincount(groups, errors) ** 2).sum() / (errors**2).sum()))
 
 
 def _resampled(seen: HeldOut, probs: Probs, metric: str, tests: int = 0) -> NDArray[np.float64]:

@@ -41,9 +41,10 @@ def get(slug: str, root: Path) -> None:
         with locked(archive.parent / f".{slug}.lock") as mine:
             if not mine:
                 raise PodiumError(f"another process is getting {slug} already; wait for it")
-            if not archive.exists():
+            if not folder.is_dir() and not archive.exists():
                 download(slug, archive)
-            unpack(archive, folder)
+            if not folder.is_dir():
+                unpack(archive, folder)
     show(load(slug, root).describe())
     say(f"next: {command('folds', slug)}")
 
@@ -116,8 +117,10 @@ def _impatient(send: Callable[..., Any]) -> Callable[..., Any]:
 
 def _in_the_client(error: Exception) -> bool:
     """Whether the client stumbled, which it does over answers that are none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return any({"kaggle", "kagglesdk"} & set(Path(frame.filename).parts) for frame in frames)
+    folders = [
+        str(Path(str(sys.modules[name].__file__)).parent) for name in ("kaggle", "kagglesdk") if name in sys.modules
+    ]
+    return any(frame.filename.startswith(tuple(folders)) for frame in traceback.extract_tb(error.__traceback__))
 
 
 def competition_page(client: Any, slug: str) -> Any:

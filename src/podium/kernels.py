@@ -18,7 +18,6 @@ from typing import Any
 from podium import PodiumError
 from podium.console import bar, duration, say
 from podium.kaggle import reason
-from podium.on_kaggle import LIMIT
 
 # Kaggle gives two of them at once. Where none is named it may give a card that its torch has no kernels for.
 ACCELERATOR = "NvidiaTeslaT4"
@@ -111,11 +110,11 @@ class Failed(PodiumError):
     """The kernel has ended, and not well."""
 
 
-def follow(client: Any, slug: str, kernel: str) -> None:
-    """Until the kernel has ended well."""
+def follow(client: Any, slug: str, kernel: str, most: float = 12 * 3600.0) -> None:
+    """Until the kernel has ended well, which takes so many seconds at most."""
     heard, shown, denied = time.monotonic(), "", 0
-    form = "{desc} {elapsed} of at most 11 h {postfix}"
-    with bar(total=round(LIMIT), desc=kernel, bar_format=form) as progress:
+    form = f"{{desc}} {{elapsed}} of at most {most / 3600:.0f} h {{postfix}}"
+    with bar(total=round(most), desc=kernel, bar_format=form) as progress:
         while True:
             status, why = "", ""
             try:

@@ -87,7 +87,7 @@ class Lineage:
         for what, then in self.content["form"].items():
             if then != form[what]:
                 now = f"the submission's {what} was {then!r} and would be {form[what]!r}"
-                raise PodiumError(f"{self.path}: {now}, by {source} in {competition.folder}; restore that file")
+                raise PodiumError(f"{self.path}: {now}, by {source} in {competition.folder} or the card; restore them")
         for what in ("train", "test"):
             if self.content[f"{what}_sha256"] != getattr(competition, f"{what}_hash"):
                 raise PodiumError(f"{self.path}: the {what} data is not that of {competition.folder}; restore it there")
@@ -155,7 +155,7 @@ class Lineage:
             low, high = estimate["between"]
             lines = [
                 f"expected     {known['metric']} {estimate['score']:.5f} on {estimate['images']:,} held-out images,"
-                f" {low:.4f} to {high:.4f} on the test images by the mean over folds"
+                f" {low:.4f} to {high:.4f} on the test images"
             ]
         temperatures = [f"{each:.2f}" for each in (*blend.temperatures, blend.temperature)]
         cool = {"1.00"} == set(temperatures)
@@ -179,7 +179,13 @@ def _form(competition: Competition) -> dict[str, str]:
     """How the submission is written, which the sample decides."""
     shape = competition.shape
     newline, delimiter = (shape.form.newline, shape.form.delimiter) if shape.form else ("\n", ",")
-    return {"header": shape.header, "newline": newline, "delimiter": delimiter, "answers": shape.wants}
+    return {
+        "header": shape.header,
+        "newline": newline,
+        "delimiter": delimiter,
+        "answers": shape.wants,
+        "classes": few(competition.classes, 99),
+    }
 
 
 def read(path: Path) -> Lineage:
@@ -224,7 +230,7 @@ def _check(content: dict[str, Any]) -> None:
             for run in runs
             for each in run["folds"]
         ),
-        "form": set(content["form"]) == {"header", "newline", "delimiter", "answers"},
+        "form": set(content["form"]) == {"header", "newline", "delimiter", "answers", "classes"},
         "recipe": all(isinstance(run["recipe"], dict) for run in runs),
         "versions": isinstance(content["versions"], dict),
     }

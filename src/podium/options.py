@@ -192,6 +192,8 @@ def score(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
     command.add_argument("--solution", type=Path, required=True, metavar="FILE.csv", help="the true labels")
     command.add_argument("--metric", choices=METRICS, help="default: accuracy for labels, log_loss for probabilities")
+    text = "of two classes the one whose probability a column holds (default: the one it is called by, or the second)"
+    command.add_argument("--positive", metavar="LABEL", help=text)
 
 
 def _device_flag(command: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ import pandas as pd
 from podium import PodiumError
 from podium.card import Card
 from podium.console import counted
-from podium.files import IMAGE_SUFFIXES, Files, Role, class_folders, few
+from podium.files import IMAGE_SUFFIXES, ROLES, Files, Role, class_folders, few
 from podium.tables import read_table
 
 # What tables are called, in small letters and nothing else; the first line that fits any decides.
@@ -29,9 +29,6 @@ TARGET_NAMES = (
     *("target", "label", "class", "category", "labels", "classes", "label_id", "class_id", "category_id"),
     *("label_name", "class_name", "category_name"),
 )
-
-
-ROLES: tuple[Role, ...] = ("train", "test")
 
 
 class Table(NamedTuple):
@@ -48,18 +45,21 @@ class Given:
     files: Files
     sample: Table | None = None
     notes: list[str] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)  # tables
 
     def table(self, key: Literal["sample_submission", "train_table", "test_table"]) -> Table | None:
         """The table that the card names, else the uppermost of those whose names fit best."""
         files, name = self.files, self.card.get(key)
         if name is None:
             name = self._uppermost(key)
-        elif name and not (files.folder / (name := name.removeprefix("./"))).is_file():
+        elif name and name.removeprefix("./") not in (*files.tables, *files.others):
             raise PodiumError(
                 f'the card\'s {key} = "{name}" is not among the tables of {files.folder}: {few(files.tables)}'
             )
         if not name:
             return None
+        name = name.removeprefix("./")
+        self.used.add(name)
         table = Table(files.folder / name, read_table(files.folder / name))
         first = str(table.rows.columns[0])
         if any(files.find([first], role)[first] for role in ROLES):
@@ -105,7 +105,6 @@ def sample_table(given: Given) -> Table | None:
     """The sample submission, its ids first; they are in the first column, unless only another one names the images."""
     table = given.table("sample_submission")
     if table is None:
-        _note_others(given)
         return None
     first, within = table.rows.columns[0], given.images("test_images")
     column = given.card.get("id_column")
@@ -120,11 +119,12 @@ def sample_table(given: Given) -> Table | None:
     return Table(table.path, rows, place)
 
 
-def _note_others(given: Given) -> None:
-    if "sample_submission" in given.card:
+def note_others(given: Given) -> None:
+    """Files that may be the sample submission, where none is known."""
+    if given.sample or "sample_submission" in given.card:
         return
     others = [name for name in given.files.others if re.search("submi|sample", name.lower())]
-    others += [name for name in given.files.tables if "train" not in name.lower() and "test" not in name.lower()]
+    others += [name for name in given.files.tables if name not in given.used]
     if others:
         what = f'where {few(others)} is one, write sample_submission = "NAME" in the competition\'s card'
         given.notes.append(f"no sample submission is known, so header and order are guesses; {what}")
@@ -203,7 +203,8 @@ def _targets(given: Given, table: Table, id_column: str) -> tuple[str, pd.Series
     lower = {name.lower(): name for name in reversed(rest)}
     named = [lower[name.lower()] for name in (*answers, *TARGET_NAMES) if name.lower() in lower]
     told = set(given.sample.rows.iloc[:, 1]) if given.sample and len(answers) == 1 else set()
-    fitting = [name for name in named if told and told <= set(table.rows[name])]
+    exactly = any(name in table.rows for name in answers)  # placeholders do not count against the column's own name
+    fitting = [name for name in named if told and told <= set(table.rows[name]) and not exactly]
     for found in (rest if len(rest) == 1 else [], of_classes, fitting, named):
         if found:
             return found[0], table.rows[found[0]]

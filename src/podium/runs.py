@@ -61,6 +61,8 @@ class Predictions:
         """The same, with the classes in this order, which a sample submission may have changed."""
         if classes == self.classes:
             return self
+        if set(classes) != set(self.classes):
+            raise PodiumError("not all of these runs were trained on the same classes; leave the others out: --runs")
         order = np.array([self.classes.index(name) for name in classes])
         target = np.where(self.target < 0, -1, order.argsort()[self.target])
         return replace(self, probs=self.probs[:, order], target=target, classes=classes)

@@ -18,7 +18,7 @@ from podium.shape import classes_of_columns, ordered
 from podium.tables import read_table
 
 
-def score(path: Path, solution: Path, metric: str | None = None) -> str:
+def score(path: Path, solution: Path, metric: str | None = None, positive: str | None = None) -> str:
     """{"metric": ..., "score": ...}: a submission against the true labels, row for row by id."""
     given, truth = (read_table(file, "check the path") for file in (path, solution))
     if truth.shape[1] < 2 or given.shape[1] < 2:
@@ -42,7 +42,7 @@ def score(path: Path, solution: Path, metric: str | None = None) -> str:
     wide = answers.shape[1] > 1
     metric = metric or ("log_loss" if wide else "accuracy")
     if wide or METRICS[metric]().wants == "probs":
-        classes, probs = _read_probs(answers, labels, path)
+        classes, probs = _read_probs(answers, labels, path, positive)
     else:
         classes = _whole_scale(set(labels) | set(answers.iloc[:, 0]))
         index = {name: i for i, name in enumerate(classes)}
@@ -57,7 +57,9 @@ def score(path: Path, solution: Path, metric: str | None = None) -> str:
     return json.dumps({"metric": metric, "score": found})
 
 
-def _read_probs(answers: pd.DataFrame, labels: pd.Series, path: Path) -> tuple[list[str], NDArray[np.float64]]:
+def _read_probs(
+    answers: pd.DataFrame, labels: pd.Series, path: Path, positive: str | None
+) -> tuple[list[str], NDArray[np.float64]]:
     values = answers.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
@@ -70,7 +72,9 @@ def _read_probs(answers: pd.DataFrame, labels: pd.Series, path: Path) -> tuple[l
         return classes_of_columns([str(column) for column in answers.columns], classes, Table(path, answers)), values
     if len(classes) != 2:
         raise PodiumError(f"{path}: one column of probabilities serves two classes, not {len(classes)}")
-    return ordered({}, classes, str(answers.columns[0])), np.hstack([1 - values, values])
+    return ordered({"positive": positive} if positive else {}, classes, str(answers.columns[0])), np.hstack(
+        [1 - values, values]
+    )
 
 
 def _whole_scale(labels: set[str]) -> list[str]:

@@ -70,7 +70,8 @@ def ordered(card: Card, seen: list[str], column: str) -> list[str]:
     called by (cat, is_cat), or else the second."""
     named = card.get("positive")
     if named is None and len(seen) == 2:
-        words = [column.lower(), re.split(r"[\W_]+", column.lower())[-1]]
+        *before, last = re.split(r"[\W_]+", column.lower())
+        words = [column.lower(), *([] if {"no", "not", "non"} & set(before) else [last])]
         named = next((name for word in words for name in seen if name.lower() == word), None)
     elif named is not None and (named not in seen or len(seen) != 2):
         raise PodiumError(f'the card\'s positive = "{named}" is none of two classes; there are {few(seen)}')
@@ -117,7 +118,8 @@ def _refuse_others(columns: list[str], classes: list[str], seen: list[str], samp
     for column, name in zip(columns, classes, strict=True):
         cells = sample.rows[column]
         values = pd.to_numeric(cells, errors="coerce")
-        strange = cells[~((values >= 0) & (values <= 1))]
+        empty = (sample.rows[columns].apply(lambda each: each.str.strip()) == "").all(axis=1)  # nothing is filled in
+        strange = cells[~((values >= 0) & (values <= 1)) & ~empty]
         if name not in seen and len(strange):
             raise PodiumError(
                 f"{sample.path}, line {strange.index[0]}: the column '{column}' is no class of the training images,"

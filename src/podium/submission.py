@@ -53,9 +53,10 @@ def submit(
     anyway: bool = False,
 ) -> Path:
     """The blend of the runs, each the mean of its finished folds, as a CSV that matches the sample; its path."""
-    if name == HISTORY.removesuffix(".csv"):
-        raise PodiumError(f"--name {name}: {HISTORY} is where Kaggle's verdicts stand; take another name")
     runs = find_runs(competition.slug, root, names)
+    name = name or _joined(runs)
+    if f"{name}.csv" == HISTORY:
+        raise PodiumError(f"{HISTORY} is where Kaggle's verdicts stand; take another --name")
     folds = {run: run.finished() for run in runs}
     _announce(competition, folds)
     blend, verdict = _blend(competition, root, runs, way)
@@ -65,7 +66,7 @@ def submit(
         _expect(competition, verdict)
     _check_mix(competition, blended.probs, anyway)
     text = render(competition, blended.probs)
-    path = _free_name(root / "submissions" / competition.slug, name or _joined(runs), text)
+    path = _free_name(root / "submissions" / competition.slug, name, text)
     _write(competition, path, text)
     write_json(path.with_suffix(".json"), facts(competition, path, blended.made, blend, verdict))
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
@@ -144,10 +145,13 @@ def _blend(competition: Competition, root: Path, runs: Sequence[Run], way: str |
 
 def _expect(competition: Competition, verdict: Verdict) -> None:
     low, high = verdict.between
+    where = f"expect between {low:.4f} and {high:.4f}"
+    if np.isnan(low):
+        where = "of one group, which does not tell what to expect"
     added = f", to which the mean over folds should add {verdict.folds_add:+.4f}" if verdict.folds_add else ""
     say(
         f"podium: {competition.metric} {verdict.score:.5f} on {verdict.images:,} images that its models have not seen"
-        f"{added}; expect between {low:.4f} and {high:.4f} on {len(competition.test):,} test images of the same kind"
+        f"{added}; {where} on {len(competition.test):,} test images of the same kind"
     )
 
 
