@@ -128,6 +128,6 @@ def test_what_a_file_is_called_cannot_command_the_terminal(tmp_path: Path, podiu
 
 def test_make_hands_on_a_message_to_the_letter() -> None:
     text = """cost $5 of $(shell echo it) "so" 'it' -y"""
-    told = ["make", "-s", "submit", "READY=Makefile", "PODIUM=printf '%s\\n'", f"MESSAGE={text}"]
+    told = ["make", "-s", "submit", "UPLOAD=1", "READY=Makefile", "PODIUM=printf '%s\\n'", f"MESSAGE={text}"]
     done = subprocess.run(told, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
-    assert f"--message={text}" in done.stdout.splitlines()
+    assert done.stdout.splitlines()[-2:] == ["--upload", f"--message={text}"]

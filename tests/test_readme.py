@@ -89,12 +89,6 @@ def test_every_other_command_runs_too(clone: Path) -> None:
     assert (clone / "data" / "prepared" / "boolart-image-classification" / "folds.csv").exists()
 
 
-def test_a_message_reaches_kaggle_as_it_was_written(clone: Path) -> None:
-    done = make(clone, "-n", "submit", "UPLOAD=1", """MESSAGE=it's "both" & all""")
-    assert "--upload" in done.stdout
-    assert '--message "$MESSAGE"' in done.stdout.replace("\\\n", "")
-
-
 def test_help_lists_every_target_and_the_readme_has_them_all(clone: Path) -> None:
     done = make(clone)
     assert done.returncode == 0
