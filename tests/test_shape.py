@@ -219,6 +219,8 @@ def test_the_folder_of_one_role_never_serves_the_other(tmp_path: Path, gone: str
     images = [f"{left}_image/{name}.jpg" for name in "12345"]
     said = refusal(tmp_path, images, TABLES | {"train.csv": train})
     assert f"{left}_image is its only folder of images, and 2 of them would be both trained on and asked for" in said
+    card = f'train_images = "{left}_image"\ntest_images = "{left}_image"'
+    assert "both trained on and asked for" in load_it(tmp_path, [], {}, card).notes[0]
 
 
 @pytest.mark.parametrize("folder", ["train_and_test", "train-test-images", "test-of-skill", "all_images"])

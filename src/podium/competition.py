@@ -113,10 +113,11 @@ def load(slug: str, root: Path, **settings: str) -> Competition:
     test = test_rows(given, columns[0], train["id"].iloc[0])
     note_others(given)
     both, only = set(train["image"]) & set(test["image"]), files.only_folder()
-    if both and only:
+    if both and only and not {"train_images", "test_images"} & set(card):
         raise PodiumError(
             f"{folder}: {only} is its only folder of images, and {len(both):,} of them would be both trained on and"
-            " asked for; is the other folder missing? Download again, or rename that one to what says nothing"
+            " asked for; is the other missing? Download again; where this one serves both, write train_images and"
+            " test_images in the competition's card"
         )
     shape, classes = shape_of(card, given.sample, columns, seen)
     metric = card.get("metric", "accuracy" if shape.wants == "labels" else "log_loss")
