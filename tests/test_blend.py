@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from conftest import Podium, one_line, podium_at, write_competition
 from podium import PodiumError, options
 from podium.blend import WAYS, Blend, HeldOut, convex, fit, greedy, held_out, temperature, tempered, ways
+from podium.competition import load
+from podium.folds import groups_of, path_of
 from podium.judge import judge
 from podium.metrics import METRICS, each_image, evaluate
 from podium.runs import Predictions, Run
@@ -246,6 +248,26 @@ def test_runs_meet_on_the_images_that_all_held_out(tmp_path: Path) -> None:
     assert len(lonely) == 0
     one_fold = held_out([write_run(tmp_path, "fourth", {2: [str(n) for n in range(50)]}, 1)], ("a", "b"))
     assert sorted(set(one_fold.parts.tolist())) == [0, 1, 2, 3, 4]
+
+
+def test_images_of_one_group_are_known_by_the_folds_file_or_else_by_the_card(tmp_path: Path) -> None:
+    raw = write_competition(tmp_path)
+    table = (raw / "train.csv").read_text().splitlines()
+    patients = [f"{line},{'' if n == 3 else f'p{n // 4}'}" for n, line in enumerate(table[1:])]
+    (raw / "train.csv").write_text("\n".join([f"{table[0]},patient", *patients, ""]))
+    assert groups_of(load("tiny", tmp_path), tmp_path) == {}
+    by_card = groups_of(load("tiny", tmp_path, group_column="patient"), tmp_path)
+    assert (by_card["000"], by_card["004"], "003" in by_card) == ("p0", "p1", False)
+    podium_at(tmp_path, "folds", "-c", "tiny", "--k", "2", "--group", "patient")
+    by_folds = groups_of(load("tiny", tmp_path), tmp_path)
+    assert by_folds["000"] == by_folds["001"] == by_folds["002"] != by_folds["003"]
+    path_of("tiny", tmp_path).write_text("id,fold\n000,0\n")  # anybody's, without groups
+    assert groups_of(load("tiny", tmp_path), tmp_path) == {}
+
+    run = write_run(tmp_path, "one", {0: ["000", "001", "12", "004"]}, 0)
+    kin = held_out([run], ("a", "b"), {"000": "12", "001": "12"}).groups  # the image 12 is none of the group 12
+    assert kin[0] == kin[1]
+    assert len(set(kin.tolist())) == 3
 
 
 @pytest.fixture(scope="module")

@@ -290,13 +290,13 @@ def test_a_push_that_was_interrupted_is_not_made_twice(
 
     with kaggle(quick, monkeypatch):
         with monkeypatch.context() as patch:
-            patch.setattr("podium.chain.push", interrupted)
+            patch.setattr("podium.kaggle_train.push", interrupted)
             assert podium(*TRAIN)[0] == 75
         assert "was begun with other flags" in one_line(podium(*TRAIN, "--epochs", "3"))
         assert podium(*TRAIN)[0] == 0
         assert len(quick.kernels) == 1
         with monkeypatch.context() as patch:
-            patch.setattr("podium.chain.push", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr("podium.kaggle_train.push", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
             assert podium(*TRAIN, "--name", "never")[0] == 75
         quick.failing["GetKernelSessionStatus"] = [404]
         assert podium(*TRAIN, "--name", "never")[0] == 0

@@ -212,3 +212,12 @@ def test_a_metric_that_is_unknown_names_those_there_are(podium: Podium) -> None:
     status, _, err = podium("score", "a.csv", "--solution", "b.csv", "--metric", "acuracy")
     assert status == 1
     assert "accuracy" in err
+
+
+def test_a_score_may_be_told_whose_probability_a_column_holds(tmp_path: Path, podium: Podium) -> None:
+    made, truth = tmp_path / "made.csv", tmp_path / "truth.csv"
+    made.write_text("id,target\n1,0.9\n2,0.2\n")
+    truth.write_text("id,state\n1,healthy\n2,sick\n")
+    command = ("score", made, "--solution", truth, "--metric", "roc_auc")
+    found = [json.loads(podium(*command, *more)[1])["score"] for more in ((), ("--positive", "healthy"))]
+    assert found == [0, 1]

@@ -101,7 +101,7 @@ def _knobs(flags: argparse.Namespace) -> dict[str, Any]:
 def kaggle_train(flags: argparse.Namespace) -> None:
     """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
     from podium.card import read_card
-    from podium.chain import kaggle_train
+    from podium.kaggle_train import kaggle_train
     from podium.models import check_name, family_and_sizes
     from podium.recipe import resolve
 

@@ -21,7 +21,7 @@ from podium import PodiumError
 from podium.bundle import METADATA, NOTEBOOK
 from podium.console import bar, duration, say
 from podium.disk import sha256, write_json
-from podium.kaggle import reason, talking
+from podium.kaggle import reason, status_of, talking
 from podium.kernels import ACCELERATOR, DENIALS, Failed, follow, plain, push
 
 PAUSE = 10.0  # seconds between looks
@@ -103,7 +103,7 @@ def _version(client: Any, dataset: str) -> int:
     try:
         return int(json.loads(client.dataset_status(dataset, format=known))["current_version_number"] or 0)
     except OSError as error:
-        if getattr(getattr(error, "response", None), "status_code", None) in (403, 404):  # of what is not there
+        if status_of(error) in (403, 404):  # of what is not there
             return 0
         raise
 
@@ -123,7 +123,7 @@ def _wait(client: Any, slug: str, dataset: str, before: int) -> None:
                 if status == "ready" and _version(client, dataset) > before:
                     return
             except (OSError, ValueError) as error:  # a cut connection need not be the end
-                if getattr(getattr(error, "response", None), "status_code", None) == 401:
+                if status_of(error) == 401:
                     raise
                 progress.set_postfix_str(reason(error, slug))
             if time.monotonic() - began > PATIENCE:

@@ -133,8 +133,13 @@ def competition_page(client: Any, slug: str) -> Any:
         return kaggle.competitions.competition_api_client.get_competition(request)
 
 
+def status_of(error: Exception) -> int | None:
+    """What Kaggle answered with, if it was Kaggle that did not agree."""
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
 def reason(error: Exception, slug: str) -> str:
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    status = status_of(error)
     told = "" if status is None or re.match(r"\d{3} \w+ Error", str(error)) else str(error).strip()
     more = f": {told}" if told else ""
     if status == 401:

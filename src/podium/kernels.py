@@ -1,6 +1,6 @@
 """Kernels, as Kaggle calls what runs on its machines: packs the code into one, begins it and follows it to its end.
 
-chain.py trains in them, deliver.py predicts.
+kaggle_train.py trains in them, deliver.py predicts.
 """
 
 import base64
@@ -21,6 +21,7 @@ from podium.kaggle import reason
 
 # Kaggle gives two of them at once. Where none is named it may give a card that its torch has no kernels for.
 ACCELERATOR = "NvidiaTeslaT4"
+LONGEST_RUN = 12 * 3600.0  # seconds, after which Kaggle ends a kernel
 PAUSE = 30.0  # seconds between looks
 DENIALS = 3  # in a row of looks: right after a push Kaggle may not know the kernel yet
 PATIENCE = 3600.0  # seconds without an answer from Kaggle
@@ -110,7 +111,7 @@ class Failed(PodiumError):
     """The kernel has ended, and not well."""
 
 
-def follow(client: Any, slug: str, kernel: str, most: float = 12 * 3600.0) -> None:
+def follow(client: Any, slug: str, kernel: str, most: float = LONGEST_RUN) -> None:
     """Until the kernel has ended well, which takes so many seconds at most."""
     heard, shown, denied = time.monotonic(), "", 0
     form = f"{{desc}} {{elapsed}} of at most {most / 3600:.0f} h {{postfix}}"

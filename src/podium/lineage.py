@@ -177,13 +177,12 @@ class Lineage:
 
 def _form(competition: Competition) -> dict[str, str]:
     """How the submission is written, which the sample decides."""
-    shape = competition.shape
-    newline, delimiter = (shape.form.newline, shape.form.delimiter) if shape.form else ("\n", ",")
+    form = competition.shape.written
     return {
-        "header": shape.header,
-        "newline": newline,
-        "delimiter": delimiter,
-        "answers": shape.wants,
+        "header": form.header,
+        "newline": form.newline,
+        "delimiter": form.delimiter,
+        "answers": competition.shape.wants,
         "classes": few(competition.classes, 99),
     }
 

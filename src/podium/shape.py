@@ -26,13 +26,14 @@ class Shape:
     columns: tuple[str, ...]
     wants: str  # "labels": one column beside the ids; "probs": one for each class, or for the second of two classes
     source: str  # the file that decided this, in words
-    form: Form | None = None  # of that file
+    form: Form | None = None  # of that file, if there is one
     place: int = 0  # of the ids among the columns
     notes: tuple[str, ...] = ()
 
     @property
-    def header(self) -> str:
-        return self.form.header if self.form else table_text([self.columns], "")
+    def written(self) -> Form:
+        """How its lines are written."""
+        return self.form or Form(table_text([self.columns], ""), ",", "\n")
 
     @property
     def answers(self) -> tuple[str, ...]:

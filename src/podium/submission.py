@@ -204,14 +204,14 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
         answers = [[f"{value:.9g}" for value in row] for row in wanted]
     at = shape.place
     rows = ([*each[:at], name, *each[at:]] for name, each in zip(competition.test["id"], answers, strict=True))
-    newline, delimiter = (shape.form.newline, shape.form.delimiter) if shape.form else ("\n", ",")
-    return f"{shape.header}{newline}{table_text(rows, newline, delimiter)}"
+    form = shape.written
+    return f"{form.header}{form.newline}{table_text(rows, form.newline, form.delimiter)}"
 
 
 def check(competition: Competition, path: Path) -> None:
     """Reads a submission back, and refuses it unless Kaggle would take it."""
     shape, written = competition.shape, read_table(path)
-    if list(written.columns) != list(shape.columns) or not path.read_text("utf-8").startswith(shape.header):
+    if list(written.columns) != list(shape.columns) or not path.read_text("utf-8").startswith(shape.written.header):
         raise PodiumError(f"{path}: the columns are {list(written.columns)}, not {list(shape.columns)}")
     ids, wanted = list(written.iloc[:, shape.place]), list(competition.test["id"])
     if ids != wanted:

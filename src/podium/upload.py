@@ -19,7 +19,7 @@ from typing import Any
 from podium import PodiumError
 from podium.console import bar, duration, say
 from podium.disk import locked, sha256, write_text
-from podium.kaggle import reason, talking
+from podium.kaggle import reason, status_of, talking
 from podium.metrics import METRICS
 from podium.submission import HISTORY
 from podium.tables import read_table, table_text
@@ -120,7 +120,7 @@ def _verdict(client: Any, slug: str, mark: str, before: set[int]) -> Any:
                 listed = _marked(client, slug, mark)
                 found = next((each for each in listed if each.ref not in before), found)
             except (OSError, ValueError) as error:  # a cut connection or a 429 need not be the end
-                if getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404):
+                if status_of(error) in (401, 403, 404):
                     raise
                 progress.set_postfix_str(reason(error, slug))
             if found is not None and _status(found) != "PENDING":

@@ -23,7 +23,7 @@ from podium.competition import raw_folder
 from podium.console import command, say
 from podium.disk import locked, sha256, write_bytes, write_json
 from podium.folds import path_of
-from podium.kaggle import talking
+from podium.kaggle import status_of, talking
 from podium.kernels import ACCELERATOR, Failed, follow, plain, push, script
 from podium.on_kaggle import LIMIT, REPORT
 from podium.recipe import Recipe, differences, knobs
@@ -130,8 +130,7 @@ def _known(client: Any, kernel: str) -> bool:
     try:
         client.kernels_status(kernel)
     except (OSError, ValueError) as error:
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        if status in (403, 404) or "Cannot access" in str(error):
+        if status_of(error) in (403, 404) or "Cannot access" in str(error):
             return False
         raise
     return True
