@@ -1,0 +1,106 @@
+"""Trains tiny runs of every kind and writes the hashes of what they leave: did a change of the code change a bit?
+
+    python tests/freeze.py FILE.json          writes the hashes, or compares with those that FILE.json holds
+
+It uses the command line only, so it runs before and after modules move. Hashes are the same on one machine with one
+set of packages, and on no other.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"  # sums depend on the number of threads
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from conftest import write_competition
+
+BASE = ("--weights", "none", "--image-size", "64", "--batch-size", "8", "--folds", "0", "--epochs", "3")
+MIXED = ("--mix", "0.7", "--drop-path", "0.1")
+RUNS: dict[str, tuple[str, ...]] = {
+    "vit": ("--model", "test_vit", *MIXED),
+    "vit-all-folds": ("--model", "test_vit", "--folds", "0,1", "--workers", "1"),
+    "convnext": ("--model", "test_convnext", *MIXED, "--level", "strong"),
+    "resnet": ("--model", "test_resnet", "--views", "mirror+zoom", "--fit", "squash"),  # batch norm
+    "micro-batches": ("--model", "test_resnet", "--image-size", "224", "--batch-size", "36"),
+    "muon": ("--model", "test_resnet", "--optimizer", "muon"),
+    "sam": ("--model", "test_resnet", "--sam", "0.05"),
+    "grow": ("--model", "test_resnet", "--grow", "0.6"),
+    "teacher": ("--model", "test_vit", "--teacher", "vit+resnet"),
+    "distilled": ("--model", "deit_tiny_distilled_patch16_224", "--teacher", "vit", "--epochs", "1"),
+    "linear": ("--model", "test_vit", "--linear"),
+    "linear-convnext": ("--model", "test_convnext", "--linear", "--mirror", "0", "--precision", "float32"),
+    "head-first": ("--model", "test_convnext", "--head-first"),
+    "float32": ("--model", "test_vit", "--precision", "float32", "--ema", "0", "--clip", "0", "--layer-decay", "0.7"),
+    "from-a-file": ("--model", "test_vit", "--weights", "runs/tiny/vit/fold0/model.safetensors", "--seed", "5"),
+    "two-processes": ("--model", "test_vit", "--processes", "2", "--parallel", "data", "--device", "cpu"),
+    "two-folds": ("--model", "test_resnet", "--processes", "2", "--folds", "0,1", "--device", "cpu"),
+}
+SUBMISSIONS = {
+    "one": ("--runs", "vit-all-folds"),
+    "blend": ("--runs", "convnext", "resnet", "vit", "--name", "blend"),
+    "convex": ("--runs", "convnext", "resnet", "vit", "--blend", "convex-calibrated", "--name", "convex"),
+}
+OF_THE_CLOCK = ("seconds", "validation_seconds", "images_per_s", "memory_mb")  # keys of an epoch's record
+
+
+def podium(root: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "podium", "--root", ".", *words]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}\n{done.stderr}")
+    return done.stdout
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def history_hash(path: Path) -> str:
+    """What each epoch came to, without what the clock said."""
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    kept = [{key: value for key, value in entry.items() if key not in OF_THE_CLOCK} for entry in entries]
+    return hashlib.sha256(json.dumps(kept).encode()).hexdigest()
+
+
+def hashes(root: Path) -> dict[str, str]:
+    found = {}
+    write_competition(root, each=24, test=19)
+    podium(root, "audit", "-c", "tiny")
+    podium(root, "folds", "-c", "tiny", "--k", "2")
+    for name in ("audit.csv", "duplicates.csv", "folds.csv", "folds.json"):
+        found[name] = sha256(root / "data" / "prepared" / "tiny" / name)
+    for run, knobs in RUNS.items():
+        print(run, flush=True)
+        podium(root, "train", "-c", "tiny", "--name", run, *BASE, *knobs)
+        for fold in sorted((root / "runs" / "tiny" / run).glob("fold*")):
+            for name in ("model.safetensors", "oof.npz"):
+                found[f"{run}/{fold.name}/{name}"] = sha256(fold / name)
+            found[f"{run}/{fold.name}/metrics.jsonl"] = history_hash(fold / "metrics.jsonl")
+    for name, words in SUBMISSIONS.items():
+        csv = podium(root, "submit", "-c", "tiny", *words).splitlines()[-1]
+        found[f"submission {name}"] = sha256(root / csv)
+    return found
+
+
+def main(file: Path) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        found = hashes(Path(folder))
+    if not file.exists():
+        file.write_text(json.dumps(found, indent=2) + "\n")
+        print(f"wrote {len(found)} hashes to {file}")
+        return 0
+    known = json.loads(file.read_text())
+    changed = sorted(name for name in {*known, *found} if known.get(name) != found.get(name))
+    for name in changed:
+        print(f"CHANGED: {name}")
+    print(f"{len(found) - len(changed)} of {len(known)} hashes are as before")
+    return int(bool(changed))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve()))
