@@ -76,10 +76,11 @@ test: $(READY)  ## run the tests
 chaos: $(READY)  ## kill training at random moments, compare what it ends with  [KILLS=25]
 	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(KILLS)
 
-lint: $(READY)  ## check style and types
+lint: $(READY)  ## check style, types and which room imports which
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 clean:  ## delete caches; keeps data, runs and submissions
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,9 +11,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from podium.competition import load
-from podium.folds import read_folds
-from podium.tables import table_text
+from podium.competition.csv_files import table_text
+from podium.competition.load import load
+from podium.folds.folds_csv import read_folds
 
 
 def main(root: Path, slug: str, held: Path) -> None:

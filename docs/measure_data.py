@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 
 def examples(slug: str = "boolart-image-classification") -> None:
-    from podium.augment import TrainView
-    from podium.competition import load
-    from podium.models import build, family_and_sizes
+    from podium.competition.load import load
+    from podium.images.store import open_store, side_for
+    from podium.models.build import build, family_and_sizes
     from podium.recipe import resolve
-    from podium.store import open_store, side_for
+    from podium.training.augment import TrainView
 
     torch.set_num_threads(1)
     competition = load(slug, Path())
@@ -53,10 +53,10 @@ def copies(slug: str = "boolart-image-classification") -> None:
     import cv2
     from PIL import Image, ImageOps
 
-    from podium.competition import load
-    from podium.duplicates import find, linked
-    from podium.images import decode
-    from podium.store import THUMB, open_store, side_for
+    from podium.competition.load import load
+    from podium.images.decode import decode
+    from podium.images.duplicates import find, linked
+    from podium.images.store import THUMB, open_store, side_for
 
     def jpeg(image: Image.Image, quality: int) -> Image.Image:
         data = io.BytesIO()
@@ -105,7 +105,7 @@ def copies(slug: str = "boolart-image-classification") -> None:
 
 def pairs(count: int) -> None:
     """Smooth random pictures; every thousandth a mirrored, noisy copy of the one before it."""
-    from podium.duplicates import GREY, NOISE, RESAMPLING, hashes, propose
+    from podium.images.duplicates import GREY, NOISE, RESAMPLING, hashes, propose
 
     draws = np.random.default_rng(0)
     grey = np.empty((count, GREY, GREY), np.float32)
@@ -133,7 +133,7 @@ def pairs(count: int) -> None:
 
 
 def folds(count: int) -> None:
-    from podium.folds import assign
+    from podium.folds.split import assign
 
     draws = np.random.default_rng(0)
     often = 1 / np.arange(1, 1001)
@@ -146,7 +146,7 @@ def folds(count: int) -> None:
 def balance() -> None:
     from sklearn.model_selection import StratifiedGroupKFold
 
-    from podium.folds import assign
+    from podium.folds.split import assign
 
     def spread(folds: NDArray[np.int64]) -> str:
         counts = np.array([np.bincount(folds[targets == each], minlength=5) for each in np.unique(targets)])

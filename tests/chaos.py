@@ -20,10 +20,10 @@ from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from conftest import write_competition
-from lives import begin, end_of
+from forked_podium import begin, end_of
 from podium.disk import sha256
-from podium.runs import Run
+from podium.training.run_folder import Run
+from tiny import write_competition
 
 WORKERS = (0, 1, 2, 8)
 HOW = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)

@@ -17,7 +17,7 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"  # sums depend on the number of threads
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from conftest import write_competition
+from tiny import write_competition
 
 BASE = ("--weights", "none", "--image-size", "64", "--batch-size", "8", "--folds", "0", "--epochs", "3")
 MIXED = ("--mix", "0.7", "--drop-path", "0.1")

@@ -9,7 +9,7 @@ import pytest
 from nbclient import NotebookClient
 from PIL import Image, ImageOps
 
-from conftest import write_competition
+from tiny import write_competition
 
 NOTEBOOKS = sorted(Path(__file__).parents[1].glob("notebooks/*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])

@@ -13,26 +13,12 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from conftest import Podium, write_competition, write_image
-from podium.checkpoint import State
+from podium.competition.csv_files import read_table
 from podium.disk import sha256
-from podium.fold import Fold
-from podium.models import load_model
-from podium.runs import Run
-from podium.tables import read_table
-
-FAST = ("-c", "tiny", "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
-
-
-@pytest.fixture
-def tiny(tmp_path: Path, podium: Podium) -> Path:
-    write_competition(tmp_path)
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
-    return tmp_path
-
-
-def weights(root: Path, run: str, fold: int = 0) -> str:
-    return sha256(root / "runs" / "tiny" / run / f"fold{fold}" / "model.safetensors")
+from podium.models.build import load_model
+from podium.training.checkpoint import State
+from podium.training.run_folder import Run
+from tiny import FAST, Podium, Stopper, weights, write_competition, write_image
 
 
 def test_a_convnext_and_a_vit_go_all_the_way_to_a_submission(tiny: Path, podium: Podium) -> None:
@@ -140,20 +126,6 @@ def test_other_folds_or_other_data_are_refused_for_a_run_that_has_begun(tiny: Pa
     status, _, err = podium(*command)
     assert status == 1
     assert "the data are others" in err
-
-
-class Stopper:
-    """Sends this process a signal in the middle of a training step, as Ctrl-C and a scheduler do."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, number: signal.Signals) -> None:
-        step = Fold.step
-
-        def interrupted(fold: Fold, *batch: Any) -> None:
-            if fold.state.step == at:
-                signal.raise_signal(number)
-            step(fold, *batch)
-
-        monkeypatch.setattr(Fold, "step", interrupted)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +245,7 @@ def test_an_image_that_cannot_be_decoded_is_named_in_one_line(tiny: Path, podium
 
 
 def test_a_loss_that_is_no_number_ends_the_run(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.fold.learning_rate", lambda *_: float("nan"))
+    monkeypatch.setattr("podium.training.loop.learning_rate", lambda *_: float("nan"))
     status, _, err = podium("train", *FAST, "--model", "test_vit", "--epochs", "3")
     assert status == 1
     assert "the weights are not numbers by step 1 of fold 0; try a lower --lr" in err

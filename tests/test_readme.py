@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import write_competition
+from tiny import write_competition
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def test_help_lists_every_target_and_the_readme_has_them_all(clone: Path) -> Non
 
 
 def test_every_podium_command_of_the_table_is_one_and_every_flag_too() -> None:
-    from podium.commands import COMMANDS as known
+    from podium.cli.commands import COMMANDS as known
 
     rows = re.findall(r"`podium ([a-z-]+)([^`]*)`", README)
     assert {name for name, _ in rows} == set(known)
@@ -131,7 +131,7 @@ def test_the_python_of_the_readme_runs(clone: Path) -> None:
 
 
 def test_the_card_of_the_readme_is_read(clone: Path) -> None:
-    from podium.competition import read_card
+    from podium.competition.card import read_card
 
     (card,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
     path = clone / "cards" / "data" / "competitions" / "it.toml"

@@ -12,29 +12,29 @@ import sys
 import time
 from collections.abc import Sequence
 
-from podium import STOPPED, PodiumError, console
-from podium.commands import COMMANDS
-from podium.options import parser
+from podium import STOPPED, PodiumError, terminal
+from podium.cli.commands import COMMANDS
+from podium.cli.flags import parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    console.quiet = os.environ.get("RANK", "0") != "0"  # of torchrun's processes the first speaks
+    terminal.quiet = os.environ.get("RANK", "0") != "0"  # of torchrun's processes the first speaks
     try:
         _streams()
         flags = parser(COMMANDS).parse_args(argv)
         flags.words = list(sys.argv[1:] if argv is None else argv)
         if not flags.root.is_dir():
             raise PodiumError(f"--root {flags.root}: no such folder")
-        console.root = flags.root
+        terminal.root = flags.root
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: nothing is left half written
         flags.run(flags)
         sys.stdout.flush()
     except PodiumError as error:
-        if console.quiet and os.environ.get("LOCAL_RANK") != "0":
+        if terminal.quiet and os.environ.get("LOCAL_RANK") != "0":
             _wait_for_the_first()
             return 1
-        line = console.printable(str(error).replace("\n", " "))
-        if console.types_make() and re.search(r" --[a-z]", line) and "make" not in line:
+        line = terminal.printable(str(error).replace("\n", " "))
+        if terminal.types_make() and re.search(r" --[a-z]", line) and "make" not in line:
             line += ' (flags go to make as ARGS="--flag ...")'
         print(f"podium: error: {line}", file=sys.stderr)
         return 1
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"podium: error: {what}; mend that and run the same command again", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
-        if not console.quiet:
+        if not terminal.quiet:
             print(f"podium: {str(stop) or 'stopped'}; run the same command again to go on", file=sys.stderr)
         return STOPPED
     return 0

@@ -1,0 +1,105 @@
+"""Can a model and its weights be had? Answered in a fraction of a second, before torch is imported.
+
+`check_name` and `check_weights` find what would otherwise fail after many seconds: a misspelt name, a missing file, a
+hub that cannot be reached.
+"""
+
+import importlib.util
+import os
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+from podium import PodiumError
+
+HUB_TIMEOUT = 2.0  # seconds: long enough for any network worth a download
+
+
+def registered_names() -> set[str]:
+    """timm's models, read from its source: importing it takes seconds."""
+    spec = importlib.util.find_spec("timm")
+    if spec is None or spec.origin is None:
+        raise PodiumError("timm is not installed; run: make setup")
+    registered = re.compile(r"^@register_model\ndef (\w+)\(", re.MULTILINE)
+    files = Path(spec.origin).parent.glob("models/*.py")
+    return {name for file in files for name in registered.findall(file.read_text(encoding="utf-8"))}
+
+
+@cache
+def check_name(name: str | None) -> None:
+    """Is there such a model?"""
+    from difflib import get_close_matches
+
+    if not name:
+        raise PodiumError("which model? For example: --model convnext_small, or --model auto")
+    names = registered_names()
+    architecture = name.partition(".")[0]
+    if architecture not in names:
+        near = get_close_matches(architecture, names, 3)
+        hint = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists them"
+        raise PodiumError(f"no model '{name}' among timm's {len(names):,}; {hint}")
+
+
+@cache
+def check_weights(name: str, weights: str) -> None:
+    """Can the weights be had? Also switches the hub's client to its cache when the hub is out of reach."""
+    if weights not in ("pretrained", "none") and not Path(weights).is_file():
+        hint = "; a name goes to --model" if "/" not in weights and "." not in weights else ""
+        raise PodiumError(f"--weights {weights}: no such file (nor 'pretrained' or 'none'){hint}")
+    if weights != "pretrained" or _hub_answers():
+        return
+    os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported; without it, 46 s of retries
+    if "huggingface_hub" in sys.modules:
+        sys.modules["huggingface_hub"].constants.HF_HUB_OFFLINE = True
+    architecture = name.partition(".")[0]
+    for folder in _hub_cache().glob("models--*"):
+        owner, _, model = folder.name.removeprefix("models--").partition("--")
+        if owner != "timm" or model.partition(".")[0] == architecture:
+            return  # timm will know whether it serves
+    raise unreachable(name)
+
+
+def _hub_answers() -> bool:
+    """Any answer counts, an error too: then there is a network, and the client's own message will be better."""
+    import urllib.error
+    import urllib.request
+    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import TimeoutError as Late
+
+    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
+        return False
+
+    def ask() -> bool:
+        try:
+            with urllib.request.urlopen(_endpoint(), timeout=HUB_TIMEOUT):
+                return True
+        except urllib.error.HTTPError:
+            return True
+        except (OSError, ValueError):
+            return False
+
+    pool = ThreadPoolExecutor(1)  # resolving a name has no time-out of its own
+    try:
+        return pool.submit(ask).result(HUB_TIMEOUT)
+    except Late:
+        return False
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+
+
+def _hub_cache() -> Path:
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
+
+
+def unreachable(name: str) -> PodiumError:
+    return PodiumError(
+        f"the pretrained weights of {name} cannot be had: {_endpoint()} does not answer and the hub cache"
+        f" ({_hub_cache()}) does not hold them; train from scratch with --weights none, give a file you have with"
+        " --weights PATH, or bring the hub cache from a machine with a network"
+    )

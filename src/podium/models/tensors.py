@@ -1,0 +1,47 @@
+"""Tensors on disk: safetensors, with what describes them in the metadata; never a pickle."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podium import PodiumError
+from podium.disk import atomic
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def save_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: dict[str, str]) -> None:
+    from safetensors.torch import save_file
+
+    whole: dict[str, Tensor] = {}
+    places: set[int] = set()
+    for name, tensor in tensors.items():
+        copy = tensor.detach().cpu().contiguous()
+        # Two names of one tensor (tied weights) are two tensors in the file.
+        whole[name] = copy.clone() if copy.data_ptr() in places and copy.numel() else copy
+        places.add(copy.data_ptr())
+    with atomic(path) as temporary:
+        save_file(whole, temporary, metadata)
+
+
+def load_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise PodiumError(f"{path}: cannot be read ({error})") from None
+
+
+def digest(tensors: Mapping[str, "Tensor"], text: str) -> str:
+    """A hash of tensors on the CPU and of a text."""
+    import torch
+
+    found = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+    return found.hexdigest()
