@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from podium.competition.csv_files import table_text
+from podium.competition.csv_files import csv_text
 from podium.competition.load import load
 from podium.folds.folds_csv import read_folds
 
@@ -31,7 +31,7 @@ def main(root: Path, slug: str, held: Path) -> None:
         held / "solution.csv": ("predict", train[asked], train["target"][asked]),
     }
     for path, (name, rows, answers) in tables.items():
-        path.write_text(table_text([("id", name), *zip(rows["id"], answers, strict=True)]))
+        path.write_text(csv_text([("id", name), *zip(rows["id"], answers, strict=True)]))
     card = root / "data" / "competitions" / f"{slug}.toml"
     if card.exists():
         (held / "data" / "competitions").mkdir(parents=True, exist_ok=True)

@@ -22,19 +22,19 @@ from numpy.typing import NDArray
 
 def examples(slug: str = "boolart-image-classification") -> None:
     from podium.competition.load import load
-    from podium.images.store import open_store, side_for
-    from podium.models.build import build, family_and_sizes
+    from podium.images.store import open_store, stored_side
+    from podium.models.build import build_model, family_and_sizes
     from podium.recipe import resolve
     from podium.training.augment import TrainView
 
     torch.set_num_threads(1)
     competition = load(slug, Path())
-    store = open_store(competition, Path(), side_for(224))
+    store = open_store(competition, Path(), stored_side(224))
     count = min(4000, len(competition.train))
     read = store.reader(store.positions(competition.train["image"])[:count])
     given = {"model": "vit_small_patch32_224", "weights": "none"}
     recipe = resolve(given, competition.recipe, *family_and_sizes("vit_small_patch32_224"))
-    spec = build(recipe, competition.classes)[1]
+    spec = build_model(recipe, competition.classes)[1]
     plain = replace(recipe, colour=0.0, erase=0.0)
     for name, one in (("crop and mirror", TrainView(plain, spec)), ("the whole recipe", TrainView(recipe, spec))):
 
@@ -55,8 +55,8 @@ def copies(slug: str = "boolart-image-classification") -> None:
 
     from podium.competition.load import load
     from podium.images.decode import decode
-    from podium.images.duplicates import find, linked
-    from podium.images.store import THUMB, open_store, side_for
+    from podium.images.duplicates import find_copies, linked_groups
+    from podium.images.store import THUMB, open_store, stored_side
 
     def jpeg(image: Image.Image, quality: int) -> Image.Image:
         data = io.BytesIO()
@@ -89,7 +89,7 @@ def copies(slug: str = "boolart-image-classification") -> None:
         "one pixel cut off all around": lambda i: ImageOps.crop(i, 1),
     }
     competition = load(slug, Path())
-    store = open_store(competition, Path(), side_for(224))
+    store = open_store(competition, Path(), stored_side(224))
     everything = np.arange(len(store.names))
     read, areas = store.reader(everything), store.index[:, 1] * store.index[:, 2]
     picked = np.random.default_rng(3).permutation(everything)[:1000]
@@ -97,15 +97,15 @@ def copies(slug: str = "boolart-image-classification") -> None:
         saved = [np.asarray(way(Image.fromarray(read(number)))) for number in picked]
         thumbs = [cv2.resize(image, (THUMB, THUMB), interpolation=cv2.INTER_AREA) for image in saved]
         sizes = np.array([image.shape[0] * image.shape[1] for image in saved])
-        found = find(np.concatenate([store.thumbs, thumbs]), np.concatenate([areas, sizes]))
-        group = linked(found.first, found.second, len(everything) + len(saved))
+        found = find_copies(np.concatenate([store.thumbs, thumbs]), np.concatenate([areas, sizes]))
+        group = linked_groups(found.first, found.second, len(everything) + len(saved))
         there = int((group[picked] == group[len(everything) :]).sum())
         print(f"{name}: {there / len(picked):.1%}")
 
 
 def pairs(count: int) -> None:
     """Smooth random pictures; every thousandth a mirrored, noisy copy of the one before it."""
-    from podium.images.duplicates import GREY, NOISE, RESAMPLING, hashes, propose
+    from podium.images.duplicates import GREY, NOISE, RESAMPLING, candidate_pairs, perceptual_hashes
 
     draws = np.random.default_rng(0)
     grey = np.empty((count, GREY, GREY), np.float32)
@@ -120,7 +120,7 @@ def pairs(count: int) -> None:
     proposed = []
 
     def search() -> None:
-        for first, second in propose(hashes(grey), reach):
+        for first, second in candidate_pairs(perceptual_hashes(grey), reach):
             proposed.append(len(first))
             beside = np.abs(first - second) == 1
             found.update(zip(np.maximum(first, second)[beside].tolist(), first[beside].tolist(), strict=True))
@@ -133,20 +133,20 @@ def pairs(count: int) -> None:
 
 
 def folds(count: int) -> None:
-    from podium.folds.split import assign
+    from podium.folds.split import assign_folds
 
     draws = np.random.default_rng(0)
     often = 1 / np.arange(1, 1001)
     targets = draws.choice(1000, count, p=often / often.sum()).astype(str)
     groups = draws.integers(0, count // 5, count).astype(str)
-    took = seconds(lambda: assign(list(targets), 5, 0, list(groups)))
+    took = seconds(lambda: assign_folds(list(targets), 5, 0, list(groups)))
     print(f"{count:,} images, 1,000 classes, {count // 5:,} groups: {took:.1f} s")
 
 
 def balance() -> None:
     from sklearn.model_selection import StratifiedGroupKFold
 
-    from podium.folds.split import assign
+    from podium.folds.split import assign_folds
 
     def spread(folds: NDArray[np.int64]) -> str:
         counts = np.array([np.bincount(folds[targets == each], minlength=5) for each in np.unique(targets)])
@@ -158,7 +158,7 @@ def balance() -> None:
         groups = np.repeat(np.arange(count), size)
         usual = draws.random(len(groups)) >= other
         targets = np.where(usual, groups * 7 % 20, draws.integers(0, 20, len(groups)))
-        ours = assign(targets.astype(str).tolist(), 5, 0, groups.astype(str).tolist())
+        ours = assign_folds(targets.astype(str).tolist(), 5, 0, groups.astype(str).tolist())
         theirs = np.empty(len(groups), dtype=np.int64)
         splitter = StratifiedGroupKFold(5, shuffle=True, random_state=0)
         for fold, (_, validated) in enumerate(splitter.split(targets, targets, groups)):

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _wait_for_the_first()
             return 1
         line = terminal.printable(str(error).replace("\n", " "))
-        if terminal.types_make() and re.search(r" --[a-z]", line) and "make" not in line:
+        if terminal.uses_make() and re.search(r" --[a-z]", line) and "make" not in line:
             line += ' (flags go to make as ARGS="--flag ...")'
         print(f"podium: error: {line}", file=sys.stderr)
         return 1

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from podium import PodiumError
 
-NAME = r"[A-Za-z0-9][\w.+=-]*"  # that a person may give to a run or a submission
+NAME_PATTERN = r"[A-Za-z0-9][\w.+=-]*"  # that a person may give to a run or a submission
 UMASK = os.umask(0)
 os.umask(UMASK)  # which can only be read by setting it
 
@@ -24,12 +24,12 @@ def atomic(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
     try:
-        with room_for(path):
+        with explain_full_disk(path):
             yield temporary
             os.chmod(temporary, 0o666 & ~UMASK)  # who writes for itself, as safetensors does, shuts others out
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
-            rename(temporary, path)
+            rename_durably(temporary, path)
     except OSError as error:  # which would name the temporary file
         raise PodiumError(f"{path} cannot be written: {error.strerror or error}; mend its folder's rights") from None
     finally:
@@ -37,7 +37,7 @@ def atomic(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def rename(old: Path, new: Path) -> None:
+def rename_durably(old: Path, new: Path) -> None:
     """In a way that survives a power cut."""
     old.replace(new)
     folder = os.open(new.parent, os.O_RDONLY)
@@ -48,7 +48,7 @@ def rename(old: Path, new: Path) -> None:
 
 
 @contextlib.contextmanager
-def room_for(path: Path, remedy: str = "free some and run the same command again") -> Iterator[None]:
+def explain_full_disk(path: Path, remedy: str = "free some and run the same command again") -> Iterator[None]:
     """A full disk, in one sentence."""
     try:
         yield

@@ -94,7 +94,9 @@ def evaluate(metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating
     return METRICS[metric]().of(targets, probs.astype("float64", copy=False))
 
 
-def each_image(metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]) -> NDArray[np.float64] | None:
+def score_per_image(
+    metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]
+) -> NDArray[np.float64] | None:
     """What each image adds to the score, where that is a mean over images; else None."""
     import numpy as np
 

@@ -6,10 +6,10 @@ model's family below, the row for all. `resolve` does that; the whole recipe is 
 
 import math
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 from podium import PodiumError
+from podium.terminal import did_you_mean
 
 FITS = ("crop", "squash")
 VIEWS = {"mirror": 2, "flip": 2, "turn": 4, "zoom": 2}  # how many each makes of one
@@ -94,7 +94,7 @@ class Recipe:
 # Starting points: the papers' and the official recipes' fine-tuning settings, scaled to batch 128.
 REFERENCE_BATCH = 128
 STEP, SMALLEST = 16, 32  # pixels; of a single one, torch 2.15 gets the gradient of a bfloat16 convolution wrong
-EVERY = {
+COMMON = {
     "batch_size": 64,  # of convnext_small that takes 8 GB
     "optimizer": "adamw",  # what weights were trained with suits them
     "weight_decay": 0.05,  # AdamW's in the recipes that the rows below come from
@@ -179,7 +179,7 @@ AUTO: dict[str, dict[str, Any]] = {  # what the model `auto` is on each kind of 
 }
 
 
-def expand(given: dict[str, Any], device: str) -> dict[str, Any]:
+def expand_auto(given: dict[str, Any], device: str) -> dict[str, Any]:
     """The knobs that were given, and those that the model `auto` stands for on a kind of device."""
     if given.get("model") != "auto":
         return given
@@ -189,7 +189,7 @@ def expand(given: dict[str, Any], device: str) -> dict[str, Any]:
     return {**auto, **chosen}
 
 
-def size_at(epoch: int, recipe: Recipe) -> int:
+def image_size_at(epoch: int, recipe: Recipe) -> int:
     """Pixels of the images that training sees: from half the size to all of it, in steps of a deep layer's pixel."""
     growing = recipe.grow * recipe.epochs
     if epoch >= growing:
@@ -208,13 +208,13 @@ def resolve(given: dict[str, Any], card: dict[str, Any], family: str, native_siz
     """The whole recipe: what was given, and the defaults for the rest."""
     if "model" in card:
         raise PodiumError("the card's [recipe]: a card cannot choose the model, the command does")
-    check(card, "the card's [recipe]: ")
-    check(given)
+    check_knobs(card, "the card's [recipe]: ")
+    check_knobs(given)
     rows = SCRATCH if {**card, **given}.get("weights") == "none" else PRETRAINED
     chosen = {
         "weights": "pretrained",
         "image_size": native_size,
-        **EVERY,
+        **COMMON,
         **rows.get(family, rows[""]),
         **LEVELS[{**card, **given}.get("level", "default")],
         **card,
@@ -229,13 +229,12 @@ def resolve(given: dict[str, Any], card: dict[str, Any], family: str, native_siz
     return Recipe(**{name: kind(chosen[name]) for name, (kind, _) in knobs().items()})
 
 
-def check(values: dict[str, Any], where: str = "") -> None:
+def check_knobs(values: dict[str, Any], where: str = "") -> None:
     """Refuses names that are no knobs, and values that no run can use."""
     known = {each.name: each for each in fields(Recipe)}
     for name, value in values.items():
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            hint = did_you_mean(name, known, otherwise=f"there are {', '.join(known)}")
             raise PodiumError(f"{where}no knob '{name}'; {hint}")
         lowest, highest, choices = (known[name].metadata[key] for key in ("lowest", "highest", "choices"))
         kind, flag = knobs()[name][0], f"{where}{name}" if where else f"--{name.replace('_', '-')}"

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -36,7 +37,7 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
 
 
-def bar(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
+def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
     """A progress bar with a rate and the time left; nothing where nobody watches (a pipe, a log)."""
     from tqdm import tqdm
 
@@ -51,9 +52,21 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def counted(number: int, what: str) -> str:
+def plural(number: int, what: str) -> str:
     """`1 image`, `1,200 images`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def first_few(names: Iterable[object], most: int = 5) -> str:
+    """Names for a message: the first, and how many there are."""
+    texts = [str(name).replace("\r", "\\r").replace("\n", "\\n") for name in names]
+    return ", ".join(texts[:most]) + (f", ... ({len(texts)} in all)" if len(texts) > most else "")
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", most: int = 1) -> str:
+    """`did you mean train?`, or the other hint where nothing is near."""
+    near = get_close_matches(word, list(known), most)
+    return f"did you mean {', '.join(near)}?" if near else otherwise
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], text: int = 1) -> str:
@@ -69,24 +82,24 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], text: int = 1
     )
 
 
-def command(name: str, slug: str, **variables: object) -> str:
+def command_for(name: str, slug: str, **variables: object) -> str:
     """What to type for the command `name`, in the way this person types: `make` or `podium`."""
     given = {key: value for key, value in variables.items() if value is not None}
-    if types_make():
+    if uses_make():
         words = [f"COMP={slug}"] if slug != DEFAULT_COMPETITION else []
         words += [f"{key.upper()}={value}" for key, value in given.items()]
         return " ".join(["make", name, *words])
     words = [f"-c {slug}"] if slug != DEFAULT_COMPETITION else []
     words += [f"--{key.replace('_', '-')} {value}" for key, value in given.items()]
-    return " ".join([podium(), name, *words])
+    return " ".join([podium_command(), name, *words])
 
 
-def podium() -> str:
+def podium_command() -> str:
     """How this person calls what make has no target for."""
-    if types_make():
+    if uses_make():
         return quote(sys.argv[0])
     return "podium" if root == Path() else f"podium --root {quote(str(root))}"
 
 
-def types_make() -> bool:
+def uses_make() -> bool:
     return os.environ.get("PODIUM_TYPED") == "make"

@@ -17,7 +17,7 @@ __all__ = ["nobody"]
 @pytest.fixture(autouse=True)
 def weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no hub here; test_models.py has one."""
-    monkeypatch.setattr("podium.cli.doctor.check_weights", lambda name, weights: None)
+    monkeypatch.setattr("podium.cli.doctor.check_weights_available", lambda name, weights: None)
 
 
 def of(out: str, what: str) -> str:

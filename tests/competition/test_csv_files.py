@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from podium import PodiumError
-from podium.competition.csv_files import form_of, read_table
+from podium.competition.csv_files import csv_style_of, read_table
 
 on_disk = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
@@ -126,7 +126,7 @@ def test_the_form_of_a_table_is_kept_to_the_letter(
     tmp_path: Path, content: str, header: str, newline: str, noted: str
 ) -> None:
     path = written(tmp_path / "t.csv", content)
-    form = form_of(path, list(read_table(path).columns))
+    form = csv_style_of(path, list(read_table(path).columns))
     assert (form.header, form.newline) == (header, newline)
     assert noted in " ".join(form.notes)
     assert bool(noted) == bool(form.notes)

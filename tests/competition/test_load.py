@@ -8,7 +8,7 @@ import pytest
 from layouts import IMAGE, IMAGES, LABELS, SAMPLE, TABLES, TRAIN, load_it, pairs, refusal, rows
 from podium import PodiumError
 from podium.competition.card import read_card
-from podium.competition.ids_and_labels import meant
+from podium.competition.ids_and_labels import normalised_label
 from podium.competition.load import load, raw_folder
 
 # --- layouts ---------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_tables_are_known_by_the_names_in_use(tmp_path: Path, train: str, sample
     it = load_it(tmp_path, IMAGES, {train: TRAIN, sample: SAMPLE})
     assert list(it.train["target"]) == ["cat", "dog", "cat"]
     assert list(it.test["id"]) == ["5", "4"]
-    assert it.shape.source == sample
+    assert it.submission_format.source == sample
 
 
 @pytest.mark.parametrize("name", ["tables/train.csv", "train.tsv", "Training_set.csv", "train_cultivar_mapping.csv"])
@@ -261,7 +261,7 @@ def test_a_table_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     ],
 )
 def test_which_labels_look_the_same(one: str, other: str, same: bool) -> None:
-    assert (meant(one) == meant(other)) == same
+    assert (normalised_label(one) == normalised_label(other)) == same
 
 
 def test_labels_that_look_the_same_are_pointed_out(tmp_path: Path) -> None:
@@ -534,10 +534,13 @@ def test_a_table_that_names_no_image_is_refused(tmp_path: Path) -> None:
 def test_the_sample_decides_columns_rows_and_line_ends(tmp_path: Path) -> None:
     sample = "image name,Predicted Class\r\n5.jpg,x\r\n4.jpg,x\r\n"
     it = load_it(tmp_path, IMAGES, TABLES | {"sample_submission.csv": sample})
-    assert it.shape.columns == ("image name", "Predicted Class")
-    assert it.shape.form
-    assert (it.shape.form.header, it.shape.form.newline) == ("image name,Predicted Class", "\r\n")
-    assert it.shape.wants == "labels"
+    assert it.submission_format.columns == ("image name", "Predicted Class")
+    assert it.submission_format.csv_style
+    assert (it.submission_format.csv_style.header, it.submission_format.csv_style.newline) == (
+        "image name,Predicted Class",
+        "\r\n",
+    )
+    assert it.submission_format.wants == "labels"
     assert it.metric == "accuracy"
     assert list(it.test["id"]) == ["5.jpg", "4.jpg"]
 
@@ -559,8 +562,8 @@ def test_a_column_per_class_asks_for_its_probability(
     train = rows("id,target", *(f"{i},{label}" for i, label in enumerate(labels, 1)))
     sample = rows(",".join(["id", *columns]), *(",".join([name, *("0.1" for _ in columns)]) for name in "45"))
     it = load_it(tmp_path, IMAGES, {"train.csv": train, "sample_submission.csv": sample})
-    assert it.shape.columns == ("id", *columns)
-    assert it.shape.wants == "probs"
+    assert it.submission_format.columns == ("id", *columns)
+    assert it.submission_format.wants == "probs"
     assert it.metric == "log_loss"
     assert it.classes == classes
     unseen = set(classes) - set(labels)
@@ -602,8 +605,8 @@ def test_of_two_classes_the_placeholder_tells_what_is_wanted(
         "sample_submission.csv": rows("id,target", f"4,{answer}", f"5,{answer}"),
     }
     it = load_it(tmp_path, IMAGES, tables, card)
-    assert it.shape.wants == wants
-    assert it.shape.columns == ("id", "target")
+    assert it.submission_format.wants == wants
+    assert it.submission_format.columns == ("id", "target")
 
 
 def test_a_sample_of_ids_alone_is_refused(tmp_path: Path) -> None:
@@ -617,8 +620,8 @@ def test_without_a_sample_the_test_table_lists_the_rows(tmp_path: Path, card: st
     tables = {"train.csv": TRAIN, "test.csv": rows("age,id", "40,5", "50,4")}
     it = load_it(tmp_path, IMAGES, tables, card)
     assert list(it.test["id"]) == ["5", "4"]
-    assert it.shape.columns == columns
-    assert it.shape.source == "no sample submission"
+    assert it.submission_format.columns == columns
+    assert it.submission_format.source == "no sample submission"
 
 
 @pytest.mark.parametrize("name", ["test.csv", "Test.csv", "test_ids.csv", "Testing_set.csv"])
@@ -633,13 +636,13 @@ def test_without_any_test_table_the_test_folder_is_answered(tmp_path: Path, spel
     it = load_it(tmp_path, IMAGES, {"train.csv": train})
     assert list(it.test["id"]) == ids
     assert list(it.test["image"]) == ["test/4.jpg", "test/5.jpg"]
-    assert it.shape.columns == ("image", "label")
+    assert it.submission_format.columns == ("image", "label")
 
 
 def test_without_a_sample_a_card_that_wants_probabilities_gets_a_column_per_class(tmp_path: Path) -> None:
     train = TRAIN.replace("3,cat", "3,bird")
     it = load_it(tmp_path, IMAGES, {"train.csv": train}, 'wants = "probs"')
-    assert it.shape.columns == ("id", "bird", "cat", "dog")
+    assert it.submission_format.columns == ("id", "bird", "cat", "dog")
 
 
 def test_test_images_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -664,14 +667,14 @@ def test_folders_per_class_are_labels(tmp_path: Path, train: str, top: str) -> N
     assert list(it.train["target"]) == ["cat", "dog", "dog"]
     assert it.train["image"][0].endswith(f"{train}/cat/1.jpg")
     assert list(it.test["id"]) == ["5.jpg", "4.jpg"]
-    assert it.shape.columns == ("file", "species")
+    assert it.submission_format.columns == ("file", "species")
     assert it.notes == ()
 
 
 def test_folders_per_class_do_without_a_sample(tmp_path: Path) -> None:
     it = load_it(tmp_path, FOLDERS, {}, 'id_column = "image"\ntarget_column = "kind"')
     assert list(it.test["id"]) == ["4.jpg", "5.jpg"]
-    assert it.shape.columns == ("image", "kind")
+    assert it.submission_format.columns == ("image", "kind")
 
 
 def test_folders_per_class_answer_with_probabilities_too(tmp_path: Path) -> None:
@@ -745,9 +748,9 @@ def test_the_card_overrides_every_guess(tmp_path: Path) -> None:
     )
     assert it.title == "A title"
     assert it.metric == "roc_auc"
-    assert it.shape.wants == "probs"
-    assert it.shape.columns == ("nr", "guess")
-    assert it.shape.source == "answer.csv"
+    assert it.submission_format.wants == "probs"
+    assert it.submission_format.columns == ("nr", "guess")
+    assert it.submission_format.source == "answer.csv"
     assert it.recipe == {"mirror": 0.0}
     assert it.classes == ("k0", "k1")
     assert list(it.train["image"]) == ["photos/1.jpg", "photos/2.jpg", "photos/3.jpg"]

@@ -9,7 +9,7 @@ import pytest
 from layouts import IMAGES, SAMPLE, TABLES, TRAIN, load_it, pairs, refusal, rows
 from podium import PodiumError
 from podium.competition.csv_files import read_table
-from podium.submit.submission import check, render
+from podium.submit.check import check_csv, render
 
 WIDE = rows("id,cat,dog", "4,0.5,0.5", "5,0.5,0.5")
 
@@ -104,7 +104,7 @@ def test_a_probability_may_be_written_in_any_way(
         "sample_submission.csv": rows("id,target", f"4,{answers[0]}", f"5,{answers[1]}"),
     }
     it = load_it(tmp_path, IMAGES, tables)
-    assert it.shape.wants == wants
+    assert it.submission_format.wants == wants
     strange = wants == "labels" and not set(answers) <= set(labels)
     assert ("are no labels" in " ".join(it.notes)) == strange
 
@@ -161,7 +161,7 @@ def test_ids_may_stand_elsewhere_than_first(tmp_path: Path, header: str, lines: 
     written = render(it, np.array([[0.75, 0.25]] * 2))
     path = tmp_path / "made.csv"
     path.write_text(written)
-    check(it, path)
+    check_csv(it, path)
     table = read_table(path)
     assert list(table.columns) == header.split(",")
     assert table.iloc[:, header.split(",").index("id")].tolist() == [line.split(",")[1] for line in lines]

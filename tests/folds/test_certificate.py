@@ -18,11 +18,11 @@ from PIL import ImageOps
 from pictures import Pictures, card, photograph, with_scenes, write_pictures, write_table
 from podium import PodiumError
 from podium.competition.load import Competition, load
-from podium.competition.submission_format import Shape
+from podium.competition.submission_format import SubmissionFormat
 from podium.disk import sha256
 from podium.folds import folds_csv as folds_module
 from podium.folds.certificate import Certificate, certify
-from podium.folds.folds_csv import path_of, write_folds
+from podium.folds.folds_csv import folds_path, write_folds
 from tiny import Podium
 
 Folds = dict[str, int]
@@ -49,14 +49,14 @@ def write_hand_made(path: Path, folds: Folds) -> Path:
 
 
 def known(root: Path) -> dict[str, object]:
-    return dict(json.loads(path_of("tiny", root).with_suffix(".json").read_text()))
+    return dict(json.loads(folds_path("tiny", root).with_suffix(".json").read_text()))
 
 
 # --- hand-made folds -------------------------------------------------------------------------------------
 
 
 def test_good_hand_made_folds_are_certified_beside_them(tmp_path: Path, podium: Podium, folder: Path) -> None:
-    path = write_hand_made(path_of("tiny", tmp_path), good_folds())
+    path = write_hand_made(folds_path("tiny", tmp_path), good_folds())
     before = path.read_bytes()
     status, out, err = podium("folds", "-c", "tiny", "--verify")
     assert status == 0, err
@@ -71,8 +71,8 @@ def test_of_folds_that_lie_elsewhere_nothing_is_kept(tmp_path: Path, podium: Pod
     path = write_hand_made(tmp_path / "forum.csv", good_folds())
     assert podium("folds", "-c", "tiny", "--verify", path)[0] == 0
     assert not path.with_suffix(".json").exists()
-    assert not path_of("tiny", tmp_path).exists()
-    assert not path_of("tiny", tmp_path).with_suffix(".json").exists()
+    assert not folds_path("tiny", tmp_path).exists()
+    assert not folds_path("tiny", tmp_path).with_suffix(".json").exists()
 
 
 def swap(one: str, other: str) -> Callable[[Folds], Folds]:
@@ -112,7 +112,7 @@ def test_what_hand_made_folds_break_is_said_by_name(
     tmp_path: Path, podium: Podium, folder: Path, mistake: str, own: bool
 ) -> None:
     change, answer = BROKEN[mistake]
-    path = write_hand_made(path_of("tiny", tmp_path) if own else tmp_path / "forum.csv", change(good_folds()))
+    path = write_hand_made(folds_path("tiny", tmp_path) if own else tmp_path / "forum.csv", change(good_folds()))
     status, out, err = podium("folds", "-c", "tiny", "--verify", *([] if own else [path]))
     assert status == 1
     assert err.splitlines()[-1] == f"podium: error: {path}: {answer}"
@@ -125,7 +125,7 @@ def test_groups_of_the_column_that_straddle_are_said_too(
     tmp_path: Path, podium: Podium, folder: Path, how: str
 ) -> None:
     with_scenes(folder, {"2": "park", "4": "park", "3": "sea", "8": "sea", "9": "wood"})
-    path = write_hand_made(path_of("tiny", tmp_path), good_folds())
+    path = write_hand_made(folds_path("tiny", tmp_path), good_folds())
     assert podium("folds", "-c", "tiny", "--verify")[0] == 0
     if how == "card":
         card(tmp_path, 'group_column = "scene"\n')
@@ -173,7 +173,7 @@ def test_folds_json_says_all_of_it(tmp_path: Path, podium: Podium, folder: Path)
         "test_images": 2,
         "test_copies": 1,
         "data_sha256": load("tiny", tmp_path).train_hash,
-        "folds_sha256": sha256(path_of("tiny", tmp_path)),
+        "folds_sha256": sha256(folds_path("tiny", tmp_path)),
         "holds": True,
     }
     assert {*said, "largest_difference"} == {*(field.name for field in fields(Certificate)), "holds"}
@@ -183,11 +183,11 @@ def test_the_screen_says_what_the_file_does(tmp_path: Path, podium: Podium, fold
     _, made, err = podium("folds", "-c", "tiny", "--k", "2")
     assert err.splitlines()[-1].startswith("next: podium ")
     assert "folds.json" in err
-    written = path_of("tiny", tmp_path).with_suffix(".json").read_bytes()
+    written = folds_path("tiny", tmp_path).with_suffix(".json").read_bytes()
     status, verified, _ = podium("folds", "-c", "tiny", "--verify")
     assert status == 0
     assert verified == made
-    assert path_of("tiny", tmp_path).with_suffix(".json").read_bytes() == written
+    assert folds_path("tiny", tmp_path).with_suffix(".json").read_bytes() == written
     lines = [line.strip() for line in made.splitlines()]
     assert "holds  copies of one picture in different folds: 0" in lines
     assert "holds  classes missing from a fold's training images: 0" in lines
@@ -196,7 +196,7 @@ def test_the_screen_says_what_the_file_does(tmp_path: Path, podium: Podium, fold
 
 
 def test_when_an_image_becomes_a_copy_the_folds_no_longer_hold(tmp_path: Path, podium: Podium, folder: Path) -> None:
-    write_hand_made(path_of("tiny", tmp_path), good_folds())
+    write_hand_made(folds_path("tiny", tmp_path), good_folds())
     assert podium("folds", "-c", "tiny", "--verify")[0] == 0
     photograph(2).save(folder / "train" / "3.png")
     status, _, err = podium("folds", "-c", "tiny", "--verify")
@@ -268,10 +268,10 @@ def test_folds_of_mixed_groups_hold_whatever_the_seed(tmp_path: Path, podium: Po
 
 def test_a_damaged_store_is_made_anew_before_it_is_compared(tmp_path: Path, podium: Podium, folder: Path) -> None:
     assert podium("audit", "-c", "tiny")[0] == 0
-    (said,) = path_of("tiny", tmp_path).parent.glob("pixels-*/files.jsonl")
+    (said,) = folds_path("tiny", tmp_path).parent.glob("pixels-*/files.jsonl")
     data = said.read_bytes()
     said.write_bytes(b"zz" + data[2:])
-    path_of("tiny", tmp_path).with_name("audit.json").unlink()
+    folds_path("tiny", tmp_path).with_name("audit.json").unlink()
     status, _, err = podium("folds", "-c", "tiny", "--k", "2")
     assert status == 0
     assert f"{said} is damaged and is made anew" in err
@@ -294,7 +294,7 @@ def competition_of(root: Path, rows: list[Row]) -> tuple[Competition, pd.DataFra
         test=train[:0],
         classes=tuple(sorted(set(labels))),
         metric="accuracy",
-        shape=Shape(("id", "label"), "labels", ""),
+        submission_format=SubmissionFormat(("id", "label"), "labels", ""),
         recipe={},
         groups=pd.Series(scenes, name="scene", dtype=object),
         copies="near",
@@ -351,7 +351,7 @@ def test_our_own_folds_hold_whatever_the_images(
     root = tmp_path_factory.getbasetemp()
     competition, audit = competition_of(root, [*rows, *((name, "", "", False) for name in "abc")])
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-        patch.setattr(folds_module, "audited", lambda *given: audit)
+        patch.setattr(folds_module, "load_audit", lambda *given: audit)
         try:
             write_folds(competition, root, k, seed)
         except PodiumError:  # too few to split; see test_folds.py

@@ -15,8 +15,8 @@ from sklearn.model_selection import StratifiedGroupKFold
 from pictures import Pictures, card, photograph, with_scenes, write_pictures
 from podium import PodiumError
 from podium.competition.csv_files import read_table
-from podium.folds.folds_csv import path_of
-from podium.folds.split import assign
+from podium.folds.folds_csv import folds_path
+from podium.folds.split import assign_folds
 from tiny import Podium, write_competition
 
 labels = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=200)
@@ -32,9 +32,9 @@ def test_every_class_and_the_whole_are_spread_to_within_one_image(targets: list[
     counts = Counter(targets)
     if max(counts.values()) < k:
         with pytest.raises(PodiumError, match="nothing could be validated"):
-            assign(targets, k, seed)
+            assign_folds(targets, k, seed)
         return
-    folds = assign(targets, k, seed)
+    folds = assign_folds(targets, k, seed)
     label = np.array(targets)
     assert set(folds[folds >= 0]) == set(range(k))
     for name, count in counts.items():
@@ -50,12 +50,12 @@ def test_every_class_and_the_whole_are_spread_to_within_one_image(targets: list[
 
 @given(labels.filter(lambda targets: max(Counter(targets).values()) >= 3), st.integers(0, 5))
 def test_the_same_seed_gives_the_same_folds(targets: list[str], seed: int) -> None:
-    assert assign(targets, 3, seed).tolist() == assign(targets, 3, seed).tolist()
+    assert assign_folds(targets, 3, seed).tolist() == assign_folds(targets, 3, seed).tolist()
 
 
 def test_another_seed_gives_other_folds() -> None:
     targets = ["a", "b"] * 50
-    assert assign(targets, 5, 0).tolist() != assign(targets, 5, 1).tolist()
+    assert assign_folds(targets, 5, 0).tolist() != assign_folds(targets, 5, 1).tolist()
 
 
 # --- groups ----------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_another_seed_gives_other_folds() -> None:
 def attempt(targets: Sequence[str], groups: Sequence[str], k: int, seed: int = 0) -> NDArray[np.int64] | None:
     """The folds, or nothing where it is said that there are none."""
     try:
-        return assign(targets, k, seed, groups)
+        return assign_folds(targets, k, seed, groups)
     except PodiumError as refused:
         said = str(refused)
     assert "nothing could be validated" in said or "the groups are too few" in said
@@ -84,14 +84,14 @@ def test_no_group_is_ever_in_two_folds_nor_one_that_holds_all_of_a_class_in_any(
     holders = {name: {group for target, group in set(images) if target == name} for name in set(targets)}
     alone = {str(*each) for each in holders.values() if len(each) == 1}
     assert alone <= {group for group, fold in zip(groups, folds, strict=True) if fold == -1}
-    assert folds.tolist() == assign(targets, k, seed, groups).tolist()
+    assert folds.tolist() == assign_folds(targets, k, seed, groups).tolist()
 
 
 def test_rare_classes_amid_a_common_one_keep_none_of_it_out_of_the_folds() -> None:
     draws = np.random.default_rng(0)
     often = 1 / np.arange(1, 201) ** 1.5
     targets, groups = draws.choice(200, 20_000, p=often / often.sum()), draws.integers(0, 200, 20_000)
-    folds = assign([str(each) for each in targets], 5, 0, [str(each) for each in groups])
+    folds = assign_folds([str(each) for each in targets], 5, 0, [str(each) for each in groups])
     assert (folds == -1).mean() < 0.15  # groups that hold the only image of a class
 
 
@@ -119,15 +119,15 @@ def test_folds_differ_in_images_of_a_class_by_no_more_than_its_largest_group(
 def test_groups_of_one_image_are_no_groups(targets: list[str], k: int, seed: int) -> None:
     alone = attempt(targets, [str(number) for number in range(len(targets))], k, seed)
     if alone is not None:
-        assert alone.tolist() == assign(targets, k, seed).tolist()
+        assert alone.tolist() == assign_folds(targets, k, seed).tolist()
     else:
         with pytest.raises(PodiumError):
-            assign(targets, k, seed)
+            assign_folds(targets, k, seed)
 
 
 def test_another_seed_gives_other_folds_of_groups() -> None:
     targets, groups = ["a", "b"] * 60, [f"{number // 6}" for number in range(120)]
-    folds = [assign(targets, 4, seed, groups).tolist() for seed in (0, 0, 1)]
+    folds = [assign_folds(targets, 4, seed, groups).tolist() for seed in (0, 0, 1)]
     assert folds[0] == folds[1] != folds[2]
 
 
@@ -135,7 +135,7 @@ def test_what_the_groups_are_called_makes_no_difference() -> None:
     targets = ["a", "b", "a"] * 20
     groups = [f"{number // 4}" for number in range(60)]
     renamed = [f"{1000 - int(group)}" for group in groups]
-    assert assign(targets, 3, 0, groups).tolist() == assign(targets, 3, 0, renamed).tolist()
+    assert assign_folds(targets, 3, 0, groups).tolist() == assign_folds(targets, 3, 0, renamed).tolist()
 
 
 def test_a_rare_class_is_spread_however_its_groups_differ_in_images_of_a_common_one() -> None:
@@ -144,7 +144,7 @@ def test_a_rare_class_is_spread_however_its_groups_differ_in_images_of_a_common_
     groups = [f"{number}" for number, size in enumerate(sizes) for _ in range(1 + size)]
     targets = [name for size in sizes for name in ("rare", *["common"] * size)]
     for seed in range(5):
-        folds = assign(targets, 5, seed, groups)
+        folds = assign_folds(targets, 5, seed, groups)
         rare, common = (np.bincount(folds[np.array(targets) == name], minlength=5) for name in ("rare", "common"))
         assert rare.min() >= 1
         assert rare.max() <= 3
@@ -162,15 +162,15 @@ def test_a_rare_class_is_spread_however_its_groups_differ_in_images_of_a_common_
 )
 def test_groups_of_a_class_that_cannot_be_validated_are_trained_on_everywhere(images: str, apart: set[str]) -> None:
     targets, groups = [word[0] for word in images.split()], [word[1] for word in images.split()]
-    folds = assign(targets, 3, 0, groups)
+    folds = assign_folds(targets, 3, 0, groups)
     assert {group for group, fold in zip(groups, folds, strict=True) if fold == -1} == apart
     assert set(folds.tolist()) == {-1, 0, 1, 2}
 
 
 def test_too_few_groups_for_the_folds_say_how_many_there_can_be() -> None:
     with pytest.raises(PodiumError, match="too few to fill 5 folds; take fewer: --k 3"):
-        assign(["a"] * 9, 5, 0, ["1", "2", "3"] * 3)
-    assert sorted(set(assign(["a"] * 9, 3, 0, ["1", "2", "3"] * 3).tolist())) == [0, 1, 2]
+        assign_folds(["a"] * 9, 5, 0, ["1", "2", "3"] * 3)
+    assert sorted(set(assign_folds(["a"] * 9, 3, 0, ["1", "2", "3"] * 3).tolist())) == [0, 1, 2]
 
 
 def worst_share(targets: NDArray[np.str_], folds: NDArray[np.int64], k: int) -> float:
@@ -188,7 +188,7 @@ def test_classes_are_spread_no_worse_than_by_scikit_learn(habit: float) -> None:
         groups = np.repeat(np.arange(40), draws.integers(1, 12, 40))
         habits = draws.dirichlet([habit] * 6, 40)
         targets = np.array([draws.choice(list("abcdef"), p=habits[group]) for group in groups])
-        folds = assign(targets.tolist(), 5, seed, groups.astype(str).tolist())
+        folds = assign_folds(targets.tolist(), 5, seed, groups.astype(str).tolist())
         assert (folds >= 0).all()
         ours.append(worst_share(targets, folds, 5))
         splitter = StratifiedGroupKFold(5, shuffle=True, random_state=seed)
@@ -208,7 +208,7 @@ def test_large_groups_of_one_class_and_a_few_others_are_spread_better_than_by_sc
     groups = np.repeat(np.arange(count), size)
     other = draws.random(len(groups)) < noise
     targets = np.where(other, draws.integers(0, 20, len(groups)), groups * 7 % 20).astype(str)
-    folds = assign(targets.tolist(), 5, 0, groups.astype(str).tolist())
+    folds = assign_folds(targets.tolist(), 5, 0, groups.astype(str).tolist())
     theirs = np.empty(len(groups), dtype=np.int64)
     for fold, (_, validated) in enumerate(StratifiedGroupKFold(5).split(targets, targets, groups)):
         theirs[validated] = fold
@@ -406,10 +406,12 @@ def test_training_says_where_nobody_has_verified_the_folds(tmp_path: Path, podiu
     quick = ("train", "-c", "tiny", "--model", "test_vit", "--weights", "none", "--epochs", "1", "--image-size", "32")
     assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
     assert "nobody has verified" not in podium(*quick, "--folds", "0")[2]
-    certificate = path_of("tiny", tmp_path).with_suffix(".json")
+    certificate = folds_path("tiny", tmp_path).with_suffix(".json")
     certificate.unlink()
     said = podium(*quick, "--folds", "1")[2]
-    assert f"warning: nobody has verified that {path_of('tiny', tmp_path)} keeps copies of one image together" in said
+    assert (
+        f"warning: nobody has verified that {folds_path('tiny', tmp_path)} keeps copies of one image together" in said
+    )
     assert "folds -c tiny --verify" in said
 
 

@@ -18,7 +18,7 @@ from podium.competition.load import load
 from podium.disk import sha256
 from podium.images import audit as audit_module
 from podium.images import duplicates
-from podium.images.audit import audited, path_of
+from podium.images.audit import audit_path, load_audit
 from tiny import Podium
 
 COLUMNS = [
@@ -60,14 +60,14 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def find(*given: object) -> duplicates.Pairs:
         counts.append(len(given[0]))  # type: ignore[arg-type]
-        return duplicates.find(*given)  # type: ignore[arg-type]
+        return duplicates.find_copies(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(audit_module, "find", find)
+    monkeypatch.setattr(audit_module, "find_copies", find)
     return counts
 
 
 def rows_of(root: Path) -> pd.DataFrame:
-    return read_table(path_of("tiny", root)).set_index(["role", "id"])
+    return read_table(audit_path("tiny", root)).set_index(["role", "id"])
 
 
 # --- what is written -------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def rows_of(root: Path) -> pd.DataFrame:
 
 def test_audit_csv_has_a_row_for_every_image_that_says_what_it_is(tmp_path: Path, podium: Podium, folder: Path) -> None:
     assert podium("audit", "-c", "tiny")[0] == 0
-    rows = read_table(path_of("tiny", tmp_path))
+    rows = read_table(audit_path("tiny", tmp_path))
     competition = load("tiny", tmp_path)
     assert list(rows.columns) == COLUMNS
     assert list(rows["role"]) == ["train"] * 12 + ["test"] * 3
@@ -100,7 +100,7 @@ def test_audit_csv_has_a_row_for_every_image_that_says_what_it_is(tmp_path: Path
 
 def test_duplicates_csv_has_a_row_for_every_pair_and_its_kind(tmp_path: Path, podium: Podium, folder: Path) -> None:
     assert podium("audit", "-c", "tiny")[0] == 0
-    pairs = read_table(path_of("tiny", tmp_path).with_name("duplicates.csv"))
+    pairs = read_table(audit_path("tiny", tmp_path).with_name("duplicates.csv"))
     assert list(pairs.columns) == ["first", "second", "kind", "distance"]
     assert pairs[["first", "second", "kind"]].to_numpy().tolist() == [
         ["test/leak.png", "train/2.png", "same picture"],
@@ -124,7 +124,7 @@ def test_what_was_found_is_said_with_the_next_command(tmp_path: Path, podium: Po
     assert lines[lines.index("copies with different labels: 1") + 1] == "train/1.png 'a', train/other.png 'b'"
     assert [line.split()[:2] for line in lines[-2:]] == [["b", "7"], ["a", "5"]]
     assert "no images" not in out
-    assert str(path_of("tiny", tmp_path)) in err
+    assert str(audit_path("tiny", tmp_path)) in err
     assert err.splitlines()[-1].startswith("next: podium ")
     assert err.splitlines()[-1].endswith("folds -c tiny")
 
@@ -134,7 +134,7 @@ def test_without_copies_there_is_a_header_and_no_groups(tmp_path: Path, podium: 
     status, out, _ = podium("audit", "-c", "tiny")
     assert status == 0
     assert "duplicates: none" in out.splitlines()
-    with path_of("tiny", tmp_path).with_name("duplicates.csv").open(newline="") as file:
+    with audit_path("tiny", tmp_path).with_name("duplicates.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [["first", "second", "kind", "distance"]]
     assert set(rows_of(tmp_path)["group"]) == {""}
 
@@ -172,13 +172,13 @@ def test_names_may_hold_anything(tmp_path: Path, podium: Podium, compared: list[
     status, out, err = podium("audit", "-c", "tiny")
     assert status == 0
     assert "\x1b" not in out + err
-    rows = read_table(path_of("tiny", tmp_path))
+    rows = read_table(audit_path("tiny", tmp_path))
     assert list(rows["id"]) == [name, "copy", "other", "x", name]
-    pairs = read_table(path_of("tiny", tmp_path).with_name("duplicates.csv"))
+    pairs = read_table(audit_path("tiny", tmp_path).with_name("duplicates.csv"))
     assert set(pairs["first"]) == {f"test/{name}.png"}
     assert set(pairs["second"]) == {f"train/{name}.png", "train/copy.png"}
     assert set(rows["group"]) == {f"test/{name}.png", ""}
-    assert audited(load("tiny", tmp_path), tmp_path).to_numpy().tolist() == rows.to_numpy().tolist()
+    assert load_audit(load("tiny", tmp_path), tmp_path).to_numpy().tolist() == rows.to_numpy().tolist()
     assert compared == [5]
 
 
@@ -202,7 +202,7 @@ def test_only_the_same_file_is_a_copy_where_the_card_says_so(tmp_path: Path, pod
     assert "1 group" in out
     rows = rows_of(tmp_path)
     assert {name for (_, name), group in rows["group"].items() if group} == {"0", "copy"}
-    kinds = read_table(path_of("tiny", tmp_path).with_name("duplicates.csv"))["kind"]
+    kinds = read_table(audit_path("tiny", tmp_path).with_name("duplicates.csv"))["kind"]
     assert list(kinds) == ["same file"]
     assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
     assert podium("folds", "-c", "tiny", "--verify")[0] == 0
@@ -277,10 +277,10 @@ def spoil(folder: Path, pattern: str) -> None:
 @pytest.mark.parametrize("command", [("audit",), ("folds",), ("folds", "--verify")])
 def test_a_competition_without_a_single_image_is_one_line(podium: Podium, folder: Path, command: tuple[str]) -> None:
     spoil(folder, "*/*.png")
-    path_of("tiny", folder.parents[2]).parent.mkdir(parents=True)
+    audit_path("tiny", folder.parents[2]).parent.mkdir(parents=True)
     names = [path.stem for path in folder.glob("train/*.png")]
     rows = [(name, str(number % 2)) for number, name in enumerate(names)]
-    write_table(path_of("tiny", folder.parents[2]).with_name("folds.csv"), [("id", "fold"), *rows])
+    write_table(audit_path("tiny", folder.parents[2]).with_name("folds.csv"), [("id", "fold"), *rows])
     status, out, err = podium(command[0], "-c", "tiny", *command[1:])
     assert (status, out) == (1, "")
     assert err.splitlines()[-1] == f"podium: error: {folder}: not one of its 15 images can be read"
@@ -315,13 +315,13 @@ def test_a_size_that_cannot_be_is_refused_in_one_line(podium: Podium, folder: Pa
 
 def test_a_second_reading_compares_nothing_and_says_the_same(tmp_path: Path, folder: Path, compared: list[int]) -> None:
     competition = load("tiny", tmp_path)
-    made = audited(competition, tmp_path)
-    written = path_of("tiny", tmp_path).read_bytes()
-    read = audited(load("tiny", tmp_path), tmp_path)
+    made = load_audit(competition, tmp_path)
+    written = audit_path("tiny", tmp_path).read_bytes()
+    read = load_audit(load("tiny", tmp_path), tmp_path)
     assert compared == [15]
     assert made.to_numpy().tolist() == read.to_numpy().tolist()
     assert list(made.columns) == list(read.columns)
-    assert path_of("tiny", tmp_path).read_bytes() == written
+    assert audit_path("tiny", tmp_path).read_bytes() == written
 
 
 def relabel(folder: Path, root: Path) -> None:
@@ -337,26 +337,26 @@ CHANGES: dict[str, Callable[[Path, Path], object]] = {
     "the order of the test images": lambda folder, root: write_table(
         folder / "sample_submission.csv", [("id", "label"), ("y", "a"), ("leak", "a"), ("x", "a")]
     ),
-    "the audit is gone": lambda folder, root: path_of("tiny", root).unlink(),
-    "what it was of is gone": lambda folder, root: path_of("tiny", root).with_suffix(".json").unlink(),
-    "what it was of is broken": lambda folder, root: path_of("tiny", root).with_suffix(".json").write_text("[1"),
+    "the audit is gone": lambda folder, root: audit_path("tiny", root).unlink(),
+    "what it was of is gone": lambda folder, root: audit_path("tiny", root).with_suffix(".json").unlink(),
+    "what it was of is broken": lambda folder, root: audit_path("tiny", root).with_suffix(".json").write_text("[1"),
     "what it was of is something else": lambda folder, root: (
-        path_of("tiny", root).with_suffix(".json").write_text("[1]")
+        audit_path("tiny", root).with_suffix(".json").write_text("[1]")
     ),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_when_anything_changes_it_is_made_anew(tmp_path: Path, folder: Path, compared: list[int], change: str) -> None:
-    audited(load("tiny", tmp_path), tmp_path)
+    load_audit(load("tiny", tmp_path), tmp_path)
     CHANGES[change](folder, tmp_path)
     competition = load("tiny", tmp_path)
-    rows = audited(competition, tmp_path)
+    rows = load_audit(competition, tmp_path)
     assert compared == [15, 15]
     assert list(rows["sha256"]) == [sha256(folder / image) for image in rows["image"]]
     assert list(rows["target"][:12]) == list(competition.train["target"])
     assert list(rows["id"][12:]) == list(competition.test["id"])
-    assert read_table(path_of("tiny", tmp_path)).to_numpy().tolist() == rows.to_numpy().tolist()
+    assert read_table(audit_path("tiny", tmp_path)).to_numpy().tolist() == rows.to_numpy().tolist()
 
 
 def without_a_row(text: str) -> str:
@@ -381,10 +381,10 @@ def test_an_audit_that_was_changed_by_hand_is_refused_until_it_is_deleted(
     tmp_path: Path, podium: Podium, folder: Path, edit: Callable[[str], str]
 ) -> None:
     assert podium("audit", "-c", "tiny")[0] == 0
-    path = path_of("tiny", tmp_path)
+    path = audit_path("tiny", tmp_path)
     path.write_text(edit(path.read_text()))
     with pytest.raises(PodiumError, match=r"audit\.csv was changed by hand; delete it and run: .*audit"):
-        audited(load("tiny", tmp_path), tmp_path)
+        load_audit(load("tiny", tmp_path), tmp_path)
     status, _, err = podium("folds", "-c", "tiny", "--k", "2")
     assert status == 1
     assert str(path) in err
@@ -396,10 +396,10 @@ def test_an_audit_that_was_changed_by_hand_is_refused_until_it_is_deleted(
 def test_the_audit_is_the_same_without_kept_pixels_and_for_any_size(
     tmp_path: Path, podium: Podium, folder: Path, size: str
 ) -> None:
-    files = [path_of("tiny", tmp_path), path_of("tiny", tmp_path).with_name("duplicates.csv")]
+    files = [audit_path("tiny", tmp_path), audit_path("tiny", tmp_path).with_name("duplicates.csv")]
     assert podium("audit", "-c", "tiny", "--store", "off")[0] == 0
     before = [file.read_bytes() for file in files]
-    (kept,) = path_of("tiny", tmp_path).parent.glob("pixels-*")
+    (kept,) = audit_path("tiny", tmp_path).parent.glob("pixels-*")
     assert (kept / "pixels.bin").stat().st_size == 0
     assert podium("audit", "-c", "tiny", "--image-size", size)[0] == 0
     assert [file.read_bytes() for file in files] == before
@@ -407,7 +407,7 @@ def test_the_audit_is_the_same_without_kept_pixels_and_for_any_size(
 
 def test_a_store_that_was_damaged_is_made_anew_first(tmp_path: Path, podium: Podium, folder: Path) -> None:
     assert podium("audit", "-c", "tiny")[0] == 0
-    (thumbs,) = path_of("tiny", tmp_path).parent.glob("pixels-*/thumbs.bin")
+    (thumbs,) = audit_path("tiny", tmp_path).parent.glob("pixels-*/thumbs.bin")
     wanted = thumbs.read_bytes()
     thumbs.write_bytes(bytes(len(wanted)))  # by it all images are copies of one
     status, out, err = podium("audit", "-c", "tiny")

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageOps
 from pictures import photograph
 from podium.images import duplicates
 from podium.images.decode import decode
-from podium.images.duplicates import Pairs, find, hashes, propose
+from podium.images.duplicates import Pairs, candidate_pairs, find_copies, perceptual_hashes
 from podium.images.store import THUMB
 
 Floats = NDArray[np.float32]
@@ -24,7 +24,7 @@ Change = Callable[[Image.Image], Image.Image]
 
 def search(images: list[Image.Image]) -> Pairs:
     thumbs = [cv2.resize(np.asarray(image), (THUMB, THUMB), interpolation=cv2.INTER_AREA) for image in images]
-    return find(np.stack(thumbs).astype(np.uint8), np.array([image.width * image.height for image in images]))
+    return find_copies(np.stack(thumbs).astype(np.uint8), np.array([image.width * image.height for image in images]))
 
 
 def paired(found: Pairs) -> list[tuple[int, int, bool]]:
@@ -119,7 +119,7 @@ def test_identical_pictures_are_paired_with_the_first_only() -> None:
 
 def test_thousands_of_identical_pictures_make_one_pair_each() -> None:
     thumb = np.asarray(photograph(0).resize((THUMB, THUMB)))
-    found = find(np.repeat(thumb[None], 2000, axis=0), np.full(2000, 4800))
+    found = find_copies(np.repeat(thumb[None], 2000, axis=0), np.full(2000, 4800))
     assert paired(found) == [(0, number, False) for number in range(1, 2000)]
 
 
@@ -170,7 +170,7 @@ def test_every_pair_stands_there_once_and_in_order() -> None:
 )
 def test_hashes_never_lie_farther_apart_than_the_images_or_their_mirror_images(images: NDArray[np.float64]) -> None:
     grey = np.concatenate([images, images[:1, :, ::-1], images[:1] / 2]).clip(0, 255).astype(np.float32)
-    rows = hashes(grey)
+    rows = perceptual_hashes(grey)
     assert rows.shape == (len(grey), 12)
     between = np.sqrt(np.square(rows[:, None] - rows).sum(2))
     plain, mirrored = (np.sqrt(np.square(grey[:, None] - other).mean((2, 3))) for other in (grey, grey[:, :, ::-1]))
@@ -201,7 +201,7 @@ def test_the_search_proposes_what_a_comparison_of_all_with_all_does(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duplicates, "BLOCK", block)
         patch.setattr(duplicates, "MOST", most)
-        proposed = [pair for first, second in propose(rows, reach) for pair in zip(first, second, strict=True)]
+        proposed = [pair for first, second in candidate_pairs(rows, reach) for pair in zip(first, second, strict=True)]
     pairs = [(int(min(pair)), int(max(pair))) for pair in proposed]
     assert len(pairs) == len(set(pairs))
     assert set(pairs) == by_force(rows, reach)

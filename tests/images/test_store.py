@@ -24,7 +24,7 @@ from podium.competition.load import load
 from podium.disk import locked, sha256
 from podium.images import store
 from podium.images.decode import POLICY, Pixels, examine, read_image, shrink
-from podium.images.store import Store, open_sound, open_store, side_for
+from podium.images.store import Store, open_store, open_verified_store, stored_side
 from tiny import write_competition, write_image
 
 SIDE = 24  # what most of the images below must be shrunk to
@@ -146,7 +146,7 @@ def test_images_are_shrunk_in_proportion_and_never_enlarged(root: Path) -> None:
 
 @given(st.integers(1, 4000))
 def test_the_side_of_a_store_leaves_room_for_a_crop_and_is_shared_by_similar_sizes(image_size: int) -> None:
-    side = side_for(image_size)
+    side = stored_side(image_size)
     assert image_size * 1.5 <= side < image_size * 1.5 + 128
     assert side % 128 == 0
 
@@ -500,9 +500,9 @@ def test_one_flipped_bit_is_found_and_the_store_deleted(
     found = opened(root)
     assert found.path == first.path  # its size is right, and more is not looked at every time
     others = [each for each in (*store.DATA, "index.npy") if each != name]
-    assert open_sound(load("tiny", root), root, SIDE, read=others).path == first.path
+    assert open_verified_store(load("tiny", root), root, SIDE, read=others).path == first.path
     assert capsys.readouterr().err == ""
-    again = open_sound(load("tiny", root), root, SIDE)
+    again = open_verified_store(load("tiny", root), root, SIDE)
     assert f"{first.path / name} is damaged and is made anew" in capsys.readouterr().err
     assert contents(again) == wanted
 

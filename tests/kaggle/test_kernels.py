@@ -284,7 +284,7 @@ def test_a_push_that_was_interrupted_is_not_made_twice(
 ) -> None:
     from podium.kaggle import kernels
 
-    push = kernels.push
+    push = kernels.push_kernel
 
     def interrupted(*given: Any, **more: Any) -> str:
         push(*given, **more)
@@ -292,13 +292,15 @@ def test_a_push_that_was_interrupted_is_not_made_twice(
 
     with kaggle(quick, monkeypatch):
         with monkeypatch.context() as patch:
-            patch.setattr("podium.kaggle.remote_train.push", interrupted)
+            patch.setattr("podium.kaggle.remote_train.push_kernel", interrupted)
             assert podium(*TRAIN)[0] == 75
         assert "was begun with other flags" in one_line(podium(*TRAIN, "--epochs", "3"))
         assert podium(*TRAIN)[0] == 0
         assert len(quick.kernels) == 1
         with monkeypatch.context() as patch:
-            patch.setattr("podium.kaggle.remote_train.push", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr(
+                "podium.kaggle.remote_train.push_kernel", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
+            )
             assert podium(*TRAIN, "--name", "never")[0] == 75
         quick.failing["GetKernelSessionStatus"] = [404]
         assert podium(*TRAIN, "--name", "never")[0] == 0
@@ -412,7 +414,7 @@ def test_a_bundle_is_brought_to_kaggle_and_makes_its_csv_there(
         service.dataset_statuses = ["READY", "BLOBS_RECEIVED"]  # of the version before, and then of this one
         service.failing["GetDatasetStatus"] = [0, 429]
         with monkeypatch.context() as patch:
-            patch.setattr("podium.kaggle.publish.follow", interrupted)
+            patch.setattr("podium.kaggle.publish.follow_kernel", interrupted)
             assert podium(*bundle)[0] == 75
         status, _, err = podium(*bundle)  # which neither uploads nor pushes again
     assert status == 0, err

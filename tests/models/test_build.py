@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from podium import PodiumError
-from podium.models.build import build, family_and_sizes, load_model, rebuild, save_model
-from podium.models.hub import check_name, registered_names
+from podium.models.build import build_model, family_and_sizes, load_model, rebuild_model, save_model
+from podium.models.hub import check_model_name, registered_names
 from stand_ins.hub import serve
 from tiny import Podium, recipe_of, write_competition
 
@@ -97,24 +97,24 @@ def test_a_hub_without_these_weights_is_told_from_a_hub_that_does_not_answer(tmp
 
 def test_weights_from_a_file_of_the_hub_and_from_a_fold_of_another_run(tmp_path: Path, hub_files: Path) -> None:
     file = hub_files / REPOSITORY / "model.safetensors"
-    model, spec = build(recipe_of(HOUSE, str(file), 224), ["a", "b", "c"])
+    model, spec = build_model(recipe_of(HOUSE, str(file), 224), ["a", "b", "c"])
     assert torch.equal(model.state_dict()["patch_embed.proj.bias"], torch.full((384,), 0.125))
     assert spec.source.startswith("model.safetensors sha256:")
     saved = tmp_path / "fold.safetensors"
     save_model(saved, model, spec)
-    again, _ = build(recipe_of(HOUSE, str(saved), 224), ["x", "y"])
+    again, _ = build_model(recipe_of(HOUSE, str(saved), 224), ["x", "y"])
     assert torch.equal(again.state_dict()["blocks.3.mlp.fc1.weight"], model.state_dict()["blocks.3.mlp.fc1.weight"])
     assert again.state_dict()["head.weight"].shape == (2, 384)
 
 
 def test_position_embeddings_are_resized_for_a_higher_resolution(tmp_path: Path) -> None:
-    model, spec = build(recipe_of("test_vit", "none", 64), ["a", "b"])
+    model, spec = build_model(recipe_of("test_vit", "none", 64), ["a", "b"])
     positions = model.state_dict()["pos_embed"]
     side = 64 // 16
     rows = torch.arange(side).repeat_interleave(side).float()  # each says which row it is
     positions[:, -side * side :] = rows.view(1, -1, 1)
     save_model(tmp_path / "small.safetensors", model, spec)
-    larger, _ = build(recipe_of("test_vit", str(tmp_path / "small.safetensors"), 128), ["a", "b"])
+    larger, _ = build_model(recipe_of("test_vit", str(tmp_path / "small.safetensors"), 128), ["a", "b"])
     found = larger.state_dict()["pos_embed"][0, -4 * side * side :, 0].view(2 * side, 2 * side)
     assert torch.allclose(found[:, 0], found[:, -1], atol=1e-4)
     assert found[:, 0].tolist() == sorted(found[:, 0].tolist())
@@ -127,38 +127,38 @@ def test_weights_that_are_no_weights_or_another_models_are_refused_in_one_line(t
     page.write_text("<html>")
     for file in (page, hub_files / REPOSITORY / "model.safetensors"):
         with pytest.raises(PodiumError, match="test_convnext for images of 32 pixels cannot be built with these"):
-            build(recipe_of("test_convnext", str(file), 32), ["a", "b"])
+            build_model(recipe_of("test_convnext", str(file), 32), ["a", "b"])
 
 
 def test_every_name_that_timm_registers_is_known_without_importing_it() -> None:
     assert registered_names() == set(timm.list_models())
-    check_name("convnext_small.in12k_ft_in1k")
+    check_model_name("convnext_small.in12k_ft_in1k")
     with pytest.raises(PodiumError, match=rf"among timm's {len(timm.list_models()):,}; did you mean convnext_small"):
-        check_name("convnxt_small")
+        check_model_name("convnxt_small")
     with pytest.raises(PodiumError, match=r"timm.list_models\(\) lists them"):
-        check_name("zzz")
+        check_model_name("zzz")
 
 
 def test_a_wrong_tag_lists_the_right_ones(tmp_path: Path) -> None:
     with pytest.raises(PodiumError, match=r"there are .*convnext_small.in12k_ft_in1k"):
-        build(recipe_of("convnext_small.in99k", "pretrained", 224), ["a", "b"])
+        build_model(recipe_of("convnext_small.in99k", "pretrained", 224), ["a", "b"])
 
 
 def test_a_model_is_built_for_the_size_that_is_asked_for_or_says_which_fits() -> None:
     assert family_and_sizes(HOUSE) == ("vision_transformer", 224, 224)
     assert family_and_sizes("convnext_small.in12k_ft_in1k") == ("convnext", 224, 288)
     for name, size in (("test_vit", 64), ("test_convnext", 48), ("resnet10t", 33)):
-        model, spec = build(recipe_of(name, "none", size), ["a", "b", "c"])
+        model, spec = build_model(recipe_of(name, "none", size), ["a", "b", "c"])
         assert model.eval()(torch.zeros(1, 3, size, size)).shape == (1, 3)
         assert spec.image_size == size
-        assert rebuild(spec)(torch.zeros(2, 3, size, size)).shape == (2, 3)
+        assert rebuild_model(spec)(torch.zeros(2, 3, size, size)).shape == (2, 3)
     with pytest.raises(PodiumError, match=r"--image-size 160"):
-        build(recipe_of("test_vit", "none", 50), ["a", "b"])
+        build_model(recipe_of("test_vit", "none", 50), ["a", "b"])
 
 
 def test_a_model_without_residual_branches_says_so() -> None:
     with pytest.raises(PodiumError, match="add --drop-path 0"):
-        build(recipe_of("vgg11", "none", 32, drop_path=0.1), ["a", "b"])
+        build_model(recipe_of("vgg11", "none", 32, drop_path=0.1), ["a", "b"])
 
 
 def test_a_file_that_is_no_fold_model_is_refused(tmp_path: Path) -> None:

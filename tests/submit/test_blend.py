@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from podium import PodiumError
 from podium.cli import flags
 from podium.competition.load import load
-from podium.folds.folds_csv import groups_of, path_of
-from podium.metrics import METRICS, each_image, evaluate
+from podium.folds.folds_csv import folds_path, read_groups
+from podium.metrics import METRICS, evaluate, score_per_image
 from podium.submit.blend import WAYS, Blend, HeldOut, convex, fit, greedy, held_out, temperature, tempered, ways
-from podium.submit.choose_blend import judge
+from podium.submit.choose_blend import choose_blend
 from podium.training.run_folder import Predictions, Run
 from tiny import Podium, one_line, podium_at, write_competition
 
@@ -37,10 +37,10 @@ def drawn(strengths: tuple[float, ...], images: int, seed: int, classes: int = 8
 
 
 def test_equal_runs_get_equal_weights_and_a_run_of_noise_gets_none() -> None:
-    alike = judge(drawn((2.0, 2.0, 2.0), 3000, 0), "accuracy", 1000)
+    alike = choose_blend(drawn((2.0, 2.0, 2.0), 3000, 0), "accuracy", 1000)
     assert alike.blend.way == "equal"
     assert alike.blend.weights == pytest.approx((1 / 3,) * 3)
-    unlike = judge(drawn((3.0, 2.5, 0.2), 3000, 1), "accuracy", 1000)
+    unlike = choose_blend(drawn((3.0, 2.5, 0.2), 3000, 1), "accuracy", 1000)
     assert unlike.blend.way != "equal"
     assert unlike.blend.weights[2] < 0.1
     found = {each.way: each for each in unlike.judged}
@@ -53,7 +53,7 @@ def test_what_is_chosen_is_near_the_best_on_images_that_nobody_has_seen(
 ) -> None:
     monkeypatch.setattr("podium.submit.choose_blend.RESAMPLES_OF_SLOW", 60)
     strengths = (3.0, 2.0, 0.5)
-    verdict, unseen = judge(drawn(strengths, 1500, 2), metric, 50_000), drawn(strengths, 50_000, 3)
+    verdict, unseen = choose_blend(drawn(strengths, 1500, 2), metric, 50_000), drawn(strengths, 50_000, 3)
     better = METRICS[metric]().better
     scores = {
         way: better * evaluate(metric, unseen.targets, fit(way, unseen.probs, unseen.targets, metric)(unseen.probs))
@@ -70,7 +70,7 @@ def test_an_estimate_covers_the_score_of_a_test_set_about_as_often_as_it_says() 
     covered = 0
     for seed in range(60):
         verdict, test = (
-            judge(drawn((2.0, 1.5), 400, seed), "accuracy", 300, "equal"),
+            choose_blend(drawn((2.0, 1.5), 400, seed), "accuracy", 300, "equal"),
             drawn((2.0, 1.5), 300, 999 + seed),
         )
         low, high = verdict.between
@@ -82,7 +82,7 @@ def test_an_estimate_covers_the_score_of_a_mean_over_folds_too() -> None:
     covered = uncorrected = 0
     for seed in range(40):
         seen, models = drawn((2.0,), 1500, seed, shared=0.9), drawn((2.0,) * 5, 1000, 999 + seed, shared=0.9)
-        verdict = judge(seen, "accuracy", 1000)
+        verdict = choose_blend(seen, "accuracy", 1000)
         score = evaluate("accuracy", models.targets, models.probs.mean(0))
         found = verdict.of_folds("accuracy", [list(models.probs)])
         covered += found.between[0] <= score <= found.between[1]
@@ -97,7 +97,7 @@ def test_what_a_mean_over_folds_adds_is_told_before_any_label_is_known(metric: s
     """Five models that err apart in part, each less sure than it should be or not."""
     models = drawn((2.0,) * 5, 4000, 11, shared=0.8)
     said = tempered(models.probs.reshape(-1, 8), heat).reshape(models.probs.shape)
-    verdict = judge(HeldOut(said[:1], models.targets, models.parts, models.groups), metric, 4000, "equal")
+    verdict = choose_blend(HeldOut(said[:1], models.targets, models.parts, models.groups), metric, 4000, "equal")
     found = verdict.of_folds(metric, [list(said)])
     single = np.mean([evaluate(metric, models.targets, each) for each in said])
     truth = evaluate(metric, models.targets, said.mean(0)) - single
@@ -105,7 +105,7 @@ def test_what_a_mean_over_folds_adds_is_told_before_any_label_is_known(metric: s
     assert found.folds_add == pytest.approx(truth, rel=0.3)
     assert found.between == pytest.approx([bound + found.folds_add for bound in verdict.between])
     assert verdict.of_folds(metric, [[said[0]]]) == verdict  # of one fold there is no mean
-    two = judge(HeldOut(said[:2], models.targets, models.parts, models.groups), metric, 4000, "equal")
+    two = choose_blend(HeldOut(said[:2], models.targets, models.parts, models.groups), metric, 4000, "equal")
     assert abs(two.of_folds(metric, [list(said[:3]), list(said[3:])]).folds_add) < abs(found.folds_add)
 
 
@@ -117,7 +117,7 @@ def test_images_of_one_group_tell_less_than_as_many_strangers() -> None:
     for metric in ("accuracy", "log_loss"):
         widths, gains = [], []
         for seen, tests in ((few, 300), (kin, 3000), (strangers, 3000)):
-            verdict = judge(seen, metric, tests, "convex")
+            verdict = choose_blend(seen, metric, tests, "convex")
             widths.append(verdict.between[1] - verdict.between[0])
             low, high = verdict.judged[-1].between
             gains.append(high - low)
@@ -132,19 +132,19 @@ def test_of_one_group_nothing_is_fitted_and_nothing_expected() -> None:
     for groups in (np.zeros(100, np.int64), np.arange(100) % 2):
         few = replace(seen, parts=groups, groups=groups)
         for metric in ("accuracy", "log_loss", "macro_f1"):
-            verdict = judge(few, metric, 50)
+            verdict = choose_blend(few, metric, 50)
             assert verdict.blend.way == "equal"
             low, high = verdict.between
             assert np.isnan(low) if groups.max() == 0 and metric != "accuracy" else low < high
         with pytest.raises(PodiumError, match=r"100 images, of [12] groups, that all runs held out"):
-            judge(few, "accuracy", 50, "convex")
+            choose_blend(few, "accuracy", 50, "convex")
 
 
 def test_where_nothing_was_wrong_something_may_yet_be() -> None:
     sure = drawn((20.0,), 1000, 0)
-    low, _ = judge(replace(sure, groups=np.arange(1000) // 20), "accuracy", 1000).between
+    low, _ = choose_blend(replace(sure, groups=np.arange(1000) // 20), "accuracy", 1000).between
     assert low < 0.97  # of fifty groups, not of a thousand images
-    low, high = judge(drawn((20.0,), 200, 0), "accuracy", 100).between
+    low, high = choose_blend(drawn((20.0,), 200, 0), "accuracy", 100).between
     assert low < 0.99 < high == 1
 
 
@@ -175,7 +175,7 @@ def test_no_probability_of_exactly_nothing_breaks_anything(monkeypatch: pytest.M
     sure = np.eye(4)[np.arange(40) % 4]
     seen = HeldOut(np.array([sure, np.roll(sure, 1, 1)]), np.arange(40) % 4, np.arange(40) % 2, np.arange(40))
     for metric in METRICS:
-        verdict = judge(seen, metric, 10)
+        verdict = choose_blend(seen, metric, 10)
         assert np.isfinite(verdict.blend(seen.probs)).all()
         assert verdict.blend.weights[0] >= 0.5
 
@@ -183,7 +183,7 @@ def test_no_probability_of_exactly_nothing_breaks_anything(monkeypatch: pytest.M
 def test_a_rare_class_that_a_resample_lacks_breaks_nothing() -> None:
     targets = np.array([1] * 2 + [0] * 58)
     probs = np.random.default_rng(0).dirichlet((1, 1), (2, 60))
-    verdict = judge(HeldOut(probs, targets, np.arange(60) % 5, np.arange(60)), "roc_auc", 30)
+    verdict = choose_blend(HeldOut(probs, targets, np.arange(60) % 5, np.arange(60)), "roc_auc", 30)
     assert sum(verdict.blend.weights) == pytest.approx(1)
 
 
@@ -193,7 +193,7 @@ def test_nothing_is_fitted_to_the_part_that_is_scored() -> None:
     parts = np.arange(100) % 2
     probs = np.array([np.where(parts[:, None] == run, right, right[:, ::-1]) for run in range(2)])
     seen = HeldOut(probs, np.zeros(100, np.int64), parts, np.arange(100))
-    scores = {each.way: each.score for each in judge(seen, "accuracy", 10).judged}
+    scores = {each.way: each.score for each in choose_blend(seen, "accuracy", 10).judged}
     assert scores["convex"] == scores["greedy"] == 0
 
 
@@ -211,17 +211,17 @@ def test_one_run_has_nothing_to_weigh() -> None:
     assert ways(2, "accuracy") == WAYS
     assert WAYS[0] == "equal"
     with pytest.raises(PodiumError, match="weights cannot be fitted to 10 images"):
-        judge(drawn((2.0, 2.0), 10, 0), "accuracy", 10, "greedy")
-    assert judge(drawn((2.0, 2.0), 10, 0), "accuracy", 10).blend == Blend("equal", (0.5, 0.5), (1.0, 1.0))
+        choose_blend(drawn((2.0, 2.0), 10, 0), "accuracy", 10, "greedy")
+    assert choose_blend(drawn((2.0, 2.0), 10, 0), "accuracy", 10).blend == Blend("equal", (0.5, 0.5), (1.0, 1.0))
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
 def test_the_values_of_images_have_the_score_for_their_mean(metric: str) -> None:
     seen = drawn((1.0,), 500, 5)
-    values = each_image(metric, seen.targets, seen.probs[0])
+    values = score_per_image(metric, seen.targets, seen.probs[0])
     assert values is not None
     assert values.mean() == pytest.approx(evaluate(metric, seen.targets, seen.probs[0]))
-    assert each_image("macro_f1", seen.targets, seen.probs[0]) is None
+    assert score_per_image("macro_f1", seen.targets, seen.probs[0]) is None
 
 
 def write_run(root: Path, name: str, held_out: dict[int, list[str]], seed: int) -> Run:
@@ -256,14 +256,14 @@ def test_images_of_one_group_are_known_by_the_folds_file_or_else_by_the_card(tmp
     table = (raw / "train.csv").read_text().splitlines()
     patients = [f"{line},{'' if n == 3 else f'p{n // 4}'}" for n, line in enumerate(table[1:])]
     (raw / "train.csv").write_text("\n".join([f"{table[0]},patient", *patients, ""]))
-    assert groups_of(load("tiny", tmp_path), tmp_path) == {}
-    by_card = groups_of(load("tiny", tmp_path, group_column="patient"), tmp_path)
+    assert read_groups(load("tiny", tmp_path), tmp_path) == {}
+    by_card = read_groups(load("tiny", tmp_path, group_column="patient"), tmp_path)
     assert (by_card["000"], by_card["004"], "003" in by_card) == ("p0", "p1", False)
     podium_at(tmp_path, "folds", "-c", "tiny", "--k", "2", "--group", "patient")
-    by_folds = groups_of(load("tiny", tmp_path), tmp_path)
+    by_folds = read_groups(load("tiny", tmp_path), tmp_path)
     assert by_folds["000"] == by_folds["001"] == by_folds["002"] != by_folds["003"]
-    path_of("tiny", tmp_path).write_text("id,fold\n000,0\n")  # anybody's, without groups
-    assert groups_of(load("tiny", tmp_path), tmp_path) == {}
+    folds_path("tiny", tmp_path).write_text("id,fold\n000,0\n")  # anybody's, without groups
+    assert read_groups(load("tiny", tmp_path), tmp_path) == {}
 
     run = write_run(tmp_path, "one", {0: ["000", "001", "12", "004"]}, 0)
     kin = held_out([run], ("a", "b"), {"000": "12", "001": "12"}).groups  # the image 12 is none of the group 12

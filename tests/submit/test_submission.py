@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from podium import PodiumError
-from podium.competition.csv_files import Form, table_text
+from podium.competition.csv_files import CsvStyle, csv_text
 from podium.competition.load import Competition, load
 from podium.competition.score import score
-from podium.competition.submission_format import Shape
-from podium.submit.submission import _check_mix, check, render
+from podium.competition.submission_format import SubmissionFormat
+from podium.submit.check import check_class_shares, check_csv, render
 from tiny import Podium, write_competition
 
 text = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(str.strip)
@@ -31,8 +31,8 @@ def competition(
 ) -> Competition:
     test = pd.DataFrame({"id": ids, "image": [f"{i}.jpg" for i in range(len(ids))]})
     train = pd.DataFrame({"id": classes, "target": classes, "image": classes})
-    form = Form(table_text([columns], ""), ",", newline)
-    shape = Shape(tuple(columns), wants, "sample_submission.csv", form)
+    form = CsvStyle(csv_text([columns], ""), ",", newline)
+    shape = SubmissionFormat(tuple(columns), wants, "sample_submission.csv", form)
     return Competition("x", "x", Path(), train, test, tuple(classes), "accuracy", shape, {}, None, "near", ())
 
 
@@ -78,7 +78,7 @@ def test_whatever_kaggle_would_refuse_is_refused(tmp_path: Path, content: str, a
     path = tmp_path / "made.csv"
     path.write_text(content)
     with pytest.raises(PodiumError) as refused:
-        check(competition(["a", "b"], ["x", "y"], ["id", "predict"]), path)
+        check_csv(competition(["a", "b"], ["x", "y"], ["id", "predict"]), path)
     assert answer in str(refused.value)
 
 
@@ -117,7 +117,7 @@ def test_whatever_the_sample_looks_like_its_header_ids_and_line_ends_are_kept(
     of = load("tiny", tmp_path)
     made = tmp_path / "made.csv"
     made.write_bytes(render(of, np.eye(len(of.classes))[np.arange(len(of.test)) % 4]).encode())
-    check(of, made)
+    check_csv(of, made)
     sample, text = path.read_bytes().decode("utf-8-sig").lstrip("\n"), made.read_bytes().decode()
     (end,) = set(re.findall("\r?\n|\r", sample))
     assert set(re.findall("\r?\n|\r", text)) == {end}
@@ -135,26 +135,26 @@ def test_one_class_for_all_is_refused_unless_it_is_wanted(capsys: pytest.Capture
     with pytest.raises(
         PodiumError, match=r"all 100 test images would be answered 'a', which is 50.0% of training.*--anyway"
     ):
-        _check_mix(of, probs, anyway=False)
-    _check_mix(of, probs, anyway=True)
+        check_class_shares(of, probs, anyway=False)
+    check_class_shares(of, probs, anyway=True)
     assert "not mixed as the training images are: 'a' 100.0% instead of 50.0%" in capsys.readouterr().err
     few = competition(names[:9], ["a", "b"], ["id", "predict"])
-    _check_mix(few, probs[:9], anyway=False)  # which may be an accident
+    check_class_shares(few, probs[:9], anyway=False)  # which may be an accident
     assert "warning" in capsys.readouterr().err
     likely = competition(names, ["a", "b"], ["id", "p"], "probs")
-    _check_mix(
+    check_class_shares(
         likely, np.tile([[0.55, 0.45]], (100, 1)), anyway=False
     )  # unsure of all, but of no class more than others
     assert not capsys.readouterr().err
     with pytest.raises(PodiumError, match="all 100 test images"):
-        _check_mix(likely, np.tile([[0.9999, 0.0001]], (100, 1)), anyway=False)
+        check_class_shares(likely, np.tile([[0.9999, 0.0001]], (100, 1)), anyway=False)
 
 
 def test_probabilities_that_do_not_sum_to_one_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "made.csv"
     path.write_text("id,x,y\na,0.5,0.5\nb,0.5,0.4\n")
     with pytest.raises(PodiumError, match=r"line 3: the probabilities sum to 0\.9"):
-        check(competition(["a", "b"], ["x", "y"], ["id", "x", "y"], "probs"), path)
+        check_csv(competition(["a", "b"], ["x", "y"], ["id", "x", "y"], "probs"), path)
 
 
 def scored(tmp_path: Path, submission: str, solution: str, metric: str | None = None) -> float:

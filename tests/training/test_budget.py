@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from podium.recipe import resolve
 from podium.training.budget import START, Budget, _choose
-from podium.training.loader import Steps
+from podium.training.loader import BatchSampler
 from podium.training.loop import Fold
 from podium.training.run_folder import Run
 from podium.training.schedule import Forecast
@@ -60,7 +60,7 @@ def test_a_schedule_ends_in_time_however_the_machine_changes(
         batch_size=10,
         grow=grow,
     )
-    steps = Steps(300, 10, 40, 0, 0)
+    steps = BatchSampler(300, 10, 40, 0, 0)
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock(patch)
         forecast = Forecast(steps, 75 / 300, recipe)
@@ -153,7 +153,7 @@ def test_a_budget_that_cannot_be_is_refused_in_one_line(tmp_path: Path, podium: 
 def test_a_shortened_schedule_does_not_grow_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     recipe = replace(SMALL, epochs=4)
-    forecast = Forecast(Steps(300, 10, 4, 0, 0), 0.25, recipe, until=clock.now + 10_000)
+    forecast = Forecast(BatchSampler(300, 10, 4, 0, 0), 0.25, recipe, until=clock.now + 10_000)
     for step in range(30):
         forecast.at(step)
         clock.now += 1
@@ -164,7 +164,7 @@ def test_a_shortened_schedule_does_not_grow_again(monkeypatch: pytest.MonkeyPatc
 
 def test_nothing_is_shortened_without_a_budget() -> None:
     recipe = replace(SMALL, epochs=4)
-    forecast = Forecast(Steps(300, 10, 4, 0, 0), 0.25, recipe)
+    forecast = Forecast(BatchSampler(300, 10, 4, 0, 0), 0.25, recipe)
     assert forecast.until == math.inf
     forecast.at(0)
     forecast.at(1)

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from podium.disk import locked, sha256
-from podium.models.tensors import digest, load_tensors
+from podium.models.tensors import load_tensors, tensors_digest
 from podium.submit.submission import submit
 from podium.training import loop as fold_module
 from podium.training.checkpoint import checkpoints
@@ -141,7 +141,7 @@ def test_a_checkpoint_of_something_else_is_refused(root: Path, podium: Podium) -
     ]
     for some, about in others:
         text = json.dumps(about)
-        save_file(some, path, {"podium": text, "sha256": digest(some, text)})
+        save_file(some, path, {"podium": text, "sha256": tensors_digest(some, text)})
         said = one_line(podium(*SIX))
         assert f"{path} is not of this run" in said, about
         assert "delete it to begin this fold anew" in said

@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from podium.competition.load import load
 from podium.disk import sha256
 from podium.images.store import open_store
-from podium.models.build import Normaliser, build, load_model, save_model
+from podium.models.build import Normaliser, build_model, load_model, save_model
 from podium.models.device import pick_precision
 from podium.models.predict import predict_proba
 from podium.training.augment import TestView
 from podium.training.distill import TEMPERATURE, Teacher, separate_heads
-from podium.training.loader import Images, batches, every_image
+from podium.training.loader import ImageDataset, batches_in_order, load_batches
 from podium.training.loop import Fold
 from podium.training.run_folder import Run
 from tiny import FAST, Podium, Stopper, recipe_of, weights, write_image
@@ -56,7 +56,7 @@ def refusal(podium: Podium, root: Path, *words: object) -> str:
 def saved(path: Path, model: str, size: int, **spec: object) -> Path:
     """A model as a fold would save it."""
     torch.manual_seed(len(model) + size)
-    built, known = build(recipe_of(model, "none", size), ("a", "b", "c"))
+    built, known = build_model(recipe_of(model, "none", size), ("a", "b", "c"))
     save_model(path / "fold0" / "model.safetensors", built, replace(known, **spec))  # type: ignore[arg-type]
     return path
 
@@ -129,7 +129,7 @@ def test_the_loss_is_nothing_where_both_agree_and_its_gradient_keeps_its_scale(
 )
 def test_a_model_with_a_head_for_the_teacher_is_known_by_what_it_answers(model: str, heads: int) -> None:
     size = 224 if model.startswith("pit") else 32
-    built, _ = build(recipe_of(model, "none", size), ("a", "b"))
+    built, _ = build_model(recipe_of(model, "none", size), ("a", "b"))
     separate_heads(built)
     answer = built.train()(torch.zeros(2, 3, size, size))
     assert (len(answer) if isinstance(answer, tuple) else 1) == heads
@@ -209,7 +209,7 @@ def test_a_batch_in_parts_is_taught_as_the_whole(taught: Path, podium: Podium, m
     words = ("--teacher", "test_vit", "--folds", "0", "--drop-path", "0", "--epochs", "1")
     found = []
     for name, count in (("whole", 100), ("parts", 3)):
-        monkeypatch.setattr("podium.training.loop.at_once", lambda *_, count=count: count)
+        monkeypatch.setattr("podium.training.loop.micro_batch_limit", lambda *_, count=count: count)
         status, _, err = student(podium, name, *words, model="test_vit")
         assert status == 0, err
         found.append(Run(taught / "runs" / "tiny" / name).history(0)[0]["loss"])
@@ -258,13 +258,13 @@ def test_both_heads_of_a_distilled_model_learn_and_its_file_predicts_what_was_re
     model, spec = load_model(run.fold(0) / "model.safetensors")
     rows = np.flatnonzero(competition.train["id"].isin(held_out.id))
     store = open_store(competition, taught, 128)
-    images = Images(
+    images = ImageDataset(
         store.reader(store.positions(competition.train["image"].iloc[rows])),
         np.zeros(len(rows), np.int64),
         TestView(spec),
         rows,
     )
-    in_turn = list(batches(images, every_image(len(rows), 8), 0))
+    in_turn = list(load_batches(images, batches_in_order(len(rows), 8), 0))
     precision = pick_precision("auto", CPU)
     again = predict_proba(model, in_turn, Normaliser(spec, CPU), precision, "none")
     assert competition.train["id"].iloc[rows].tolist() == held_out.id.tolist()

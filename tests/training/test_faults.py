@@ -23,7 +23,7 @@ from podium.disk import sha256
 from podium.models.tensors import load_tensors
 from podium.training import linear
 from podium.training.checkpoint import State, checkpoints
-from podium.training.loader import Images
+from podium.training.loader import ImageDataset
 from podium.training.loop import Fold
 from podium.training.run_folder import Run
 from tiny import Podium, one_line, write_competition
@@ -114,7 +114,7 @@ def die_half_written() -> None:
 
 
 def die_around_rename(after: bool) -> None:
-    rename = disk.rename
+    rename = disk.rename_durably
 
     def killed(old: Path, new: Path) -> None:
         full = new.name.startswith("checkpoint") and len(checkpoints(new.parent)) == 2
@@ -123,7 +123,7 @@ def die_around_rename(after: bool) -> None:
         if full:
             die()
 
-    disk.rename = killed
+    disk.rename_durably = killed
 
 
 def die_after_unlinking() -> None:
@@ -163,7 +163,7 @@ def test_wherever_the_disk_is_full_the_path_is_told_the_old_file_kept_and_the_sa
     tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of each file every other writing fails, the first among them."""
-    rename, failed, seen = disk.rename, list[tuple[Path, bytes | None]](), dict[str, int]()
+    rename, failed, seen = disk.rename_durably, list[tuple[Path, bytes | None]](), dict[str, int]()
 
     def full(old: Path, new: Path) -> None:
         seen[new.name] = seen.get(new.name, 0) + 1
@@ -314,14 +314,14 @@ def test_where_shared_memory_is_full_nothing_waits_for_ever(
 def test_an_image_that_disappears_while_workers_read_leaves_no_process_behind(
     root: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = Images.__getitems__
+    read = ImageDataset.__getitems__
 
-    def gone(self: Images, keys: list[tuple[int, int]]) -> Any:
+    def gone(self: ImageDataset, keys: list[tuple[int, int]]) -> Any:
         if keys[0][0] == 1:
             self.read = lambda _: Path("no.jpg").read_bytes()  # type: ignore[assignment, return-value]
         return read(self, keys)
 
-    monkeypatch.setattr(Images, "__getitems__", gone)
+    monkeypatch.setattr(ImageDataset, "__getitems__", gone)
     said = one_line(podium(*ONE, "--workers", "2"))
     assert "no.jpg: No such file or directory; run the same command again" in said
     assert not multiprocessing.active_children()

@@ -15,14 +15,14 @@ from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.load import load
 from podium.disk import sha256
-from podium.images.store import open_store, side_for
-from podium.models.build import Normaliser, build, load_model
+from podium.images.store import open_store, stored_side
+from podium.models.build import Normaliser, build_model, load_model
 from podium.models.device import DTYPES
 from podium.models.predict import predict_proba
 from podium.training import linear
 from podium.training.augment import TestView
-from podium.training.context import Setting
-from podium.training.loader import Images, batches, every_image
+from podium.training.context import Context
+from podium.training.loader import ImageDataset, batches_in_order, load_batches
 from podium.training.loop import Fold
 from podium.training.run_folder import Run
 from tiny import Podium, recipe_of, write_competition
@@ -92,10 +92,10 @@ def test_the_saved_model_answers_as_its_out_of_fold_predictions(
     model, spec = load_model(run.fold(1) / "model.safetensors")
     folds = read_table(tiny / "data" / "prepared" / "tiny" / "folds.csv")["fold"].to_numpy()
     rows = np.flatnonzero(folds == "1")
-    store = open_store(competition, tiny, side_for(32))
+    store = open_store(competition, tiny, stored_side(32))
     positions = store.positions(competition.train["image"].iloc[rows])
-    unseen = Images(store.reader(positions), np.zeros(len(rows), np.int64), TestView(spec), rows)
-    in_turn = batches(unseen, every_image(len(rows), 4), 0)
+    unseen = ImageDataset(store.reader(positions), np.zeros(len(rows), np.int64), TestView(spec), rows)
+    in_turn = load_batches(unseen, batches_in_order(len(rows), 4), 0)
     normalise = Normaliser(spec, torch.device("cpu"))
     model.to(memory_format=normalise.layout)
     probs = predict_proba(model, in_turn, normalise, DTYPES[precision], "mirror" if mirror != "0" else "none")
@@ -168,7 +168,7 @@ def test_a_model_with_more_than_one_linear_head_is_refused_in_one_line(tiny: Pat
     "name", ["test_resnet", "test_efficientnet", "test_vit3", "test_mambaout", "convnextv2_atto", "repvit_m0_9"]
 )
 def test_a_model_is_taken_only_if_its_answer_is_linear_in_its_features(name: str) -> None:
-    model, spec = build(recipe_of(name, "none", 64), ("a", "b", "c"))
+    model, spec = build_model(recipe_of(name, "none", 64), ("a", "b", "c"))
     normalise = Normaliser(spec, torch.device("cpu"))
     images = torch.randint(0, 256, (3, 64, 64, 3), dtype=torch.uint8)
     if name == "repvit_m0_9":  # two heads
@@ -190,7 +190,7 @@ def test_the_fold_that_is_reported_is_never_seen_by_its_head(
     folds = read_table(tmp_path / "data" / "prepared" / "tiny" / "folds.csv")["fold"].to_numpy().astype(int)
     fit, looked_at = linear.fit_head, []
 
-    def blind(setting: Setting, fold: int, features: NDArray[np.float32]) -> Any:
+    def blind(setting: Context, fold: int, features: NDArray[np.float32]) -> Any:
         """The held-out images' features and labels are gone: what would look at them could not go on."""
         hidden, targets = features.copy(), setting.targets.copy()
         hidden[:, folds == fold] = np.nan

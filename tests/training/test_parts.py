@@ -14,18 +14,18 @@ from podium.competition.load import load
 from podium.folds.folds_csv import read_folds, write_folds
 from podium.images.store import open_store
 from podium.metrics import METRICS, evaluate
-from podium.models.build import Normaliser, Spec, family_and_sizes
-from podium.models.predict import looks, predict_proba
-from podium.recipe import OPTIMIZERS, VIEWS, Recipe, expand, resolve, size_at
+from podium.models.build import ModelSpec, Normaliser, family_and_sizes
+from podium.models.predict import predict_proba, views_of
+from podium.recipe import OPTIMIZERS, VIEWS, Recipe, expand_auto, image_size_at, resolve
 from podium.training.augment import TestView, TrainView, generator, mix
-from podium.training.context import Setting
-from podium.training.loader import Steps, every_image
+from podium.training.context import Context
+from podium.training.loader import BatchSampler, batches_in_order
 from podium.training.loop import Fold
 from podium.training.run_folder import Run
 from podium.training.schedule import learning_rate
 from tiny import write_competition
 
-SPEC = Spec("test_vit", ("a", "b"), 48, 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")
+SPEC = ModelSpec("test_vit", ("a", "b"), 48, 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")
 
 
 SQUASHED = replace(SPEC, fit="squash")
@@ -78,7 +78,7 @@ def test_a_cards_mistake_is_named(card: dict[str, object], answer: str) -> None:
 def test_an_epoch_shows_every_image_once_and_a_resumed_run_the_same_ones(
     images: int, batch: int, epochs: int, fold: int
 ) -> None:
-    whole = list(Steps(images, batch, epochs, seed=5, fold=fold))
+    whole = list(BatchSampler(images, batch, epochs, seed=5, fold=fold))
     size = min(batch, images)
     assert all(len(keys) == size for keys in whole)
     assert len(whole) == epochs * (images // size)
@@ -86,19 +86,19 @@ def test_an_epoch_shows_every_image_once_and_a_resumed_run_the_same_ones(
         shown = [image for keys in whole for at, image in keys if at == epoch]
         assert len(set(shown)) == len(shown) == images // size * size
     for start in {0, 1, len(whole) // 2, len(whole)}:
-        assert list(Steps(images, batch, epochs, seed=5, fold=fold, start=start)) == whole[start:]
+        assert list(BatchSampler(images, batch, epochs, seed=5, fold=fold, start=start)) == whole[start:]
 
 
 def test_epochs_folds_and_seeds_differ_in_their_order() -> None:
     orders = [
-        tuple(image for keys in Steps(50, 10, 2, seed, fold) for at, image in keys if at == epoch)
+        tuple(image for keys in BatchSampler(50, 10, 2, seed, fold) for at, image in keys if at == epoch)
         for seed, fold, epoch in ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0))
     ]
     assert len(set(orders)) == 4
 
 
 def test_prediction_goes_through_every_image_once_in_order() -> None:
-    assert [image for keys in every_image(7, 3) for _, image in keys] == list(range(7))
+    assert [image for keys in batches_in_order(7, 3) for _, image in keys] == list(range(7))
 
 
 def test_an_augmentation_follows_from_seed_epoch_and_image_alone() -> None:
@@ -167,20 +167,20 @@ def test_a_squashed_image_is_all_there() -> None:
 
 
 def test_auto_is_a_model_that_suits_the_device_and_what_is_given_counts() -> None:
-    assert expand({"model": "auto"}, "cpu")["weights"] == "none"
-    assert expand({"model": "auto"}, "cpu with bfloat16")["optimizer"] == "muon"
-    assert expand({"model": "auto"}, "cuda") == {"model": "convnext_small"}
-    assert expand({"model": "auto", "epochs": 3}, "cpu")["epochs"] == 3
-    assert "mix" not in expand({"model": "auto", "level": "strong"}, "cpu")  # the level says it
-    assert expand({"model": "test_vit"}, "cpu") == {"model": "test_vit"}
+    assert expand_auto({"model": "auto"}, "cpu")["weights"] == "none"
+    assert expand_auto({"model": "auto"}, "cpu with bfloat16")["optimizer"] == "muon"
+    assert expand_auto({"model": "auto"}, "cuda") == {"model": "convnext_small"}
+    assert expand_auto({"model": "auto", "epochs": 3}, "cpu")["epochs"] == 3
+    assert "mix" not in expand_auto({"model": "auto", "level": "strong"}, "cpu")  # the level says it
+    assert expand_auto({"model": "test_vit"}, "cpu") == {"model": "test_vit"}
 
 
 def test_images_grow_from_half_the_size_to_all_of_it_and_stay() -> None:
     growing = recipe(image_size=80, epochs=10, grow=0.6)
-    assert [size_at(epoch, growing) for epoch in range(10)] == [32, 32, 48, 48, 64, 64, 80, 80, 80, 80]
-    assert {size_at(epoch, recipe(image_size=80, grow=0.0)) for epoch in range(10)} == {80}
-    assert size_at(0, recipe(image_size=40, epochs=10, grow=1.0)) == 32
-    assert size_at(0, recipe(image_size=8, epochs=10, grow=1.0)) == 8
+    assert [image_size_at(epoch, growing) for epoch in range(10)] == [32, 32, 48, 48, 64, 64, 80, 80, 80, 80]
+    assert {image_size_at(epoch, recipe(image_size=80, grow=0.0)) for epoch in range(10)} == {80}
+    assert image_size_at(0, recipe(image_size=40, epochs=10, grow=1.0)) == 32
+    assert image_size_at(0, recipe(image_size=8, epochs=10, grow=1.0)) == 8
     picture = np.zeros((60, 80, 3), np.uint8)
     assert TrainView(growing, replace(SPEC, image_size=80))(picture, 2, 0).shape == (48, 48, 3)
 
@@ -271,7 +271,7 @@ def fold(tmp_path: Path, **given: object) -> Fold:
     targets = np.array([index[label] for label in competition.train["target"]])
     folds = read_folds(competition, tmp_path)
     store = open_store(competition, tmp_path, 128)
-    setting = Setting(run, whole, competition, store, folds, targets, torch.device("cpu"), torch.float32, 0)
+    setting = Context(run, whole, competition, store, folds, targets, torch.device("cpu"), torch.float32, 0)
     return Fold(setting, 0, 1)
 
 
@@ -289,7 +289,7 @@ def test_a_batch_in_parts_is_the_whole_batch(tmp_path: Path, monkeypatch: pytest
     images = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8)
     after = []
     for at_once in (100, 3):
-        monkeypatch.setattr("podium.training.loop.at_once", lambda *_, count=at_once: count)
+        monkeypatch.setattr("podium.training.loop.micro_batch_limit", lambda *_, count=at_once: count)
         trained = fold(tmp_path / str(at_once), model="test_vit", drop_path=0.0, clip=0.0, mix=0.0)
         trained.step(images, torch.arange(8) % 4)
         after.append(torch.cat([each.grad.flatten() for each in trained.model.parameters() if each.grad is not None]))
@@ -378,18 +378,18 @@ def test_a_mirrored_view_is_the_mean_of_both() -> None:
 def test_views_are_what_they_are_called_and_combine() -> None:
     images = torch.arange(2 * 3 * 32 * 32, dtype=torch.float32).reshape(2, 3, 32, 32)
     for view, count in VIEWS.items():
-        assert len(looks(images, view)) == count == recipe(views=view).looks
-    assert torch.equal(looks(images, "mirror")[1], images.flip(3))
-    assert torch.equal(looks(images, "flip")[1], images.flip(2))
-    assert torch.equal(looks(images, "turn")[2], images.flip(2, 3))
-    zoomed = looks(images, "zoom")[1]
+        assert len(views_of(images, view)) == count == recipe(views=view).looks
+    assert torch.equal(views_of(images, "mirror")[1], images.flip(3))
+    assert torch.equal(views_of(images, "flip")[1], images.flip(2))
+    assert torch.equal(views_of(images, "turn")[2], images.flip(2, 3))
+    zoomed = views_of(images, "zoom")[1]
     assert zoomed.shape == images.shape
     assert torch.allclose(zoomed.mean((2, 3)), images.mean((2, 3)), rtol=1e-4)  # the same centre,
     assert (zoomed.amax((2, 3)) < images.amax((2, 3))).all()  # without the edges
-    every = looks(images, "mirror+flip+turn")
+    every = views_of(images, "mirror+flip+turn")
     assert len(every) == recipe(views="mirror+flip+turn").looks == 16
     assert len({view.numpy().tobytes() for view in every}) == 8  # a square has no more symmetries
-    assert looks(images, "none") == [images]
+    assert views_of(images, "none") == [images]
 
 
 def test_views_and_the_size_of_prediction_have_defaults_that_fit() -> None:

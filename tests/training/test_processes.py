@@ -18,8 +18,8 @@ from podium.disk import sha256
 from podium.models.tensors import load_tensors
 from podium.training.augment import generator, mix
 from podium.training.checkpoint import checkpoints
-from podium.training.loader import Steps
-from podium.training.processes import Group
+from podium.training.loader import BatchSampler
+from podium.training.processes import Processes
 from podium.training.run_folder import Run
 from tiny import write_competition
 
@@ -29,8 +29,8 @@ PLAIN = ("--model", "test_vit", "--drop-path", "0", "--ema", "0.5")  # whose dro
 
 @given(st.integers(2, 64), st.integers(1, 8), st.integers(0, 5))
 def test_the_shares_of_a_batch_are_the_batch_and_keep_its_pairs_together(batch: int, size: int, seed: int) -> None:
-    whole = list(Steps(70, batch, 2, seed, fold=0))
-    shares = [Steps(70, batch, 2, seed, 0, Group(rank, size)) for rank in range(size)]
+    whole = list(BatchSampler(70, batch, 2, seed, fold=0))
+    shares = [BatchSampler(70, batch, 2, seed, 0, Processes(rank, size)) for rank in range(size)]
     assert [list(chain(*parts)) for parts in zip(*shares, strict=True)] == whole
     assert all(share.mine.start is None or share.mine.start % 2 == 0 for share in shares)
 
@@ -39,7 +39,7 @@ def test_the_shares_of_a_batch_are_the_batch_and_keep_its_pairs_together(batch: 
 def test_what_is_mixed_does_not_depend_on_who_mixes_it(images: int, size: int, seed: int) -> None:
     batch = torch.rand(images, 3, 8, 6, generator=torch.Generator().manual_seed(seed))
     targets = torch.eye(images)
-    mine = [Steps(images, images, 1, 0, 0, Group(rank, size)).mine for rank in range(size)]
+    mine = [BatchSampler(images, images, 1, 0, 0, Processes(rank, size)).mine for rank in range(size)]
     whole = mix(batch, targets, generator(9, seed))
     parts = [mix(batch[each], targets[each], generator(9, seed)) for each in mine if len(batch[each])]
     for which in (0, 1):
@@ -48,7 +48,7 @@ def test_what_is_mixed_does_not_depend_on_who_mixes_it(images: int, size: int, s
 
 def test_the_shares_of_what_is_predicted_are_all_of_it() -> None:
     rows = np.arange(11)
-    assert np.concatenate([Group(rank, 4).share(rows) for rank in range(4)]).tolist() == rows.tolist()
+    assert np.concatenate([Processes(rank, 4).share(rows) for rank in range(4)]).tolist() == rows.tolist()
 
 
 @pytest.fixture(scope="module")

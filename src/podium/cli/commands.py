@@ -10,23 +10,23 @@ from podium.cli import flags
 
 def data(args: argparse.Namespace) -> None:
     """Download and unpack a competition's files, and say what they are."""
-    from podium.kaggle.download import get
+    from podium.kaggle.download import get_competition
 
-    get(args.competition, args.root)
+    get_competition(args.competition, args.root)
 
 
 def sample(args: argparse.Namespace) -> None:
     """Write the embedded competition (handwritten digits), which needs no network."""
-    from podium.competition.digits import write
+    from podium.competition.digits import write_digits
 
-    write(args.root)
+    write_digits(args.root)
 
 
 def audit(args: argparse.Namespace) -> None:
     """Look at every image: bad files, duplicates, leaks into the test set, labels that disagree."""
-    from podium.recipe import check
+    from podium.recipe import check_knobs
 
-    check({"image_size": args.image_size})
+    check_knobs({"image_size": args.image_size})
     from podium.images.audit import audit
 
     audit(_competition(args), args.root, args.image_size, args.store == "on")
@@ -34,27 +34,27 @@ def audit(args: argparse.Namespace) -> None:
 
 def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
-    from podium.folds.folds_csv import certified_group, verify, write_folds
+    from podium.folds.folds_csv import certified_group_column, verify_folds, write_folds
 
     group = args.group
     if args.verify is not None and group is None:
-        group = certified_group(args.competition, args.root)
+        group = certified_group_column(args.competition, args.root)
     competition = _competition(args, **({} if group is None else {"group_column": group}))
     if args.verify is None:
         write_folds(competition, args.root, args.k, args.seed)
     else:
-        verify(competition, args.root, args.verify or None)
+        verify_folds(competition, args.root, args.verify or None)
 
 
 def train(args: argparse.Namespace) -> None:
     """Train a model on every fold, or go on with it."""
     given = _recipe_given(args)
     if args.processes is not None and "WORLD_SIZE" not in os.environ:
-        from podium.training.processes import launch
+        from podium.training.processes import launch_processes
 
-        launch(args.processes, args.device, args.words)
+        launch_processes(args.processes, args.device, args.words)
         return
-    from podium.models.device import Machine
+    from podium.machine import Machine
     from podium.training.budget import Budget
     from podium.training.schedule import process_start
     from podium.training.train import train
@@ -62,7 +62,7 @@ def train(args: argparse.Namespace) -> None:
     machine = Machine(
         device=args.device,
         workers=args.workers,
-        keep=args.store == "on",
+        keep_pixels=args.store == "on",
         save_every=args.save_every,
         parallel=args.parallel,
         deterministic=args.deterministic,
@@ -77,25 +77,25 @@ def _recipe_given(args: argparse.Namespace) -> dict[str, Any]:
     """The knobs on the command line. What follows takes seconds to import and minutes to run; what can be told now is
     told now."""
     from podium.competition.card import read_card
-    from podium.models.hub import check_name, check_weights
-    from podium.recipe import expand
+    from podium.models.hub import check_model_name, check_weights_available
+    from podium.recipe import expand_auto
 
     given = _knobs(args)
     if given.get("model") == "auto":
-        from podium.models.device import kind_of, pick_device
+        from podium.models.device import device_kind, pick_device
 
-        given = expand(given, kind_of(pick_device(args.device)))
-    check_name(given.get("model"))
+        given = expand_auto(given, device_kind(pick_device(args.device)))
+    check_model_name(given.get("model"))
     of_card = read_card(args.competition, args.root).get("recipe", {})
-    check_weights(given["model"], {**of_card, **given}.get("weights", "pretrained"))
+    check_weights_available(given["model"], {**of_card, **given}.get("weights", "pretrained"))
     return given
 
 
 def _knobs(args: argparse.Namespace) -> dict[str, Any]:
-    from podium.recipe import check, knobs
+    from podium.recipe import check_knobs, knobs
 
     given = {name: getattr(args, name) for name in knobs() if getattr(args, name) is not None}
-    check(given)
+    check_knobs(given)
     return given
 
 
@@ -104,13 +104,13 @@ def kaggle_train(args: argparse.Namespace) -> None:
     from podium.competition.card import read_card
     from podium.kaggle.remote_train import kaggle_train
     from podium.models.build import family_and_sizes
-    from podium.models.hub import check_name
+    from podium.models.hub import check_model_name
     from podium.recipe import resolve
 
     given = _knobs(args)
     if given.get("model") == "auto":
         given["model"] = "convnext_small"
-    check_name(given.get("model"))
+    check_model_name(given.get("model"))
     for flag, there in (
         ("--weights", given.get("weights", "none") in ("none", "pretrained")),
         ("--teacher", "teacher" not in given),
@@ -137,13 +137,13 @@ def kaggle_bundle(args: argparse.Namespace) -> None:
     folder = bundle(_competition(args), args.root, args.runs, args.blend)
     print(folder)
     if args.upload:
-        from podium.kaggle.publish import deliver
+        from podium.kaggle.publish import publish
 
         terminal.say(
-            f"next: Submit to Competition, on the page of the notebook's output: {deliver(args.competition, folder)}"
+            f"next: Submit to Competition, on the page of the notebook's output: {publish(args.competition, folder)}"
         )
     else:
-        again = "UPLOAD=1" if terminal.types_make() else "--upload"
+        again = "UPLOAD=1" if terminal.uses_make() else "--upload"
         terminal.say(f"next: the same command with {again} brings it to Kaggle")
 
 
@@ -153,12 +153,12 @@ def submit(args: argparse.Namespace) -> None:
 
     where = args.device, args.workers, args.store == "on"
     if args.lineage:
-        from podium.submit.lineage import read
+        from podium.submit.lineage import read_lineage
 
         given = [name for name in ("runs", "name", "blend") if getattr(args, name)]
         if given:
             raise PodiumError(f"--from says all of a submission: leave out --{given[0]}")
-        lineage = read(args.lineage)
+        lineage = read_lineage(args.lineage)
         args.competition = lineage.competition
         competition = _competition(args)
         path = rebuild(competition, args.root, lineage, *where)
@@ -167,9 +167,9 @@ def submit(args: argparse.Namespace) -> None:
         path = submit(competition, args.root, args.runs, args.name, *where, args.blend, args.anyway)
     if args.upload:
         from podium.kaggle.upload import upload
-        from podium.submit.lineage import message
+        from podium.submit.lineage import submission_message
 
-        upload(args.competition, path, competition.metric, args.message or message(path))
+        upload(args.competition, path, competition.metric, args.message or submission_message(path))
     else:
         terminal.say(f"next: {what_next(competition, path)}")
     print(path)
@@ -184,21 +184,21 @@ def compare(args: argparse.Namespace) -> None:
 
 def lineage(args: argparse.Namespace) -> None:
     """Say where every number of a submission came from."""
-    from podium.submit.lineage import tell
+    from podium.submit.lineage import describe_lineage
 
-    print(terminal.printable(tell(args.file)))
+    print(terminal.printable(describe_lineage(args.file)))
 
 
 def bench(args: argparse.Namespace) -> None:
     """Measure training beside the bare step, on this machine."""
-    from podium.models.hub import check_name
-    from podium.recipe import check
+    from podium.models.hub import check_model_name
+    from podium.recipe import check_knobs
 
     names = ("image_size", "batch_size", "precision")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    check(given)
+    check_knobs(given)
     for model in args.model:
-        check_name(model)
+        check_model_name(model)
     from podium.training.bench import bench
 
     given["weights"] = "none"

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from podium import PodiumError
 from podium.models.build import PERMISSIVE, licence_of
-from podium.models.hub import check_name, check_weights
-from podium.terminal import counted, say, show, table
+from podium.models.hub import check_model_name, check_weights_available
+from podium.terminal import plural, say, show, table
 
 ROOM, LITTLE_ROOM = 20e9, 3e9  # bytes: of a competition, its pixels and two house models' runs; of a first look
 
@@ -47,7 +47,7 @@ def doctor(slug: str, root: Path, models: Sequence[str], device: str) -> None:
     show(table(["", "", ""], [(each.level, each.what, each.text) for each in found], text=3).partition("\n")[2])
     bad = [each for each in found if each.level == "BAD"]
     if bad:
-        raise PodiumError(f"{counted(len(bad), 'thing')} to mend first, marked BAD")
+        raise PodiumError(f"{plural(len(bad), 'thing')} to mend first, marked BAD")
     say("podium: nothing stands in the way")
 
 
@@ -82,7 +82,7 @@ def _disk(root: Path) -> Iterator[Finding]:
 def _device(name: str) -> Iterator[Finding]:
     import torch
 
-    from podium.models.device import device_name, pick_device, pick_precision
+    from podium.models.device import device_name, pick_device, pick_precision, precision_name
 
     names = [name]
     if name == "auto" and torch.cuda.is_available():
@@ -102,7 +102,7 @@ def _device(name: str) -> Iterator[Finding]:
             yield Finding("device", "BAD", f"{each} is there and computes nothing ({reason}); use --device cpu")
             continue
         memory = f", {torch.cuda.get_device_properties(on).total_memory / 1e9:.0f} GB" if on.type == "cuda" else ""
-        text = f"{device_name(on)}{memory}, trains in {str(precision)[6:]}"
+        text = f"{device_name(on)}{memory}, trains in {precision_name(precision)}"
         if not finite:
             yield Finding("device", "BAD", f"{text}, and computes what is no number")
         elif on.type == "cpu":
@@ -113,8 +113,8 @@ def _device(name: str) -> Iterator[Finding]:
 
 def _weights(model: str) -> Iterator[Finding]:
     model = "convnext_small" if model == "auto" else model
-    check_name(model)
-    check_weights(model, "pretrained")
+    check_model_name(model)
+    check_weights_available(model, "pretrained")
     licence = licence_of(model)
     if licence is None:
         raise PodiumError(f"timm has no pretrained weights for {model}; train from scratch with --weights none")
@@ -125,15 +125,15 @@ def _weights(model: str) -> Iterator[Finding]:
 
 
 def _kaggle(slug: str, root: Path) -> Iterator[Finding]:
-    from podium.competition.digits import SLUG
+    from podium.competition.digits import DIGITS_SLUG
     from podium.competition.load import raw_folder
-    from podium.kaggle.client import competition_page, talking
+    from podium.kaggle.client import competition_page, kaggle_client
 
-    if slug == SLUG:
+    if slug == DIGITS_SLUG:
         yield Finding("kaggle", "ok", "not needed for this competition")
         return
     try:
-        with talking(slug) as client:
+        with kaggle_client(slug) as client:
             page = competition_page(client, slug)
     except PodiumError as error:
         if not raw_folder(slug, root).is_dir():
@@ -160,21 +160,23 @@ def _kaggle(slug: str, root: Path) -> Iterator[Finding]:
 
 def _data(slug: str, root: Path) -> Iterator[Finding]:
     from podium.competition.load import load, raw_folder
-    from podium.folds.folds_csv import path_of, read_folds
-    from podium.terminal import command
+    from podium.folds.folds_csv import folds_path, read_folds
+    from podium.terminal import command_for
 
     if not raw_folder(slug, root).is_dir():
-        yield Finding("data", "note", f"not here yet; get it with: {command('data', slug)}")
+        yield Finding("data", "note", f"not here yet; get it with: {command_for('data', slug)}")
         return
     competition = load(slug, root)
     counts = f"{len(competition.train):,} training and {len(competition.test):,} test images"
     yield Finding(
-        "data", "ok", f"{counts}, {len(competition.classes)} classes; the rows are those of {competition.shape.source}"
+        "data",
+        "ok",
+        f"{counts}, {len(competition.classes)} classes; the rows are those of {competition.submission_format.source}",
     )
     for note in competition.notes:
         yield Finding("data", "note", note)
-    if not path_of(slug, root).exists():
-        yield Finding("folds", "note", f"none yet; make them with: {command('folds', slug)}")
+    if not folds_path(slug, root).exists():
+        yield Finding("folds", "note", f"none yet; make them with: {command_for('folds', slug)}")
         return
     folds = read_folds(competition, root)
     yield Finding("folds", "ok", f"{folds.max() + 1}, and they fit the data")

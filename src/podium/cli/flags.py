@@ -3,12 +3,12 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from podium import DEFAULT_COMPETITION, PodiumError, __version__
+from podium.terminal import did_you_mean
 
 HOUSE = ["vit_small_patch32_224", "convnext_small"]
 
@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
                 continue
             flag = word.partition("=")[0]
             if flag not in self._option_string_actions and not re.match(r"-\.?\d|-$|--$", word):
-                self.error(f"no flag {flag}{_near(flag, self._option_string_actions)}")
+                self.error(f"no flag {flag}{_hint(flag, self._option_string_actions)}")
         return super().parse_known_args(words, namespace)
 
     def commands(self) -> list[str]:
@@ -63,13 +63,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '?([^' ]*)", message)
         if wrong and message.startswith("argument COMMAND"):
-            message = f"no command {wrong[1]}{_near(wrong[1], self.commands())}"
+            message = f"no command {wrong[1]}{_hint(wrong[1], self.commands())}"
         raise PodiumError(f"{message} (see {self.prog} --help)")
 
 
-def _near(word: str, known: Any) -> str:
-    near = get_close_matches(word, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+def _hint(word: str, known: Iterable[str]) -> str:
+    hint = did_you_mean(word, known)
+    return f"; {hint}" if hint else ""
 
 
 # --- of each command ---
@@ -246,9 +246,9 @@ def _seconds(text: str) -> float:
 
 
 def _name(text: str) -> str:
-    from podium.disk import NAME
+    from podium.disk import NAME_PATTERN
 
-    if not re.fullmatch(NAME, text):
+    if not re.fullmatch(NAME_PATTERN, text):
         raise argparse.ArgumentTypeError(f"'{text}' is no name for a file: use letters, digits and . _ - + =")
     return text
 

@@ -1,12 +1,12 @@
 """A competition's card, data/competitions/<slug>.toml: what its owner knows better than the files tell."""
 
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from podium import PodiumError
 from podium.metrics import METRICS
+from podium.terminal import did_you_mean
 
 KEYS = {
     "title": str,
@@ -43,11 +43,15 @@ def read_card(slug: str, root: Path) -> Card:
         raise PodiumError(f"{path}: {error}; mend it or delete it") from None
     for key, value in card.items():
         if key not in KEYS:
-            near = get_close_matches(key, KEYS, 1)
-            known = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}"
-            raise PodiumError(f"{path}: no setting '{key}'; {known}")
+            hint = did_you_mean(key, KEYS, otherwise=f"there are {', '.join(KEYS)}")
+            raise PodiumError(f"{path}: no setting '{key}'; {hint}")
         if not isinstance(value, KEYS[key]):
             raise PodiumError(f"{path}: {key} must be {'a table' if key == 'recipe' else 'text'}, not {value!r}")
         if value not in CHOICES.get(key, (value,)):
             raise PodiumError(f"{path}: {key} must be one of {', '.join(CHOICES[key])}, not '{value}'")
     return card
+
+
+def in_card(*settings: str) -> str:
+    """What to do where the files do not say enough: `write target_column = "NAME" in the competition's card`."""
+    return f"write {' or '.join(settings)} in the competition's card"

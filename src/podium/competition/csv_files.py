@@ -55,7 +55,7 @@ def read_table(path: Path, remedy: str = "download it again") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=header, index=pd.Index(lines, name="line"), dtype=object)
 
 
-def table_text(rows: Iterable[Iterable[object]], newline: str = "\n", delimiter: str = ",") -> str:
+def csv_text(rows: Iterable[Iterable[object]], newline: str = "\n", delimiter: str = ",") -> str:
     """Rows, the header first, as `read_table` reads them."""
     # Which quotes a cell with any kind of line end in it, as long as its own is CRLF.
     writer: Any = csv.writer(_Echo(), delimiter=delimiter)
@@ -67,7 +67,7 @@ class _Echo:
         return line
 
 
-class Form(NamedTuple):
+class CsvStyle(NamedTuple):
     """How a table is written, so that what answers it can be written alike."""
 
     header: str  # its line, to the letter
@@ -76,7 +76,7 @@ class Form(NamedTuple):
     notes: tuple[str, ...] = ()  # what is unusual about it
 
 
-def form_of(path: Path, columns: list[str]) -> Form:
+def csv_style_of(path: Path, columns: list[str]) -> CsvStyle:
     text, name = _text(path, "download it again"), path.name
     header = re.split("[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
     ends = re.findall("\r*\n|\r", text)
@@ -91,7 +91,7 @@ def form_of(path: Path, columns: list[str]) -> Form:
         notes.append(f"{name} has unusual or mixed line ends; the submission has those of its header, {newline!r}")
     if path.read_bytes().startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         notes.append(f"{name} begins with a byte order mark, as a spreadsheet writes it; the submission has none")
-    return Form(header, delimiter, newline, tuple(notes))
+    return CsvStyle(header, delimiter, newline, tuple(notes))
 
 
 def _text(path: Path, remedy: str) -> str:

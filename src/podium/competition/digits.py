@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.competition.load import load
-from podium.disk import room_for, write_text
-from podium.terminal import bar, command, say, show
+from podium.disk import explain_full_disk, write_text
+from podium.terminal import command_for, progress_bar, say, show
 
-SLUG = "sample"
+DIGITS_SLUG = "sample"
 SIDE = 32  # pixels: four for each of the scan's
 CARD = """\
 title = "Handwritten digits"
@@ -36,25 +36,25 @@ erase = 0.0
 """
 
 
-def write(root: Path) -> Path:
-    folder = root / "data" / "raw" / SLUG
-    unfinished = folder.with_name(f".{SLUG}")  # the folder appears whole or not at all
+def write_digits(root: Path) -> Path:
+    folder = root / "data" / "raw" / DIGITS_SLUG
+    unfinished = folder.with_name(f".{DIGITS_SLUG}")  # the folder appears whole or not at all
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        with room_for(folder):
+        with explain_full_disk(folder):
             _write(unfinished)
         if folder.exists():
             shutil.rmtree(folder)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    card = root / "data" / "competitions" / f"{SLUG}.toml"
+    card = root / "data" / "competitions" / f"{DIGITS_SLUG}.toml"
     if card.exists() and card.read_bytes() != CARD.encode():
         say(f"podium: {card} is your own and stays as it is")
     else:
         write_text(card, CARD)
-    show(load(SLUG, root).describe())
-    say(f"podium: wrote {folder}\nnext: {command('folds', SLUG)}")
+    show(load(DIGITS_SLUG, root).describe())
+    say(f"podium: wrote {folder}\nnext: {command_for('folds', DIGITS_SLUG)}")
     return folder
 
 
@@ -67,7 +67,7 @@ def _write(folder: Path) -> None:
     rows: dict[str, list[tuple[int, int]]] = {"train": [], "test": []}
     for role in rows:
         (folder / f"{role}_image").mkdir(parents=True)
-    for number in bar(range(len(order)), desc="sample", unit="image"):
+    for number in progress_bar(range(len(order)), desc="sample", unit="image"):
         scan, digit = scans[order[number]], int(digits[order[number]])
         role = "test" if seen[digit] % 5 == 0 else "train"  # a fifth of every class
         seen[digit] += 1

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from podium import PodiumError
+from podium.terminal import first_few
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +85,7 @@ class Files:
             listed = "delete those rows" if role == "train" else f"name their files in a test.csv, beside '{ids.name}'"
             raise PodiumError(
                 f"{table}: {len(missing):,} of {len(ids):,} rows have no image below {self.folder / within}"
-                f" (ids {few(map(_shown, missing))}), the first on line {missing.index[0]}; download again, {listed},"
+                f" (ids {first_few(map(_shown, missing))}), the first on line {missing.index[0]}; download again, {listed},"
                 f" or {card}"
             )
         served = Counter(above for name, images in found.items() for above in {_above(name, at) for at in images})
@@ -164,12 +165,6 @@ def class_folders(files: Files, within: str = "") -> tuple[str, list[str]]:
 def common_folder(images: Iterable[str]) -> str:
     """The folder that a person would name for these images."""
     return _common({os.path.dirname(image) for image in images}) or "."
-
-
-def few(names: Iterable[object], most: int = 5) -> str:
-    """Names for a message: the first, and how many there are."""
-    texts = [str(name).replace("\r", "\\r").replace("\n", "\\n") for name in names]
-    return ", ".join(texts[:most]) + (f", ... ({len(texts)} in all)" if len(texts) > most else "")
 
 
 def _is_image(name: str) -> bool:

@@ -16,8 +16,8 @@ import pandas as pd
 from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.csv_files import read_table
-from podium.competition.find_images import IMAGE_SUFFIXES, ROLES, Files, Role, class_folders, few
-from podium.terminal import counted
+from podium.competition.find_images import IMAGE_SUFFIXES, ROLES, Files, Role, class_folders
+from podium.terminal import first_few, plural
 
 # What tables are called, in small letters and nothing else; the first line that fits any decides.
 TABLE_NAMES = {
@@ -38,7 +38,7 @@ class Table(NamedTuple):
 
 
 @dataclass
-class Given:
+class Sources:
     """What there is to go by."""
 
     card: Card
@@ -54,7 +54,7 @@ class Given:
             name = self._uppermost(key)
         elif name and name.removeprefix("./") not in (*files.tables, *files.others):
             raise PodiumError(
-                f'the card\'s {key} = "{name}" is not among the tables of {files.folder}: {few(files.tables)}'
+                f'the card\'s {key} = "{name}" is not among the tables of {files.folder}: {first_few(files.tables)}'
             )
         if not name:
             return None
@@ -71,7 +71,7 @@ class Given:
                 raise PodiumError(f"{table.path}, line {long.idxmax()}: a cell of several lines; close its quote")
         long = pd.concat(several, axis=1).any(axis=1)
         if long.any():
-            rows = f"{table.path.name}: {counted(int(long.sum()), 'row')} with a cell of several lines"
+            rows = f"{table.path.name}: {plural(int(long.sum()), 'row')} with a cell of several lines"
             self.notes.append(f"{rows}, the first on line {long.idxmax()}; is a quote left open there?")
         return table
 
@@ -96,12 +96,12 @@ class Given:
         if folder and not self.files.within(folder):
             raise PodiumError(
                 f'the card\'s {key} = "{folder}" holds no images below {self.files.folder}; these do:'
-                f" {few(name or '.' for name in self.files.by_folder)}"
+                f" {first_few(name or '.' for name in self.files.by_folder)}"
             )
         return folder
 
 
-def sample_table(given: Given) -> Table | None:
+def read_sample_submission(given: Sources) -> Table | None:
     """The sample submission, its ids first; they are in the first column, unless only another one names the images."""
     table = given.table("sample_submission")
     if table is None:
@@ -119,21 +119,21 @@ def sample_table(given: Given) -> Table | None:
     return Table(table.path, rows, place)
 
 
-def note_others(given: Given) -> None:
+def note_unused_tables(given: Sources) -> None:
     """Files that may be the sample submission, where none is known."""
     if given.sample or "sample_submission" in given.card:
         return
     others = [name for name in given.files.others if re.search("submi|sample", name.lower())]
     others += [name for name in given.files.tables if name not in given.used]
     if others:
-        what = f'where {few(others)} is one, write sample_submission = "NAME" in the competition\'s card'
+        what = f'where {first_few(others)} is one, write sample_submission = "NAME" in the competition\'s card'
         given.notes.append(f"no sample submission is known, so header and order are guesses; {what}")
 
 
 # --- to learn from ---------------------------------------------------------------------------------------
 
 
-def train_rows(given: Given) -> tuple[pd.DataFrame, tuple[str, str]]:
+def train_rows(given: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
     """Columns id, target, group (where the card names one) and image; and what the files call the first two."""
     table = given.table("train_table")
     if table is None:
@@ -161,7 +161,7 @@ def train_rows(given: Given) -> tuple[pd.DataFrame, tuple[str, str]]:
     return rows.reset_index(drop=True), (id_column, target_column)
 
 
-def _id_column(given: Given, table: Table, within: str) -> str:
+def _id_column(given: Sources, table: Table, within: str) -> str:
     if "id_column" in given.card:
         return _column(given, table, "id_column")
     if given.sample and given.sample.rows.columns[0] in table.rows.columns:
@@ -170,13 +170,13 @@ def _id_column(given: Given, table: Table, within: str) -> str:
     if column is None:
         raise PodiumError(
             f"{table.path}: no column names images below {given.files.folder / within}; its columns are"
-            f' {few(table.rows.columns)}; write id_column = "NAME" or another train_table in the competition\'s card,'
+            f' {first_few(table.rows.columns)}; write id_column = "NAME" or another train_table in the competition\'s card,'
             ' or train_table = "" where the folders are the classes'
         )
     return column
 
 
-def _naming(given: Given, table: Table, role: Role, within: str, rather: object = None) -> str | None:
+def _naming(given: Sources, table: Table, role: Role, within: str, rather: object = None) -> str | None:
     """The column whose first cells name the most images, if any does; of several `rather` this one."""
     first = table.rows.head(200)
     found = given.files.find({cell for column in first for cell in first[column]}, role, within)
@@ -185,7 +185,7 @@ def _naming(given: Given, table: Table, role: Role, within: str, rather: object 
     return best if hits[best] else None
 
 
-def _targets(given: Given, table: Table, id_column: str) -> tuple[str, pd.Series]:
+def _targets(given: Sources, table: Table, id_column: str) -> tuple[str, pd.Series]:
     """The label column's name and content; a column of 0 and 1 for every class becomes one of labels."""
     if "target_column" in given.card:
         name = _column(given, table, "target_column")
@@ -209,7 +209,7 @@ def _targets(given: Given, table: Table, id_column: str) -> tuple[str, pd.Series
         if found:
             return found[0], table.rows[found[0]]
     raise PodiumError(
-        f"{table.path}: which of the columns {few(rest)} holds the label?"
+        f"{table.path}: which of the columns {first_few(rest)} holds the label?"
         ' Write target_column = "NAME" in the competition\'s card'
     )
 
@@ -225,14 +225,14 @@ def _marked(path: Path, columns: pd.DataFrame) -> pd.Series:
     return marks.idxmax(axis=1)
 
 
-def _column(given: Given, table: Table, key: str) -> str:
+def _column(given: Sources, table: Table, key: str) -> str:
     name = str(given.card[key])
     if name not in table.rows.columns:
-        raise PodiumError(f'{key} = "{name}" is not a column of {table.path}: {few(table.rows.columns)}')
+        raise PodiumError(f'{key} = "{name}" is not a column of {table.path}: {first_few(table.rows.columns)}')
     return name
 
 
-def _without_repeats(given: Given, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
+def _without_repeats(given: Sources, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
     different = rows.drop_duplicates()
     conflicts = different[different["id"].duplicated(keep=False)]
     if len(conflicts):
@@ -246,7 +246,7 @@ def _without_repeats(given: Given, path: Path, rows: pd.DataFrame) -> pd.DataFra
     return different
 
 
-def _from_class_folders(given: Given) -> tuple[pd.DataFrame, tuple[str, str]]:
+def _from_class_folders(given: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
     base, images = class_folders(given.files, given.images("train_images"))
     if not images:
         raise PodiumError(
@@ -262,7 +262,7 @@ def _from_class_folders(given: Given) -> tuple[pd.DataFrame, tuple[str, str]]:
 # --- to answer -------------------------------------------------------------------------------------------
 
 
-def test_rows(given: Given, id_column: str, like: str) -> pd.DataFrame:
+def test_rows(given: Sources, id_column: str, like: str) -> pd.DataFrame:
     """Columns id and image, in the order of the submission. `id_column` and the id `like` are of the training."""
     within = given.images("test_images")
     table = given.sample or given.table("test_table")
@@ -279,7 +279,7 @@ def test_rows(given: Given, id_column: str, like: str) -> pd.DataFrame:
     return pd.DataFrame({"id": ids.to_numpy(), "image": given.files.locate(names, table.path, "test", within)})
 
 
-def _from_test_folder(given: Given, within: str, like: str) -> pd.DataFrame:
+def _from_test_folder(given: Sources, within: str, like: str) -> pd.DataFrame:
     """Without any table of test ids the files are the rows, named as the training ids are."""
     images = sorted(given.files.within(within) if within else given.files.serving("test"))
     if not images:
@@ -301,7 +301,7 @@ def _from_test_folder(given: Given, within: str, like: str) -> pd.DataFrame:
 # --- both ------------------------------------------------------------------------------------------------
 
 
-def _image_names(given: Given, table: Table, ids: pd.Series, role: Role, within: str) -> pd.Series:
+def _image_names(given: Sources, table: Table, ids: pd.Series, role: Role, within: str) -> pd.Series:
     """What names the image of each id: itself or, where ids are mere numbers, another column of train.csv, test.csv."""
     if all(given.files.find(ids.head(200), role, within).values()):
         return ids
@@ -329,16 +329,16 @@ def _several_lines(cells: pd.Series) -> pd.Series:
     return cells.str.contains("[\r\n]")
 
 
-def _note_like_labels(given: Given, path: Path, labels: pd.Series) -> None:
+def _note_like_labels(given: Sources, path: Path, labels: pd.Series) -> None:
     """Labels that a person would not tell apart are still as many classes; but whose slip it was should be known."""
     first = labels.drop_duplicates()  # where each is met first
-    for _, some in first.groupby(first.map(meant), sort=False):
+    for _, some in first.groupby(first.map(normalised_label), sort=False):
         if len(some) > 1:
             where = " and ".join(f"{label!r} (line {line})" for line, label in some.head(3).items())
             given.notes.append(f"{path.name}: {where} are different classes; mend the table where one is meant")
 
 
-def meant(label: str) -> str:
+def normalised_label(label: str) -> str:
     """What is left when blanks, what cannot be seen, forms of letters and ways to write a number make no difference."""
     plain = "".join(letter for letter in unicodedata.normalize("NFKC", label) if unicodedata.category(letter) != "Cf")
     plain = " ".join(plain.split())

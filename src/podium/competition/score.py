@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.ids_and_labels import Table
-from podium.competition.load import in_order
-from podium.competition.submission_format import classes_of_columns, ordered
+from podium.competition.load import sort_labels
+from podium.competition.submission_format import classes_of_columns, positive_last
 from podium.metrics import METRICS, evaluate
 
 
@@ -67,19 +67,19 @@ def _read_probs(
     if ((values < 0) | (values > 1)).any() or (values.shape[1] > 1 and (values.sum(axis=1) == 0).any()):
         wrong = (values < 0).any(1) | (values > 1).any(1) | (values.sum(axis=1) == 0)
         raise PodiumError(f"{path}: id '{answers.index[wrong.argmax()]}' has no probabilities: {values[wrong][0]}")
-    classes = in_order(set(labels))
+    classes = sort_labels(set(labels))
     if answers.shape[1] > 1:
         return classes_of_columns([str(column) for column in answers.columns], classes, Table(path, answers)), values
     if len(classes) != 2:
         raise PodiumError(f"{path}: one column of probabilities serves two classes, not {len(classes)}")
-    return ordered({"positive": positive} if positive else {}, classes, str(answers.columns[0])), np.hstack(
+    return positive_last({"positive": positive} if positive else {}, classes, str(answers.columns[0])), np.hstack(
         [1 - values, values]
     )
 
 
 def _whole_scale(labels: set[str]) -> list[str]:
     """The classes in order; of numbers all between the least and the greatest, so that distances are right."""
-    classes = in_order(labels)
+    classes = sort_labels(labels)
     if not all(name.isdecimal() and len(name) < 4 for name in classes):
         return classes
-    return in_order(labels | {str(number) for number in range(int(classes[0]), int(classes[-1]))})
+    return sort_labels(labels | {str(number) for number in range(int(classes[0]), int(classes[-1]))})

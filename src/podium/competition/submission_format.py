@@ -11,43 +11,43 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.card import Card
-from podium.competition.csv_files import Form, form_of, table_text
-from podium.competition.find_images import few
-from podium.competition.ids_and_labels import Table, meant
+from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
+from podium.competition.ids_and_labels import Table, normalised_label
 from podium.metrics import METRICS
+from podium.terminal import first_few
 
 INSTEAD = '; where another file is the sample, write sample_submission = "NAME" in the competition\'s card'
 
 
 @dataclass(frozen=True)
-class Shape:
+class SubmissionFormat:
     """The submission that Kaggle expects, to the letter."""
 
     columns: tuple[str, ...]
     wants: str  # "labels": one column beside the ids; "probs": one for each class, or for the second of two classes
     source: str  # the file that decided this, in words
-    form: Form | None = None  # of that file, if there is one
-    place: int = 0  # of the ids among the columns
+    csv_style: CsvStyle | None = None  # of that file, if there is one
+    id_position: int = 0  # of the ids among the columns
     notes: tuple[str, ...] = ()
 
     @property
-    def written(self) -> Form:
+    def line_style(self) -> CsvStyle:
         """How its lines are written."""
-        return self.form or Form(table_text([self.columns], ""), ",", "\n")
+        return self.csv_style or CsvStyle(csv_text([self.columns], ""), ",", "\n")
 
     @property
-    def answers(self) -> tuple[str, ...]:
-        return (*self.columns[: self.place], *self.columns[self.place + 1 :])
+    def answer_columns(self) -> tuple[str, ...]:
+        return (*self.columns[: self.id_position], *self.columns[self.id_position + 1 :])
 
 
-def shape_of(
+def submission_format_of(
     card: Card, sample: Table | None, train_columns: tuple[str, str], seen: list[str]
-) -> tuple[Shape, list[str]]:
+) -> tuple[SubmissionFormat, list[str]]:
     """The shape, and the classes: those of training and any that have a column in the sample."""
     if sample is None:
         wants = card.get("wants", "labels")
         names = train_columns if wants == "labels" or len(seen) == 2 else (train_columns[0], *seen)
-        return Shape(names, wants, "no sample submission"), ordered(card, seen, train_columns[1])
+        return SubmissionFormat(names, wants, "no sample submission"), positive_last(card, seen, train_columns[1])
     path, answers = sample.path, [str(column) for column in sample.rows.columns[1:]]
     if not answers:
         raise PodiumError(f"{path}: one column only, a submission has an id and a prediction{INSTEAD}")
@@ -59,14 +59,14 @@ def shape_of(
         wants = card.get("wants") or _guessed_wants(card, sample, seen)
         if wants == "probs" and len(seen) != 2:
             raise PodiumError(f'{path}: one column to fill for {len(seen)} classes; take wants = "probs" off the card')
-        classes = ordered(card, seen, answers[0]) if wants == "probs" else seen
+        classes = positive_last(card, seen, answers[0]) if wants == "probs" else seen
     columns = [*answers[: sample.place], str(sample.rows.columns[0]), *answers[sample.place :]]
-    form = form_of(path, columns)
+    form = csv_style_of(path, columns)
     notes = (*(_strange(sample, seen) if wants == "labels" else ()), *form.notes)
-    return Shape(tuple(columns), wants, path.name, form, sample.place, notes), classes
+    return SubmissionFormat(tuple(columns), wants, path.name, form, sample.place, notes), classes
 
 
-def ordered(card: Card, seen: list[str], column: str) -> list[str]:
+def positive_last(card: Card, seen: list[str], column: str) -> list[str]:
     """Of two classes the one last whose probability a single column holds: the card's, or that which the column is
     called by (cat, is_cat), or else the second."""
     named = card.get("positive")
@@ -75,7 +75,7 @@ def ordered(card: Card, seen: list[str], column: str) -> list[str]:
         words = [column.lower(), *([] if {"no", "not", "non"} & set(before) else [last])]
         named = next((name for word in words for name in seen if name.lower() == word), None)
     elif named is not None and (named not in seen or len(seen) != 2):
-        raise PodiumError(f'the card\'s positive = "{named}" is none of two classes; there are {few(seen)}')
+        raise PodiumError(f'the card\'s positive = "{named}" is none of two classes; there are {first_few(seen)}')
     return seen if named is None else [*(name for name in seen if name != named), named]
 
 
@@ -93,14 +93,14 @@ def classes_of_columns(columns: list[str], seen: list[str], sample: Table) -> li
     _refuse_others(columns, columns, seen, sample)
     unknown = [label for label in seen if label not in columns]
     raise PodiumError(
-        f"{sample.path}: no column for the class '{unknown[0]}', its columns are {few(columns)}; a submission has a"
+        f"{sample.path}: no column for the class '{unknown[0]}', its columns are {first_few(columns)}; a submission has a"
         " label, or a column for each class. Where another column of the training table holds these, write"
         ' target_column = "NAME" in the competition\'s card'
     )
 
 
 def _loosely(label: str) -> str:
-    return meant(label).casefold()
+    return normalised_label(label).casefold()
 
 
 def _around(columns: list[str], label: str) -> Iterator[tuple[str, str]]:
@@ -151,7 +151,5 @@ def _strange(sample: Table, seen: list[str]) -> tuple[str, ...]:
     strange = cells[~cells.isin(seen) & (cells.str.strip() != "")].drop_duplicates()
     if not len(strange):
         return ()
-    what = (
-        f"{sample.path.name} answers {few(repr(cell) for cell in strange)}, which are no labels of the training table"
-    )
+    what = f"{sample.path.name} answers {first_few(repr(cell) for cell in strange)}, which are no labels of the training table"
     return (f"{what}; the submission has its labels to the letter",)

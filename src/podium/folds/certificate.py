@@ -13,11 +13,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.competition.find_images import few
 from podium.competition.load import Competition
 from podium.disk import sha256
-from podium.images.audit import leaked
-from podium.images.duplicates import joined
+from podium.images.audit import test_images_with_copies
+from podium.images.duplicates import merge_groupings
+from podium.terminal import first_few
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Certificate:
         few_images = (
             f"only {self.images_validated:,} of {self.images_that_could_be:,} images that could be are validated"
         )
-        return [f"{what}: {few(names)}" for what, names in said if names] + [few_images] * self._validates_few
+        return [f"{what}: {first_few(names)}" for what, names in said if names] + [few_images] * self._validates_few
 
     @property
     def _validates_few(self) -> bool:
@@ -116,7 +116,7 @@ def certify(
     validated = counts[:, :k]
     difference, usual = np.ptp(validated, axis=1), np.ptp(could[:, :k], axis=1)
     groups = competition.groups if competition.groups is not None else pd.Series("", index=range(len(train)))
-    group = joined([train["group"], groups])
+    group = merge_groupings([train["group"], groups])
     largest, mixed = _of_groups(label[good], group[good], len(classes))
     allowed = largest + 2 * np.maximum(usual, 1) * mixed  # where classes share groups, one split favours another one
     only = (validated == counts.sum(1, keepdims=True)).any(1) & counts.any(1)  # all in one fold
@@ -140,7 +140,7 @@ def certify(
         ],
         classes_not_trained=[str(classes[i]) for i in np.flatnonzero(only)],
         test_images=len(test),
-        test_copies=len(leaked(rows)),
+        test_copies=len(test_images_with_copies(rows)),
         data_sha256=competition.train_hash,
         folds_sha256=sha256(path),
     )
@@ -173,4 +173,4 @@ def _torn(groups: "pd.Series[str]", folds: NDArray[np.int64]) -> list[str]:
 
 
 def _names(names: list[str]) -> str:
-    return f"{len(names)} ({few(names)})" if names else "0"
+    return f"{len(names)} ({first_few(names)})" if names else "0"

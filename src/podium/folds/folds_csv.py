@@ -16,21 +16,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.competition.csv_files import read_table, table_text
+from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import sha256, write_bytes, write_json
 from podium.folds.certificate import certify
-from podium.folds.split import assign
-from podium.images.audit import audited, too_alike
-from podium.images.duplicates import joined
-from podium.terminal import command, podium, say, show, table
+from podium.folds.split import assign_folds
+from podium.images.audit import large_group_advice, load_audit
+from podium.images.duplicates import merge_groupings
+from podium.terminal import command_for, podium_command, say, show, table
 
 Ints = NDArray[np.int64]
 
 MOST_FOLDS = 100
 
 
-def path_of(slug: str, root: Path) -> Path:
+def folds_path(slug: str, root: Path) -> Path:
     return root / "data" / "prepared" / slug / "folds.csv"
 
 
@@ -40,14 +40,14 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
         raise PodiumError(f"--k {k}: at least two folds are needed, one to learn from and one to validate on")
     if k > MOST_FOLDS:
         raise PodiumError(f"--k {k}: each fold is a model to train, {MOST_FOLDS} are enough")
-    path = path_of(competition.slug, root)
-    rows = audited(competition, root)
+    path = folds_path(competition.slug, root)
+    rows = load_audit(competition, root)
     train = rows[rows["role"] == "train"]
     good = (train["reason"] == "").to_numpy()
     if not good.any():
         raise PodiumError(f"{competition.folder}: not one training image can be read; download it again")
     groups = _groups(competition, train)
-    alike = too_alike(rows)
+    alike = large_group_advice(rows)
     try:
         folds = _assigned(train, good, groups, k, seed)
     except PodiumError as error:
@@ -56,7 +56,7 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
         say(f"podium: warning: {text}")
     ids = train["id"].to_numpy()  # a group is called by its first one
     rows_of_file = zip(ids, train["target"], folds.tolist(), ids[groups], strict=True)
-    content = table_text([("id", "target", "fold", "group"), *rows_of_file]).encode()
+    content = csv_text([("id", "target", "fold", "group"), *rows_of_file]).encode()
     before = path.read_bytes() if path.exists() else None
     if before == content:
         say(f"podium: {path} holds these folds already")
@@ -68,30 +68,30 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
         write_bytes(path, content)
     certificate = certify(competition, rows, folds, path, folds)
     write_json(path.with_suffix(".json"), certificate.as_json())
-    show(f"{summary(competition, folds, good)}\n\n{certificate}")
+    show(f"{folds_table(competition, folds, good)}\n\n{certificate}")
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
-    say(f"next: {command('train', competition.slug, model='vit_small_patch32_224')}")
+    say(f"next: {command_for('train', competition.slug, model='vit_small_patch32_224')}")
     return path
 
 
 def _groups(competition: Competition, train: pd.DataFrame) -> Ints:
     """For each training image the first of its group: of copies, of the named column, or of both in a chain."""
-    return joined([train["group"], *([] if competition.groups is None else [competition.groups])])
+    return merge_groupings([train["group"], *([] if competition.groups is None else [competition.groups])])
 
 
 def _assigned(train: pd.DataFrame, good: NDArray[np.bool_], groups: Ints, k: int, seed: int) -> Ints:
     """Folds of the images that can be read; the others are in none."""
     folds = np.full(len(train), -1, dtype=np.int64)
-    folds[good] = assign(list(train["target"][good]), k, seed, groups[good])
+    folds[good] = assign_folds(list(train["target"][good]), k, seed, groups[good])
     return folds
 
 
-def verify(competition: Competition, root: Path, path: Path | None) -> None:
+def verify_folds(competition: Competition, root: Path, path: Path | None) -> None:
     """Recomputes what a folds file guarantees; an error where it is not what it should be."""
-    own = path_of(competition.slug, root)
+    own = folds_path(competition.slug, root)
     path = path or own
     folds = read_folds(competition, root, path)
-    rows = audited(competition, root)
+    rows = load_audit(competition, root)
     train = rows[rows["role"] == "train"]
     good = (train["reason"] == "").to_numpy()
     try:
@@ -99,7 +99,7 @@ def verify(competition: Competition, root: Path, path: Path | None) -> None:
     except PodiumError:  # nothing better is known
         possible = folds
     certificate = certify(competition, rows, folds, path, possible)
-    show(f"{summary(competition, folds, good)}\n\n{certificate}")
+    show(f"{folds_table(competition, folds, good)}\n\n{certificate}")
     if path.resolve() == own.resolve():
         path.with_suffix(".json").unlink(missing_ok=True)
         if not certificate.broken:
@@ -109,21 +109,21 @@ def verify(competition: Competition, root: Path, path: Path | None) -> None:
     say(f"podium: {path} holds what it should")
 
 
-def certified_group(slug: str, root: Path) -> str | None:
+def certified_group_column(slug: str, root: Path) -> str | None:
     """The column of groups that the competition's folds were certified with."""
     try:
-        known = json.loads(path_of(slug, root).with_suffix(".json").read_text(encoding="utf-8"))
+        known = json.loads(folds_path(slug, root).with_suffix(".json").read_text(encoding="utf-8"))
         return str(known["group_column"]) if known["group_column"] else None
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
-def groups_of(competition: Competition, root: Path) -> dict[str, str]:
+def read_groups(competition: Competition, root: Path) -> dict[str, str]:
     """The group of each training image that has one, by the folds' file, ours or anybody's, or else by the card."""
-    train, path = competition.train, path_of(competition.slug, root)
+    train, path = competition.train, folds_path(competition.slug, root)
     ids, groups = train["id"], pd.Series("", index=train.index) if competition.groups is None else competition.groups
     if path.exists():
-        rows = read_table(path, f"make folds with: {command('folds', competition.slug)}")
+        rows = read_table(path, f"make folds with: {command_for('folds', competition.slug)}")
         if {"id", "group"} <= set(rows.columns):
             ids, groups = rows["id"], rows["group"]
     return {name: group for name, group in zip(ids, groups, strict=True) if group}
@@ -131,18 +131,18 @@ def groups_of(competition: Competition, root: Path) -> dict[str, str]:
 
 def warn_unless_certified(competition: Competition, root: Path) -> None:
     """Hand-made folds serve, but whoever trains on them should know what they hold."""
-    path = path_of(competition.slug, root)
+    path = folds_path(competition.slug, root)
     try:
         known = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         if (known["folds_sha256"], known["data_sha256"]) == (sha256(path), competition.train_hash) and known["holds"]:
             return
     except (OSError, ValueError, LookupError, TypeError):
         pass
-    verifying = f"{podium()} folds -c {competition.slug} --verify"
+    verifying = f"{podium_command()} folds -c {competition.slug} --verify"
     say(f"podium: warning: nobody has verified that {path} keeps copies of one image together: {verifying}")
 
 
-def summary(competition: Competition, folds: Ints, good: NDArray[np.bool_] | None = None) -> str:
+def folds_table(competition: Competition, folds: Ints, good: NDArray[np.bool_] | None = None) -> str:
     """How many images each fold trains on and validates: of those that can be read, where that is known."""
     targets = competition.train["target"].to_numpy()
     k = int(folds.max()) + 1
@@ -159,12 +159,12 @@ def summary(competition: Competition, folds: Ints, good: NDArray[np.bool_] | Non
 
 def read_folds(competition: Competition, root: Path, path: Path | None = None) -> Ints:
     """The fold of every row of `competition.train`, from folds.csv, ours or anybody's; checked."""
-    path = path or path_of(competition.slug, root)
+    path = path or folds_path(competition.slug, root)
     if not path.exists():
         raise PodiumError(
-            f"{path} does not exist; split the training images with: {command('folds', competition.slug)}"
+            f"{path} does not exist; split the training images with: {command_for('folds', competition.slug)}"
         )
-    rows = read_table(path, f"make folds with: {command('folds', competition.slug)}")
+    rows = read_table(path, f"make folds with: {command_for('folds', competition.slug)}")
     for column in ("id", "fold"):
         if column not in rows.columns:
             raise PodiumError(f"{path}: no column '{column}'; there are {', '.join(rows.columns)}")

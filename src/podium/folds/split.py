@@ -17,7 +17,9 @@ Ints = NDArray[np.int64]
 ROUNDS, CANDIDATES, ENOUGH = 30, 256, 1e-7
 
 
-def assign(targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | Ints | None = None) -> NDArray[np.int64]:
+def assign_folds(
+    targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | Ints | None = None
+) -> NDArray[np.int64]:
     """A fold for every image; images of one group share theirs. Each class is spread over the folds to within one
     group, where groups are of one class, and the whole as evenly as that allows. -1, always trained on: a class of
     fewer than K images, unless its groups hold others too, and every group that holds all of a class."""

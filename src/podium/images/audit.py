@@ -16,13 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.competition.csv_files import read_table, table_text
-from podium.competition.find_images import few
+from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import write_json, write_text
-from podium.images.duplicates import COLOUR, CONTENT, NOISE, RESAMPLING, Pairs, find, linked
-from podium.images.store import File, Store, open_sound, open_store, side_for
-from podium.terminal import command, counted, say, show, table
+from podium.images.duplicates import COLOUR, CONTENT, NOISE, RESAMPLING, Pairs, find_copies, linked_groups
+from podium.images.store import FileRecord, Store, open_store, open_verified_store, stored_side
+from podium.terminal import command_for, first_few, plural, say, show, table
 
 USUAL_SIZE = 224  # pixels: what most models train at
 SHOWN = 10  # of each kind of finding; the rest is in audit.csv
@@ -36,36 +35,38 @@ COLUMNS = (
 
 def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, keep: bool = True) -> Path:
     """Writes audit.csv and duplicates.csv, and prints what they come to."""
-    store = open_sound(competition, root, side_for(image_size), keep)
+    store = open_verified_store(competition, root, stored_side(image_size), keep)
     rows = _audit(competition, root, store)
     show(summary(competition, rows))
-    folder = path_of(competition.slug, root).parent
+    folder = audit_path(competition.slug, root).parent
     say(f"podium: wrote {folder / 'audit.csv'}, {folder / 'duplicates.csv'} and {store.path}")
-    say(f"next: {command('folds', competition.slug)}")
-    return path_of(competition.slug, root)
+    say(f"next: {command_for('folds', competition.slug)}")
+    return audit_path(competition.slug, root)
 
 
-def audited(competition: Competition, root: Path) -> pd.DataFrame:
+def load_audit(competition: Competition, root: Path) -> pd.DataFrame:
     """The rows of audit.csv: those of `competition.train`, then those of its test. Made where they are not there or
     of other files."""
-    store = open_store(competition, root, side_for(USUAL_SIZE), keep=None)
-    path = path_of(competition.slug, root)
+    store = open_store(competition, root, stored_side(USUAL_SIZE), keep=None)
+    path = audit_path(competition.slug, root)
     try:
         known = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         known = None
     if known != _key(competition, store) or not path.exists():
-        store = open_sound(competition, root, side_for(USUAL_SIZE), keep=None, read=("thumbs.bin", "files.jsonl"))
+        store = open_verified_store(
+            competition, root, stored_side(USUAL_SIZE), keep=None, read=("thumbs.bin", "files.jsonl")
+        )
         return _audit(competition, root, store)
-    rows = read_table(path, f"delete it and run: {command('audit', competition.slug)}")
+    rows = read_table(path, f"delete it and run: {command_for('audit', competition.slug)}")
     parts = (competition.train.assign(role="train"), competition.test.assign(role="test", target=""))
     wanted = pd.concat(parts)[["role", "id", "target", "image"]].to_numpy().tolist()
     if list(rows.columns) != list(COLUMNS) or rows[["role", "id", "target", "image"]].to_numpy().tolist() != wanted:
-        raise PodiumError(f"{path} was changed by hand; delete it and run: {command('audit', competition.slug)}")
+        raise PodiumError(f"{path} was changed by hand; delete it and run: {command_for('audit', competition.slug)}")
     return rows
 
 
-def path_of(slug: str, root: Path) -> Path:
+def audit_path(slug: str, root: Path) -> Path:
     return root / "data" / "prepared" / slug / "audit.csv"
 
 
@@ -80,12 +81,12 @@ def _key(competition: Competition, store: Store) -> dict[str, str]:
 
 
 def _audit(competition: Competition, root: Path, store: Store) -> pd.DataFrame:
-    path = path_of(competition.slug, root)
+    path = audit_path(competition.slug, root)
     say("podium: looking for duplicates")
     pairs = same_files(store) if competition.copies == "exact" else find_pairs(store)
     rows = _rows(competition, store, _groups(store, pairs))
     write_text(path.with_name("duplicates.csv"), _pairs_csv(store, pairs))
-    write_text(path, table_text([COLUMNS, *rows.itertuples(index=False, name=None)]))
+    write_text(path, csv_text([COLUMNS, *rows.itertuples(index=False, name=None)]))
     write_json(path.with_suffix(".json"), _key(competition, store))
     return rows
 
@@ -96,7 +97,7 @@ def find_pairs(store: Store) -> Pairs:
     if not len(good):
         raise PodiumError(f"{store.folder}: not one of its {len(store.files):,} images can be read")
     areas = np.array([file.width * file.height for file in store.files], dtype=np.int64)[good]
-    first, second, distance, mirrored = find(store.thumbs[good], areas)
+    first, second, distance, mirrored = find_copies(store.thumbs[good], areas)
     return Pairs(good[first], good[second], distance, mirrored)
 
 
@@ -110,7 +111,7 @@ def same_files(store: Store) -> Pairs:
 
 def _groups(store: Store, pairs: Pairs) -> NDArray[np.str_]:
     """For every image the name of its group, that of the first image in it; nothing for an image without copies."""
-    leader = linked(pairs.first, pairs.second, len(store.names))
+    leader = linked_groups(pairs.first, pairs.second, len(store.names))
     alone = np.bincount(leader, minlength=len(leader))[leader] == 1
     return np.where(alone, "", store.names[leader])
 
@@ -119,7 +120,7 @@ def _rows(competition: Competition, store: Store, groups: NDArray[np.str_]) -> p
     parts = []
     for role, rows in (("train", competition.train), ("test", competition.test.assign(target=""))):
         at = store.positions(rows["image"])
-        facts = pd.DataFrame([store.files[i] for i in at], columns=File._fields).drop(columns="image")
+        facts = pd.DataFrame([store.files[i] for i in at], columns=FileRecord._fields).drop(columns="image")
         part = pd.concat([rows.reset_index(drop=True), facts], axis=1).assign(role=role, group=groups[at])
         parts.append(part[list(COLUMNS)].astype(str))
     return pd.concat(parts, ignore_index=True).astype(object)
@@ -131,7 +132,7 @@ def _pairs_csv(store: Store, pairs: Pairs) -> str:
         same = store.files[first].sha256 == store.files[second].sha256
         kind = "same file" if same else "mirrored" if mirrored else "same picture"
         rows.append((store.names[first], store.names[second], kind, f"{distance:.2f}"))
-    return table_text(rows)
+    return csv_text(rows)
 
 
 # --- what a person reads ---------------------------------------------------------------------------------
@@ -186,28 +187,27 @@ def _odd(rows: pd.DataFrame) -> str:
 
 def _copies(rows: pd.DataFrame) -> str:
     train = rows[(rows["role"] == "train") & (rows["group"] != "")]
-    together, seen = train[train["group"].duplicated(keep=False)], leaked(rows)
+    together, seen = train[train["group"].duplicated(keep=False)], test_images_with_copies(rows)
     if not (rows["group"] != "").any() and not len(seen):
         return "duplicates: none"
     lines = [
         "duplicates (copies, also at another size or quality, or mirrored):"
-        f" {counted(rows['group'][rows['group'] != ''].nunique(), 'group')}",
-        f"  {counted(len(together), 'training image')} with a copy among the training images,"
-        " which folds keep together",
-        f"  {counted(len(seen), 'test image')} with a copy among the training images:"
+        f" {plural(rows['group'][rows['group'] != ''].nunique(), 'group')}",
+        f"  {plural(len(together), 'training image')} with a copy among the training images, which folds keep together",
+        f"  {plural(len(seen), 'test image')} with a copy among the training images:"
         f" {len(seen) / (rows['role'] == 'test').sum():.2%} of all",
     ]
-    lines += [f"  warning: {text}" for text in too_alike(rows)]
+    lines += [f"  warning: {text}" for text in large_group_advice(rows)]
     labels = train.groupby("group")["target"].nunique()
     torn = train[train["group"].isin(labels.index[labels > 1])].sort_values("group", kind="stable")
     said = [
-        few(f"{image} '{target}'" for image, target in zip(some["image"], some["target"], strict=True))
+        first_few(f"{image} '{target}'" for image, target in zip(some["image"], some["target"], strict=True))
         for _, some in torn.groupby("group", sort=False)
     ]
     return "\n".join(lines) + (f"\n{_listed('copies with different labels', said)}" if said else "")
 
 
-def too_alike(rows: pd.DataFrame) -> list[str]:
+def large_group_advice(rows: pd.DataFrame) -> list[str]:
     """A group of copies so large that they may be something else: what to do, in a sentence; or nothing."""
     train = rows[rows["role"] == "train"]
     largest = train["group"][train["group"] != ""].value_counts().max()
@@ -217,7 +217,7 @@ def too_alike(rows: pd.DataFrame) -> list[str]:
     return [f'{said} copies = "exact" in the competition\'s card']
 
 
-def leaked(rows: pd.DataFrame) -> pd.DataFrame:
+def test_images_with_copies(rows: pd.DataFrame) -> pd.DataFrame:
     """The test images that training has seen, as they are or as a copy."""
     train, test = (rows[rows["role"] == role] for role in ("train", "test"))
     return test[test["image"].isin(train["image"]) | test["group"].isin(set(train["group"]) - {""})]

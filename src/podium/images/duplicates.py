@@ -45,7 +45,7 @@ class Pairs(NamedTuple):
     mirrored: NDArray[np.bool_]
 
 
-def find(thumbs: NDArray[np.uint8], areas: Ints) -> Pairs:
+def find_copies(thumbs: NDArray[np.uint8], areas: Ints) -> Pairs:
     """Pairs among images given by their thumbnails and how many pixels they had. Of images with the very same
     thumbnail each is paired with the first only."""
     same = _same(thumbs)
@@ -54,7 +54,7 @@ def find(thumbs: NDArray[np.uint8], areas: Ints) -> Pairs:
     contrast = grey.std((1, 2))
     noise = (NOISE * np.sqrt(NOISE_AREA / np.maximum(areas[kept], 1)).clip(0.5, 2)).astype(np.float32)
     found = []
-    for first, second in propose(hashes(grey), (noise + RESAMPLING * contrast) * GREY):
+    for first, second in candidate_pairs(perceptual_hashes(grey), (noise + RESAMPLING * contrast) * GREY):
         for at in range(0, len(first), 1 << 16):
             some = first[at : at + (1 << 16)], second[at : at + (1 << 16)]
             found.append(_confirm(thumbs, kept, grey, contrast, noise, *some))
@@ -66,7 +66,7 @@ def find(thumbs: NDArray[np.uint8], areas: Ints) -> Pairs:
     return Pairs(first, second, distance[order], mirrored[order])
 
 
-def linked(first: Ints, second: Ints, count: int) -> Ints:
+def linked_groups(first: Ints, second: Ints, count: int) -> Ints:
     """For each of `count` things the first one that it is linked to, through however many others; else itself."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -77,7 +77,7 @@ def linked(first: Ints, second: Ints, count: int) -> Ints:
     return leader
 
 
-def joined(groupings: Sequence["pd.Series[str]"]) -> Ints:
+def merge_groupings(groupings: Sequence["pd.Series[str]"]) -> Ints:
     """For every image the first one of its group, where several columns name groups; nothing names none."""
     first, second = [], []
     for grouping in groupings:
@@ -85,10 +85,10 @@ def joined(groupings: Sequence["pd.Series[str]"]) -> Ints:
         codes = pd.factorize(grouping.to_numpy()[named])[0]
         first.append(named[np.unique(codes, return_index=True)[1]][codes])
         second.append(named)
-    return linked(np.concatenate(first), np.concatenate(second), len(groupings[0]))
+    return linked_groups(np.concatenate(first), np.concatenate(second), len(groupings[0]))
 
 
-def hashes(grey: Floats) -> NDArray[np.float64]:
+def perceptual_hashes(grey: Floats) -> NDArray[np.float64]:
     """A row of EVEN + ODD numbers for each 12 x 12 image. Two images' rows lie no farther apart than the images,
     nor than one and the mirror image of the other."""
     some = grey[np.random.default_rng(0).permutation(len(grey))[:SAMPLE]]
@@ -114,7 +114,7 @@ def _directions(images: Floats, count: int) -> Floats:
     return directions
 
 
-def propose(rows: NDArray[np.float64], reach: Floats) -> Iterator[tuple[Ints, Ints]]:
+def candidate_pairs(rows: NDArray[np.float64], reach: Floats) -> Iterator[tuple[Ints, Ints]]:
     """Pairs of rows within reach of the one that reaches farther: every such pair once, in blocks."""
     from scipy.spatial import cKDTree
 

@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.load import Competition
-from podium.disk import locked, rename, room_for, sha256, write_json
+from podium.disk import explain_full_disk, locked, rename_durably, sha256, write_json
 from podium.images.decode import POLICY, BadImage, Pixels, examine, read_file, read_image, shrink
-from podium.terminal import bar, say
+from podium.terminal import progress_bar, say
 
 THUMB = 24  # pixels a side: 12 and 8 divide it
 AT_ONCE = 16  # images a thread is given
@@ -48,7 +48,7 @@ Reader = Callable[[int], Pixels]
 _holds: dict[Path, int] = {}  # locks on the stores that this process reads
 
 
-class File(NamedTuple):
+class FileRecord(NamedTuple):
     """What one file is: a line of files.jsonl."""
 
     image: str  # its name, relative to the competition's folder
@@ -89,11 +89,11 @@ class Store:
         return found
 
     @cached_property
-    def files(self) -> list[File]:
+    def files(self) -> list[FileRecord]:
         path = self.path / "files.jsonl"
         try:
             with path.open(encoding="utf-8") as lines:
-                return [File(*json.loads(line)) for line in lines]
+                return [FileRecord(*json.loads(line)) for line in lines]
         except (ValueError, TypeError) as error:
             raise PodiumError(f"{path} is damaged ({error}); delete {self.path}, and it is made anew") from None
 
@@ -151,7 +151,7 @@ class Decoding:
         return shrink(read_image(self.folder / str(self.names[number])), self.side)
 
 
-def side_for(image_size: int) -> int:
+def stored_side(image_size: int) -> int:
     """The shorter side that images are shrunk to: room for a crop of a third off, or to test at a larger size.
     In steps, so that runs of similar sizes share a store."""
     return -(-image_size * 3 // 2 // 128) * 128
@@ -180,7 +180,7 @@ def open_store(competition: Competition, root: Path, side: int, keep: bool | Non
             time.sleep(0.5)
 
 
-def open_sound(
+def open_verified_store(
     competition: Competition, root: Path, side: int, keep: bool | None = True, read: Sequence[str] = STORED
 ) -> Store:
     """A store of which these files are, to the bit, what was written; one that is damaged is made anew."""
@@ -277,8 +277,8 @@ def _build(path: Path, folder: Path, names: NDArray[np.str_], side: int, keep: b
     unfinished.mkdir(parents=True, exist_ok=True)
     files = _recover(unfinished, names, keep)
     remedy = "free some, or do without kept pixels (--store off)" if keep else "free some"
-    with room_for(unfinished, remedy), _Writer(unfinished, files) as writer:
-        with bar(total=len(names), initial=len(files), desc="decoding", unit="image") as progress:
+    with explain_full_disk(unfinished, remedy), _Writer(unfinished, files) as writer:
+        with progress_bar(total=len(names), initial=len(files), desc="decoding", unit="image") as progress:
             for file, pixels, thumb in _decoded(folder, names[len(files) :], side):
                 writer.add(file, pixels if keep else b"", thumb)
                 progress.update()
@@ -297,14 +297,14 @@ def _build(path: Path, folder: Path, names: NDArray[np.str_], side: int, keep: b
             "sha256": digests,
         }
         write_json(unfinished / "manifest.json", manifest)
-        rename(unfinished, path)
+        rename_durably(unfinished, path)
 
 
-def _decoded(folder: Path, names: NDArray[np.str_], side: int) -> Iterator[tuple[File, bytes, bytes]]:
+def _decoded(folder: Path, names: NDArray[np.str_], side: int) -> Iterator[tuple[FileRecord, bytes, bytes]]:
     """What each file is, in order; several threads decode, since Pillow and OpenCV let others run meanwhile."""
     some = [names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE)]
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    waiting: deque[Future[list[tuple[File, bytes, bytes]]]] = deque()
+    waiting: deque[Future[list[tuple[FileRecord, bytes, bytes]]]] = deque()
     pool, leaving = ThreadPoolExecutor(threads), threading.Event()
     try:
         for each in some:
@@ -320,22 +320,22 @@ def _decoded(folder: Path, names: NDArray[np.str_], side: int) -> Iterator[tuple
 
 def _look_at(
     folder: Path, names: NDArray[np.str_], side: int, leaving: threading.Event
-) -> list[tuple[File, bytes, bytes]]:
+) -> list[tuple[FileRecord, bytes, bytes]]:
     return [_look(folder, str(name), side) for name in names if not leaving.is_set()]
 
 
-def _look(folder: Path, name: str, side: int) -> tuple[File, bytes, bytes]:
+def _look(folder: Path, name: str, side: int) -> tuple[FileRecord, bytes, bytes]:
     data = b""
     try:
         data = read_file(folder / name)
         pixels, header = examine(data, name)
     except BadImage as bad:
         digest = hashlib.sha256(data).hexdigest()
-        return File(name, len(data), digest, "", "", "", 0, 0, 0, 0, bad.reason), b"", bytes(THUMB * THUMB * 3)
+        return FileRecord(name, len(data), digest, "", "", "", 0, 0, 0, 0, bad.reason), b"", bytes(THUMB * THUMB * 3)
     height, width = pixels.shape[:2]
     stored = shrink(pixels, side)
     thumb = cv2.resize(pixels, (THUMB, THUMB), interpolation=cv2.INTER_AREA)
-    file = File(
+    file = FileRecord(
         name, len(data), hashlib.sha256(data).hexdigest(), *header, width, height, stored.shape[1], stored.shape[0], ""
     )
     return file, stored.tobytes(), thumb.tobytes()
@@ -344,7 +344,7 @@ def _look(folder: Path, name: str, side: int) -> tuple[File, bytes, bytes]:
 class _Writer:
     """Appends to the three files such that whatever files.jsonl tells of is in the other two."""
 
-    def __init__(self, folder: Path, files: list[File]) -> None:
+    def __init__(self, folder: Path, files: list[FileRecord]) -> None:
         self.folder, self.files = folder, files
         self.lines: list[str] = []
         self.committed = time.monotonic()
@@ -365,7 +365,7 @@ class _Writer:
             if kind is KeyboardInterrupt:
                 self._commit()
 
-    def add(self, file: File, pixels: bytes, thumb: bytes) -> None:
+    def add(self, file: FileRecord, pixels: bytes, thumb: bytes) -> None:
         self._write("pixels.bin", pixels)
         self._write("thumbs.bin", thumb)
         self.files.append(file)
@@ -395,16 +395,16 @@ class _Writer:
         os.fsync(self.opened[name].fileno())
 
 
-def _recover(folder: Path, names: NDArray[np.str_], keep: bool) -> list[File]:
+def _recover(folder: Path, names: NDArray[np.str_], keep: bool) -> list[FileRecord]:
     """What an interrupted build has decoded; its files are cut to that."""
     there = {name: (folder / name).stat().st_size if (folder / name).exists() else 0 for name in DATA}
-    files: list[File] = []
+    files: list[FileRecord] = []
     ends = dict.fromkeys(DATA, 0)
     if there["files.jsonl"]:
         with (folder / "files.jsonl").open("rb") as lines:
             for line, name in zip(lines, names, strict=False):
                 try:
-                    file = File(*json.loads(line))
+                    file = FileRecord(*json.loads(line))
                     pixels = int(file.stored_height) * int(file.stored_width) * 3 if keep else 0
                 except (ValueError, TypeError):
                     break

@@ -21,11 +21,11 @@ import numpy as np
 from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
-from podium.competition.submission_format import Shape
+from podium.competition.submission_format import SubmissionFormat
 from podium.disk import write_json, write_text
 from podium.kaggle.inside_kernel import OF_KAGGLE, requirements
-from podium.kaggle.kernels import card_of, code, plain
-from podium.submit.lineage import read
+from podium.kaggle.kernels import card_of, code_files, kernel_name
+from podium.submit.lineage import read_lineage
 from podium.submit.submission import submit
 from podium.terminal import say
 from podium.training.run_folder import Run, find_runs
@@ -52,18 +52,18 @@ socket.create_connection = socket.getaddrinfo = refuse
 def bundle(competition: Competition, root: Path, names: list[str] | None = None, way: str | None = None) -> Path:
     runs, slug = find_runs(competition.slug, root, names), competition.slug
     here = submit(competition, root, [run.name for run in runs], way=way, anyway=True)
-    way = read(here).blend.way
+    way = read_lineage(here).blend.way
     folder = root / "submissions" / slug / "bundle"
     if folder.exists():
         shutil.rmtree(folder)
-    for path, inside in code():
+    for path, inside in code_files():
         _copy(path, folder / inside)
     for path in card_of(slug, root):
         _copy(path, folder / path.relative_to(root))
     for run in runs:
         _copy_run(run, folder / "runs" / slug / run.name)
     _wheels(folder / "wheels")
-    name = plain(slug, "bundle")
+    name = kernel_name(slug, "bundle")
     write_json(
         folder / METADATA,
         {"id": f"INSERT_USER/{name}", "title": name.replace("-", " "), "licenses": [{"name": "other"}]},
@@ -161,18 +161,18 @@ def _prove(folder: Path, name: str, competition: Competition, here: Path) -> str
             raise PodiumError(f"the bundle's notebook fails without a network: {reason}")
         if made.read_bytes() == here.read_bytes():
             return "the same CSV"
-        if _alike(made, here, competition.shape):
+        if _alike(made, here, competition.submission_format):
             return "the same answers, but for rounding,"
         raise PodiumError(f"the bundle's notebook makes another CSV than {here}")
 
 
-def _alike(made: Path, here: Path, shape: Shape) -> bool:
+def _alike(made: Path, here: Path, submission_format: SubmissionFormat) -> bool:
     """But for rounding: what is kept here may have been predicted on another device."""
     one, other = read_table(made), read_table(here)
-    ids, answers = shape.columns[shape.place], list(shape.answers)
+    ids, answers = submission_format.columns[submission_format.id_position], list(submission_format.answer_columns)
     if list(one.columns) != list(other.columns) or list(one[ids]) != list(other[ids]):
         return False
-    if shape.wants == "labels":
+    if submission_format.wants == "labels":
         return float((one[answers] != other[answers]).to_numpy().mean()) < 0.002
     return bool(np.allclose(one[answers].astype(float), other[answers].astype(float), atol=0.01))
 

@@ -16,7 +16,7 @@ TIMEOUT = (30.0, 300.0)  # seconds: to be connected, and between two bytes
 
 
 @contextlib.contextmanager
-def talking(slug: str, otherwise: str = "") -> Iterator[Any]:
+def kaggle_client(slug: str, otherwise: str = "") -> Iterator[Any]:
     """Kaggle's own client, signed in. What Kaggle or the way to it refuses in the block is told with its remedy."""
     from requests import RequestException
     from requests.adapters import HTTPAdapter
@@ -47,7 +47,7 @@ def talking(slug: str, otherwise: str = "") -> Iterator[Any]:
         of_the_network = (RequestException, ConnectionError, TimeoutError, ValueError)
         if not isinstance(error, of_the_network):
             raise
-        raise PodiumError(f"{reason(error, slug)}{otherwise and '; '}{otherwise}") from None
+        raise PodiumError(f"{explain(error, slug)}{otherwise and '; '}{otherwise}") from None
     finally:
         adapter.send = send
 
@@ -79,13 +79,13 @@ def competition_page(client: Any, slug: str) -> Any:
         return kaggle.competitions.competition_api_client.get_competition(request)
 
 
-def status_of(error: Exception) -> int | None:
+def http_status(error: Exception) -> int | None:
     """What Kaggle answered with, if it was Kaggle that did not agree."""
     return getattr(getattr(error, "response", None), "status_code", None)
 
 
-def reason(error: Exception, slug: str) -> str:
-    status = status_of(error)
+def explain(error: Exception, slug: str) -> str:
+    status = http_status(error)
     told = "" if status is None or re.match(r"\d{3} \w+ Error", str(error)) else str(error).strip()
     more = f": {told}" if told else ""
     if status == 401:

@@ -14,17 +14,17 @@ from pathlib import Path
 from podium import PodiumError
 from podium.competition.load import load, raw_folder
 from podium.disk import locked
-from podium.kaggle.client import talking
+from podium.kaggle.client import kaggle_client
 from podium.kaggle.unpack import unpack
-from podium.terminal import command, say, show
+from podium.terminal import command_for, say, show
 
 
-def get(slug: str, root: Path) -> None:
+def get_competition(slug: str, root: Path) -> None:
     """Makes data/raw/<slug>/ be there, and prints what it holds."""
-    from podium.competition.digits import SLUG, write
+    from podium.competition.digits import DIGITS_SLUG, write_digits
 
-    if slug == SLUG:
-        write(root)
+    if slug == DIGITS_SLUG:
+        write_digits(root)
         return
     folder = raw_folder(slug, root)
     if folder.is_dir():
@@ -39,7 +39,7 @@ def get(slug: str, root: Path) -> None:
             if not folder.is_dir():
                 unpack(archive, folder)
     show(load(slug, root).describe())
-    say(f"next: {command('folds', slug)}")
+    say(f"next: {command_for('folds', slug)}")
 
 
 def download(slug: str, archive: Path) -> None:
@@ -50,7 +50,10 @@ def download(slug: str, archive: Path) -> None:
         f" and put it at {archive}, then run the same command again"
     )
     say(f"podium: downloading {slug} from Kaggle")
-    with talking(slug, by_hand) as client, contextlib.redirect_stdout(sys.stderr):  # it advises on standard output
+    with (
+        kaggle_client(slug, by_hand) as client,
+        contextlib.redirect_stdout(sys.stderr),
+    ):  # it advises on standard output
         unfinished.mkdir(parents=True, exist_ok=True)
         client.competition_download_files(slug, path=str(unfinished), quiet=False)
     found = sorted(unfinished.glob("*.zip"))

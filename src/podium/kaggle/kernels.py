@@ -17,8 +17,8 @@ from typing import Any
 
 import podium
 from podium import PodiumError
-from podium.kaggle.client import reason
-from podium.terminal import bar, duration, say
+from podium.kaggle.client import explain
+from podium.terminal import duration, progress_bar, say
 
 # Kaggle gives two of them at once. Where none is named it may give a card that its torch has no kernels for.
 ACCELERATOR = "NvidiaTeslaT4"
@@ -35,7 +35,7 @@ def script(slug: str, root: Path, call: str) -> str:
     """One file that holds all of the code, the competition's card and its folds, and calls a function of on_kaggle."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_LZMA) as archive:
-        for path, inside in code():
+        for path, inside in code_files():
             archive.write(path, inside)
         for path in [*card_of(slug, root), *sorted((root / "data" / "prepared" / slug).glob("folds.*"))]:
             archive.write(path, str(path.relative_to(root)))
@@ -54,7 +54,7 @@ sys.exit(podium.kaggle.inside_kernel.{call})
 '''
 
 
-def code() -> list[tuple[Path, str]]:
+def code_files() -> list[tuple[Path, str]]:
     """The files of this program, and where they lie in a bundle."""
     package = Path(podium.__file__).parent
     files = [(path, f"src/podium/{path.relative_to(package)}") for path in sorted(package.rglob("*.py"))]
@@ -69,16 +69,16 @@ def card_of(slug: str, root: Path) -> list[Path]:
     return [card] if card.is_file() else []
 
 
-def plain(*words: str, unlike: str = "") -> str:
+def kernel_name(*words: str, unlike: str = "") -> str:
     """A name that Kaggle takes and that nothing of other words has, nor of these and another `unlike`."""
     name = re.sub("[^a-z0-9]+", "-", "-".join(("podium", *words)).lower()).strip("-")[:LONGEST].strip("-")
     return name + "-" + hashlib.sha256("/".join((*words, unlike)).encode()).hexdigest()[:6]
 
 
-def push(client: Any, slug: str, name: str, code: dict[str, str], **metadata: object) -> str:
+def push_kernel(client: Any, slug: str, name: str, code_files: dict[str, str], **metadata: object) -> str:
     """Kaggle begins a kernel of the one file of code; the kernel's name."""
     kernel = f"{client.get_config_value(client.CONFIG_NAME_USER)}/{name}"
-    ((file, text),) = code.items()
+    ((file, text),) = code_files.items()
     metadata = {
         "id": kernel,
         "title": name.replace("-", " "),
@@ -112,11 +112,11 @@ class Failed(PodiumError):
     """The kernel has ended, and not well."""
 
 
-def follow(client: Any, slug: str, kernel: str, most: float = LONGEST_RUN) -> None:
+def follow_kernel(client: Any, slug: str, kernel: str, most: float = LONGEST_RUN) -> None:
     """Until the kernel has ended well, which takes so many seconds at most."""
     heard, shown, denied = time.monotonic(), "", 0
     form = f"{{desc}} {{elapsed}} of at most {most / 3600:.0f} h {{postfix}}"
-    with bar(total=round(most), desc=kernel, bar_format=form) as progress:
+    with progress_bar(total=round(most), desc=kernel, bar_format=form) as progress:
         while True:
             status, why = "", ""
             try:
@@ -129,10 +129,10 @@ def follow(client: Any, slug: str, kernel: str, most: float = LONGEST_RUN) -> No
                     raise PodiumError(
                         f"Kaggle does not let you see {kernel} any more; is your token still good?"
                     ) from None
-                progress.set_postfix_str(reason(error, slug))
+                progress.set_postfix_str(explain(error, slug))
                 if time.monotonic() - heard > PATIENCE:
                     raise PodiumError(
-                        f"{reason(error, slug)}, for {duration(PATIENCE)}; the same command goes on following {kernel}"
+                        f"{explain(error, slug)}, for {duration(PATIENCE)}; the same command goes on following {kernel}"
                     ) from None
             if status and status != shown:
                 shown = status

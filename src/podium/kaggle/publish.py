@@ -20,18 +20,18 @@ from typing import Any
 from podium import PodiumError
 from podium.disk import sha256, write_json
 from podium.kaggle.bundle import METADATA, NOTEBOOK
-from podium.kaggle.client import reason, status_of, talking
-from podium.kaggle.kernels import ACCELERATOR, DENIALS, Failed, follow, plain, push
-from podium.terminal import bar, duration, say
+from podium.kaggle.client import explain, http_status, kaggle_client
+from podium.kaggle.kernels import ACCELERATOR, DENIALS, Failed, follow_kernel, kernel_name, push_kernel
+from podium.terminal import duration, progress_bar, say
 
 PAUSE = 10.0  # seconds between looks
 PATIENCE = 3600.0  # seconds until Kaggle has unpacked a data set
 
 
-def deliver(slug: str, folder: Path) -> str:
+def publish(slug: str, folder: Path) -> str:
     """Where the notebook is that has made a submission.csv at Kaggle."""
     note = folder.with_name(f".{folder.name}.json")  # what of this very bundle is at Kaggle already
-    with talking(slug) as client:
+    with kaggle_client(slug) as client:
         bundle = {"bundle": _digest(folder)}
         known = _read(note)
         if known.get("bundle") != bundle["bundle"]:
@@ -41,7 +41,7 @@ def deliver(slug: str, folder: Path) -> str:
             known["kernel"] = _begin(client, slug, folder, known["dataset"])
             write_json(note, known)
         try:
-            follow(client, slug, known["kernel"])
+            follow_kernel(client, slug, known["kernel"])
         except Failed:
             write_json(note, {key: known[key] for key in ("bundle", "dataset")})
             raise
@@ -85,10 +85,10 @@ def _upload(client: Any, slug: str, folder: Path) -> str:
 
 def _begin(client: Any, slug: str, folder: Path, dataset: str) -> str:
     with contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
-        return push(
+        return push_kernel(
             client,
             slug,
-            plain(slug, "notebook", unlike=secrets.token_hex(8)),
+            kernel_name(slug, "notebook", unlike=secrets.token_hex(8)),
             {NOTEBOOK: (folder / NOTEBOOK).read_text()},
             kernel_type="notebook",
             enable_internet=False,
@@ -103,7 +103,7 @@ def _version(client: Any, dataset: str) -> int:
     try:
         return int(json.loads(client.dataset_status(dataset, format=known))["current_version_number"] or 0)
     except OSError as error:
-        if status_of(error) in (403, 404):  # of what is not there
+        if http_status(error) in (403, 404):  # of what is not there
             return 0
         raise
 
@@ -111,7 +111,7 @@ def _version(client: Any, dataset: str) -> int:
 def _wait(client: Any, slug: str, dataset: str, before: int) -> None:
     """Until Kaggle has unpacked a newer version than the one before."""
     began, failures = time.monotonic(), 0
-    with bar(desc=f"Kaggle unpacks {dataset}", unit="look") as progress:
+    with progress_bar(desc=f"Kaggle unpacks {dataset}", unit="look") as progress:
         while True:
             try:
                 status = client.dataset_status(dataset)
@@ -123,9 +123,9 @@ def _wait(client: Any, slug: str, dataset: str, before: int) -> None:
                 if status == "ready" and _version(client, dataset) > before:
                     return
             except (OSError, ValueError) as error:  # a cut connection need not be the end
-                if status_of(error) == 401:
+                if http_status(error) == 401:
                     raise
-                progress.set_postfix_str(reason(error, slug))
+                progress.set_postfix_str(explain(error, slug))
             if time.monotonic() - began > PATIENCE:
                 raise PodiumError(
                     f"https://www.kaggle.com/datasets/{dataset} is not ready after {duration(PATIENCE)};"

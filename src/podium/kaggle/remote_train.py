@@ -22,13 +22,13 @@ from podium import STOPPED, PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.load import raw_folder
 from podium.disk import locked, sha256, write_bytes, write_json
-from podium.folds.folds_csv import path_of
-from podium.kaggle.client import status_of, talking
+from podium.folds.folds_csv import folds_path
+from podium.kaggle.client import http_status, kaggle_client
 from podium.kaggle.inside_kernel import LIMIT, REPORT
-from podium.kaggle.kernels import ACCELERATOR, Failed, follow, plain, push, script
+from podium.kaggle.kernels import ACCELERATOR, Failed, follow_kernel, kernel_name, push_kernel, script
 from podium.recipe import Recipe, differences, knobs
-from podium.terminal import command, say
-from podium.training.run_folder import Run, folder_of
+from podium.terminal import command_for, say
+from podium.training.run_folder import Run, runs_folder
 
 LARGEST = 1_000_000  # bytes of a kernel
 MOST = 20  # kernels for one run: more than a week
@@ -42,7 +42,7 @@ def kaggle_train(
     slug: str, root: Path, name: str, recipe: Recipe, words: Sequence[str], accelerator: str = ACCELERATOR
 ) -> Run:
     """The run, trained over there; `words` are the flags that make its recipe, and others."""
-    run = Run(folder_of(slug, root) / name)
+    run = Run(runs_folder(slug, root) / name)
     note = run.path.parent / f".{name}.kernel.json"
     with locked(note.with_suffix(".lock")) as mine:
         if not mine:
@@ -52,19 +52,19 @@ def kaggle_train(
         except Done:
             note.unlink(missing_ok=True)
             raise
-        with talking(slug) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
+        with kaggle_client(slug) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
             _train(client, slug, root, run, note, words, accelerator)
         note.unlink()
     say(f"podium: wrote {run.path}")
-    say(f"next: {command('submit', slug)}")
+    say(f"next: {command_for('submit', slug)}")
     return run
 
 
 def _check(slug: str, root: Path, run: Run, recipe: Recipe, words: Sequence[str]) -> None:
     """Whatever would be noticed only once a kernel has worked for hours."""
-    path = path_of(slug, root)
+    path = folds_path(slug, root)
     if raw_folder(slug, root).is_dir() and not path.exists():
-        raise PodiumError(f"the folds come first, so that they are the same here: {command('folds', slug)}")
+        raise PodiumError(f"the folds come first, so that they are the same here: {command_for('folds', slug)}")
     asked = _folds(words)
     if path.exists():
         known = set(read_table(path).get("fold", asked))
@@ -99,7 +99,7 @@ def _train(client: Any, slug: str, root: Path, run: Run, note: Path, words: Sequ
                     f"{run.path} is not trained after {MOST} kernels; delete {note} to go on all the same"
                 )
             token = secrets.token_hex(8)
-            name = f"{plain(slug, run.name, unlike=token)}-{len(chain) + 1}"  # so no older kernel is called so
+            name = f"{kernel_name(slug, run.name, unlike=token)}-{len(chain) + 1}"  # so no older kernel is called so
             user = client.get_config_value(client.CONFIG_NAME_USER)
             chain.append({"kernel": f"{user}/{name}", "token": token, "pushed": False, "ended": False})
             keep()
@@ -112,7 +112,7 @@ def _train(client: Any, slug: str, root: Path, run: Run, note: Path, words: Sequ
                 _push(client, slug, root, run, words, accelerator, chain)
             link["pushed"] = True
             keep()
-            follow(client, slug, link["kernel"], LIMIT)
+            follow_kernel(client, slug, link["kernel"], LIMIT)
             ended = _bring(client, slug, root, link, run, note)
         except PodiumError as error:
             if isinstance(error, Failed) or not link["pushed"]:
@@ -130,7 +130,7 @@ def _known(client: Any, kernel: str) -> bool:
     try:
         client.kernels_status(kernel)
     except (OSError, ValueError) as error:
-        if status_of(error) in (403, 404) or "Cannot access" in str(error):
+        if http_status(error) in (403, 404) or "Cannot access" in str(error):
             return False
         raise
     return True
@@ -150,7 +150,7 @@ def _push(
     text = script(slug, root, f"train({slug!r}, {run.name!r}, {given!r}, {previous!r}, {token!r})")
     if len(text) > LARGEST:
         raise PodiumError(f"the kernel has {len(text):,} bytes, most of them folds, and Kaggle takes {LARGEST:,}")
-    push(
+    push_kernel(
         client,
         slug,
         chain[-1]["kernel"].rpartition("/")[2],
@@ -186,9 +186,9 @@ def _bring(client: Any, slug: str, root: Path, link: dict[str, Any], run: Run, n
             what = str(error).partition(";")[0].replace(f"{folder}/", "")
             again = f"the same command brings it again; should that not help, delete {note} to begin a new kernel"
             raise PodiumError(f"the output of {kernel} did not come as it was made ({what}); {again}") from None
-        if not path_of(slug, root).exists():
+        if not folds_path(slug, root).exists():
             for path in Path(folder).glob("folds.*"):
-                write_bytes(path_of(slug, root).with_name(path.name), path.read_bytes())
+                write_bytes(folds_path(slug, root).with_name(path.name), path.read_bytes())
         if run.path.exists():
             with run.lock():
                 _merge(brought, run)

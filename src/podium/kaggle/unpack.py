@@ -7,7 +7,7 @@ from errno import ENOSPC
 from pathlib import Path, PurePosixPath
 
 from podium import PodiumError
-from podium.terminal import bar
+from podium.terminal import progress_bar
 
 MARGIN = 500_000_000  # bytes to leave free on the disk
 MAX_RATIO = 200  # unpacked over packed: pictures reach 1.1, tables 20, a bomb 1,000
@@ -47,7 +47,7 @@ def _unzip(archive: Path, folder: Path, most: int) -> int:
             raise PodiumError(f"refused as a bomb, it would write {total:,} bytes where {most:,} are allowed")
         if total + MARGIN > free:
             raise OSError(ENOSPC, f"it needs {total / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on that disk")
-        with bar(total=total, desc=f"unpacking {archive.name}", unit="B", unit_scale=True) as progress:
+        with progress_bar(total=total, desc=f"unpacking {archive.name}", unit="B", unit_scale=True) as progress:
             for member, inside in zip(members, parts, strict=True):
                 target = folder.joinpath(*inside)
                 target.parent.mkdir(parents=True, exist_ok=True)

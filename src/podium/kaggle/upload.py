@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from podium import PodiumError
-from podium.competition.csv_files import read_table, table_text
+from podium.competition.csv_files import csv_text, read_table
 from podium.disk import locked, sha256, write_text
-from podium.kaggle.client import reason, status_of, talking
+from podium.kaggle.client import explain, http_status, kaggle_client
 from podium.metrics import METRICS
 from podium.submit.submission import HISTORY
-from podium.terminal import bar, duration, say
+from podium.terminal import duration, progress_bar, say
 
 APPEARS = 120.0  # seconds until an upload stands in the list
 PATIENCE = 1800.0  # seconds until it has a score
@@ -43,7 +43,7 @@ def upload(slug: str, csv: Path, metric: str, message: str) -> None:
         mark = f"[podium {sha256(csv)[:12]}]"
         before = _upload(slug, csv, mark, message)
         waiting = "the same command goes on waiting"
-        with talking(slug, waiting) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises aloud
+        with kaggle_client(slug, waiting) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises aloud
             found = _verdict(client, slug, mark, before)
             rank, today = _rank(client, slug, found, METRICS[metric]().better)
             left = _left(client, slug)
@@ -74,7 +74,10 @@ def upload(slug: str, csv: Path, metric: str, message: str) -> None:
 def _upload(slug: str, csv: Path, mark: str, message: str) -> set[int]:
     """Kaggle's client has sent the submission, unless it is there; those with its mark that failed before."""
     by_hand = f"upload {csv} at https://www.kaggle.com/competitions/{slug}/submit, or run the same command again"
-    with talking(slug, by_hand) as client, contextlib.redirect_stdout(io.StringIO()):  # it advises on standard output
+    with (
+        kaggle_client(slug, by_hand) as client,
+        contextlib.redirect_stdout(io.StringIO()),
+    ):  # it advises on standard output
         before = _marked(client, slug, mark)
         failed = [each for each in before if _status(each) == "ERROR"]
         if len(failed) < len(before):
@@ -114,15 +117,15 @@ def _marked(client: Any, slug: str, mark: str) -> list[Any]:
 def _verdict(client: Any, slug: str, mark: str, before: set[int]) -> Any:
     """The submission with the mark that is not one of those that failed before, once it is judged."""
     began, looks, found = time.monotonic(), 0, None
-    with bar(desc="waiting for Kaggle's verdict", unit="look") as progress:
+    with progress_bar(desc="waiting for Kaggle's verdict", unit="look") as progress:
         while True:
             try:
                 listed = _marked(client, slug, mark)
                 found = next((each for each in listed if each.ref not in before), found)
             except (OSError, ValueError) as error:  # a cut connection or a 429 need not be the end
-                if status_of(error) in (401, 403, 404):
+                if http_status(error) in (401, 403, 404):
                     raise
-                progress.set_postfix_str(reason(error, slug))
+                progress.set_postfix_str(explain(error, slug))
             if found is not None and _status(found) != "PENDING":
                 return found
             waited = time.monotonic() - began
@@ -174,5 +177,5 @@ def _keep(history: Path, row: dict[str, object]) -> Path:
             raise PodiumError(f"{history} has other columns than Podium's; move it away and run the same command again")
         rows = [list(each) for each in known.itertuples(index=False, name=None) if each[-1] != str(row["ref"])]
     rows.append([str(row[name]).replace("\n", " ") for name in COLUMNS])
-    write_text(history, table_text([COLUMNS, *rows]))
+    write_text(history, csv_text([COLUMNS, *rows]))
     return history

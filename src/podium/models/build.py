@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
-from podium.models.hub import unreachable
+from podium.models.hub import weights_unreachable
 from podium.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause", "bsd", "cc-by-4.0", "cc0-1.0"
 
 
 @dataclass(frozen=True)
-class Spec:
+class ModelSpec:
     """All that is needed to rebuild a model and to feed it; carried in the metadata of its weights."""
 
     architecture: str
@@ -62,7 +62,7 @@ def _config(name: str) -> Any:
         raise PodiumError(f"no weights '{name}'; there are {', '.join(tags) or 'none'}") from None
 
 
-def build(recipe: Recipe, classes: Sequence[str]) -> tuple["nn.Module", Spec]:
+def build_model(recipe: Recipe, classes: Sequence[str]) -> tuple["nn.Module", ModelSpec]:
     """A model that answers images with a logit per class, and how it wants them."""
     name, weights = recipe.model, recipe.weights
     options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None}
@@ -80,7 +80,7 @@ def build(recipe: Recipe, classes: Sequence[str]) -> tuple["nn.Module", Spec]:
         source = f"{pretrained['architecture']}.{pretrained['tag']} from {pretrained['hf_hub_id']}"
         _warn_of_licence(source, str(pretrained.get("license") or "unknown"))
     architecture = name.partition(".")[0] if weights == "none" else name
-    return model, Spec(
+    return model, ModelSpec(
         architecture=architecture,
         classes=tuple(classes),
         image_size=recipe.image_size,
@@ -91,7 +91,7 @@ def build(recipe: Recipe, classes: Sequence[str]) -> tuple["nn.Module", Spec]:
     )
 
 
-def rebuild(spec: Spec) -> "nn.Module":
+def rebuild_model(spec: ModelSpec) -> "nn.Module":
     """The model without its weights."""
     return _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
 
@@ -146,7 +146,7 @@ def _not_built(name: str, image_size: int, pretrained: bool, error: Exception) -
 
     text = _first_line(error)
     if isinstance(error, LocalEntryNotFoundError):
-        return unreachable(name)
+        return weights_unreachable(name)
     if isinstance(error, GatedRepoError):
         return PodiumError(f"the weights of {name} need a licence accepted on the hub and a token: run hf auth login")
     if isinstance(error, HfHubHTTPError):
@@ -197,7 +197,7 @@ def _warn_of_licence(source: str, licence: str) -> None:
 class Normaliser:
     """uint8 [n, height, width, 3] on any device to the model's input, in the memory `layout` of the model."""
 
-    def __init__(self, spec: Spec, device: "torch.device") -> None:
+    def __init__(self, spec: ModelSpec, device: "torch.device") -> None:
         import torch
 
         family = family_and_sizes(spec.architecture)[0]
@@ -214,13 +214,13 @@ class Normaliser:
         return on_device.contiguous(memory_format=self.layout).mul_(self.scale).add_(self.shift)
 
 
-def save_model(path: Path, model: "nn.Module", spec: Spec) -> None:
+def save_model(path: Path, model: "nn.Module", spec: ModelSpec) -> None:
     from podium.models.tensors import save_tensors
 
     save_tensors(path, dict(model.state_dict()), {"podium": json.dumps(asdict(spec))})
 
 
-def trained_for(weights: str) -> tuple[str, ...]:
+def classes_of_weights(weights: str) -> tuple[str, ...]:
     """The classes that a file's weights answer with, if Podium has written it."""
     from safetensors import SafetensorError, safe_open
 
@@ -231,7 +231,7 @@ def trained_for(weights: str) -> tuple[str, ...]:
         return ()
 
 
-def load_model(path: Path) -> tuple["nn.Module", Spec]:
+def load_model(path: Path) -> tuple["nn.Module", ModelSpec]:
     """A fold's model as it was saved; the file alone says what it is."""
     from podium.models.tensors import load_tensors
 
@@ -241,10 +241,10 @@ def load_model(path: Path) -> tuple["nn.Module", Spec]:
         fields: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in read.items()
         }
-        spec = Spec(**fields)
+        spec = ModelSpec(**fields)
     except (KeyError, TypeError, ValueError):
         raise PodiumError(f"{path}: these weights were not saved by podium train; train that fold again") from None
-    model = rebuild(spec)
+    model = rebuild_model(spec)
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

@@ -7,7 +7,6 @@ import resource
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,19 +15,6 @@ from podium import PodiumError, terminal
 
 LOADER_DIED = "a loader process died, most likely for want of memory; run the same command again with --workers 0"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a run is computed on, and how; nothing of it changes what a model learns, but for rounding."""
-
-    device: str = "auto"
-    workers: int | None = None  # processes that augment; None: what suits the device
-    keep: bool = True  # the decoded pixels on disk
-    save_every: float = 300.0  # seconds of work that a power cut may cost
-    parallel: str = "auto"  # what several processes share: a fold (data), or the folds
-    deterministic: bool = False  # the same bits again on a GPU too, more slowly
-    compiled: bool = False  # by torch.compile
 
 
 def pick_device(name: str) -> torch.device:
@@ -48,7 +34,7 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def prepare(device: torch.device, deterministic: bool) -> None:
+def prepare_device(device: torch.device, deterministic: bool) -> None:
     """The fastest kernels of a GPU, or those that give the same bits every time; a CPU's are both."""
     if device.type != "cuda":
         return
@@ -60,7 +46,7 @@ def prepare(device: torch.device, deterministic: bool) -> None:
 
 
 @contextlib.contextmanager
-def all_digits() -> Iterator[None]:
+def full_float32() -> Iterator[None]:
     """Products in whole float32, for what looks for a least to more digits than TF32 has."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -83,21 +69,26 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
     return torch.float32
 
 
-def at_once(device: torch.device, image_size: int) -> int:
+def micro_batch_limit(device: torch.device, image_size: int) -> int:
     """How many images go through the model together. A CPU gains nothing by more than 32 (and loses 8 % by 16): a
     batch in parts, whose gradients add up to the whole batch's, halves the 8 GB that convnext_small's 64 would take."""
     return max(1, 32 * 224**2 // image_size**2) if device.type == "cpu" else sys.maxsize
 
 
-def kind_of(device: torch.device) -> str:
+def device_kind(device: torch.device) -> str:
     """What decides about the model `auto`."""
     return "cpu with bfloat16" if device.type == "cpu" and _cpu_multiplies_bfloat16() else device.type
+
+
+def precision_name(precision: torch.dtype) -> str:
+    """`bfloat16` of torch.bfloat16."""
+    return str(precision).removeprefix("torch.")
 
 
 def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return terminal.counted(torch.get_num_threads(), "CPU core") if device.type == "cpu" else device.type
+    return terminal.plural(torch.get_num_threads(), "CPU core") if device.type == "cpu" else device.type
 
 
 def memory_mb() -> int:
@@ -124,7 +115,9 @@ def _cpu_multiplies_bfloat16() -> bool:
 
 
 @contextlib.contextmanager
-def hints(batch_size: int | None = None, attempt: Callable[[int], None] | None = None) -> Iterator[None]:
+def explain_hardware_errors(
+    batch_size: int | None = None, attempt: Callable[[int], None] | None = None
+) -> Iterator[None]:
     """Errors of the hardware and of the loader's processes, with what helps. Where the memory does not hold a batch,
     smaller ones are attempted, if somebody says how: what is advised then does fit."""
     try:

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from podium import PodiumError
+from podium.terminal import did_you_mean
 
 HUB_TIMEOUT = 2.0  # seconds: long enough for any network worth a download
 
@@ -27,22 +28,19 @@ def registered_names() -> set[str]:
 
 
 @cache
-def check_name(name: str | None) -> None:
+def check_model_name(name: str | None) -> None:
     """Is there such a model?"""
-    from difflib import get_close_matches
-
     if not name:
         raise PodiumError("which model? For example: --model convnext_small, or --model auto")
     names = registered_names()
     architecture = name.partition(".")[0]
     if architecture not in names:
-        near = get_close_matches(architecture, names, 3)
-        hint = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists them"
+        hint = did_you_mean(architecture, names, otherwise="timm.list_models() lists them", most=3)
         raise PodiumError(f"no model '{name}' among timm's {len(names):,}; {hint}")
 
 
 @cache
-def check_weights(name: str, weights: str) -> None:
+def check_weights_available(name: str, weights: str) -> None:
     """Can the weights be had? Also switches the hub's client to its cache when the hub is out of reach."""
     if weights not in ("pretrained", "none") and not Path(weights).is_file():
         hint = "; a name goes to --model" if "/" not in weights and "." not in weights else ""
@@ -57,7 +55,7 @@ def check_weights(name: str, weights: str) -> None:
         owner, _, model = folder.name.removeprefix("models--").partition("--")
         if owner != "timm" or model.partition(".")[0] == architecture:
             return  # timm will know whether it serves
-    raise unreachable(name)
+    raise weights_unreachable(name)
 
 
 def _hub_answers() -> bool:
@@ -97,7 +95,7 @@ def _hub_cache() -> Path:
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
 
 
-def unreachable(name: str) -> PodiumError:
+def weights_unreachable(name: str) -> PodiumError:
     return PodiumError(
         f"the pretrained weights of {name} cannot be had: {_endpoint()} does not answer and the hub cache"
         f" ({_hub_cache()}) does not hold them; train from scratch with --weights none, give a file you have with"

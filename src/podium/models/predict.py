@@ -15,7 +15,7 @@ from podium.models.device import autocast
 ZOOM = 16  # a sixteenth goes at each edge
 
 
-def looks(images: Tensor, views: str) -> list[Tensor]:
+def views_of(images: Tensor, views: str) -> list[Tensor]:
     """The images as they are and in all combinations of the views, a recipe's: `mirror+zoom` are four."""
     seen = [images]
     for view in views.split("+"):
@@ -54,7 +54,7 @@ def predict_proba(
     found = []
     for images, _ in batches:
         with autocast(normalise.device, precision):
-            logits = [model(view) for view in looks(normalise(images), views)]
+            logits = [model(view) for view in views_of(normalise(images), views)]
         # Stays on the device: fetching each batch would make the GPU wait for the loader.
         found.append(torch.stack([each.float().softmax(1) for each in logits]).mean(0))
         if progress is not None:

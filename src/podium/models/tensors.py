@@ -36,7 +36,7 @@ def load_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
         raise PodiumError(f"{path}: cannot be read ({error})") from None
 
 
-def digest(tensors: Mapping[str, "Tensor"], text: str) -> str:
+def tensors_digest(tensors: Mapping[str, "Tensor"], text: str) -> str:
     """A hash of tensors on the CPU and of a text."""
     import torch
 

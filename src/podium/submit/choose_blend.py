@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.metrics import METRICS, each_image, evaluate
+from podium.metrics import METRICS, evaluate, score_per_image
 from podium.submit.blend import SMALLEST, WAYS, Blend, HeldOut, Probs, Targets, fit, search, tempered, ways
-from podium.terminal import bar, table
+from podium.terminal import progress_bar, table
 
 FEWEST = 20  # held-out images, or groups of them, that weights are fitted to
 FEW_ERRORS = 10  # and fewer tell nothing of how much groups matter
@@ -64,7 +64,7 @@ class Verdict:
         return table(["way", metric, "gain", "95 % interval"], rows)
 
 
-def judge(seen: HeldOut, metric: str, tests: int, way: str | None = None) -> Verdict:
+def choose_blend(seen: HeldOut, metric: str, tests: int, way: str | None = None) -> Verdict:
     """The way that is given, or else the simplest that is not worse than the best by more than chance; and what to
     expect of it on so many test images."""
     better, strangers = METRICS[metric]().better, len(np.unique(seen.groups))
@@ -75,7 +75,7 @@ def judge(seen: HeldOut, metric: str, tests: int, way: str | None = None) -> Ver
     tried = ways(len(seen.probs), metric) if enough else WAYS[:1]
     if way:
         tried = tuple(each for each in WAYS if each in ("equal", way))
-    with bar(total=len(tried), desc="judging blends", unit="way") as progress:
+    with progress_bar(total=len(tried), desc="judging blends", unit="way") as progress:
         nested = {}
         for each in tried:
             nested[each] = _nested(each, seen, metric)
@@ -107,7 +107,7 @@ def _nested(way: str, seen: HeldOut, metric: str) -> Probs:
 
 def _expected(seen: HeldOut, probs: Probs, metric: str, tests: int) -> tuple[float, float]:
     """Where the score of so many other images will be: those held out might have been others, and the test's are."""
-    values, draws = each_image(metric, seen.targets, probs), np.random.default_rng(2)
+    values, draws = score_per_image(metric, seen.targets, probs), np.random.default_rng(2)
     if metric == "accuracy" and values is not None:  # also where no answer is wrong, of which no resample would be
         alike = _alike(values, seen.groups)
         count, others = len(values) / alike, max(1, round(tests / alike))
@@ -129,7 +129,7 @@ def _alike(values: NDArray[np.float64], groups: NDArray[np.int64]) -> float:
 
 def _resampled(seen: HeldOut, probs: Probs, metric: str, tests: int = 0) -> NDArray[np.float64]:
     """Scores of the bootstrap, on the same resamples for all probabilities; with `tests`, of so many images each."""
-    draws, values = np.random.default_rng(1), each_image(metric, seen.targets, probs)
+    draws, values = np.random.default_rng(1), score_per_image(metric, seen.targets, probs)
     order, sizes = seen.groups.argsort(kind="stable"), np.bincount(seen.groups)
     begins = sizes.cumsum() - sizes
     scores = []
@@ -157,14 +157,14 @@ def _added(blend: Blend, metric: str, alone: Sequence[Sequence[Probs]], log_loss
     loss = -np.mean([np.log(each.clip(SMALLEST)) for each in single], axis=0)
     likely = tempered(mean, search(lambda heat: (float((tempered(mean, heat) * loss).sum(1).mean()) - log_loss) ** 2))
     upto, draws, gains = likely.cumsum(1), np.random.default_rng(3), []
-    for _ in range(LABELS if each_image(metric, np.zeros(1, np.int64), mean[:1]) is not None else LABELS_FOR_SLOW):
+    for _ in range(LABELS if score_per_image(metric, np.zeros(1, np.int64), mean[:1]) is not None else LABELS_FOR_SLOW):
         labels = (upto > draws.random((len(mean), 1)) * upto[:, -1:]).argmax(1)
         gains.append(_score(metric, labels, mean) - np.mean([_score(metric, labels, each) for each in single]))
     return float(np.nanmean(gains)) if np.isfinite(gains).any() else 0.0
 
 
 def _score(metric: str, targets: Targets, probs: Probs) -> float:
-    values = each_image(metric, targets, probs)
+    values = score_per_image(metric, targets, probs)
     return evaluate(metric, targets, probs) if values is None else float(values.mean())
 
 

@@ -17,26 +17,27 @@ from shlex import quote
 from typing import Any
 
 from podium import PodiumError
-from podium.competition.find_images import few
 from podium.competition.load import Competition
-from podium.disk import NAME, sha256
+from podium.disk import NAME_PATTERN, sha256
 from podium.recipe import differences
 from podium.submit.blend import Blend
 from podium.submit.choose_blend import Verdict
-from podium.terminal import podium, table
-from podium.training.run_folder import READ_BACK, Run, folder_of, versions
+from podium.terminal import first_few, podium_command, table
+from podium.training.run_folder import READ_BACK, Run, package_versions, runs_folder
 
 Made = dict[Run, dict[int, dict[str, str]]]  # what each fold's predictions are, and were made from and on
 
 
-def facts(competition: Competition, csv: Path, made: Made, blend: Blend, verdict: Verdict | None) -> dict[str, Any]:
+def lineage_of(
+    competition: Competition, csv: Path, made: Made, blend: Blend, verdict: Verdict | None
+) -> dict[str, Any]:
     return {
         "csv": csv.name,
         "sha256": sha256(csv),
         "competition": competition.slug,
         "metric": competition.metric,
         "commit": _commit(),
-        "versions": versions(),
+        "versions": package_versions(),
         "train_sha256": competition.train_hash,
         "test_sha256": competition.test_hash,
         "form": _form(competition),
@@ -83,7 +84,7 @@ class Lineage:
 
     def find(self, competition: Competition, root: Path) -> dict[Run, list[int]]:
         """The runs and folds, if data, recipes and weights are those of the lineage."""
-        form, source = _form(competition), competition.shape.source
+        form, source = _form(competition), competition.submission_format.source
         for what, then in self.content["form"].items():
             if then != form[what]:
                 now = f"the submission's {what} was {then!r} and would be {form[what]!r}"
@@ -93,7 +94,7 @@ class Lineage:
                 raise PodiumError(f"{self.path}: the {what} data is not that of {competition.folder}; restore it there")
         folds = {}
         for known in self.content["runs"]:
-            run = Run(folder_of(competition.slug, root) / known["run"])
+            run = Run(runs_folder(competition.slug, root) / known["run"])
             if not run.path.is_dir():
                 raise PodiumError(f"{self.path} needs the run {run.path}; bring it there, with its folds")
             changed = differences(
@@ -122,8 +123,8 @@ class Lineage:
         if any(then["predicted_from"] != now["predicted_from"] for _, then, now in pairs):
             why.append("the test images' pixels are not those of then")
         elif other:
-            why.append(f"{few(other, 2)} holds other predictions, delete it to predict again")
-            old, new = self.content["versions"], versions()
+            why.append(f"{first_few(other, 2)} holds other predictions, delete it to predict again")
+            old, new = self.content["versions"], package_versions()
             changed = [f"{name} {old[name]} and {new.get(name)}" for name in old if old[name] != new.get(name)]
             why += [f"versions: {', '.join(changed)}"] if changed else []
             there, here = {then["predicted_on"] for _, then, _ in pairs}, {now["predicted_on"] for _, _, now in pairs}
@@ -177,17 +178,17 @@ class Lineage:
 
 def _form(competition: Competition) -> dict[str, str]:
     """How the submission is written, which the sample decides."""
-    form = competition.shape.written
+    form = competition.submission_format.line_style
     return {
         "header": form.header,
         "newline": form.newline,
         "delimiter": form.delimiter,
-        "answers": competition.shape.wants,
-        "classes": few(competition.classes, 99),
+        "answers": competition.submission_format.wants,
+        "classes": first_few(competition.classes, 99),
     }
 
 
-def read(path: Path) -> Lineage:
+def read_lineage(path: Path) -> Lineage:
     """The lineage in a JSON, or beside a CSV."""
     if not path.name:
         raise PodiumError(f"'{path}' is no file; name a CSV or the JSON beside it")
@@ -210,7 +211,7 @@ def _check(content: dict[str, Any]) -> None:
     names = [content["competition"], *(run["run"] for run in runs)]
     folds = [[int(each["fold"]) for each in run["folds"]] for run in runs]
     sound = {
-        "competition": all(re.fullmatch(NAME, name) for name in names),  # they become paths
+        "competition": all(re.fullmatch(NAME_PATTERN, name) for name in names),  # they become paths
         "runs": runs and len(set(names[1:])) == len(runs) and all(len(set(each)) == len(each) > 0 for each in folds),
         "blend": len(blend["weights"]) == len(blend["temperatures"]) == len(runs)
         and all(0 <= weight <= 1 for weight in blend["weights"])
@@ -238,10 +239,10 @@ def _check(content: dict[str, Any]) -> None:
             raise ValueError(f"its {what}")
 
 
-def tell(path: Path) -> str:
+def describe_lineage(path: Path) -> str:
     """What a submission's lineage says; raises where the CSV is another."""
-    lineage = read(path)
-    again = f"{podium()} submit --from {quote(str(lineage.path))}"
+    lineage = read_lineage(path)
+    again = f"{podium_command()} submit --from {quote(str(lineage.path))}"
     if path.suffix == ".csv" and not path.exists():
         raise PodiumError(f"{path} is not there; rebuild it with: {again}")
     if path.suffix == ".csv" and sha256(path) != lineage.content["sha256"]:
@@ -249,9 +250,9 @@ def tell(path: Path) -> str:
     return lineage.describe()
 
 
-def message(csv: Path) -> str:
+def submission_message(csv: Path) -> str:
     """A submission in a line, for Kaggle's list."""
-    known = read(csv).content
+    known = read_lineage(csv).content
     runs = "+".join(f"{run['run']} x {len(run['folds'])}" for run in known["runs"])
     estimate = known["estimate"]
     expected = f", {known['metric']} {estimate['score']:.5f} held out" if estimate else ""

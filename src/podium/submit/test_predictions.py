@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.images.store import Store
-from podium.terminal import bar, counted, say
+from podium.terminal import plural, progress_bar, say
 from podium.training.run_folder import Predictions, Run
 
 
-def answers(
+def predict_test(
     competition: Competition, store: Store, run: Run, fold: int, device: str, workers: int | None
 ) -> Predictions:
     """The fold model's probabilities for the test images, as they are kept or else computed."""
@@ -34,7 +34,9 @@ def answers(
                 return found.of(competition.classes)
     good = np.flatnonzero(~store.bad(positions))
     ids, classes = competition.test["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
-    probs = np.tile(prior(competition, classes), (len(ids), 1))  # all that is known of an image that cannot be read
+    probs = np.tile(
+        class_frequencies(competition, classes), (len(ids), 1)
+    )  # all that is known of an image that cannot be read
     made_on = ""
     if len(good):
         probs[good], made_on = _computed(store, positions, good, run, fold, device, workers)
@@ -59,39 +61,49 @@ def _computed(
     import torch
 
     from podium.models.build import Normaliser, load_model
-    from podium.models.device import device_name, hints, pick_device, pick_precision, prepare
+    from podium.models.device import (
+        device_name,
+        explain_hardware_errors,
+        pick_device,
+        pick_precision,
+        precision_name,
+        prepare_device,
+    )
     from podium.models.predict import predict_proba
     from podium.training.augment import TestView
-    from podium.training.loader import Images, batches, every_image, pick_workers
+    from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
 
     on = pick_device(device)
-    prepare(on, deterministic=False)
+    prepare_device(on, deterministic=False)
     torch.backends.cudnn.benchmark = False  # kernels chosen by the clock could give other last digits the next time
     model, spec = load_model(run.fold(fold) / "model.safetensors")
-    unseen = Images(store.reader(positions[good]), np.full(len(good), -1), TestView(spec), good)
-    in_turn = batches(unseen, every_image(len(good), run.recipe["batch_size"]), pick_workers(workers, on))
+    unseen = ImageDataset(store.reader(positions[good]), np.full(len(good), -1), TestView(spec), good)
+    in_turn = load_batches(unseen, batches_in_order(len(good), run.recipe["batch_size"]), pick_workers(workers, on))
     precision = pick_precision(run.recipe["precision"], on)
-    with hints(), bar(total=len(good), desc=f"{run.name} fold {fold}", unit="image") as progress:
+    with (
+        explain_hardware_errors(),
+        progress_bar(total=len(good), desc=f"{run.name} fold {fold}", unit="image") as progress,
+    ):
         normalise = Normaliser(spec, on)
         model.to(on).to(memory_format=normalise.layout)
         return predict_proba(
             model, in_turn, normalise, precision, run.recipe["views"], progress
-        ), f"{device_name(on)}, {str(precision)[6:]}"
+        ), f"{device_name(on)}, {precision_name(precision)}"
 
 
-def prior(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:
+def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:
     """How frequent each class is in training."""
     counts = competition.train["target"].value_counts()
     shares: NDArray[np.float32] = (counts.reindex(list(classes), fill_value=0) / counts.sum()).to_numpy(np.float32)
     return shares
 
 
-def warn_of_bad(competition: Competition, store: Store) -> None:
+def warn_of_unreadable(competition: Competition, store: Store) -> None:
     positions = store.positions(competition.test["image"])
     bad = positions[store.bad(positions)]
     if len(bad):
         first = store.files[bad[0]]
         say(
-            f"podium: warning: {counted(len(bad), 'test image')} CANNOT BE READ, {first.image} first ({first.reason});"
+            f"podium: warning: {plural(len(bad), 'test image')} CANNOT BE READ, {first.image} first ({first.reason});"
             " such rows answer with what is most frequent in training"
         )

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from podium.images.decode import Pixels
-from podium.models.build import Spec
-from podium.recipe import Recipe, size_at
+from podium.models.build import ModelSpec
+from podium.recipe import Recipe, image_size_at
 
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else it asks the network for a newer version at every import
 import albumentations as A
@@ -34,7 +34,7 @@ def generator(purpose: int, *key: int) -> np.random.Generator:
 class TrainView:
     """An image as training sees it: `view(image, epoch, index)`."""
 
-    def __init__(self, recipe: Recipe, spec: Spec) -> None:
+    def __init__(self, recipe: Recipe, spec: ModelSpec) -> None:
         self.recipe, self.spec = recipe, spec
         around = (1 - recipe.colour, 1 + recipe.colour)
         with warnings.catch_warnings():
@@ -46,7 +46,7 @@ class TrainView:
             self.ops = A.Compose([A.SomeOf(_operations(recipe.strength), n=max(1, recipe.ops))])
 
     def __call__(self, image: Pixels, epoch: int, index: int) -> Pixels:
-        recipe, size = self.recipe, size_at(epoch, self.recipe)
+        recipe, size = self.recipe, image_size_at(epoch, self.recipe)
         draws = generator(AUGMENT, recipe.seed, epoch, index)
         seen = _random_box(image, draws, recipe.crop, self.spec.fit)
         mirrored = draws.random() < recipe.mirror
@@ -112,7 +112,7 @@ class TestView:
 
     __test__ = False  # no test case, whatever pytest makes of the name
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
 
     def __call__(self, image: Pixels, epoch: int = 0, index: int = 0) -> Pixels:
@@ -124,7 +124,7 @@ class TestView:
         return _resize(image, self.spec.test_size, self.spec)
 
 
-def _resize(image: Pixels, side: int, spec: Spec) -> Pixels:
+def _resize(image: Pixels, side: int, spec: ModelSpec) -> Pixels:
     longer = max(image.shape[:2])
     how = INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
     if longer > side:  # four neighbours blend well down to half the size; below, whole areas have to be

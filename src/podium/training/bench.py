@@ -24,15 +24,23 @@ import torch.nn.functional as F
 
 from podium.competition.load import Competition
 from podium.disk import write_text
-from podium.images.store import open_store, side_for
+from podium.images.store import open_store, stored_side
 from podium.models.build import family_and_sizes
-from podium.models.device import autocast, device_name, hints, pick_device, pick_precision, prepare
+from podium.models.device import (
+    autocast,
+    device_name,
+    explain_hardware_errors,
+    pick_device,
+    pick_precision,
+    precision_name,
+    prepare_device,
+)
 from podium.models.predict import predict_proba
 from podium.recipe import resolve
 from podium.terminal import say, show, table
 from podium.training.augment import TestView
-from podium.training.context import LEFT_OUT, Setting
-from podium.training.loader import PREFETCHED, batches, every_image, pick_workers
+from podium.training.context import LEFT_OUT, Context
+from podium.training.loader import PREFETCHED, batches_in_order, load_batches, pick_workers
 from podium.training.loop import Fold
 from podium.training.run_folder import Run
 from podium.training.schedule import process_start
@@ -84,14 +92,14 @@ def bench(
     file: Path | None = None,
 ) -> list[Measured]:
     on, found, began = pick_device(device), [], process_start()
-    prepare(on, deterministic=False)
+    prepare_device(on, deterministic=False)
     for model in models:
         recipe = resolve({**given, "model": model}, competition.recipe, *family_and_sizes(model))
-        store = open_store(competition, root, side_for(max(recipe.image_size, recipe.test_size)))
+        store = open_store(competition, root, stored_side(max(recipe.image_size, recipe.test_size)))
         positions = store.positions(competition.train["image"])
         index = {label: i for i, label in enumerate(competition.classes)}
         with tempfile.TemporaryDirectory() as folder:
-            setting = Setting(
+            setting = Context(
                 run=Run(Path(folder)),
                 recipe=recipe,
                 competition=competition,
@@ -103,7 +111,7 @@ def bench(
                 workers=pick_workers(workers, on),
             )
             setting.run.begin(asdict(recipe), {"folds": FOLDS})
-            with hints(recipe.batch_size):
+            with explain_hardware_errors(recipe.batch_size):
                 found.append(_measure(setting, began))
         began = time.monotonic()
     show(_table(found))
@@ -113,7 +121,7 @@ def bench(
     return found
 
 
-def _measure(setting: Setting, began: float) -> Measured:
+def _measure(setting: Context, began: float) -> Measured:
     recipe, device = setting.recipe, setting.device
     fold = Fold(setting, 0)
     training = fold.each_step()
@@ -131,7 +139,7 @@ def _measure(setting: Setting, began: float) -> Measured:
     passes = -(-count // recipe.batch_size)
 
     def predict() -> None:
-        in_turn = batches(unseen, every_image(count, recipe.batch_size), setting.workers)
+        in_turn = load_batches(unseen, batches_in_order(count, recipe.batch_size), setting.workers)
         predict_proba(fold.final, in_turn, fold.normalise, setting.precision, "none")
 
     for window in range(WINDOWS + 1):
@@ -144,7 +152,7 @@ def _measure(setting: Setting, began: float) -> Measured:
         model=recipe.model,
         image_size=recipe.image_size,
         batch_size=recipe.batch_size,
-        precision=str(setting.precision)[6:],
+        precision=precision_name(setting.precision),
         device=device_name(device),
         workers=setting.workers,
         bare_step=_rate(bare_rates),
@@ -191,7 +199,7 @@ class Bare:
 
 
 def _by_turns(
-    setting: Setting, bare: Callable[[], object], whole: Callable[[], object], ready: int
+    setting: Context, bare: Callable[[], object], whole: Callable[[], object], ready: int
 ) -> tuple[list[float], list[float]]:
     """Rates of both, window by window; before each of the second kind, what was prepared meanwhile is used up."""
     _seconds(setting.device, bare)

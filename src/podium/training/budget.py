@@ -16,8 +16,8 @@ from typing import Any
 
 from podium import PodiumError
 from podium.recipe import Recipe
-from podium.terminal import counted, duration, say
-from podium.training.context import Setting
+from podium.terminal import duration, plural, say
+from podium.training.context import Context
 from podium.training.loop import Fold
 from podium.training.run_folder import TRIAL, Run
 from podium.training.schedule import Forecast
@@ -48,7 +48,7 @@ class Budget:
         return time.monotonic() + each * (1 - self.tests)
 
 
-def plan(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Setting, list[int], dict[str, Any]]:
+def fit_to_budget(setting: Context, chosen: list[int], budget: Budget) -> tuple[Context, list[int], dict[str, Any]]:
     """What fits: the setting with fewer epochs, the folds, and what recipe.json has to say for the next call, which
     goes on with the same epochs."""
     run = setting.run
@@ -63,7 +63,7 @@ def plan(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Setting, 
     return replace(setting, recipe=recipe), folds, {"budget": facts}
 
 
-def _fit(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Recipe, list[int], float]:
+def _fit(setting: Context, chosen: list[int], budget: Budget) -> tuple[Recipe, list[int], float]:
     """The recipe and the folds that fit, and the share of a fold's time that predicting the test images takes."""
     recipe, group = setting.recipe, setting.group
     began = time.monotonic()
@@ -94,8 +94,8 @@ def _fit(setting: Setting, chosen: list[int], budget: Budget) -> tuple[Recipe, l
             f"--budget: one epoch of one fold and a submission take {needed}; allow more, or take a smaller model"
         )
     say(
-        f"podium: the budget's {duration(budget.seconds)} hold {counted(folds, 'fold')} of {counted(epochs, 'epoch')}"
-        f" (without it: {counted(len(chosen), 'fold')} of {recipe.epochs})"
+        f"podium: the budget's {duration(budget.seconds)} hold {plural(folds, 'fold')} of {plural(epochs, 'epoch')}"
+        f" (without it: {plural(len(chosen), 'fold')} of {recipe.epochs})"
     )
     return replace(recipe, epochs=epochs), chosen[:folds], test / seconds(epochs)
 

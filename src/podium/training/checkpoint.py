@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
-from podium.models.tensors import digest, load_tensors, save_tensors
+from podium.models.tensors import load_tensors, save_tensors, tensors_digest
 from podium.terminal import say
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class State:
 
     def _write(self, step: int, tensors: dict[str, "Tensor"], progress: str) -> None:
         path = self.folder / f"checkpoint-{step:09d}.safetensors"
-        save_tensors(path, tensors, {"podium": progress, "sha256": digest(tensors, progress)})
+        save_tensors(path, tensors, {"podium": progress, "sha256": tensors_digest(tensors, progress)})
         for old in checkpoints(self.folder)[KEPT:]:
             old.unlink(missing_ok=True)
 
@@ -96,7 +96,7 @@ class State:
         for path in checkpoints(self.folder):
             try:
                 tensors, metadata = load_tensors(path)
-                if metadata["sha256"] != digest(tensors, metadata["podium"]):
+                if metadata["sha256"] != tensors_digest(tensors, metadata["podium"]):
                     raise PodiumError(f"{path}: its contents are not what was saved")
             except (PodiumError, LookupError) as error:
                 older = "the one before is used" if path != checkpoints(self.folder)[-1] else "this fold begins anew"

@@ -15,15 +15,15 @@ from podium.disk import sha256
 from podium.images.store import Store
 from podium.recipe import Recipe
 from podium.training.augment import STEP, View, generator
-from podium.training.loader import Images
-from podium.training.processes import Group
+from podium.training.loader import ImageDataset
+from podium.training.processes import Processes
 from podium.training.run_folder import Predictions, Run
 
 LEFT_OUT = -2  # the fold of an image that cannot be read
 
 
 @dataclass(frozen=True)
-class Setting:
+class Context:
     """What all folds of a run share."""
 
     run: Run
@@ -37,12 +37,12 @@ class Setting:
     workers: int
     save_every: float = 300.0  # seconds
     compiled: bool = False
-    group: Group = field(default_factory=Group)
+    group: Processes = field(default_factory=Processes)
     teachers: Sequence[Run] = ()
 
-    def images(self, rows: NDArray[np.int64], view: View) -> Images:
+    def images(self, rows: NDArray[np.int64], view: View) -> ImageDataset:
         positions = self.store.positions(self.competition.train["image"].iloc[rows])
-        return Images(self.store.reader(positions), self.targets[rows], view, rows)
+        return ImageDataset(self.store.reader(positions), self.targets[rows], view, rows)
 
     def training(self, fold: int) -> NDArray[np.int64]:
         return np.flatnonzero((self.folds != fold) & (self.folds != LEFT_OUT))

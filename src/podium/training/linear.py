@@ -27,14 +27,14 @@ from torch import Tensor, nn
 from podium import PodiumError
 from podium.disk import atomic, write_text
 from podium.metrics import evaluate
-from podium.models.build import Normaliser, Spec, build, save_model
-from podium.models.device import all_digits, autocast, hints, memory_mb
-from podium.models.predict import looks
-from podium.models.tensors import digest
-from podium.terminal import bar, counted, say
+from podium.models.build import ModelSpec, Normaliser, build_model, save_model
+from podium.models.device import autocast, explain_hardware_errors, full_float32, memory_mb
+from podium.models.predict import views_of
+from podium.models.tensors import tensors_digest
+from podium.terminal import plural, progress_bar, say
 from podium.training.augment import TestView
-from podium.training.context import LEFT_OUT, Setting, seed_torch
-from podium.training.loader import Images, Key, batches
+from podium.training.context import LEFT_OUT, Context, seed_torch
+from podium.training.loader import ImageDataset, Key, load_batches
 
 BLOCK = 1024  # images in a file of features: the most that a kill costs
 STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the mean log loss: 0.1 to 0.00001
@@ -48,12 +48,12 @@ class Head(NamedTuple):
     bias: Tensor
 
 
-def train_head(setting: Setting, fold: int) -> None:
+def train_head(setting: Context, fold: int) -> None:
     """A fold from the model's features to the files that training leaves."""
     began = time.monotonic()
     recipe, metric, folder = setting.recipe, setting.competition.metric, setting.run.fold(fold)
     seed_torch(recipe.seed, 0, 0)  # random weights, too, are the same for all folds
-    model, spec = build(replace(recipe, drop_path=0.0), setting.competition.classes)
+    model, spec = build_model(replace(recipe, drop_path=0.0), setting.competition.classes)
     setting.run.keep_source(spec.source)
     normalise = Normaliser(spec, setting.device)
     model.to(setting.device).to(memory_format=normalise.layout)
@@ -90,7 +90,7 @@ def train_head(setting: Setting, fold: int) -> None:
 
 
 @torch.no_grad()
-def classifier_of(model: nn.Module, spec: Spec, normalise: Normaliser) -> nn.Linear:
+def classifier_of(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> nn.Linear:
     """The model's last layer, its weights drawn always alike; raises unless all that follows the features is linear."""
     model.eval()
     draws = torch.Generator().manual_seed(0)
@@ -108,12 +108,12 @@ def classifier_of(model: nn.Module, spec: Spec, normalise: Normaliser) -> nn.Lin
 
 
 @torch.inference_mode()
-def all_features(setting: Setting, model: nn.Module, spec: Spec, normalise: Normaliser) -> NDArray[np.float32]:
+def all_features(setting: Context, model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> NDArray[np.float32]:
     """[views, training images, numbers of an image], as they are kept or else computed; `classifier_of` comes first.
     What cannot be read is not a number in any of them."""
     rows = np.flatnonzero(setting.folds != LEFT_OUT)
     blocks = [rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)]
-    whole = digest({name: each.cpu() for name, each in model.state_dict().items()}, "")
+    whole = tensors_digest({name: each.cpu() for name, each in model.state_dict().items()}, "")
     keys = [_key(setting, block, spec, whole) for block in blocks]
     paths = [setting.run.path / "features" / f"{n}.npz" for n in range(len(blocks))]
     kept = {n: found for n in range(len(blocks)) if (found := _read(paths[n], keys[n])) is not None}
@@ -122,7 +122,7 @@ def all_features(setting: Setting, model: nn.Module, spec: Spec, normalise: Norm
         say("podium: warning: these features are those of random weights: fit for a trial, not for a submission")
     if missing:
         left = sum(len(blocks[n]) for n in missing)
-        say(f"podium: the features of {counted(left, 'image')} come first, once for all folds")
+        say(f"podium: the features of {plural(left, 'image')} come first, once for all folds")
     unseen = setting.images(rows, TestView(spec))
     for n, found in zip(missing, _computed(setting, model, normalise, unseen, missing), strict=True):
         kept[n] = found
@@ -136,23 +136,23 @@ def all_features(setting: Setting, model: nn.Module, spec: Spec, normalise: Norm
 
 
 def _computed(
-    setting: Setting, model: nn.Module, normalise: Normaliser, unseen: Images, blocks: list[int]
+    setting: Context, model: nn.Module, normalise: Normaliser, unseen: ImageDataset, blocks: list[int]
 ) -> Iterator[NDArray[np.float32]]:
     """The features of the blocks, in turn."""
     recipe, count = setting.recipe, len(unseen.rows)
     steps = [_batches_of(range(n * BLOCK, min((n + 1) * BLOCK, count)), recipe.batch_size) for n in blocks]
     left = sum(len(step) for block in steps for step in block)
-    in_turn = batches(unseen, [step for block in steps for step in block], setting.workers)
-    progress = bar(total=count, initial=count - left, desc="features", unit="image")
+    in_turn = load_batches(unseen, [step for block in steps for step in block], setting.workers)
+    progress = progress_bar(total=count, initial=count - left, desc="features", unit="image")
 
     def see(images: Tensor) -> Tensor:
         with autocast(setting.device, setting.precision):
-            return torch.stack([_features(model, view).float() for view in looks(normalise(images), recipe.views)])
+            return torch.stack([_features(model, view).float() for view in views_of(normalise(images), recipe.views)])
 
     def attempt(images: int) -> None:
         see(torch.zeros(images, recipe.test_size, recipe.test_size, 3, dtype=torch.uint8))
 
-    with hints(recipe.batch_size, attempt), progress:
+    with explain_hardware_errors(recipe.batch_size, attempt), progress:
         for block in steps:
             found = []
             for images, _ in islice(in_turn, len(block)):
@@ -173,7 +173,7 @@ def _batches_of(images: range, batch_size: int) -> list[list[Key]]:
     return [[(0, i) for i in images[at : at + batch_size]] for at in range(0, len(images), batch_size)]
 
 
-def _key(setting: Setting, rows: NDArray[np.int64], spec: Spec, model: str) -> str:
+def _key(setting: Context, rows: NDArray[np.int64], spec: ModelSpec, model: str) -> str:
     """What a block's features were made from."""
     images = setting.store.digest(setting.store.positions(setting.competition.train["image"].iloc[rows]))
     made_from = [asdict(spec), model, images, setting.recipe.views, setting.recipe.batch_size, str(setting.precision)]
@@ -196,8 +196,8 @@ def _read(path: Path, key: str) -> NDArray[np.float32] | None:
 # --- the head ----------------------------------------------------------------------------------------
 
 
-@all_digits()
-def fit_head(setting: Setting, fold: int, features: NDArray[np.float32]) -> tuple[Head, float]:
+@full_float32()
+def fit_head(setting: Context, fold: int, features: NDArray[np.float32]) -> tuple[Head, float]:
     """A head for the features as they are, fitted to all images but the fold's, and the strength of its L2.
 
     It is fitted to standardised features, turned to their principal axes, where a step can be as long along each as
@@ -234,7 +234,7 @@ def fit_head(setting: Setting, fold: int, features: NDArray[np.float32]) -> tupl
     return for_features(head), strength
 
 
-def _chooses(setting: Setting, fold: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _chooses(setting: Context, fold: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which of a fold's training images choose the strength: another fold, since folds keep together what belongs
     together. Of two folds there is no other: then of each class every fifth image, from the second."""
     count = int(setting.folds.max()) + 1
@@ -264,7 +264,7 @@ def _fit(seen: Tensor, targets: Tensor, l2: float, values: Tensor, begin: Head) 
 
 
 @torch.inference_mode()
-def answers(setting: Setting, head: Head, features: NDArray[np.float32]) -> NDArray[np.float32]:
+def answers(setting: Context, head: Head, features: NDArray[np.float32]) -> NDArray[np.float32]:
     """Probabilities, as `predict_proba` will find them: the mean of the views."""
     with autocast(setting.device, setting.precision):
         logits = F.linear(torch.from_numpy(features).to(setting.device), head.weight, head.bias)

@@ -21,13 +21,13 @@ from podium import PodiumError
 from podium.images.store import Reader
 from podium.models.device import LOADER_DIED
 from podium.training.augment import ORDER, View, generator
-from podium.training.processes import Group
+from podium.training.processes import Processes
 
 PREFETCHED = 4  # batches a worker has ready
 Key = tuple[int, int]  # epoch, image
 
 
-class Images(Dataset[Any]):
+class ImageDataset(Dataset[Any]):
     """Batches of (uint8 images [n, height, width, 3], targets [n])."""
 
     def __init__(self, read: Reader, targets: NDArray[np.int64], view: View, rows: NDArray[np.int64]) -> None:
@@ -46,7 +46,7 @@ class Images(Dataset[Any]):
         return _shared(torch.from_numpy(np.stack(images)), torch.from_numpy(self.targets[[i for _, i in keys]]))
 
 
-class Steps(Sampler[list[Key]]):
+class BatchSampler(Sampler[list[Key]]):
     """The batches of a training run from step `start` on; every epoch a new order, its last odd batch left out.
 
     Of several processes each has its share of every batch, in pairs of images, since pairs are what is mixed.
@@ -59,7 +59,7 @@ class Steps(Sampler[list[Key]]):
         epochs: int,
         seed: int,
         fold: int,
-        group: Group | None = None,
+        group: Processes | None = None,
         start: int = 0,
     ) -> None:
         self.images, self.batch_size = images, min(batch_size, images)
@@ -67,7 +67,7 @@ class Steps(Sampler[list[Key]]):
         self.start, self.stop = start, epochs * self.per_epoch
         self.key = seed, fold
         places = np.arange(0, self.batch_size, 2)
-        pairs = (group or Group()).share(places)
+        pairs = (group or Processes()).share(places)
         self.mine = slice(pairs[0], pairs[-1] + 2) if len(pairs) else slice(0)
 
     def __len__(self) -> int:
@@ -83,13 +83,13 @@ class Steps(Sampler[list[Key]]):
             yield [(epoch, int(i)) for i in batch[self.mine]]
 
 
-def every_image(images: int, batch_size: int) -> list[list[Key]]:
+def batches_in_order(images: int, batch_size: int) -> list[list[Key]]:
     """Every image once, for prediction."""
     return [[(0, i) for i in range(at, min(at + batch_size, images))] for at in range(0, images, batch_size)]
 
 
-def batches(
-    images: Images, steps: Sampler[list[Key]] | list[list[Key]], workers: int
+def load_batches(
+    images: ImageDataset, steps: Sampler[list[Key]] | list[list[Key]], workers: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     try:
         with warnings.catch_warnings(action="ignore"):  # of more processes than cores: whoever asks for them knows

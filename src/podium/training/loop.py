@@ -28,18 +28,18 @@ from torch.nn.parallel import DistributedDataParallel
 from podium import PodiumError, terminal
 from podium.disk import write_text
 from podium.metrics import evaluate
-from podium.models.build import Normaliser, build, check_sizes, save_model
-from podium.models.device import at_once, autocast, hints, memory_mb
+from podium.models.build import Normaliser, build_model, check_sizes, save_model
+from podium.models.device import autocast, explain_hardware_errors, memory_mb, micro_batch_limit
 from podium.models.predict import predict_proba
-from podium.recipe import Recipe, size_at
-from podium.terminal import bar, counted, say
+from podium.recipe import Recipe, image_size_at
+from podium.terminal import plural, progress_bar, say
 from podium.training.augment import MIX, TestView, TrainView, generator, mix
 from podium.training.checkpoint import KEPT, State, checkpoints
-from podium.training.context import Setting, seed_torch
+from podium.training.context import Context, seed_torch
 from podium.training.distill import Teacher, separate_heads
 from podium.training.linear import all_features, classifier_of, fit_head
-from podium.training.loader import Steps, batches, every_image
-from podium.training.processes import launched
+from podium.training.loader import BatchSampler, batches_in_order, load_batches
+from podium.training.processes import started_by_torchrun
 from podium.training.schedule import Forecast, learning_rate
 
 DECAYED_LAYERS = 12
@@ -50,20 +50,20 @@ BAD_STEPS = 10  # in a row: a step whose gradients are not numbers changes nothi
 class Fold:
     """One fold's training, from the first step or the last checkpoint to the model and its predictions."""
 
-    def __init__(self, setting: Setting, fold: int, folds_left: int = 1, until: float = math.inf) -> None:
+    def __init__(self, setting: Context, fold: int, folds_left: int = 1, until: float = math.inf) -> None:
         recipe, device, group = setting.recipe, setting.device, setting.group
         self.setting, self.fold, self.recipe, self.device, self.group = setting, fold, recipe, device, group
         self.folder = setting.run.fold(fold)
         self.training, self.held_out = setting.training(fold), setting.held_out(fold)
-        self.steps = Steps(len(self.training), recipe.batch_size, recipe.epochs, recipe.seed, fold, group)
+        self.steps = BatchSampler(len(self.training), recipe.batch_size, recipe.epochs, recipe.seed, fold, group)
 
         # Features are computed once for all folds, so what they come from begins alike in all, random or not.
         seed_torch(recipe.seed, 0 if recipe.head_first else fold, 0)
         classes = setting.competition.classes
         with group.in_turn():  # of several processes one fetches the weights
-            self.model, self.spec = build(recipe, classes)
+            self.model, self.spec = build_model(recipe, classes)
         if recipe.grow:
-            sizes = {size_at(epoch, recipe) for epoch in range(recipe.epochs)}
+            sizes = {image_size_at(epoch, recipe) for epoch in range(recipe.epochs)}
             check_sizes(self.model, recipe.model, sizes, "--grow 0")
         if group.first:
             setting.run.keep_source(self.spec.source)
@@ -147,9 +147,9 @@ class Fold:
         if state.step >= state.total:  # it was stopped between its last step and its end
             return
         seen = self.setting.images(self.training, TrainView(self.recipe, self.spec))
-        progress = bar(total=state.total, initial=state.step, desc=f"fold {self.fold}", unit="step")
+        progress = progress_bar(total=state.total, initial=state.step, desc=f"fold {self.fold}", unit="step")
         with progress:
-            for images, labels in batches(seen, self.steps, self.setting.workers):
+            for images, labels in load_batches(seen, self.steps, self.setting.workers):
                 self.forecast.at(state.step)
                 self.step(images, labels)
                 progress.total = state.total
@@ -195,7 +195,7 @@ class Fold:
         recipe, group = self.recipe, self.group
         seed_torch(recipe.seed, self.fold, self.state.step + 1, group.rank)  # of dropout and drop path, too
         self.optimizer.zero_grad()
-        parts = math.ceil(len(inputs) / at_once(self.device, recipe.image_size))
+        parts = math.ceil(len(inputs) / micro_batch_limit(self.device, recipe.image_size))
         parts = max(1, min(parts, len(inputs) // 2))  # of one image some layers can learn nothing
         share = group.size / self.steps.batch_size  # of one image; the mean of the processes is their sum, then
         whole = torch.zeros((), device=self.device)
@@ -245,7 +245,7 @@ class Fold:
         return learning_rate(self.state.step, self.state.total, warmup, self.recipe.lr)
 
     def hints(self) -> AbstractContextManager[None]:
-        return hints(self.recipe.batch_size, self.attempt if self.group.size == 1 else None)
+        return explain_hardware_errors(self.recipe.batch_size, self.attempt if self.group.size == 1 else None)
 
     def attempt(self, images: int) -> None:
         """A step of so many images at their full size, for the memory it takes; nothing of it is kept."""
@@ -257,7 +257,7 @@ class Fold:
         began = time.monotonic()
         mine = self.group.share(self.held_out)
         unseen = self.setting.images(mine, TestView(self.spec))
-        in_turn = batches(unseen, every_image(len(mine), self.recipe.batch_size), self.setting.workers)
+        in_turn = load_batches(unseen, batches_in_order(len(mine), self.recipe.batch_size), self.setting.workers)
         self.group.agree(self.final)
         probs = self.group.join(predict_proba(self.final, in_turn, self.normalise, self.setting.precision, views))
         if not np.isfinite(probs).all():
@@ -288,7 +288,7 @@ class Fold:
         state.history.append(entry)
         skipped = int(state.skipped.item())
         if skipped:
-            what = f"the gradients of {counted(skipped, 'step')} of epoch {epoch}"
+            what = f"the gradients of {plural(skipped, 'step')} of epoch {epoch}"
             say(f"podium: warning: fold {self.fold}: {what} were not numbers, so they changed nothing")
         state.loss.zero_()
         state.skipped.zero_()
@@ -373,12 +373,12 @@ def _signals() -> Iterator[Callable[[], bool]]:
 
     def ask(number: int, frame: object) -> None:
         if asked:
-            if launched():  # torchrun says it to the rest when one process has gone
+            if started_by_torchrun():  # torchrun says it to the rest when one process has gone
                 return
             raise KeyboardInterrupt
         asked.append(number)
         if not terminal.quiet:
-            again = b"" if launched() else b" (again: at once)"
+            again = b"" if started_by_torchrun() else b" (again: at once)"
             os.write(2, b"\npodium: stopping after this step" + again + b"\n")  # print is not safe in here
 
     if threading.current_thread() is not threading.main_thread():

@@ -28,7 +28,7 @@ PATIENCE = timedelta(hours=12)  # while the first builds what all read; of a pro
 
 
 @dataclass(frozen=True)
-class Group:
+class Processes:
     rank: int = 0
     size: int = 1
 
@@ -90,17 +90,17 @@ class Group:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Group]:
+def join_processes(device: torch.device) -> Iterator[Processes]:
     """The group that torchrun has started this process for."""
-    if not launched():
-        yield Group()
+    if not started_by_torchrun():
+        yield Processes()
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is begun, and waiting in there hears nothing else
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     signal.signal(signal.SIGTERM, before)
-    group = Group(dist.get_rank(), dist.get_world_size())
+    group = Processes(dist.get_rank(), dist.get_world_size())
     try:
         yield group
     except PodiumError as error:
@@ -125,22 +125,22 @@ def joined(device: torch.device) -> Iterator[Group]:
 
 def _hear_no_more() -> None:
     """torchrun signals those that are still there when one goes."""
-    if launched():
+    if started_by_torchrun():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
 
 
-def launched() -> bool:
+def started_by_torchrun() -> bool:
     """Whether torchrun has started this process."""
     return "WORLD_SIZE" in os.environ
 
 
-def processes() -> int:
+def world_size() -> int:
     """How many there are, also before they have joined: what all of them refuse, the first then says alone."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def launch(processes: int, device: str, words: Sequence[str]) -> None:
+def launch_processes(world_size: int, device: str, words: Sequence[str]) -> None:
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
@@ -148,24 +148,24 @@ def launch(processes: int, device: str, words: Sequence[str]) -> None:
     if device not in ("auto", "cpu", "cuda"):
         raise PodiumError(f"--device {device} is one device; --processes goes with auto, cuda or cpu")
     most = 8 * (os.cpu_count() or 1)
-    if not 1 <= processes <= most:
-        raise PodiumError(f"--processes {processes}: at least 1 and, on this machine, at most {most}")
+    if not 1 <= world_size <= most:
+        raise PodiumError(f"--processes {world_size}: at least 1 and, on this machine, at most {most}")
     gpus = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-    if gpus and processes > torch.cuda.device_count():
-        raise PodiumError(f"--processes {processes} needs as many GPUs, and there are {torch.cuda.device_count()}")
+    if gpus and world_size > torch.cuda.device_count():
+        raise PodiumError(f"--processes {world_size} needs as many GPUs, and there are {torch.cuda.device_count()}")
     os.environ[BY_US] = "1"
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", GRACE)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // world_size)))
     logging.disable(logging.ERROR)  # what went wrong, each process says itself
     try:
-        run(parse_args(["--standalone", f"--nproc-per-node={processes}", "--module", "podium", *words]))
+        run(parse_args(["--standalone", f"--nproc-per-node={world_size}", "--module", "podium", *words]))
     except SignalException:
         raise SystemExit(STOPPED) from None
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()  # the others were ended for it
         if failure.exitcode < 0:
             raise PodiumError(
-                f"process {rank} of {processes} was killed by signal {-failure.exitcode}, and the others ended with it;"
+                f"process {rank} of {world_size} was killed by signal {-failure.exitcode}, and the others ended with it;"
                 " the same command goes on"
             ) from None
         raise SystemExit(failure.exitcode) from None

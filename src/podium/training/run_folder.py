@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.disk import NAME, atomic, locked, sha256, write_json
+from podium.disk import NAME_PATTERN, atomic, locked, sha256, write_json
 from podium.metrics import evaluate
 from podium.recipe import differences
-from podium.terminal import command, duration, say, table
+from podium.terminal import command_for, did_you_mean, duration, say, table
 from podium.training.checkpoint import checkpoints
 
 READ_BACK: dict[str, Any] = {  # of recipe.json, by submit
@@ -207,7 +207,7 @@ class Run:
             begun = [*self.path.glob("fold*/*.safetensors"), *self.path.glob("fold*/oof.npz")]
             if begun:
                 raise PodiumError(f"{path} is missing, though {begun[0]} is there; {self._lost()}")
-            write_json(path, {**identity, **facts, "weights_source": None, "versions": versions()})
+            write_json(path, {**identity, **facts, "weights_source": None, "versions": package_versions()})
             return
         self.check_same(identity)
 
@@ -244,40 +244,37 @@ class Run:
         write_json(self.path / "recipe.json", self.recipe)
 
 
-def versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
+def package_versions() -> dict[str, str]:
+    package_versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
-    return versions
+            package_versions[package] = importlib.metadata.version(package)
+    return package_versions
 
 
-def folder_of(slug: str, root: Path) -> Path:
+def runs_folder(slug: str, root: Path) -> Path:
     return root / "runs" / slug
 
 
 def find_runs(slug: str, root: Path, names: list[str] | None = None) -> list[Run]:
     """The runs of a competition that have a finished fold; with `names`, exactly those."""
-    from difflib import get_close_matches
-
-    folder = folder_of(slug, root)
+    folder = runs_folder(slug, root)
     begun = [path.parent for path in folder.glob("*/recipe.json")]
     begun += [path.parents[1] for path in folder.glob("*/fold*/oof.npz")]
     known = {path.name: Run(path) for path in sorted(begun) if not path.name.startswith(".")}
     if names:
         for name in names:
             if name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known) or 'none yet'}"
+                hint = did_you_mean(name, known, otherwise=f"there are {', '.join(known) or 'none yet'}")
                 raise PodiumError(f"no run '{name}' in {folder}; {hint}")
     chosen = [known[name] for name in dict.fromkeys(names or known)]
     for run in chosen:
-        if not re.fullmatch(NAME, run.name):
+        if not re.fullmatch(NAME_PATTERN, run.name):
             raise PodiumError(f"{run.path} is no name for a run: rename it, to letters, digits and . _ - + =")
     unfinished = [run.name for run in chosen if not run.finished()]
     if names and unfinished:
         raise PodiumError(f"run '{unfinished[0]}' has no finished fold yet; run its training command again to go on")
     chosen = [run for run in chosen if run.finished()]
     if not chosen:
-        raise PodiumError(f"no finished fold in {folder}; train one with: {command('train', slug, model='NAME')}")
+        raise PodiumError(f"no finished fold in {folder}; train one with: {command_for('train', slug, model='NAME')}")
     return chosen

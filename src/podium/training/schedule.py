@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.recipe import Recipe, size_at
-from podium.terminal import counted, duration, say
-from podium.training.loader import Steps
+from podium.recipe import Recipe, image_size_at
+from podium.terminal import duration, plural, say
+from podium.training.loader import BatchSampler
 
 
 def learning_rate(step: int, total: int, warmup: float, peak: float) -> float:
@@ -23,11 +23,11 @@ class Forecast:
     """How long a fold will take, from how long its first steps took. Work is counted in steps of full size."""
 
     def __init__(
-        self, steps: Steps, held_out: float, recipe: Recipe, folds_left: int = 1, until: float = math.inf
+        self, steps: BatchSampler, held_out: float, recipe: Recipe, folds_left: int = 1, until: float = math.inf
     ) -> None:
         self.steps, self.epochs, self.folds_left = steps, recipe.epochs, folds_left
         self.until = until  # on the clock of time.monotonic(): what is left of the schedule then has to go
-        areas = [(size_at(epoch, recipe) / recipe.image_size) ** 2 for epoch in range(recipe.epochs)]
+        areas = [(image_size_at(epoch, recipe) / recipe.image_size) ** 2 for epoch in range(recipe.epochs)]
         self.ends = steps.per_epoch * np.arange(recipe.epochs + 1)
         self.work = steps.per_epoch * np.append(0.0, np.cumsum(areas))
         # Predicting an image is a forward pass, a third of a training step; the last time with all its views.
@@ -77,7 +77,7 @@ class Forecast:
         until = time.strftime("%a %H:%M", time.localtime(time.time() + ahead))
         folds = f"{self.folds_left} folds" if self.folds_left > 1 else "this fold"
         speed = f"{self.steps.batch_size / pace:,.1f} images/s"
-        epochs = counted(self.epochs, "epoch")
+        epochs = plural(self.epochs, "epoch")
         say(f"podium: {speed}; {folds} of {epochs} will take about {duration(ahead)}, until {until}")
 
 

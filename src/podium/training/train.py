@@ -21,21 +21,30 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import sha256
-from podium.folds.folds_csv import path_of, read_folds, warn_unless_certified
-from podium.images.store import Store, open_store, side_for
-from podium.models.build import family_and_sizes, trained_for
-from podium.models.device import Machine, device_name, hints, kind_of, pick_device, pick_precision, prepare
-from podium.models.hub import check_name, check_weights
-from podium.recipe import Recipe, check, expand, resolve
-from podium.terminal import command, counted, say, show
-from podium.training.budget import Budget, plan
-from podium.training.context import LEFT_OUT, Setting
+from podium.folds.folds_csv import folds_path, read_folds, warn_unless_certified
+from podium.images.store import Store, open_store, stored_side
+from podium.machine import Machine
+from podium.models.build import classes_of_weights, family_and_sizes
+from podium.models.device import (
+    device_kind,
+    device_name,
+    explain_hardware_errors,
+    pick_device,
+    pick_precision,
+    precision_name,
+    prepare_device,
+)
+from podium.models.hub import check_model_name, check_weights_available
+from podium.recipe import Recipe, check_knobs, expand_auto, resolve
+from podium.terminal import command_for, plural, say, show
+from podium.training.budget import Budget, fit_to_budget
+from podium.training.context import LEFT_OUT, Context
 from podium.training.distill import check_teachers, find_teachers
 from podium.training.linear import train_head
 from podium.training.loader import pick_workers
 from podium.training.loop import Fold
-from podium.training.processes import Group, joined, processes
-from podium.training.run_folder import Run, folder_of
+from podium.training.processes import Processes, join_processes, world_size
+from podium.training.run_folder import Run, runs_folder
 
 
 def train(
@@ -51,11 +60,11 @@ def train(
     within the budget, a submission included."""
     machine = machine or Machine()
     on = pick_device(machine.device)
-    prepare(on, machine.deterministic)
-    given = expand(given, kind_of(on))
-    check(given)
-    check_name(given.get("model"))
-    check_weights(given["model"], {**competition.recipe, **given}.get("weights", "pretrained"))
+    prepare_device(on, machine.deterministic)
+    given = expand_auto(given, device_kind(on))
+    check_knobs(given)
+    check_model_name(given.get("model"))
+    check_weights_available(given["model"], {**competition.recipe, **given}.get("weights", "pretrained"))
     folds = read_folds(competition, root)
     count = int(folds.max()) + 1
     wrong = [fold for fold in chosen or () if not 0 <= fold < count]
@@ -63,23 +72,23 @@ def train(
         raise PodiumError(f"there is no fold {wrong[0]}; the folds of {competition.slug} are 0 to {count - 1}")
     chosen = sorted(set(chosen)) if chosen else list(range(count))
     recipe = resolve(given, competition.recipe, *family_and_sizes(given["model"]))
-    run = Run(folder_of(competition.slug, root) / (name or recipe.model))
+    run = Run(runs_folder(competition.slug, root) / (name or recipe.model))
     left = [fold for fold in chosen if fold not in run.finished()]
     teachers = find_teachers(recipe.teacher, run, competition.slug, root, left) if recipe.teacher and left else []
-    useless = {"--processes": processes() > 1, "--budget": budget, "--teacher": recipe.teacher}
+    useless = {"--processes": world_size() > 1, "--budget": budget, "--teacher": recipe.teacher}
     for flag, given_too in useless.items() if recipe.linear else ():
         if given_too:
             raise PodiumError(f"--linear fits a head in minutes, which {flag} does not go with; leave it out")
     if "distil" in given and not recipe.teacher:
         raise PodiumError("--distil says how much a teacher counts; name it with --teacher, or leave --distil out")
-    if trained_for(recipe.weights) == competition.classes:
+    if classes_of_weights(recipe.weights) == competition.classes:
         say(
             f"podium: warning: {recipe.weights} was trained by Podium on these classes; where that was on images that a"
             " fold holds out, the fold's score will be too good (a model of the same fold has not seen them)"
         )
-    if 1 < processes() > min(recipe.batch_size, int((folds != 0).sum())) // 2:
-        raise PodiumError(f"a batch of {recipe.batch_size} images is too small for {processes()} processes")
-    with joined(on) as group, run.lock() if group.first else nullcontext():
+    if 1 < world_size() > min(recipe.batch_size, int((folds != 0).sum())) // 2:
+        raise PodiumError(f"a batch of {recipe.batch_size} images is too small for {world_size()} processes")
+    with join_processes(on) as group, run.lock() if group.first else nullcontext():
         with group.in_turn():  # the first makes the store, the others find it
             setting = _setting(competition, root, recipe, run, folds, on, machine, group, teachers)
         _train(setting, root, chosen, machine, budget)
@@ -88,7 +97,7 @@ def train(
     say(f"podium: wrote {run.path}")
     rest = [str(fold) for fold in range(count) if fold not in run.finished()]
     more = f"the same command for the folds {','.join(rest)}, or " if rest else ""
-    say(f"next: {more}{command('submit', competition.slug)}")
+    say(f"next: {more}{command_for('submit', competition.slug)}")
     return run
 
 
@@ -100,12 +109,12 @@ def _setting(
     folds: NDArray[np.int64],
     device: torch.device,
     machine: Machine,
-    group: Group,
+    group: Processes,
     teachers: Sequence[Run],
-) -> Setting:
-    store = open_store(competition, root, side_for(max(recipe.image_size, recipe.test_size)), machine.keep)
+) -> Context:
+    store = open_store(competition, root, stored_side(max(recipe.image_size, recipe.test_size)), machine.keep_pixels)
     index = {label: i for i, label in enumerate(competition.classes)}
-    return Setting(
+    return Context(
         run=run,
         recipe=recipe,
         competition=competition,
@@ -122,20 +131,20 @@ def _setting(
     )
 
 
-def _train(setting: Setting, root: Path, chosen: list[int], machine: Machine, budget: Budget | None) -> None:
+def _train(setting: Context, root: Path, chosen: list[int], machine: Machine, budget: Budget | None) -> None:
     """The folds that are not finished yet, each by all processes, or each process its own."""
     run, competition, group = setting.run, setting.competition, setting.group
     facts: dict[str, Any] = {}
     if budget:
-        setting, chosen, facts = plan(setting, chosen, budget)
-    recipe, precision = setting.recipe, str(setting.precision)[6:]
+        setting, chosen, facts = fit_to_budget(setting, chosen, budget)
+    recipe, precision = setting.recipe, precision_name(setting.precision)
     left = [fold for fold in chosen if fold not in run.finished()]
     if group.first:
         positions = setting.store.positions(competition.train["image"])
         identity = {
             **asdict(recipe),
             "competition": competition.slug,
-            "folds_sha256": sha256(path_of(competition.slug, root)),
+            "folds_sha256": sha256(folds_path(competition.slug, root)),
             "data_sha256": f"{competition.train_hash[:32]}{setting.store.digest(positions)[:32]}",
         }
         teaching = check_teachers(setting.teachers, left, competition.classes, identity)
@@ -161,10 +170,10 @@ def _train(setting: Setting, root: Path, chosen: list[int], machine: Machine, bu
         say(f"podium: fold {fold} is trained already")
     if machine.parallel == "folds" or (machine.parallel == "auto" and len(left) % group.size == 0):
         left = left[group.rank :: group.size]
-        setting = replace(setting, group=Group())  # the others no longer matter
+        setting = replace(setting, group=Processes())  # the others no longer matter
     for nth, fold in enumerate(left):
         until = budget.until(len(left) - nth) if budget else math.inf
-        with hints(recipe.batch_size):
+        with explain_hardware_errors(recipe.batch_size):
             if recipe.linear:
                 train_head(setting, fold)
             else:
@@ -179,14 +188,14 @@ def _without_bad(
     if not bad.any():
         return folds
     first = store.files[positions[bad][0]]
-    unread = f"{counted(int(bad.sum()), 'training image')} cannot be read"
+    unread = f"{plural(int(bad.sum()), 'training image')} cannot be read"
     what = f"{unread}, {competition.folder / first.image} first ({first.reason})"
     if not skip:
-        remedy = f"{command('audit', competition.slug)} lists them: replace them, or leave them out with --skip-bad"
+        remedy = f"{command_for('audit', competition.slug)} lists them: replace them, or leave them out with --skip-bad"
         raise PodiumError(f"{what}; {remedy}")
     say(f"podium: warning: {what}; they are left out")
     left = np.where(bad, LEFT_OUT, folds)
     for fold in range(folds.max() + 1):
         if not (left == fold).any():
-            raise PodiumError(f"without them no image is left in fold {fold}; {command('folds', competition.slug)}")
+            raise PodiumError(f"without them no image is left in fold {fold}; {command_for('folds', competition.slug)}")
     return left
