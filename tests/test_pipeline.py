@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 from podium.competition.csv_files import read_table
 from podium.disk import sha256
-from podium.models.build import load_model
+from podium.models.model_file import load_model
 from podium.training.checkpoint import State
 from podium.training.run_folder import Run
 from tiny import FAST, Podium, Stopper, weights, write_competition, write_image

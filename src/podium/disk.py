@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, flushed, then renamed into it. And locks."""
+"""Writes files whole or not at all (beside their place, flushed, then renamed), and locks them."""
 
 import contextlib
 import errno
@@ -13,32 +13,33 @@ from typing import IO, Any
 
 from podium import PodiumError
 
-NAME_PATTERN = r"[A-Za-z0-9][\w.+=-]*"  # that a person may give to a run or a submission
-UMASK = os.umask(0)
-os.umask(UMASK)  # which can only be read by setting it
+NAME_PATTERN = r"[A-Za-z0-9][\w.+=-]*"  # of a run or a submission
+UMASK = os.umask(0)  # the only way to read it is to set it
+os.umask(UMASK)
 
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """A temporary path to write to; it becomes `path` when the block ends well, and goes when it does not."""
+    """Yields a temporary path, which becomes `path` when the block ends well and is deleted when it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
     try:
         with explain_full_disk(path):
             yield temporary
-            os.chmod(temporary, 0o666 & ~UMASK)  # who writes for itself, as safetensors does, shuts others out
+            os.chmod(temporary, 0o666 & ~UMASK)  # safetensors creates files that only their owner can read
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             rename_durably(temporary, path)
-    except OSError as error:  # which would name the temporary file
-        raise PodiumError(f"{path} cannot be written: {error.strerror or error}; mend its folder's rights") from None
+    except OSError as error:  # its own text would name the temporary file
+        problem = error.strerror or error
+        raise PodiumError(f"{path} cannot be written: {problem}; check the permissions of its folder") from None
     finally:
-        with contextlib.suppress(OSError):  # of a folder that nothing can be written to
+        with contextlib.suppress(OSError):  # in a folder that nothing can be written to
             temporary.unlink(missing_ok=True)
 
 
 def rename_durably(old: Path, new: Path) -> None:
-    """In a way that survives a power cut."""
+    """Renames a file or folder such that a power cut cannot undo it."""
     old.replace(new)
     folder = os.open(new.parent, os.O_RDONLY)
     try:
@@ -48,21 +49,23 @@ def rename_durably(old: Path, new: Path) -> None:
 
 
 @contextlib.contextmanager
-def explain_full_disk(path: Path, remedy: str = "free some and run the same command again") -> Iterator[None]:
-    """A full disk, in one sentence."""
+def explain_full_disk(path: Path, remedy: str = "free some space and run the same command again") -> Iterator[None]:
+    """Turns the errors of a full disk into one sentence."""
     try:
         yield
-    except Exception as error:
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        if full or "No space left" in str(error):
+    except Exception as error:  # torch and safetensors have errors of their own for a full disk
+        is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if is_full or "No space left" in str(error):
             raise PodiumError(f"no space left to write {path}; {remedy}") from None
         raise
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Holds a lock file for as long as the block runs; False where another process holds it. However a process
-    ends, the system lifts its locks."""
+    """Holds a lock file during the block; yields False if another process holds it.
+
+    The system releases the lock of a process that ends, however it ends.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
@@ -70,23 +73,25 @@ def locked(path: Path) -> Iterator[bool]:
         except BlockingIOError:
             yield False
         else:
-            _locks.append(file)
+            _held_locks.append(file)
             try:
                 yield True
             finally:
-                if file in _locks:  # not in a child
-                    _locks.remove(file)
+                if file in _held_locks:  # not so in a child process
+                    _held_locks.remove(file)
 
 
-def _let_go() -> None:
-    """A child that outlives its parent, as a loader's process does by seconds, must not hold its locks."""
-    for file in _locks:
+_held_locks: list[IO[str]] = []
+
+
+def _close_locks_of_parent() -> None:
+    """A loader process may outlive its parent by seconds; it must not hold the parent's locks."""
+    for file in _held_locks:
         file.close()
-    _locks.clear()
+    _held_locks.clear()
 
 
-_locks: list[IO[str]] = []
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_locks_of_parent)
 
 
 def write_text(path: Path, text: str) -> None:

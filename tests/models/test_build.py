@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from podium import PodiumError
-from podium.models.build import build_model, family_and_sizes, load_model, rebuild_model, save_model
+from podium.models.build import build_model, family_and_sizes, rebuild_model
+from podium.models.model_file import load_model, save_model
 from podium.models.hub import check_model_name, registered_names
 from stand_ins.hub import serve
 from tiny import Podium, recipe_of, write_competition

@@ -18,7 +18,8 @@ from podium.folds.folds_csv import folds_path, read_groups
 from podium.metrics import METRICS, evaluate, score_per_image
 from podium.submit.blend import WAYS, Blend, HeldOut, convex, fit, greedy, held_out, temperature, tempered, ways
 from podium.submit.choose_blend import choose_blend
-from podium.training.run_folder import Predictions, Run
+from podium.training.predictions import Predictions
+from podium.training.run_folder import Run
 from tiny import Podium, one_line, podium_at, write_competition
 
 

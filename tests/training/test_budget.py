@@ -14,7 +14,7 @@ from podium.training.budget import START, Budget, _choose
 from podium.training.loader import BatchSampler
 from podium.training.loop import Fold
 from podium.training.run_folder import Run
-from podium.training.schedule import Forecast
+from podium.training.forecast import Forecast
 from tiny import Podium, write_competition
 
 SMALL = resolve({"model": "m", "weights": "none", "image_size": 64}, {}, "", 224, 224)

@@ -15,7 +15,9 @@ import torch.nn.functional as F
 from podium.competition.load import load
 from podium.disk import sha256
 from podium.images.store import open_store
-from podium.models.build import Normaliser, build_model, load_model, save_model
+from podium.models.normalise import Normaliser
+from podium.models.build import build_model
+from podium.models.model_file import load_model, save_model
 from podium.models.device import pick_precision
 from podium.models.predict import predict_proba
 from podium.training.augment import TestView

@@ -16,7 +16,9 @@ from podium.competition.csv_files import read_table
 from podium.competition.load import load
 from podium.disk import sha256
 from podium.images.store import open_store, stored_side
-from podium.models.build import Normaliser, build_model, load_model
+from podium.models.normalise import Normaliser
+from podium.models.build import build_model
+from podium.models.model_file import load_model
 from podium.models.device import DTYPES
 from podium.models.predict import predict_proba
 from podium.training import linear

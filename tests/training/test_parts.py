@@ -14,7 +14,8 @@ from podium.competition.load import load
 from podium.folds.folds_csv import read_folds, write_folds
 from podium.images.store import open_store
 from podium.metrics import METRICS, evaluate
-from podium.models.build import ModelSpec, Normaliser, family_and_sizes
+from podium.models.build import ModelSpec, family_and_sizes
+from podium.models.normalise import Normaliser
 from podium.models.predict import predict_proba, views_of
 from podium.recipe import OPTIMIZERS, VIEWS, Recipe, expand_auto, image_size_at, resolve
 from podium.training.augment import TestView, TrainView, generator, mix

@@ -1,15 +1,22 @@
-"""One function a command; its module is imported only when it runs."""
+"""One function per command. Each imports what it needs when it runs, so that `podium --help` stays fast."""
 
 import argparse
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError, terminal
 from podium.cli import flags
+from podium.machine import Machine
+
+if TYPE_CHECKING:
+    from podium.competition.load import Competition
+
+
+# --- data --------------------------------------------------------------------------------------------
 
 
 def data(args: argparse.Namespace) -> None:
-    """Download and unpack a competition's files, and say what they are."""
+    """Download and unpack a competition's files, and show what they are."""
     from podium.kaggle.download import get_competition
 
     get_competition(args.competition, args.root)
@@ -23,10 +30,10 @@ def sample(args: argparse.Namespace) -> None:
 
 
 def audit(args: argparse.Namespace) -> None:
-    """Look at every image: bad files, duplicates, leaks into the test set, labels that disagree."""
-    from podium.recipe import check_knobs
+    """Look at every image: bad files, copies, leaks into the test set, labels that disagree."""
+    from podium.recipe import check_options
 
-    check_knobs({"image_size": args.image_size})
+    check_options({"image_size": args.image_size})
     from podium.images.audit import audit
 
     audit(_competition(args), args.root, args.image_size, args.store == "on")
@@ -46,105 +53,50 @@ def folds(args: argparse.Namespace) -> None:
         verify_folds(competition, args.root, args.verify or None)
 
 
+# --- training ----------------------------------------------------------------------------------------
+
+
 def train(args: argparse.Namespace) -> None:
-    """Train a model on every fold, or go on with it."""
-    given = _recipe_given(args)
+    """Train a model on every fold, or resume it."""
+    from podium.training.budget import Budget, process_start
+    from podium.training.plan import Request, check_request, make_plan
+
+    request = Request(
+        options=_recipe_options(args),
+        folds=args.folds or (),
+        name=args.name,
+        machine=_machine(args),
+        budget=Budget(args.budget, process_start()) if args.budget else None,
+    )
     if args.processes is not None and "WORLD_SIZE" not in os.environ:
+        check_request(args.competition, args.root, request)  # before any process starts
         from podium.training.processes import launch_processes
 
         launch_processes(args.processes, args.device, args.words)
         return
-    from podium.machine import Machine
-    from podium.training.budget import Budget
-    from podium.training.schedule import process_start
+    plan = make_plan(args.competition, args.root, request)
     from podium.training.train import train
 
-    machine = Machine(
-        device=args.device,
-        workers=args.workers,
-        keep_pixels=args.store == "on",
-        save_every=args.save_every,
-        parallel=args.parallel,
-        deterministic=args.deterministic,
-        compiled=args.compile,
-    )
-    competition = _competition(args)
-    budget = Budget(args.budget, process_start()) if args.budget else None
-    train(competition, args.root, given, args.folds, args.name, machine, budget)
+    train(plan)
 
 
-def _recipe_given(args: argparse.Namespace) -> dict[str, Any]:
-    """The knobs on the command line. What follows takes seconds to import and minutes to run; what can be told now is
-    told now."""
-    from podium.competition.card import read_card
-    from podium.models.hub import check_model_name, check_weights_available
-    from podium.recipe import expand_auto
-
-    given = _knobs(args)
-    if given.get("model") == "auto":
-        from podium.models.device import device_kind, pick_device
-
-        given = expand_auto(given, device_kind(pick_device(args.device)))
-    check_model_name(given.get("model"))
-    of_card = read_card(args.competition, args.root).get("recipe", {})
-    check_weights_available(given["model"], {**of_card, **given}.get("weights", "pretrained"))
-    return given
-
-
-def _knobs(args: argparse.Namespace) -> dict[str, Any]:
-    from podium.recipe import check_knobs, knobs
-
-    given = {name: getattr(args, name) for name in knobs() if getattr(args, name) is not None}
-    check_knobs(given)
-    return given
-
-
-def kaggle_train(args: argparse.Namespace) -> None:
-    """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
-    from podium.competition.card import read_card
-    from podium.kaggle.remote_train import kaggle_train
-    from podium.models.build import family_and_sizes
+def bench(args: argparse.Namespace) -> None:
+    """Measure training beside the bare step, on this machine."""
     from podium.models.hub import check_model_name
-    from podium.recipe import resolve
+    from podium.recipe import check_options
 
-    given = _knobs(args)
-    if given.get("model") == "auto":
-        given["model"] = "convnext_small"
-    check_model_name(given.get("model"))
-    for flag, there in (
-        ("--weights", given.get("weights", "none") in ("none", "pretrained")),
-        ("--teacher", "teacher" not in given),
-    ):
-        if not there:
-            raise PodiumError(f"{flag}: what it names is not on Kaggle's machines; leave it out, or train here")
-    words = []
-    for name, value in given.items():
-        flag = f"--{name.replace('_', '-')}"
-        words += [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else [flag, str(value)]
-    if args.folds:
-        words += ["--folds", ",".join(map(str, args.folds))]
-    if args.budget:
-        words += ["--budget", f"{args.budget}s"]
-    card = read_card(args.competition, args.root).get("recipe", {})
-    recipe = resolve(given, card, *family_and_sizes(given["model"]))
-    kaggle_train(args.competition, args.root, args.name or recipe.model, recipe, words, args.accelerator)
+    names = ("image_size", "batch_size", "precision")
+    options = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    check_options(options)
+    for model in args.model:
+        check_model_name(model)
+    from podium.training.bench import bench
+
+    machine = Machine(device=args.device, workers=args.workers)
+    bench(_competition(args), args.root, args.model, options, machine, args.json)
 
 
-def kaggle_bundle(args: argparse.Namespace) -> None:
-    """Pack models, code and a notebook for a competition that takes notebooks only; try them without a network."""
-    from podium.kaggle.bundle import bundle
-
-    folder = bundle(_competition(args), args.root, args.runs, args.blend)
-    print(folder)
-    if args.upload:
-        from podium.kaggle.publish import publish
-
-        terminal.say(
-            f"next: Submit to Competition, on the page of the notebook's output: {publish(args.competition, folder)}"
-        )
-    else:
-        again = "UPLOAD=1" if terminal.uses_make() else "--upload"
-        terminal.say(f"next: the same command with {again} brings it to Kaggle")
+# --- submitting --------------------------------------------------------------------------------------
 
 
 def submit(args: argparse.Namespace) -> None:
@@ -176,40 +128,17 @@ def submit(args: argparse.Namespace) -> None:
 
 
 def compare(args: argparse.Namespace) -> None:
-    """List the runs: their scores, what they cost, and how far they disagree."""
+    """List the runs: their scores, what they cost, and how often they disagree."""
     from podium.submit.compare import compare
 
     print(compare(_competition(args), args.root, args.runs))
 
 
 def lineage(args: argparse.Namespace) -> None:
-    """Say where every number of a submission came from."""
+    """Show where every number of a submission came from."""
     from podium.submit.lineage import describe_lineage
 
     print(terminal.printable(describe_lineage(args.file)))
-
-
-def bench(args: argparse.Namespace) -> None:
-    """Measure training beside the bare step, on this machine."""
-    from podium.models.hub import check_model_name
-    from podium.recipe import check_knobs
-
-    names = ("image_size", "batch_size", "precision")
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    check_knobs(given)
-    for model in args.model:
-        check_model_name(model)
-    from podium.training.bench import bench
-
-    given["weights"] = "none"
-    bench(_competition(args), args.root, args.model, given, args.device, args.workers, args.json)
-
-
-def doctor(args: argparse.Namespace) -> None:
-    """Look for what would cost a day later: packages, disk, GPU, weights, Kaggle's terms, the data."""
-    from podium.cli.doctor import doctor
-
-    doctor(args.competition, args.root, args.model, args.device)
 
 
 def score(args: argparse.Namespace) -> None:
@@ -219,17 +148,94 @@ def score(args: argparse.Namespace) -> None:
     print(score(args.file, args.solution, args.metric, args.positive))
 
 
-def _competition(args: argparse.Namespace, **settings: str) -> Any:
-    from podium.competition.load import load
+# --- Kaggle's machines -------------------------------------------------------------------------------
 
-    competition = load(args.competition, args.root, **settings)
-    for note in competition.notes:
-        terminal.say(f"podium: note: {note}")
-    return competition
+
+def kaggle_train(args: argparse.Namespace) -> None:
+    """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
+    from podium.competition.card import read_card
+    from podium.kaggle.remote_train import kaggle_train
+    from podium.models.build import family_and_sizes
+    from podium.models.hub import check_model_name
+    from podium.recipe import resolve
+
+    given = _recipe_options(args)
+    if given.get("model") == "auto":
+        given["model"] = "convnext_small"
+    check_model_name(given.get("model"))
+    for flag, there in (
+        ("--weights", given.get("weights", "none") in ("none", "pretrained")),
+        ("--teacher", "teacher" not in given),
+    ):
+        if not there:
+            raise PodiumError(f"{flag}: what it names is not on Kaggle's machines; leave it out, or train here")
+    words = []
+    for name, value in given.items():
+        flag = f"--{name.replace('_', '-')}"
+        words += [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else [flag, str(value)]
+    if args.folds:
+        words += ["--folds", ",".join(map(str, args.folds))]
+    if args.budget:
+        words += ["--budget", f"{args.budget}s"]
+    card = read_card(args.competition, args.root).get("recipe", {})
+    recipe = resolve(given, card, *family_and_sizes(given["model"]))
+    kaggle_train(args.competition, args.root, args.name or recipe.model, recipe, words, args.accelerator)
+
+
+def kaggle_bundle(args: argparse.Namespace) -> None:
+    """Pack models, code and a notebook for a competition without a network, and try them without one."""
+    from podium.kaggle.bundle import bundle
+
+    folder = bundle(_competition(args), args.root, args.runs, args.blend)
+    print(folder)
+    if args.upload:
+        from podium.kaggle.publish import publish
+
+        page = publish(args.competition, folder)
+        terminal.say(f"next: Submit to Competition, on the page of the notebook's output: {page}")
+    else:
+        again = "UPLOAD=1" if terminal.uses_make() else "--upload"
+        terminal.say(f"next: the same command with {again} brings it to Kaggle")
+
+
+def doctor(args: argparse.Namespace) -> None:
+    """Find what would cost a day later: packages, disk, GPU, weights, Kaggle's terms, the data."""
+    from podium.cli.doctor import doctor
+
+    doctor(args.competition, args.root, args.model, args.device)
+
+
+# --- from flags to arguments -------------------------------------------------------------------------
+
+
+def _competition(args: argparse.Namespace, **settings: str) -> "Competition":
+    from podium.competition.load import load_and_report
+
+    return load_and_report(args.competition, args.root, **settings)
+
+
+def _recipe_options(args: argparse.Namespace) -> dict[str, Any]:
+    from podium.recipe import check_options, recipe_options
+
+    options = {name: getattr(args, name) for name in recipe_options() if getattr(args, name) is not None}
+    check_options(options)
+    return options
+
+
+def _machine(args: argparse.Namespace) -> Machine:
+    return Machine(
+        device=args.device,
+        workers=args.workers,
+        keep_pixels=args.store == "on",
+        save_every=args.save_every,
+        parallel=args.parallel,
+        deterministic=args.deterministic,
+        compiled=args.compile,
+    )
 
 
 COMMANDS: dict[str, flags.Command] = {
-    "data": (data, flags.nothing),
+    "data": (data, flags.no_flags),
     "audit": (audit, flags.audit),
     "folds": (folds, flags.folds),
     "train": (train, flags.train),
@@ -241,5 +247,5 @@ COMMANDS: dict[str, flags.Command] = {
     "kaggle-train": (kaggle_train, flags.kaggle_train),
     "kaggle-bundle": (kaggle_bundle, flags.kaggle_bundle),
     "doctor": (doctor, flags.doctor),
-    "sample": (sample, flags.nothing),
+    "sample": (sample, flags.no_flags),
 }

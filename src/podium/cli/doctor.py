@@ -44,7 +44,7 @@ def doctor(slug: str, root: Path, models: Sequence[str], device: str) -> None:
             found += list(look())
         except (PodiumError, ImportError, OSError, LookupError) as error:
             found.append(Finding(what, "BAD", str(error) or repr(error)))
-    show(table(["", "", ""], [(each.level, each.what, each.text) for each in found], text=3).partition("\n")[2])
+    show(table(["", "", ""], [(each.level, each.what, each.text) for each in found], text_columns=3).partition("\n")[2])
     bad = [each for each in found if each.level == "BAD"]
     if bad:
         raise PodiumError(f"{plural(len(bad), 'thing')} to mend first, marked BAD")

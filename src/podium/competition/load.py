@@ -23,7 +23,7 @@ from podium.competition.find_images import Files, common_folder, find_files
 from podium.competition.ids_and_labels import Sources, note_unused_tables, read_sample_submission, test_rows, train_rows
 from podium.competition.submission_format import SubmissionFormat, submission_format_of
 from podium.metrics import METRICS
-from podium.terminal import command_for, first_few
+from podium.terminal import command_for, first_few, say
 
 __all__ = ["Competition", "load", "raw_folder", "read_card"]
 
@@ -175,3 +175,11 @@ def _size(path: str) -> str:
         return str(os.stat(path).st_size)
     except OSError:  # a dangling link; whoever reads the image says so
         return "none"
+
+
+def load_and_report(slug: str, root: Path, **settings: str) -> Competition:
+    """Loads a competition and prints its notes."""
+    competition = load(slug, root, **settings)
+    for note in competition.notes:
+        say(f"podium: note: {note}")
+    return competition

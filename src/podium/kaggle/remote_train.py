@@ -26,7 +26,7 @@ from podium.folds.folds_csv import folds_path
 from podium.kaggle.client import http_status, kaggle_client
 from podium.kaggle.inside_kernel import LIMIT, REPORT
 from podium.kaggle.kernels import ACCELERATOR, Failed, follow_kernel, kernel_name, push_kernel, script
-from podium.recipe import Recipe, differences, knobs
+from podium.recipe import Recipe, differences, recipe_options
 from podium.terminal import command_for, say
 from podium.training.run_folder import Run, runs_folder
 
@@ -71,7 +71,7 @@ def _check(slug: str, root: Path, run: Run, recipe: Recipe, words: Sequence[str]
         wrong = [fold for fold in asked if fold not in known]
         if wrong:
             raise PodiumError(f"there is no fold {wrong[0]} in {path}")
-    if run.begun():
+    if run.has_begun():
         run.check_same({**asdict(recipe), **({"folds_sha256": sha256(path)} if path.exists() else {})})
         with run.lock():
             finished = [str(fold) for fold in run.finished()]
@@ -199,7 +199,7 @@ def _bring(client: Any, slug: str, root: Path, link: dict[str, Any], run: Run, n
 
 def _merge(brought: Run, run: Run) -> None:
     """Folds that are finished here stay; all else is as the kernel left it."""
-    knows = (*knobs(), "folds_sha256", "data_sha256") if run.begun() else ()
+    knows = (*recipe_options(), "folds_sha256", "data_sha256") if run.has_begun() else ()
     changed = differences(*({key: each.recipe.get(key) for key in knows} for each in (run, brought)))
     if changed:
         names = (f"{run.name}-kaggle{number or ''}" for number in range(99))

@@ -1,7 +1,6 @@
-"""Can a model and its weights be had? Answered in a fraction of a second, before torch is imported.
+"""Checks in a fraction of a second, before torch is imported, that a model and its weights can be had.
 
-`check_name` and `check_weights` find what would otherwise fail after many seconds: a misspelt name, a missing file, a
-hub that cannot be reached.
+Otherwise a misspelt name, a missing file or a hub that cannot be reached would stop a command after many seconds.
 """
 
 import importlib.util
@@ -14,22 +13,22 @@ from pathlib import Path
 from podium import PodiumError
 from podium.terminal import did_you_mean
 
-HUB_TIMEOUT = 2.0  # seconds: long enough for any network worth a download
+HUB_TIMEOUT = 2.0  # seconds: long enough for any network that is worth a download
 
 
-def registered_names() -> set[str]:
-    """timm's models, read from its source: importing it takes seconds."""
+@cache
+def registered_names() -> frozenset[str]:
+    """Reads the names of timm's models from its source, because importing timm takes seconds."""
     spec = importlib.util.find_spec("timm")
     if spec is None or spec.origin is None:
         raise PodiumError("timm is not installed; run: make setup")
     registered = re.compile(r"^@register_model\ndef (\w+)\(", re.MULTILINE)
     files = Path(spec.origin).parent.glob("models/*.py")
-    return {name for file in files for name in registered.findall(file.read_text(encoding="utf-8"))}
+    return frozenset(name for file in files for name in registered.findall(file.read_text(encoding="utf-8")))
 
 
-@cache
 def check_model_name(name: str | None) -> None:
-    """Is there such a model?"""
+    """Refuses a name that timm does not know."""
     if not name:
         raise PodiumError("which model? For example: --model convnext_small, or --model auto")
     names = registered_names()
@@ -39,11 +38,10 @@ def check_model_name(name: str | None) -> None:
         raise PodiumError(f"no model '{name}' among timm's {len(names):,}; {hint}")
 
 
-@cache
 def check_weights_available(name: str, weights: str) -> None:
-    """Can the weights be had? Also switches the hub's client to its cache when the hub is out of reach."""
+    """Refuses weights that cannot be had; switches the hub's client to its cache if the hub does not answer."""
     if weights not in ("pretrained", "none") and not Path(weights).is_file():
-        hint = "; a name goes to --model" if "/" not in weights and "." not in weights else ""
+        hint = "; a model's name goes to --model" if "/" not in weights and "." not in weights else ""
         raise PodiumError(f"--weights {weights}: no such file (nor 'pretrained' or 'none'){hint}")
     if weights != "pretrained" or _hub_answers():
         return
@@ -54,21 +52,29 @@ def check_weights_available(name: str, weights: str) -> None:
     for folder in _hub_cache().glob("models--*"):
         owner, _, model = folder.name.removeprefix("models--").partition("--")
         if owner != "timm" or model.partition(".")[0] == architecture:
-            return  # timm will know whether it serves
+            return  # timm will find out whether these weights fit
     raise weights_unreachable(name)
 
 
+def weights_unreachable(name: str) -> PodiumError:
+    return PodiumError(
+        f"the pretrained weights of {name} cannot be had: {_endpoint()} does not answer and the hub cache"
+        f" ({_hub_cache()}) does not hold them; train from scratch with --weights none, give a file you have with"
+        " --weights PATH, or bring the hub cache from a machine with a network"
+    )
+
+
 def _hub_answers() -> bool:
-    """Any answer counts, an error too: then there is a network, and the client's own message will be better."""
+    """Any answer counts, even an error: then there is a network, and the client's own message is better."""
     import urllib.error
     import urllib.request
     from concurrent.futures import ThreadPoolExecutor
-    from concurrent.futures import TimeoutError as Late
+    from concurrent.futures import TimeoutError as FutureTimeoutError
 
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
         return False
 
-    def ask() -> bool:
+    def request() -> bool:
         try:
             with urllib.request.urlopen(_endpoint(), timeout=HUB_TIMEOUT):
                 return True
@@ -77,10 +83,10 @@ def _hub_answers() -> bool:
         except (OSError, ValueError):
             return False
 
-    pool = ThreadPoolExecutor(1)  # resolving a name has no time-out of its own
+    pool = ThreadPoolExecutor(1)  # looking up a host name has no time-out of its own
     try:
-        return pool.submit(ask).result(HUB_TIMEOUT)
-    except Late:
+        return pool.submit(request).result(HUB_TIMEOUT)
+    except FutureTimeoutError:
         return False
     finally:
         pool.shutdown(wait=False)
@@ -93,11 +99,3 @@ def _endpoint() -> str:
 def _hub_cache() -> Path:
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
-
-
-def weights_unreachable(name: str) -> PodiumError:
-    return PodiumError(
-        f"the pretrained weights of {name} cannot be had: {_endpoint()} does not answer and the hub cache"
-        f" ({_hub_cache()}) does not hold them; train from scratch with --weights none, give a file you have with"
-        " --weights PATH, or bring the hub cache from a machine with a network"
-    )

@@ -1,4 +1,4 @@
-"""The one way from images to probabilities: validation, out-of-fold and test are the same function."""
+"""The one way from images to probabilities: validation, out-of-fold and test predictions are the same function."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,21 +9,46 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium.models.build import Normaliser
 from podium.models.device import autocast
+from podium.models.normalise import Normaliser
 
-ZOOM = 16  # a sixteenth goes at each edge
+ZOOM = 16  # the zoomed view leaves out a sixteenth at each edge
+
+
+@torch.inference_mode()
+def predict_proba(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    normalise: Normaliser,
+    precision: torch.dtype,
+    views: str,
+    progress: Any = None,
+) -> NDArray[np.float32]:
+    """Returns a row of probabilities per image, in order: the mean of its views."""
+    model.eval()
+    batch_probs = []
+    for images, _ in batches:
+        with autocast(normalise.device, precision):
+            logits = [model(view) for view in views_of(normalise(images), views)]
+        # Stays on the device: to fetch each batch would make the GPU wait for the loader.
+        batch_probs.append(torch.stack([view_logits.float().softmax(1) for view_logits in logits]).mean(0))
+        if progress is not None:
+            progress.update(len(images))
+    if not batch_probs:
+        return np.empty((0, 0), np.float32)
+    probs: NDArray[np.float32] = torch.cat(batch_probs).cpu().numpy()
+    return probs
 
 
 def views_of(images: Tensor, views: str) -> list[Tensor]:
-    """The images as they are and in all combinations of the views, a recipe's: `mirror+zoom` are four."""
+    """Returns the images, and the images in all combinations of the views: `mirror+zoom` makes four."""
     seen = [images]
     for view in views.split("+"):
-        seen += [other for each in seen for other in _others(each, view)]
+        seen += [changed for batch in seen for changed in _apply_view(batch, view)]
     return seen
 
 
-def _others(images: Tensor, view: str) -> list[Tensor]:
+def _apply_view(images: Tensor, view: str) -> list[Tensor]:
     size = images.shape[-1]
     match view:
         case "mirror":
@@ -38,28 +63,3 @@ def _others(images: Tensor, view: str) -> list[Tensor]:
             return [F.interpolate(centre, (size, size), mode="bicubic", antialias=True)]
         case _:
             return []
-
-
-@torch.inference_mode()
-def predict_proba(
-    model: nn.Module,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    normalise: Normaliser,
-    precision: torch.dtype,
-    views: str,
-    progress: Any = None,
-) -> NDArray[np.float32]:
-    """A row of probabilities for every image, in order: the mean of its views."""
-    model.eval()
-    found = []
-    for images, _ in batches:
-        with autocast(normalise.device, precision):
-            logits = [model(view) for view in views_of(normalise(images), views)]
-        # Stays on the device: fetching each batch would make the GPU wait for the loader.
-        found.append(torch.stack([each.float().softmax(1) for each in logits]).mean(0))
-        if progress is not None:
-            progress.update(len(images))
-    if not found:
-        return np.empty((0, 0), np.float32)
-    probs: NDArray[np.float32] = torch.cat(found).cpu().numpy()
-    return probs

@@ -1,4 +1,4 @@
-"""Tensors on disk: safetensors, with what describes them in the metadata; never a pickle."""
+"""Reads and writes tensors as safetensors, never as a pickle. The metadata describes them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 def save_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: dict[str, str]) -> None:
     from safetensors.torch import save_file
 
-    whole: dict[str, Tensor] = {}
-    places: set[int] = set()
+    copies: dict[str, Tensor] = {}
+    addresses: set[int] = set()
     for name, tensor in tensors.items():
         copy = tensor.detach().cpu().contiguous()
-        # Two names of one tensor (tied weights) are two tensors in the file.
-        whole[name] = copy.clone() if copy.data_ptr() in places and copy.numel() else copy
-        places.add(copy.data_ptr())
+        # Tied weights, one tensor under two names, become two tensors in the file.
+        copies[name] = copy.clone() if copy.data_ptr() in addresses and copy.numel() else copy
+        addresses.add(copy.data_ptr())
     with atomic(path) as temporary:
-        save_file(whole, temporary, metadata)
+        save_file(copies, temporary, metadata)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
@@ -37,11 +37,11 @@ def load_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
 
 
 def tensors_digest(tensors: Mapping[str, "Tensor"], text: str) -> str:
-    """A hash of tensors on the CPU and of a text."""
+    """Hashes tensors on the CPU and a text."""
     import torch
 
-    found = hashlib.sha256(text.encode())
+    digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
-    return found.hexdigest()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+    return digest.hexdigest()

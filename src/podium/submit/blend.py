@@ -43,7 +43,7 @@ def held_out(runs: Sequence[Run], classes: tuple[str, ...], groups: Mapping[str,
     for run in runs:
         said = {}
         for fold in run.finished():
-            oof = run.out_of_fold(fold).of(classes)
+            oof = run.out_of_fold(fold).in_order_of(classes)
             said.update(
                 {
                     str(name): (probs, int(target), fold)

@@ -23,7 +23,7 @@ from podium.recipe import differences
 from podium.submit.blend import Blend
 from podium.submit.choose_blend import Verdict
 from podium.terminal import first_few, podium_command, table
-from podium.training.run_folder import READ_BACK, Run, package_versions, runs_folder
+from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions, runs_folder
 
 Made = dict[Run, dict[int, dict[str, str]]]  # what each fold's predictions are, and were made from and on
 
@@ -98,7 +98,7 @@ class Lineage:
             if not run.path.is_dir():
                 raise PodiumError(f"{self.path} needs the run {run.path}; bring it there, with its folds")
             changed = differences(
-                *({key: each.get(key) for key in READ_BACK} for each in (known["recipe"], run.recipe))
+                *({key: each.get(key) for key in READ_BY_SUBMIT} for each in (known["recipe"], run.recipe))
             )
             if changed:
                 raise PodiumError(f"{run.path} is not the run of {self.path.name}: {changed[0]}; restore it")

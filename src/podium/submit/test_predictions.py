@@ -12,7 +12,8 @@ from podium import PodiumError
 from podium.competition.load import Competition
 from podium.images.store import Store
 from podium.terminal import plural, progress_bar, say
-from podium.training.run_folder import Predictions, Run
+from podium.training.predictions import Predictions
+from podium.training.run_folder import Run
 
 
 def predict_test(
@@ -31,7 +32,7 @@ def predict_test(
         else:
             if found.key == key and found.probs.shape == (len(competition.test), len(competition.classes)):
                 say(f"  {run.name} fold {fold}: predicted already")
-                return found.of(competition.classes)
+                return found.in_order_of(competition.classes)
     good = np.flatnonzero(~store.bad(positions))
     ids, classes = competition.test["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
     probs = np.tile(
@@ -45,7 +46,7 @@ def predict_test(
         found.save(kept)
     except PodiumError as error:
         say(f"podium: warning: {error}; the next submission predicts again")
-    return found.of(competition.classes)
+    return found.in_order_of(competition.classes)
 
 
 def _computed(
@@ -60,15 +61,10 @@ def _computed(
     """The probabilities of the images that can be read, and what computed them."""
     import torch
 
-    from podium.models.build import Normaliser, load_model
-    from podium.models.device import (
-        device_name,
-        explain_hardware_errors,
-        pick_device,
-        pick_precision,
-        precision_name,
-        prepare_device,
-    )
+    from podium.models.device import device_name, pick_device, pick_precision, precision_name, prepare_device
+    from podium.models.hardware_errors import explain_hardware_errors
+    from podium.models.model_file import load_model
+    from podium.models.normalise import Normaliser
     from podium.models.predict import predict_proba
     from podium.training.augment import TestView
     from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers

@@ -1,7 +1,7 @@
-"""What happens to an image between the file and the model; every draw a function of (seed, epoch, image).
+"""What happens to an image between the store and the model. Every random draw is a function of (seed, epoch, image).
 
-Training: a random crop, mirrored or not, colour and erasing (albumentations). Testing: the centre crop that the model's
-own data config asks for, or the whole image. Mixup and cutmix work on whole batches, on the device.
+Training: a random crop, mirrored or not, colour, operations and erasing (albumentations). Prediction: the centre crop
+that the model's data config asks for, or the whole image. Mixup and cutmix work on whole batches, on the device.
 """
 
 import os
@@ -19,20 +19,26 @@ from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
 from podium.recipe import Recipe, image_size_at
 
-os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else it asks the network for a newer version at every import
+os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else every import asks the network for a newer version
 import albumentations as A
 
 INTERPOLATION = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
-ORDER, AUGMENT, MIX, STEP = range(4)  # one stream of draws for each purpose
+# What a random draw is for: each purpose has a stream of its own.
+ORDER, AUGMENT, MIX, STEP = range(4)
+
+View = Callable[[Pixels, int, int], Pixels]  # (image, epoch, row of the training table) -> image
 
 
 def generator(purpose: int, *key: int) -> np.random.Generator:
-    """Independent draws for every purpose and key; there is no state to save."""
+    """Returns independent draws for every purpose and key, so there is no state to save."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([purpose, *key])))
 
 
+# --- training ----------------------------------------------------------------------------------------
+
+
 class TrainView:
-    """An image as training sees it: `view(image, epoch, index)`."""
+    """An image as training sees it."""
 
     def __init__(self, recipe: Recipe, spec: ModelSpec) -> None:
         self.recipe, self.spec = recipe, spec
@@ -40,41 +46,46 @@ class TrainView:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # albumentations only warns of an argument it does not know
             self.colour = A.Compose([A.ColorJitter(around, around, around, (0.0, 0.0), p=0.8)])
-            # One random colour: black would be a shortcut on white backgrounds.
+            # Filled with one random colour: black would be a shortcut on white backgrounds.
             erase = A.CoarseDropout((1, 1), (0.1, 0.4), (0.1, 0.4), fill="random_uniform", p=recipe.erase)
             self.erase = A.Compose([erase])
-            self.ops = A.Compose([A.SomeOf(_operations(recipe.strength), n=max(1, recipe.ops))])
+            self.operations = A.Compose([A.SomeOf(_operations(recipe.strength), n=max(1, recipe.ops))])
 
-    def __call__(self, image: Pixels, epoch: int, index: int) -> Pixels:
+    def __call__(self, image: Pixels, epoch: int, row: int) -> Pixels:
         recipe, size = self.recipe, image_size_at(epoch, self.recipe)
-        draws = generator(AUGMENT, recipe.seed, epoch, index)
-        seen = _random_box(image, draws, recipe.crop, self.spec.fit)
-        mirrored = draws.random() < recipe.mirror
-        by_albumentations = recipe.colour or recipe.erase or recipe.ops
-        second = random.Random(int(draws.integers(2**63))) if by_albumentations else None
-        small = seen.shape[0] * seen.shape[1] < size * size  # what costs by the pixel is done where there are fewer
-        for step in ("mirror", "colour", "ops", "resize") if small else ("resize", "mirror", "colour", "ops"):
+        draws = generator(AUGMENT, recipe.seed, epoch, row)
+        image = _random_crop(image, draws, recipe.crop, self.spec.fit)
+        is_mirrored = draws.random() < recipe.mirror
+        uses_albumentations = recipe.colour or recipe.erase or recipe.ops
+        # albumentations draws from two generators, Python's and numpy's.
+        python_draws = random.Random(int(draws.integers(2**63))) if uses_albumentations else None
+        # What costs by the pixel is done where there are fewer: before the image is enlarged, or after it is shrunk.
+        is_small = image.shape[0] * image.shape[1] < size * size
+        for step in ("mirror", "colour", "ops", "resize") if is_small else ("resize", "mirror", "colour", "ops"):
             if step == "resize":
-                seen = _resize(seen, size, self.spec)
-            elif step == "mirror" and mirrored:
-                seen = cv2.flip(seen, 1)  # type: ignore[assignment]
+                image = _resize(image, size, self.spec)
+            elif step == "mirror" and is_mirrored:
+                image = cv2.flip(image, 1)  # type: ignore[assignment]
             elif step == "colour" and recipe.colour:
-                seen = self._apply(self.colour, np.ascontiguousarray(seen), draws, second)
+                image = _apply(self.colour, np.ascontiguousarray(image), draws, python_draws)
             elif step == "ops" and recipe.ops:
-                seen = self._apply(self.ops, np.ascontiguousarray(seen), draws, second)
-        return self._apply(self.erase, seen, draws, second) if recipe.erase else seen
+                image = _apply(self.operations, np.ascontiguousarray(image), draws, python_draws)
+        return _apply(self.erase, image, draws, python_draws) if recipe.erase else image
 
-    def _apply(self, pipeline: Any, image: Pixels, draws: np.random.Generator, second: random.Random | None) -> Pixels:
-        pipeline.set_random_state(draws, second)
-        seen: Pixels = pipeline(image=image)["image"]
-        return seen
+
+def _apply(pipeline: Any, image: Pixels, draws: np.random.Generator, python_draws: random.Random | None) -> Pixels:
+    pipeline.set_random_state(draws, python_draws)
+    changed: Pixels = pipeline(image=image)["image"]
+    return changed
 
 
 def _operations(strength: float) -> list[Any]:
-    """RandAugment's, without those that make pictures of a JPEG's noise (equalising, stretching, sharpening). What a
-    turn uncovers continues the border: a grey triangle would be a shortcut."""
+    """RandAugment's operations, except equalising, stretching and sharpening, which amplify a JPEG's noise.
+
+    The area that a rotation or a shift uncovers repeats the border: grey triangles would be a shortcut.
+    """
     around = max(0.0, 1 - 0.9 * strength), 1 + 0.9 * strength
-    one, turn, slant, shift = (1.0, 1.0), 30 * strength, 17 * strength, 0.3 * strength
+    unchanged, turn, slant, shift = (1.0, 1.0), 30 * strength, 17 * strength, 0.3 * strength
     geometric = (
         {"rotate": (-turn, turn)},
         {"shear": {"x": (-slant, slant), "y": 0}},
@@ -83,39 +94,44 @@ def _operations(strength: float) -> list[Any]:
         {"translate_percent": {"x": 0, "y": (-shift, shift)}},
     )
     return [
-        *(A.Affine(border_mode=cv2.BORDER_REPLICATE, p=1, **each) for each in geometric),
-        A.ColorJitter(around, one, one, (0.0, 0.0), p=1),
-        A.ColorJitter(one, around, one, (0.0, 0.0), p=1),
-        A.ColorJitter(one, one, around, (0.0, 0.0), p=1),
+        *(A.Affine(border_mode=cv2.BORDER_REPLICATE, p=1, **arguments) for arguments in geometric),
+        A.ColorJitter(around, unchanged, unchanged, (0.0, 0.0), p=1),
+        A.ColorJitter(unchanged, around, unchanged, (0.0, 0.0), p=1),
+        A.ColorJitter(unchanged, unchanged, around, (0.0, 0.0), p=1),
         A.Posterize(7 - round(3 * strength), p=1),
     ]
 
 
-def _random_box(image: Pixels, draws: np.random.Generator, smallest: float, fit: str) -> Pixels:
-    """A box of at least the `smallest` share of the image, up to a third wider or higher than square; squashed
-    images count as square."""
+def _random_crop(image: Pixels, draws: np.random.Generator, smallest: float, fit: str) -> Pixels:
+    """Crops a box of at least the `smallest` share of the image, with sides of a ratio between 3:4 and 4:3.
+
+    Where the image will be squashed, it counts as square.
+    """
     height, width = image.shape[:2]
     share, shape, right, down = draws.random(4).tolist()
     share = smallest + (1 - smallest) * share
     oblong = 1.0 if fit == "squash" else width / height
-    # width / height of the box: within 3/4 and 4/3, and such that the box fits into the image
+    # The ratio of the box: within 3/4 and 4/3, and such that the box fits into the image.
     low, high = max(3 / 4, share * oblong), min(4 / 3, oblong / share)
     ratio = low * (high / low) ** shape if low < high else min(max(oblong, 3 / 4), 4 / 3)
-    wide = max(1, round(width * min(1.0, (share * ratio / oblong) ** 0.5)))
-    high_ = max(1, round(height * min(1.0, (share * oblong / ratio) ** 0.5)))
-    left, top = int(right * (width - wide + 1)), int(down * (height - high_ + 1))
-    return image[top : top + high_, left : left + wide]
+    box_width = max(1, round(width * min(1.0, (share * ratio / oblong) ** 0.5)))
+    box_height = max(1, round(height * min(1.0, (share * oblong / ratio) ** 0.5)))
+    left, top = int(right * (width - box_width + 1)), int(down * (height - box_height + 1))
+    return image[top : top + box_height, left : left + box_width]
+
+
+# --- prediction --------------------------------------------------------------------------------------
 
 
 class TestView:
-    """An image as validation and test see it: its centre, `crop` of the shorter side, or all of it, squashed."""
+    """An image as validation and tests see it: its centre, `crop` of the shorter side, or all of it, squashed."""
 
-    __test__ = False  # no test case, whatever pytest makes of the name
+    __test__ = False  # pytest takes the name for a test case
 
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
 
-    def __call__(self, image: Pixels, epoch: int = 0, index: int = 0) -> Pixels:
+    def __call__(self, image: Pixels, epoch: int = 0, row: int = 0) -> Pixels:
         if self.spec.fit == "crop":
             height, width = image.shape[:2]
             side = max(1, round(min(height, width) * self.spec.crop))
@@ -126,25 +142,25 @@ class TestView:
 
 def _resize(image: Pixels, side: int, spec: ModelSpec) -> Pixels:
     longer = max(image.shape[:2])
-    how = INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
-    if longer > side:  # four neighbours blend well down to half the size; below, whole areas have to be
-        how = cv2.INTER_LINEAR if longer <= 2 * side else cv2.INTER_AREA
-    return cv2.resize(image, (side, side), interpolation=how)  # type: ignore[return-value]
+    interpolation = INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
+    if longer > side:  # linear interpolation is right down to half the size; below, areas have to be averaged
+        interpolation = cv2.INTER_LINEAR if longer <= 2 * side else cv2.INTER_AREA
+    return cv2.resize(image, (side, side), interpolation=interpolation)  # type: ignore[return-value]
 
 
-View = Callable[[Pixels, int, int], Pixels]
+# --- whole batches -----------------------------------------------------------------------------------
 
 
 def mix(images: Tensor, targets: Tensor, draws: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Mixup or cutmix with equal chance, of neighbours, which are strangers: images and soft targets."""
+    """Mixes neighbours of the batch by mixup or cutmix, with equal probability; returns images and soft targets."""
     partner = torch.arange(len(images), device=images.device) ^ 1
-    partner[-1] -= len(images) % 2  # the last of an odd number is alone
+    partner[-1] -= len(images) % 2  # the last of an odd number stays as it is
     if draws.random() < 0.5:
         keep = float(draws.beta(0.2, 0.2))  # mostly near 0 or 1: a light mixture
         images = images.lerp(images[partner], 1 - keep)
     else:
         height, width = images.shape[-2:]
-        cut = (1 - draws.random()) ** 0.5  # beta(1, 1): the pasted area is uniform
+        cut = (1 - draws.random()) ** 0.5  # beta(1, 1): the area of the box is uniform
         y, x = draws.integers(height), draws.integers(width)
         top, bottom = (int(np.clip(y + d * cut * height / 2, 0, height)) for d in (-1, 1))
         left, right = (int(np.clip(x + d * cut * width / 2, 0, width)) for d in (-1, 1))

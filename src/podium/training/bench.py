@@ -1,22 +1,21 @@
-"""How fast training is, beside the fastest that the same step can be on this machine.
+"""Measures training beside the fastest that the same step can be on this machine.
 
     podium bench [-c SLUG] [--model NAME ...] [--image-size N] [--batch-size N] [--json FILE]
 
-In one process and by turns: the bare step (forward, backward and update of a batch that lies on the device
-already) and training as `podium train` does it, with everything around the step; then the bare forward pass
-and prediction. Medians of several windows, and the lowest and highest. Writes nothing but FILE.
+In one process and by turns: the bare step (forward, backward and update of a batch that is on the device already) and
+the step of `podium train` with its loader; then the bare forward pass and prediction. Reports medians of several
+windows, and the lowest and highest. Writes nothing but FILE.
 """
 
 import json
-import resource
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,35 +23,30 @@ import torch.nn.functional as F
 
 from podium.competition.load import Competition
 from podium.disk import write_text
-from podium.images.store import open_store, stored_side
-from podium.models.build import family_and_sizes
-from podium.models.device import (
-    autocast,
-    device_name,
-    explain_hardware_errors,
-    pick_device,
-    pick_precision,
-    precision_name,
-    prepare_device,
-)
+from podium.machine import Machine
+from podium.models.build import resolve_recipe
+from podium.models.device import autocast, device_name, peak_memory_mb, precision_name
+from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import predict_proba
-from podium.recipe import resolve
+from podium.recipe import Options
 from podium.terminal import say, show, table
 from podium.training.augment import TestView
-from podium.training.context import LEFT_OUT, Context
-from podium.training.loader import PREFETCHED, batches_in_order, load_batches, pick_workers
-from podium.training.loop import Fold
+from podium.training.budget import process_start
+from podium.training.context import Context, open_context
+from podium.training.learner import Learner
+from podium.training.loader import PREFETCHED, Batch, batches_in_order, load_batches
+from podium.training.loop import training_batches
+from podium.training.plan import Plan, Request
 from podium.training.run_folder import Run
-from podium.training.schedule import process_start
 
 WINDOWS = 9
-SECONDS = 3.0  # a window takes about this long, at least
+SECONDS = 3.0  # the least that a window takes
 FOLDS = 5
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Images a second."""
+    """Images per second over several windows."""
 
     median: float
     lowest: float
@@ -63,7 +57,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     model: str
     image_size: int
     batch_size: int
@@ -76,7 +70,8 @@ class Measured:
     bare_forward: Rate
     prediction: Rate
     prediction_share: float
-    first_step_seconds: float  # until it began, since the process did or, if not the first, since the model before
+    # Until the first step started, since the process did or, for a later model, since the model before ended.
+    first_step_seconds: float
     peak_memory_mb: float
     gpu_memory_mb: float | None
     versions: dict[str, str]
@@ -86,163 +81,172 @@ def bench(
     competition: Competition,
     root: Path,
     models: Sequence[str],
-    given: dict[str, Any],
-    device: str = "auto",
-    workers: int | None = None,
+    options: Options,
+    machine: Machine | None = None,
     file: Path | None = None,
-) -> list[Measured]:
-    on, found, began = pick_device(device), [], process_start()
-    prepare_device(on, deterministic=False)
+) -> list[Measurement]:
+    """Measures each model from random weights."""
+    measurements, started = [], process_start()
     for model in models:
-        recipe = resolve({**given, "model": model}, competition.recipe, *family_and_sizes(model))
-        store = open_store(competition, root, stored_side(max(recipe.image_size, recipe.test_size)))
-        positions = store.positions(competition.train["image"])
-        index = {label: i for i, label in enumerate(competition.classes)}
+        request = Request(
+            {**options, "model": model, "weights": "none", "skip_bad": True}, machine=machine or Machine()
+        )
+        recipe = resolve_recipe(request.options, competition.recipe)
+        folds = np.arange(len(competition.train)) % FOLDS
         with tempfile.TemporaryDirectory() as folder:
-            setting = Context(
-                run=Run(Path(folder)),
-                recipe=recipe,
-                competition=competition,
-                store=store,
-                folds=np.where(store.bad(positions), LEFT_OUT, np.arange(len(positions)) % FOLDS),
-                targets=np.array([index[label] for label in competition.train["target"]]),
-                device=on,
-                precision=pick_precision(recipe.precision, on),
-                workers=pick_workers(workers, on),
-            )
-            setting.run.begin(asdict(recipe), {"folds": FOLDS})
-            with explain_hardware_errors(recipe.batch_size):
-                found.append(_measure(setting, began))
-        began = time.monotonic()
-    show(_table(found))
+            run = Run(Path(folder))
+            plan = Plan(competition, root, request, run, recipe, folds, chosen=(0,))
+            with open_context(plan) as context, explain_hardware_errors(recipe.batch_size):
+                run.begin(asdict(recipe), {"folds": FOLDS})
+                measurements.append(_measure(context, started))
+        started = time.monotonic()
+    show(_table(measurements))
     if file:
-        write_text(file, json.dumps([asdict(each) for each in found], indent=2) + "\n")
+        write_text(file, json.dumps([asdict(measurement) for measurement in measurements], indent=2) + "\n")
         say(f"podium: wrote {file}")
-    return found
+    return measurements
 
 
-def _measure(setting: Context, began: float) -> Measured:
-    recipe, device = setting.recipe, setting.device
-    fold = Fold(setting, 0)
-    training = fold.each_step()
-    next(training)
-    first = fold.forecast.first - began
-    what = f"{recipe.model} at {recipe.image_size} px, batches of {recipe.batch_size}"
-    say(f"podium: {what}; the first step began after {first:.1f} s")
+# --- measuring ---------------------------------------------------------------------------------------
 
-    bare = Bare(fold)
-    bare_rates, rates = _by_turns(setting, bare.step, lambda: next(training), setting.workers * PREFETCHED)
 
-    forward_rates, predicted = [], []
-    count = min(len(fold.held_out), max(2 * recipe.batch_size, round(statistics.median(rates) * 3 * SECONDS)))
-    unseen = setting.images(fold.held_out[:count], TestView(fold.spec))
-    passes = -(-count // recipe.batch_size)
-
-    def predict() -> None:
-        in_turn = load_batches(unseen, batches_in_order(count, recipe.batch_size), setting.workers)
-        predict_proba(fold.final, in_turn, fold.normalise, setting.precision, "none")
-
-    for window in range(WINDOWS + 1):
-        seconds = _seconds(device, bare.forward, passes)
-        took = _seconds(device, predict)
-        if window:  # the first warms up
-            forward_rates.append(passes * recipe.batch_size / seconds)
-            predicted.append(count / took)
-    return Measured(
+def _measure(context: Context, started: float) -> Measurement:
+    recipe, device = context.recipe, context.device
+    learner = Learner(context, fold=0)
+    with closing(training_batches(learner)) as batches:
+        first_batch = next(batches)
+        first_step_seconds = time.monotonic() - started
+        learner.step(*first_batch)
+        size = f"{recipe.image_size} px, batches of {recipe.batch_size}"
+        say(f"podium: {recipe.model} at {size}; the first step started after {first_step_seconds:.1f} s")
+        bare = BareStep(learner)
+        bare_rates, training_rates = _training_rates(context, bare, learner, batches)
+    forward_rates, prediction_rates = _prediction_rates(context, bare, learner, statistics.median(training_rates))
+    return Measurement(
         model=recipe.model,
         image_size=recipe.image_size,
         batch_size=recipe.batch_size,
-        precision=precision_name(setting.precision),
+        precision=precision_name(context.precision),
         device=device_name(device),
-        workers=setting.workers,
+        workers=context.workers,
         bare_step=_rate(bare_rates),
-        training=_rate(rates),
-        training_share=round(statistics.median(rates) / statistics.median(bare_rates), 3),
+        training=_rate(training_rates),
+        training_share=round(statistics.median(training_rates) / statistics.median(bare_rates), 3),
         bare_forward=_rate(forward_rates),
-        prediction=_rate(predicted),
-        prediction_share=round(statistics.median(predicted) / statistics.median(forward_rates), 3),
-        first_step_seconds=round(first, 2),
-        peak_memory_mb=round(
-            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
-        ),
+        prediction=_rate(prediction_rates),
+        prediction_share=round(statistics.median(prediction_rates) / statistics.median(forward_rates), 3),
+        first_step_seconds=round(first_step_seconds, 2),
+        peak_memory_mb=peak_memory_mb(),
         gpu_memory_mb=round(torch.cuda.max_memory_allocated(device) / 1e6) if device.type == "cuda" else None,
         versions={"torch": torch.__version__, "python": sys.version.split()[0]},
     )
 
 
-class Bare:
-    """The step with nothing around it."""
+class BareStep:
+    """The same step with nothing around it."""
 
-    def __init__(self, fold: Fold) -> None:
-        self.fold, count = fold, fold.recipe.batch_size
-        self.images, self.unseen = (
-            fold.normalise(torch.randint(256, (count, size, size, 3), dtype=torch.uint8))
-            for size in (fold.recipe.image_size, fold.recipe.test_size)
+    def __init__(self, learner: Learner) -> None:
+        self.learner, count = learner, learner.recipe.batch_size
+        self.images, self.test_images = (
+            learner.normalise(torch.randint(256, (count, size, size, 3), dtype=torch.uint8))
+            for size in (learner.recipe.image_size, learner.recipe.test_size)
         )
-        self.labels = torch.arange(count, device=fold.device) % len(fold.setting.competition.classes)
+        self.labels = torch.arange(count, device=learner.device) % len(learner.spec.classes)
 
     def step(self) -> None:
-        fold = self.fold
-        fold.model.train()
-        fold.optimizer.zero_grad()
-        with autocast(fold.device, fold.setting.precision):
-            logits = fold.model(self.images)
-        fold.scaler.scale(F.cross_entropy(logits.float(), self.labels)).backward()
-        fold.scaler.step(fold.optimizer)
-        fold.scaler.update()
+        learner = self.learner
+        learner.model.train()
+        learner.optimizer.zero_grad()
+        with autocast(learner.device, learner.context.precision):
+            logits = learner.model(self.images)
+        learner.scaler.scale(F.cross_entropy(logits.float(), self.labels)).backward()
+        learner.scaler.step(learner.optimizer)
+        learner.scaler.update()
 
     @torch.inference_mode()
     def forward(self) -> None:
-        self.fold.final.eval()
-        with autocast(self.fold.device, self.fold.setting.precision):
-            self.fold.final(self.unseen)
+        self.learner.final.eval()
+        with autocast(self.learner.device, self.learner.context.precision):
+            self.learner.final(self.test_images)
 
 
-def _by_turns(
-    setting: Context, bare: Callable[[], object], whole: Callable[[], object], ready: int
+def _training_rates(
+    context: Context, bare: BareStep, learner: Learner, batches: Iterator[Batch]
 ) -> tuple[list[float], list[float]]:
-    """Rates of both, window by window; before each of the second kind, what was prepared meanwhile is used up."""
-    _seconds(setting.device, bare)
-    steps = max(1, round(SECONDS / _seconds(setting.device, bare)))
-    rates: tuple[list[float], list[float]] = ([], [])
+    """Measures the bare step and the whole step by turns, window by window."""
+
+    def whole_step() -> None:
+        learner.step(*next(batches))
+
+    _seconds(context.device, bare.step)
+    steps = max(1, round(SECONDS / _seconds(context.device, bare.step)))
+    images = steps * context.recipe.batch_size
+    bare_rates, whole_rates = [], []
     for _ in range(WINDOWS):
-        for kind, work in enumerate((bare, whole)):
-            for _ in range(ready * kind):
-                work()
-            seconds = _seconds(setting.device, work, steps)
-            rates[kind].append(steps * setting.recipe.batch_size / seconds)
-    return rates
+        bare_rates.append(images / _seconds(context.device, bare.step, steps))
+        for _ in range(context.workers * PREFETCHED):  # batches that the loader has prepared during the bare steps
+            whole_step()
+        whole_rates.append(images / _seconds(context.device, whole_step, steps))
+    return bare_rates, whole_rates
+
+
+def _prediction_rates(
+    context: Context, bare: BareStep, learner: Learner, training_rate: float
+) -> tuple[list[float], list[float]]:
+    """Measures the bare forward pass and prediction by turns; the first window warms up."""
+    recipe, rows = context.recipe, context.held_out_rows(learner.fold)
+    count = min(len(rows), max(2 * recipe.batch_size, round(training_rate * 3 * SECONDS)))
+    images = context.images(rows[:count], TestView(learner.spec))
+    passes = -(-count // recipe.batch_size)
+
+    def predict() -> None:
+        batches = load_batches(images, batches_in_order(count, recipe.batch_size), context.workers)
+        predict_proba(learner.final, batches, learner.normalise, context.precision, "none")
+
+    forward_rates, prediction_rates = [], []
+    for window in range(WINDOWS + 1):
+        forward_seconds = _seconds(context.device, bare.forward, passes)
+        prediction_seconds = _seconds(context.device, predict)
+        if window:
+            forward_rates.append(passes * recipe.batch_size / forward_seconds)
+            prediction_rates.append(count / prediction_seconds)
+    return forward_rates, prediction_rates
 
 
 def _seconds(device: torch.device, work: Callable[[], object], times: int = 1) -> float:
-    _wait(device)
-    began = time.monotonic()
+    _synchronise(device)
+    started = time.monotonic()
     for _ in range(times):
         work()
-    _wait(device)
-    return time.monotonic() - began
+    _synchronise(device)
+    return time.monotonic() - started
 
 
-def _wait(device: torch.device) -> None:
+def _synchronise(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
+# --- reporting ---------------------------------------------------------------------------------------
+
+
 def _rate(rates: list[float]) -> Rate:
-    return Rate(*(round(each, 2) for each in (statistics.median(rates), min(rates), max(rates))))
+    return Rate(*(round(rate, 2) for rate in (statistics.median(rates), min(rates), max(rates))))
 
 
 def _short(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
-def _table(found: list[Measured]) -> str:
+def _table(measurements: list[Measurement]) -> str:
     rows = []
-    for each in found:
-        name = f"{each.model} {each.image_size} px x {each.batch_size}"
-        memory = each.gpu_memory_mb or each.peak_memory_mb
-        last = f"{each.first_step_seconds:.1f} s", f"{memory:,.0f} MB"
-        rows.append([name, "training step", each.bare_step, each.training, f"{each.training_share:.3f}", *last])
-        rows.append(["", "forward pass", each.bare_forward, each.prediction, f"{each.prediction_share:.3f}", "", ""])
-    head = f"images/s on {found[0].device}, {found[0].precision}, {found[0].workers} workers"
-    return table([head, "", "bare", "as podium does it", "share", "first step", "peak memory"], rows)
+    for measured in measurements:
+        name = f"{measured.model} {measured.image_size} px x {measured.batch_size}"
+        memory = f"{measured.gpu_memory_mb or measured.peak_memory_mb:,.0f} MB"
+        share, first_step = f"{measured.training_share:.3f}", f"{measured.first_step_seconds:.1f} s"
+        rows.append([name, "training step", measured.bare_step, measured.training, share, first_step, memory])
+        share = f"{measured.prediction_share:.3f}"
+        rows.append(["", "forward pass", measured.bare_forward, measured.prediction, share, "", ""])
+    first = measurements[0]
+    title = f"images/s on {first.device}, {first.precision}, {first.workers} workers"
+    return table([title, "", "bare", "podium", "share", "first step", "peak memory"], rows)

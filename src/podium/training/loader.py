@@ -1,14 +1,14 @@
-"""uint8 batches from the store, the same whatever the number of workers.
+"""Loads uint8 batches from the store, the same ones with any number of worker processes.
 
-The order of a run is a list of (epoch, image) computed from the seed; a loader goes through it from any
-step on, across epochs, so workers start once and nothing has to be saved to resume.
+The order of a run is a list of (epoch, image) computed from the seed. A loader goes through it from any step on, across
+epochs, so workers start once, and nothing has to be saved to resume.
 """
 
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,56 +19,35 @@ from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from podium import PodiumError
 from podium.images.store import Reader
-from podium.models.device import LOADER_DIED
+from podium.models.hardware_errors import LOADER_DIED
 from podium.training.augment import ORDER, View, generator
 from podium.training.processes import Processes
 
-PREFETCHED = 4  # batches a worker has ready
-Key = tuple[int, int]  # epoch, image
+PREFETCHED = 4  # batches that a worker has ready
+Key = tuple[int, int]  # epoch, index of an image
+Batch = tuple[Tensor, Tensor]  # uint8 images [n, height, width, 3], targets [n]
 
 
-class ImageDataset(Dataset[Any]):
-    """Batches of (uint8 images [n, height, width, 3], targets [n])."""
-
-    def __init__(self, read: Reader, targets: NDArray[np.int64], view: View, rows: NDArray[np.int64]) -> None:
-        self.read = read
-        self.targets = targets
-        self.view = view
-        self.rows = rows  # what an augmentation knows an image by
-
-    def __getitems__(self, keys: list[Key]) -> tuple[Tensor, Tensor] | PodiumError:
-        try:
-            images = [self.view(self.read(i), epoch, int(self.rows[i])) for epoch, i in keys]
-        except OSError as error:
-            return PodiumError(f"{error.filename}: {error.strerror}; run the same command again")
-        except PodiumError as error:
-            return error  # raised by `batches`, in the parent: a worker would wrap it in a traceback
-        return _shared(torch.from_numpy(np.stack(images)), torch.from_numpy(self.targets[[i for _, i in keys]]))
+# --- which images ------------------------------------------------------------------------------------
 
 
 class BatchSampler(Sampler[list[Key]]):
-    """The batches of a training run from step `start` on; every epoch a new order, its last odd batch left out.
-
-    Of several processes each has its share of every batch, in pairs of images, since pairs are what is mixed.
-    """
+    """The batches of a run from step `start` on. Every epoch has a new order and drops its last, smaller batch."""
 
     def __init__(
         self,
         images: int,
         batch_size: int,
         epochs: int,
-        seed: int,
-        fold: int,
-        group: Processes | None = None,
+        key: tuple[int, int],  # seed, fold
+        processes: Processes | None = None,
         start: int = 0,
     ) -> None:
         self.images, self.batch_size = images, min(batch_size, images)
         self.per_epoch = images // self.batch_size
         self.start, self.stop = start, epochs * self.per_epoch
-        self.key = seed, fold
-        places = np.arange(0, self.batch_size, 2)
-        pairs = (group or Processes()).share(places)
-        self.mine = slice(pairs[0], pairs[-1] + 2) if len(pairs) else slice(0)
+        self.key = key
+        self.share = (processes or Processes()).share_of_batch(self.batch_size)
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -76,87 +55,119 @@ class BatchSampler(Sampler[list[Key]]):
     def __iter__(self) -> Iterator[list[Key]]:
         order = np.empty(0, dtype=np.int64)
         for step in range(self.start, self.stop):
-            epoch, nth = divmod(step, self.per_epoch)
-            if nth == 0 or step == self.start:
+            epoch, number = divmod(step, self.per_epoch)
+            if number == 0 or step == self.start:
                 order = generator(ORDER, *self.key, epoch).permutation(self.images)
-            batch = order[nth * self.batch_size : (nth + 1) * self.batch_size]
-            yield [(epoch, int(i)) for i in batch[self.mine]]
+            batch = order[number * self.batch_size : (number + 1) * self.batch_size]
+            yield [(epoch, int(image)) for image in batch[self.share]]
 
 
 def batches_in_order(images: int, batch_size: int) -> list[list[Key]]:
-    """Every image once, for prediction."""
-    return [[(0, i) for i in range(at, min(at + batch_size, images))] for at in range(0, images, batch_size)]
+    """Returns every image once, for prediction."""
+    return [
+        [(0, image) for image in range(start, min(start + batch_size, images))]
+        for start in range(0, images, batch_size)
+    ]
 
 
-def load_batches(
-    images: ImageDataset, steps: Sampler[list[Key]] | list[list[Key]], workers: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    try:
-        with warnings.catch_warnings(action="ignore"):  # of more processes than cores: whoever asks for them knows
-            loader = DataLoader(
-                images,
-                batch_sampler=steps,
-                num_workers=workers,
-                collate_fn=_as_is,
-                worker_init_fn=_start_worker,
-                pin_memory=torch.cuda.is_available(),
-                prefetch_factor=PREFETCHED if workers else None,
-            )
-            loading = iter(loader)
-    except OSError as error:
-        for process in torch.multiprocessing.active_children():
-            process.kill()  # else those that did start would be waited for at the end, for ever
-        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # torch trips over its own half-made loader
-        reason, error.__traceback__ = error.strerror, None
-        sys.unraisablehook = hook
-        raise PodiumError(f"cannot start {workers} loader processes ({reason}); use --workers 0") from None
+class ImageDataset(Dataset[Any]):
+    """Reads a batch of images as a view shows them."""
+
+    def __init__(self, read: Reader, targets: NDArray[np.int64], view: View, rows: NDArray[np.int64]) -> None:
+        self.read = read
+        self.targets = targets
+        self.view = view
+        self.rows = rows  # of the training table: the augmentation's key of an image
+
+    def __getitems__(self, keys: list[Key]) -> Batch | PodiumError:
+        try:
+            images = [self.view(self.read(index), epoch, int(self.rows[index])) for epoch, index in keys]
+        except OSError as error:
+            return PodiumError(f"{error.filename}: {error.strerror}; run the same command again")
+        except PodiumError as error:
+            return error  # load_batches raises it in the parent; here a worker would wrap it in a traceback
+        targets = torch.from_numpy(self.targets[[index for _, index in keys]])
+        return _move_to_shared_memory(torch.from_numpy(np.stack(images)), targets)
+
+
+# --- loading -----------------------------------------------------------------------------------------
+
+
+def load_batches(images: ImageDataset, batches: Sampler[list[Key]] | list[list[Key]], workers: int) -> Generator[Batch]:
+    """Yields the batches in order; ends its worker processes when it is closed."""
+    loading = _start_loader(images, batches, workers)
     try:
         for batch in loading:
             if isinstance(batch, PodiumError):
                 raise batch
             yield batch
-    except (ConnectionError, EOFError, FileNotFoundError):  # it had this batch ready, and nobody can ask it for it
+    except (ConnectionError, EOFError, FileNotFoundError):  # the worker that should hand over this batch is dead
         raise PodiumError(LOADER_DIED) from None
     finally:
-        _end(loading)
+        _end_workers(loading)
 
 
 def pick_workers(workers: int | None, device: torch.device) -> int:
-    """Processes that decode. On a CPU they would take the cores that train."""
+    """Returns the number of loader processes. On a CPU they would take the cores that train."""
     if workers is not None:
         return workers
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # processes of this machine that train
-    return min(8, max(1, cores // beside)) if device.type == "cuda" else 0
+    training_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # of this machine
+    return min(8, max(1, cores // training_processes)) if device.type == "cuda" else 0
 
 
-def _shared(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor] | PodiumError:
-    """A batch in the memory that a worker shares with its parent. Torch would move it there later, in a thread whose
-    errors nobody hears: a full /dev/shm would lose the batch, and training wait for it for ever."""
+def _start_loader(images: ImageDataset, batches: Sampler[list[Key]] | list[list[Key]], workers: int) -> Any:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of more processes than cores: the user asked for them
+            return iter(
+                DataLoader(
+                    images,
+                    batch_sampler=batches,
+                    num_workers=workers,
+                    collate_fn=_unchanged,
+                    worker_init_fn=_ignore_signals,
+                    pin_memory=torch.cuda.is_available(),
+                    prefetch_factor=PREFETCHED if workers else None,
+                )
+            )
+    except OSError as error:
+        for process in torch.multiprocessing.active_children():
+            process.kill()  # else Python would wait for the workers that did start when it exits
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # torch stumbles over its half-built loader
+        reason, error.__traceback__ = error.strerror, None
+        sys.unraisablehook = hook
+        raise PodiumError(f"cannot start {workers} loader processes ({reason}); use --workers 0") from None
+
+
+def _move_to_shared_memory(images: Tensor, targets: Tensor) -> Batch | PodiumError:
+    """Moves a worker's batch into memory that its parent shares.
+
+    Torch would do so later, in a thread whose errors are lost: with a full /dev/shm the batch would be gone, and
+    training would wait for it forever.
+    """
     if get_worker_info() is not None:
         try:
             images.share_memory_(), targets.share_memory_()
         except (RuntimeError, OSError) as error:
             reason = str(error).rpartition(">: ")[2]
-            remedy = "run the same command again with --workers 0, or give it more (docker run --shm-size=8g)"
-            return PodiumError(f"/dev/shm, by which loader processes hand over images, fails ({reason}); {remedy}")
+            remedy = "run the same command again with --workers 0, or enlarge it (docker run --shm-size=8g)"
+            return PodiumError(f"/dev/shm, through which loader processes pass images, fails ({reason}); {remedy}")
     return images, targets
 
 
-def _end(loading: Any) -> None:
-    """Ends the loader's processes now: an error keeps its loader alive, and Python would wait for them at its exit,
-    for ever, since they hear no SIGTERM."""
-    if hasattr(loading, "_shutdown_workers"):  # it has processes
+def _end_workers(loading: Any) -> None:
+    """An error keeps its loader alive, and Python would wait forever for workers that ignore SIGTERM."""
+    if hasattr(loading, "_shutdown_workers"):  # with workers only
         loading._shutdown_workers()
         for process in loading._workers:
-            process.kill()  # nothing to those that have ended
+            process.kill()  # no effect on those that have ended
 
 
-def _as_is(batch: Any) -> Any:
+def _unchanged(batch: Any) -> Any:
     return batch
 
 
-def _start_worker(worker: int) -> None:
-    # A signal to the whole group, Ctrl-C or a scheduler's, reaches the workers too; the parent decides what it means.
+def _ignore_signals(worker: int) -> None:
+    """Ctrl-C and a scheduler's signal reach the whole process group; the parent decides what they mean."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,7 +1,7 @@
-"""Several processes that train together: who each is, and the little they tell one another.
+"""Several processes that train together: how they share a batch and the folds, and what they tell each other.
 
-torchrun starts them, one for each GPU, on one machine or on several that share the project's folder. A process
-that was started without it is a group of one, to which all of this is free.
+torchrun starts them, one per GPU, on one machine or on several that share the project's folder; `podium train
+--processes N` calls torchrun. A process that was started otherwise is a group of one, for which all of this is free.
 """
 
 import logging
@@ -22,40 +22,48 @@ from torch import Tensor, nn
 
 from podium import STOPPED, PodiumError, terminal
 
-BY_US = "PODIUM_LAUNCHED"  # in the environment of processes whose end this one tells
-GRACE = "600"  # seconds between a signal and the end, for a step to finish and to be saved
-PATIENCE = timedelta(hours=12)  # while the first builds what all read; of a process that dies, torchrun ends the rest
+# Long, because the others wait while the first builds the pixel store. torchrun itself notices processes that die.
+TIMEOUT = timedelta(hours=12)
+LAUNCHED_BY_PODIUM = "PODIUM_LAUNCHED"  # environment variable: the launching process reports how this one ended
+GRACE = "600"  # seconds between a signal and the end, to finish a step and to save
 
 
 @dataclass(frozen=True)
 class Processes:
+    """This process among all that train together."""
+
     rank: int = 0
     size: int = 1
 
     @property
-    def first(self) -> bool:
+    def is_first(self) -> bool:
         return self.rank == 0
 
     def share(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """This process's part of the rows; all parts in the order of the processes are the rows."""
+        """Returns this process's part of the rows; the parts of all processes, in order, are the rows."""
         part: NDArray[np.int64] = np.array_split(rows, self.size)[self.rank]
         return part
 
-    def join(self, part: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The parts of all processes, in their order."""
+    def share_of_batch(self, batch_size: int) -> slice:
+        """Returns this process's images of every batch: whole pairs, because mixup and cutmix mix pairs."""
+        pairs = self.share(np.arange(0, batch_size, 2))
+        return slice(pairs[0], pairs[-1] + 2) if len(pairs) else slice(0)
+
+    def gather(self, part: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Joins the parts of all processes, in order."""
         if self.size == 1:
             return part
         parts: list[Any] = [None] * self.size
         dist.all_gather_object(parts, part)
-        return np.concatenate([each for each in parts if len(each)])
+        return np.concatenate([part for part in parts if len(part)])
 
-    def most(self, *numbers: float) -> list[float]:
-        """The largest that any process has, of each number."""
+    def maximum(self, *numbers: float) -> list[float]:
+        """Returns, for each number, the largest that any process has."""
         if self.size == 1:
             return list(numbers)
-        told = torch.tensor(numbers, dtype=torch.float64)
-        dist.all_reduce(told, dist.ReduceOp.MAX)
-        return told.tolist()
+        largest = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+        return largest.tolist()
 
     def mean(self, value: Tensor) -> Tensor:
         if self.size == 1:
@@ -63,109 +71,130 @@ class Processes:
         dist.all_reduce(value)
         return value / self.size
 
-    def agree(self, model: nn.Module) -> None:
-        """Gives all processes the first one's statistics of batches: each has seen other images."""
+    def broadcast_statistics(self, model: nn.Module) -> None:
+        """Gives all processes the first one's batch statistics; each has seen other images."""
         if self.size > 1:
             for buffer in model.buffers():
                 dist.broadcast(buffer, 0)
 
-    def follow(self, model: nn.Module) -> None:
+    def broadcast_weights(self, model: nn.Module) -> None:
         """Gives all processes the first one's weights."""
         if self.size > 1:
             for weight in model.parameters():
                 dist.broadcast(weight.data, 0)
 
     def wait(self) -> None:
+        """Waits until all processes are here."""
         if self.size > 1:
-            self.most(0.0)
+            self.maximum(0.0)
 
     @contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """The first process goes through the block before the others do."""
-        if not self.first:
+    def first_then_others(self) -> Iterator[None]:
+        """Lets the first process run the block before the others do."""
+        if not self.is_first:
             self.wait()
         yield
-        if self.first:
+        if self.is_first:
             self.wait()
+
+
+# --- joining -----------------------------------------------------------------------------------------
+
+
+def started_by_torchrun() -> bool:
+    return "WORLD_SIZE" in os.environ
+
+
+def world_size() -> int:
+    """Returns the number of processes, also before they have joined."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 @contextmanager
 def join_processes(device: torch.device) -> Iterator[Processes]:
-    """The group that torchrun has started this process for."""
+    """Joins the group that torchrun has started this process for."""
     if not started_by_torchrun():
         yield Processes()
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is begun, and waiting in there hears nothing else
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
-    signal.signal(signal.SIGTERM, before)
-    group = Processes(dist.get_rank(), dist.get_world_size())
+    # Nothing is at stake yet, and init_process_group would not react to the usual handler while it waits.
+    handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
+    signal.signal(signal.SIGTERM, handler)
     try:
-        yield group
+        yield Processes(dist.get_rank(), dist.get_world_size())
     except PodiumError as error:
-        terminal.quiet = terminal.quiet and error.common
-        _hear_no_more()
+        terminal.quiet = terminal.quiet and error.in_all_processes
+        ignore_signals()
         raise
     except KeyboardInterrupt:
-        _hear_no_more()
+        ignore_signals()
         raise
-    except RuntimeError as error:  # of gloo, or NCCL's DistBackendError
-        _hear_no_more()
-        if isinstance(error, dist.DistError) or re.search("gloo|closed by peer", str(error)):
-            if BY_US in os.environ:
+    except RuntimeError as error:
+        ignore_signals()
+        if _lost_a_process(error):
+            if LAUNCHED_BY_PODIUM in os.environ:
                 raise SystemExit(1) from None
-            said = re.sub(r"\[/\S*\] *", "", (str(error).strip().splitlines() or [""])[-1])  # its sources' paths
-            raise PodiumError(
-                f"another process of this training has ended or does not answer ({said}); the same command goes on"
-            ) from None
+            raise _explain_lost_process(error) from None
         raise
-    dist.destroy_process_group()  # after an error it would wait for those that have gone
+    dist.destroy_process_group()  # not after an error: it would wait for processes that have ended
 
 
-def _hear_no_more() -> None:
-    """torchrun signals those that are still there when one goes."""
+def ignore_signals() -> None:
+    """torchrun signals the remaining processes when one ends; this one is already ending."""
     if started_by_torchrun():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
 
 
-def started_by_torchrun() -> bool:
-    """Whether torchrun has started this process."""
-    return "WORLD_SIZE" in os.environ
+def _lost_a_process(error: RuntimeError) -> bool:
+    """Gloo raises a plain RuntimeError, NCCL a DistBackendError."""
+    return isinstance(error, dist.DistError) or re.search("gloo|closed by peer", str(error)) is not None
 
 
-def world_size() -> int:
-    """How many there are, also before they have joined: what all of them refuse, the first then says alone."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+def _explain_lost_process(error: RuntimeError) -> PodiumError:
+    last_line = (str(error).strip().splitlines() or [""])[-1]
+    reason = re.sub(r"\[/\S*\] *", "", last_line)  # without paths of torch's sources
+    return PodiumError(
+        f"another process of this training has ended or does not answer ({reason}); the same command resumes"
+    )
 
 
-def launch_processes(world_size: int, device: str, words: Sequence[str]) -> None:
+# --- starting ----------------------------------------------------------------------------------------
+
+
+def launch_processes(count: int, device: str, words: Sequence[str]) -> None:
+    """Runs the same command in several processes of this machine, through torchrun."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise PodiumError(f"--device {device} is one device; --processes goes with auto, cuda or cpu")
-    most = 8 * (os.cpu_count() or 1)
-    if not 1 <= world_size <= most:
-        raise PodiumError(f"--processes {world_size}: at least 1 and, on this machine, at most {most}")
-    gpus = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-    if gpus and world_size > torch.cuda.device_count():
-        raise PodiumError(f"--processes {world_size} needs as many GPUs, and there are {torch.cuda.device_count()}")
-    os.environ[BY_US] = "1"
+    _refuse_impossible_count(count, device)
+    os.environ[LAUNCHED_BY_PODIUM] = "1"
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", GRACE)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // world_size)))
-    logging.disable(logging.ERROR)  # what went wrong, each process says itself
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+    logging.disable(logging.ERROR)  # every process reports its own errors
     try:
-        run(parse_args(["--standalone", f"--nproc-per-node={world_size}", "--module", "podium", *words]))
+        run(parse_args(["--standalone", f"--nproc-per-node={count}", "--module", "podium", *words]))
     except SignalException:
         raise SystemExit(STOPPED) from None
     except ChildFailedError as error:
-        rank, failure = error.get_first_failure()  # the others were ended for it
+        rank, failure = error.get_first_failure()  # torchrun ended the others because of it
         if failure.exitcode < 0:
             raise PodiumError(
-                f"process {rank} of {world_size} was killed by signal {-failure.exitcode}, and the others ended with it;"
-                " the same command goes on"
+                f"signal {-failure.exitcode} killed process {rank} of {count}, and the others ended with it; the same"
+                " command resumes"
             ) from None
         raise SystemExit(failure.exitcode) from None
+
+
+def _refuse_impossible_count(count: int, device: str) -> None:
+    if device not in ("auto", "cpu", "cuda"):
+        raise PodiumError(f"--device {device} is one device; --processes goes with auto, cuda or cpu")
+    most = 8 * (os.cpu_count() or 1)
+    if not 1 <= count <= most:
+        raise PodiumError(f"--processes {count}: use at least 1 and, on this machine, at most {most}")
+    uses_gpus = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+    if uses_gpus and count > torch.cuda.device_count():
+        raise PodiumError(f"--processes {count} needs as many GPUs, but there are {torch.cuda.device_count()}")

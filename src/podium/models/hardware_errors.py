@@ -1,0 +1,78 @@
+"""Explains errors of the hardware, of torch.compile and of loader processes, each in one sentence with a remedy."""
+
+import contextlib
+import re
+import traceback
+from collections.abc import Callable, Iterator
+
+import torch
+
+from podium import PodiumError
+
+LOADER_DIED = "a loader process died, most likely for lack of memory; run the same command again with --workers 0"
+
+
+@contextlib.contextmanager
+def explain_hardware_errors(
+    batch_size: int | None = None, try_batch: Callable[[int], None] | None = None
+) -> Iterator[None]:
+    """Replaces errors in the block by advice. Where a batch does not fit into memory, `try_batch` tries smaller ones,
+    so the advice names a size that fits."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        if _is_out_of_memory(error):
+            _free_frames(error)
+            raise PodiumError(_advise_smaller_batch(batch_size, try_batch)) from None
+        explanation = _explain(error)
+        if explanation:
+            raise PodiumError(explanation) from None
+        raise
+
+
+def _explain(error: Exception) -> str:
+    if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+        reason = (str(error).strip().splitlines() or ["no reason given"])[0]
+        return f"torch.compile does not work here ({reason}); leave out --compile"
+    if "deterministic implementation" in str(error):
+        return (
+            "this model has an operation that has no deterministic version on a GPU; leave out --deterministic, or"
+            " take another model"
+        )
+    if re.search("DataLoader worker|Pin memory thread exited", str(error)):
+        return LOADER_DIED
+    if "more than 1 value per channel" in str(error):
+        return "this model cannot learn from a batch of one image; use a larger --batch-size"
+    return ""
+
+
+def _advise_smaller_batch(batch_size: int | None, try_batch: Callable[[int], None] | None) -> str:
+    if batch_size is None:
+        return "the GPU's memory does not hold a batch; use --device cpu"
+    problem = f"the GPU's memory does not hold a batch of {batch_size}"
+    if try_batch is None:
+        return f"{problem}; try --batch-size {max(2, batch_size // 2)}"
+    smaller = batch_size
+    while (smaller := smaller // 2) >= 2:
+        try:
+            try_batch(smaller)
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            _free_frames(error)
+        else:
+            return f"{problem}, but holds one of {smaller}; use --batch-size {smaller} under another --name"
+    return f"{problem}, nor one of 2; use a smaller model, a smaller --image-size, or --device cpu"
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """True also if one of CUDA's libraries, and not torch, asked for the memory."""
+    refused = re.search("CUDA error: out of memory|ALLOC_FAILED", str(error))
+    return isinstance(error, torch.OutOfMemoryError) or refused is not None
+
+
+def _free_frames(error: Exception) -> None:
+    """Frees what the failed calls still hold, so that a smaller batch has the memory."""
+    traceback.clear_frames(error.__traceback__)
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

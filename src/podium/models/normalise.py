@@ -1,0 +1,31 @@
+"""Turns uint8 images into a model's input, on the device."""
+
+from typing import TYPE_CHECKING
+
+from podium.models.build import ModelSpec, family_and_sizes
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+CRASH_WITH_CHANNELS_LAST = {"fastvit"}  # families: torch 2.15 corrupts its memory when these train on a CPU
+
+
+class Normaliser:
+    """Maps uint8 [n, height, width, 3] on any device to the model's input, in the memory `layout` of the model."""
+
+    def __init__(self, spec: ModelSpec, device: "torch.device") -> None:
+        import torch
+
+        family = family_and_sizes(spec.architecture)[0]
+        crashes = device.type == "cpu" and family in CRASH_WITH_CHANNELS_LAST
+        self.layout = torch.contiguous_format if crashes else torch.channels_last
+        self.device = device
+        mean = torch.tensor(spec.mean, device=device) * 255
+        std = torch.tensor(spec.std, device=device) * 255
+        self.scale = (1 / std).view(1, 3, 1, 1)
+        self.shift = (-mean / std).view(1, 3, 1, 1)
+
+    def __call__(self, images: "Tensor") -> "Tensor":
+        on_device = images.to(self.device, non_blocking=True).permute(0, 3, 1, 2).float()
+        return on_device.contiguous(memory_format=self.layout).mul_(self.scale).add_(self.shift)

@@ -1,0 +1,82 @@
+"""Forecasts how long a fold takes from its first steps, and shortens its schedule where a deadline asks for it."""
+
+import math
+import time
+
+import numpy as np
+
+from podium.recipe import Recipe, image_size_at
+from podium.terminal import duration, plural, say
+from podium.training.loader import BatchSampler
+
+FORWARD_SHARE = 1 / 3  # of the time of a training step
+
+
+class Forecast:
+    """Work is counted in training steps at full image size; validation counts by its images."""
+
+    def __init__(
+        self,
+        sampler: BatchSampler,
+        held_out_ratio: float,  # held-out images over training images
+        recipe: Recipe,
+        folds_left: int = 1,
+        deadline: float = math.inf,  # on the clock of time.monotonic()
+    ) -> None:
+        self.sampler, self.epochs, self.folds_left, self.deadline = sampler, recipe.epochs, folds_left, deadline
+        areas = [(image_size_at(epoch, recipe) / recipe.image_size) ** 2 for epoch in range(recipe.epochs)]
+        self.epoch_ends = sampler.per_epoch * np.arange(recipe.epochs + 1)
+        self.training_work = sampler.per_epoch * np.append(0.0, np.cumsum(areas))
+        area = (recipe.test_size / recipe.image_size) ** 2
+        self.validation_work = sampler.per_epoch * held_out_ratio * FORWARD_SHARE * area
+        self.last_validation_work = self.validation_work * recipe.view_count
+        self.first_step_at, self.started_at, self.start = math.nan, math.nan, sampler.start
+        self.is_reported = False
+
+    def start_step(self, step: int) -> None:
+        """Call it before each step. The very first step allocates memory and chooses kernels, so it does not count."""
+        if step == self.sampler.start:
+            self.first_step_at = time.monotonic()
+        elif math.isnan(self.started_at):
+            self.started_at, self.start = time.monotonic(), step
+        elif not self.is_reported and self.is_settled(step):
+            self.is_reported = True
+            self._report(step)
+
+    def is_settled(self, step: int) -> bool:
+        """True once enough steps are done to forecast the next ones."""
+        done = step - self.start
+        return done >= 20 or (done >= 2 and time.monotonic() - self.started_at > 5)
+
+    def seconds_per_step(self, step: int) -> float:
+        """Returns the time of a step with everything around it."""
+        return (time.monotonic() - self.started_at) / (self._work_done(step) - self._work_done(self.start))
+
+    def work_left(self, step: int) -> float:
+        """Returns the work until the fold is finished."""
+        validations = self.validation_work * (self.epochs - 1) + self.last_validation_work
+        return float(self.training_work[-1] + validations - self._work_done(step))
+
+    def last_step(self, step: int, planned: int) -> int:
+        """Returns the step after which training ends: as planned, or earlier to meet the deadline."""
+        if self.deadline == math.inf or not self.is_settled(step):
+            return planned
+        work = self.training_work + self.validation_work * np.arange(len(self.training_work))
+        affordable = (self.deadline - time.monotonic()) / self.seconds_per_step(step) - self.last_validation_work
+        last = int(np.interp(np.interp(step, self.epoch_ends, work) + affordable, work, self.epoch_ends))
+        return max(step, min(planned, last))
+
+    def _work_done(self, step: int) -> float:
+        training = np.interp(step, self.epoch_ends, self.training_work)
+        return float(training + self.validation_work * (step // self.sampler.per_epoch))
+
+    def _report(self, step: int) -> None:
+        pace = self.seconds_per_step(step)
+        seconds = pace * (self.work_left(step) + (self.folds_left - 1) * self.work_left(0))
+        if self.folds_left == 1:
+            seconds = min(seconds, self.deadline - time.monotonic())
+        end = time.strftime("%a %H:%M", time.localtime(time.time() + seconds))
+        folds = f"{self.folds_left} folds" if self.folds_left > 1 else "this fold"
+        rate = f"{self.sampler.batch_size / pace:,.1f} images/s"
+        epochs = plural(self.epochs, "epoch")
+        say(f"podium: {rate}; {folds} of {epochs} will take about {duration(seconds)}, until {end}")

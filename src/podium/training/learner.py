@@ -1,0 +1,281 @@
+"""What learns: a model, the average of its weights, their optimiser, and how far a fold has come.
+
+`Learner.step` is one training step: forward, backward, update. Below it stand the parts that only some runs use.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from timm.optim import create_optimizer_v2
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from podium.models.build import ModelSpec, build_model, check_sizes
+from podium.models.device import autocast, micro_batch_limit
+from podium.models.normalise import Normaliser
+from podium.recipe import Recipe, image_size_at
+from podium.training.augment import MIX, generator, mix
+from podium.training.context import Context, seed_torch
+from podium.training.distill import Teacher, separate_heads
+from podium.training.schedule import learning_rate
+
+DECAYED_LAYERS = 12
+CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
+MOST_BAD_STEPS = 10  # in a row: a step with non-finite gradients changes nothing, but so many are no accident
+
+
+class Diverged(Exception):
+    """The loss, the gradients or the weights are not finite."""
+
+
+@dataclass
+class Progress:
+    """How far a fold has come. The tensors stay on the device: to look at them makes it wait."""
+
+    total: int  # steps
+    loss: Tensor  # summed over the steps of this epoch
+    skipped: Tensor  # steps of this epoch whose gradients were not finite
+    in_a_row: Tensor  # such steps, up to the last one
+    step: int = 0
+    seconds: float = 0.0  # spent on this epoch
+    history: list[dict[str, Any]] = field(default_factory=list)  # a record per finished epoch, as in metrics.jsonl
+
+    @staticmethod
+    def start(total: int, device: torch.device) -> "Progress":
+        loss, skipped, in_a_row = (torch.zeros((), device=device) for _ in range(3))
+        return Progress(total, loss, skipped, in_a_row)
+
+    def count_step(self, loss: Tensor, is_bad: Tensor) -> None:
+        self.loss += torch.where(loss.isfinite(), loss, 0)
+        self.skipped += is_bad
+        self.in_a_row.add_(1).mul_(is_bad)
+        self.step += 1
+
+    def start_epoch(self) -> None:
+        self.loss.zero_()
+        self.skipped.zero_()
+        self.seconds = 0.0
+
+
+class Learner:
+    """The model of one fold and everything that changes with a step."""
+
+    def __init__(self, context: Context, fold: int) -> None:
+        recipe, device = context.recipe, context.device
+        self.context, self.fold, self.recipe, self.device = context, fold, recipe, device
+        self.sampler = context.batch_sampler(fold)
+        self.model, self.spec = _initial_model(context, fold)
+        self.normalise = Normaliser(self.spec, device)
+        self.model.to(device).to(memory_format=self.normalise.layout)
+        self.teacher = None
+        if context.plan.teachers and recipe.distil:
+            self.teacher = Teacher(context.plan.teachers, fold, self.normalise, context.precision)
+            if recipe.distil < 1:  # without the labels' loss, one of two heads would learn nothing
+                separate_heads(self.model)
+        self.optimizer = _create_optimizer(self.model, recipe)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == torch.float16)
+        decay = 1 - 1 / max(1.0, recipe.ema * self.sampler.stop)
+        self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
+        self.progress = Progress.start(self.sampler.stop, device)
+        self.network = _network(self.model, context)  # what the gradients go through
+        norms = [module for module in self.model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
+        self.batch_statistics = [buffer for norm in norms for buffer in norm.buffers()]
+
+    @property
+    def final(self) -> nn.Module:
+        """The model that predicts: the averaged weights if there are any."""
+        return self.average.module if self.average else self.model
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """What a checkpoint holds."""
+        return {"model": self.model, "ema": self.final} if self.average else {"model": self.model}
+
+    @property
+    def learning_rate(self) -> float:
+        return learning_rate(self.progress.step, self.progress.total, self.sampler.per_epoch, self.recipe)
+
+    def step(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Forward, backward, update; returns the mean loss. Non-finite gradients change nothing."""
+        inputs, targets = self.prepare(images, labels)
+        self.model.train()
+        statistics = [buffer.clone() for buffer in self.batch_statistics]
+        loss = self.backward(inputs, targets)
+        if self.recipe.sam:
+            with moved_uphill(self.model, self.batch_statistics, self.recipe.sam):
+                self.backward(inputs, targets)
+        is_bad = self.update()
+        for buffer, before in zip(self.batch_statistics, statistics, strict=True):
+            buffer.copy_(torch.where(is_bad > 0, before, buffer))
+        if self.average:
+            self.average.update(self.model, step=self.progress.step)
+        self.progress.count_step(loss, is_bad)
+        if self.progress.step % CHECK_EVERY == 0:
+            self.check_gradients()
+        return loss
+
+    def prepare(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalises the images, and mixes them in some steps; the targets become probabilities."""
+        recipe, progress = self.recipe, self.progress
+        inputs = self.normalise(images)
+        targets = F.one_hot(labels.to(self.device, non_blocking=True), len(self.spec.classes)).float()
+        draws = generator(MIX, recipe.seed, self.fold, progress.step)
+        if draws.random() < recipe.mix and progress.step < progress.total * (1 - recipe.plain):
+            inputs, targets = mix(inputs, targets, draws)
+        return inputs, targets
+
+    def backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Backpropagates in micro-batches; returns the mean loss."""
+        processes = self.context.processes
+        seed_torch(self.recipe.seed, self.fold, self.progress.step + 1, processes.rank)  # for dropout and drop path
+        self.optimizer.zero_grad()
+        # What an image weighs. The processes' gradients are averaged, so their number cancels out.
+        weight = processes.size / self.sampler.batch_size
+        loss = torch.zeros((), device=self.device)
+        micro_batches = split(inputs, targets, micro_batch_limit(self.device, self.recipe.image_size))
+        for number, (part, part_targets) in enumerate(micro_batches, 1):
+            with self.gradients_shared(number == len(micro_batches)):
+                part_loss = self.loss(part, part_targets) * (len(part) * weight)
+                self.scaler.scale(part_loss).backward()
+            loss += part_loss.detach()
+        return loss
+
+    def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        with autocast(self.device, self.context.precision):
+            output = self.network(inputs)
+        logits, token_logits = output if isinstance(output, tuple) else (output, None)
+        loss = F.cross_entropy(logits.float(), targets, label_smoothing=self.recipe.smoothing)
+        if self.teacher:
+            loss = loss.lerp(self.teacher.loss(inputs, logits, token_logits), self.recipe.distil)
+        return loss
+
+    def gradients_shared(self, is_last: bool) -> AbstractContextManager[None]:
+        """Several processes average their gradients once per step, with the last micro-batch."""
+        if self.context.processes.size == 1 or is_last:
+            return nullcontext()
+        no_sync: AbstractContextManager[None] = self.network.no_sync()
+        return no_sync
+
+    def update(self) -> Tensor:
+        """Clips the gradients and updates the weights; returns 1 where the gradients were not finite, else 0."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate * group.get("lr_scale", 1.0)
+        self.scaler.unscale_(self.optimizer)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip or math.inf)
+        is_bad = (~norm.isfinite()).float()
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimizer)
+        else:
+            step_unless_bad(self.optimizer, is_bad)
+        self.scaler.update()
+        return is_bad
+
+    def check_gradients(self) -> None:
+        if self.progress.in_a_row.item() >= MOST_BAD_STEPS:
+            raise Diverged(f"the loss or its gradients are not finite, at least {MOST_BAD_STEPS} steps in a row,")
+
+    def check_weights(self) -> None:
+        if not nn.utils.get_total_norm(self.model.parameters()).isfinite():
+            raise Diverged("the weights are not finite")
+
+    def try_batch(self, images: int) -> None:
+        """Takes a step with so many blank images, to see whether it fits into memory. The learner is spoilt then."""
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scaler.is_enabled())  # none amid a step
+        size = self.recipe.image_size
+        self.step(torch.zeros(images, size, size, 3, dtype=torch.uint8), torch.zeros(images, dtype=torch.int64))
+
+
+# --- parts of a step ---------------------------------------------------------------------------------
+
+
+def split(inputs: Tensor, targets: Tensor, limit: int) -> list[tuple[Tensor, Tensor]]:
+    """Splits a batch into micro-batches of at most `limit` images, and of two at least: batch norm needs them."""
+    count = math.ceil(len(inputs) / limit)
+    count = max(1, min(count, len(inputs) // 2))
+    return list(zip(inputs.tensor_split(count), targets.tensor_split(count), strict=True))
+
+
+@contextmanager
+def moved_uphill(model: nn.Module, statistics: Sequence[Tensor], radius: float) -> Iterator[None]:
+    """Sharpness-aware minimisation: within the block, the weights lie where the loss is highest nearby.
+
+    The gradient is taken there; the update starts from the weights as they were.
+    """
+    gradients = {weight: weight.grad for weight in model.parameters() if weight.grad is not None}
+    before = [(tensor, tensor.detach().clone()) for tensor in (*gradients, *statistics)]
+    scale = radius / (nn.utils.get_total_norm(gradients.values()) + 1e-12)
+    with torch.no_grad():
+        for weight, gradient in gradients.items():
+            weight.add_(gradient * scale)
+    yield
+    with torch.no_grad():
+        for tensor, value in before:
+            tensor.copy_(value)
+
+
+def step_unless_bad(optimizer: torch.optim.Optimizer, is_bad: Tensor) -> None:
+    """A fused optimiser checks `found_inf` on the device, so that the GPU does not wait."""
+    if not optimizer.defaults.get("fused"):
+        if not is_bad.item():
+            optimizer.step()
+        return
+    optimizer.found_inf = is_bad  # type: ignore[attr-defined]
+    optimizer.step()
+    del optimizer.found_inf  # type: ignore[attr-defined]
+
+
+# --- making a learner --------------------------------------------------------------------------------
+
+
+def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
+    recipe, processes = context.recipe, context.processes
+    # Features are computed once for all folds, so with --head-first all folds start from the same random weights.
+    seed_torch(recipe.seed, 0 if recipe.head_first else fold, 0)
+    with processes.first_then_others():  # the first downloads the weights, the others find them in the cache
+        model, spec = build_model(recipe, context.competition.classes)
+    if recipe.grow:
+        sizes = {image_size_at(epoch, recipe) for epoch in range(recipe.epochs)}
+        check_sizes(model, recipe.model, sizes, "--grow 0")
+    return model, spec
+
+
+def _network(model: nn.Module, context: Context) -> Any:
+    network: Any = model
+    if context.processes.size > 1:
+        devices = [context.device] if context.device.type == "cuda" else None
+        network = DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
+        network.broadcast_buffers = False  # Processes.broadcast_statistics does it, before they are needed
+    return torch.compile(network) if context.machine.compiled else network
+
+
+def _create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    # Muon's updates are scaled to the length of AdamW's, so the same learning rates serve.
+    own: dict[str, Any] = {"fused": True} if recipe.optimizer == "adamw" else {"adjust_lr_fn": "match_rms_adamw"}
+    optimizer: torch.optim.Optimizer = create_optimizer_v2(
+        model,
+        recipe.optimizer,
+        lr=recipe.lr,
+        weight_decay=recipe.weight_decay,
+        layer_decay=recipe.layer_decay,
+        **own,
+    )
+    _limit_layer_decay(optimizer, recipe.layer_decay)
+    return optimizer
+
+
+def _limit_layer_decay(optimizer: torch.optim.Optimizer, decay: float) -> None:
+    """Spreads the decay over DECAYED_LAYERS, however many layers timm counts, as published values mean it.
+
+    timm counts 38 layers in convnext_small; 0.8 to that power would freeze the stem.
+    """
+    lowest = min(group.get("lr_scale", 1.0) for group in optimizer.param_groups)
+    if lowest < decay**DECAYED_LAYERS:
+        depth = math.log(lowest) / math.log(decay)
+        for group in optimizer.param_groups:
+            group["lr_scale"] **= DECAYED_LAYERS / depth

@@ -1,0 +1,62 @@
+"""Predictions on disk: ids, probabilities and targets in one .npz archive, never a pickle."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium import PodiumError
+from podium.disk import atomic
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """A row of probabilities per id; `target` is the index of the true class, -1 where unknown."""
+
+    id: NDArray[np.str_]
+    probs: NDArray[np.float32]
+    target: NDArray[np.int64]
+    classes: tuple[str, ...]
+    key: str = ""  # names what they were computed from: weights, images, views
+    made_on: str = ""  # device and precision
+
+    def in_order_of(self, classes: tuple[str, ...]) -> "Predictions":
+        """Returns the same predictions with the classes in this order, which a sample submission may have changed."""
+        if classes == self.classes:
+            return self
+        if set(classes) != set(self.classes):
+            raise PodiumError("these runs were trained on different classes; choose runs that agree with --runs")
+        order = np.array([self.classes.index(name) for name in classes])
+        target = np.where(self.target < 0, -1, order.argsort()[self.target])
+        return replace(self, probs=self.probs[:, order], target=target, classes=classes)
+
+    def facts(self) -> dict[str, str]:
+        """Returns what a lineage records of them."""
+        digest = hashlib.sha256(self.probs.tobytes()).hexdigest()
+        return {"predicted_on": self.made_on, "predicted_from": self.key, "predictions_sha256": digest}
+
+    def save(self, path: Path) -> None:
+        with atomic(path) as temporary, temporary.open("wb") as file:
+            np.savez(
+                file,
+                id=self.id,
+                probs=self.probs,
+                target=self.target,
+                classes=np.array(self.classes),
+                key=np.array(self.key),
+                made_on=np.array(self.made_on),
+            )
+
+    @staticmethod
+    def load(path: Path, remedy: str) -> "Predictions":
+        try:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                classes = tuple(str(name) for name in file["classes"])
+                key, made_on = str(file["key"]), str(file["made_on"])
+                return Predictions(file["id"], file["probs"], file["target"], classes, key, made_on)
+        except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
+            # numpy's own advice, to allow pickles, would be unsafe.
+            problem = "it is not an archive of arrays" if "pickle" in str(error) else error
+            raise PodiumError(f"{path}: cannot be read ({problem}); {remedy}") from None
