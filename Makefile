@@ -14,7 +14,8 @@ RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data audit folds train submit compare doctor kaggle-train kaggle-bundle demo bench notebook test chaos lint clean
+.PHONY: help setup data audit folds train submit compare doctor kaggle-train kaggle-bundle demo bench notebook \
+  test test-fast chaos lint constraints clean
 
 help:  ## this list
 	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
@@ -22,7 +23,7 @@ help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
 	  do printf '  %-14s %s\n' "$$name" "$$text"; done
 
-setup: $(READY)  ## the Python environment, in VENV=.venv
+setup: $(READY)  ## the Python environment, in VENV=.venv  [CONSTRAINTS=constraints.txt]
 
 data: $(READY)  ## download and unpack the competition's files  [COMP=]
 	$(PODIUM) data -c $(COMP)
@@ -70,8 +71,12 @@ bench: $(READY) | $(RAW)  ## measure training beside the bare step  [COMP= MODEL
 notebook: $(READY)  ## open the notebooks in Jupyter
 	$(BIN)/jupyter lab notebooks
 
-test: $(READY)  ## run the tests
-	$(BIN)/pytest
+test: $(READY)  ## run the tests: two at a time, then those that need the machine alone
+	$(BIN)/pytest -n 2 --dist worksteal -m "not alone"
+	$(BIN)/pytest -m alone
+
+test-fast: $(READY)  ## run the tests that start no process and train for seconds at most
+	$(BIN)/pytest -n 2 -m "not slow and not alone"
 
 chaos: $(READY)  ## kill training at random moments, compare what it ends with  [KILLS=25]
 	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(KILLS)
@@ -82,17 +87,21 @@ lint: $(READY)  ## check style, types and which room imports which
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 
+constraints: $(READY)  ## write down the versions of all packages, after the tests have passed
+	@{ echo '# The versions that the tests last passed with: make setup CONSTRAINTS=constraints.txt'; \
+	  $(BIN)/pip freeze --exclude-editable; } > constraints.txt
+
 clean:  ## delete caches; keeps data, runs and submissions
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -exec rm -rf {} +
 
-# What the targets above need and do not want to make twice.
+# What the targets above need, and make once.
 
 $(READY): requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'Podium needs Python 3.11 or newer: make PYTHON=python3.11 ...' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check $(if $(CONSTRAINTS),-c $(CONSTRAINTS)) -r requirements.txt -e .
 	@touch $@
 
 $(RAW): | $(READY)

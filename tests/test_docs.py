@@ -1,0 +1,288 @@
+"""Every command and every line of Python in the README and in docs/ runs as it is written."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from podium.cli.commands import COMMANDS
+from podium.cli.flags import parser
+from podium.competition.card import read_card
+from tiny import Podium, write_competition
+
+ROOT = Path(__file__).parents[1]
+README, GUIDE, API, ARCHITECTURE = (
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("README.md", "docs/guide.md", "docs/api.md", "docs/architecture.md")
+)
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SLUGS = ("boolart-image-classification", "paddy-disease-classification")
+# Take the place of hours and of a network: small images, one epoch, weights from scratch. The last flag wins, so the
+# flags of the page are parsed, and these are run.
+QUICK = ("--weights", "none", "--image-size", "32", "--epochs", "1", "--batch-size", "8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def shell_commands(page: str) -> list[str]:
+    return [line for block in blocks(page, "sh") for line in block.splitlines()]
+
+
+FIRST, SECOND, *OTHERS = dict.fromkeys(shell_commands(README) + shell_commands(GUIDE))
+TRAINING = [line for line in OTHERS if line.startswith("make train")]
+# `make demo` is run as a whole after the tests.
+REST = [line for line in OTHERS if line not in TRAINING and line != "make demo"]
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a newcomer has after cloning and downloading, with this environment in the place of .venv."""
+    folder = tmp_path_factory.mktemp("clone")
+    for name in ("Makefile", "requirements.txt"):
+        shutil.copy2(ROOT / name, folder / name)
+    shutil.copytree(ROOT / "data" / "competitions", folder / "data" / "competitions")
+    for name in ("src", "tests"):
+        (folder / name).mkdir()
+    bin_folder = folder / ".venv" / "bin"
+    bin_folder.parent.mkdir()
+    bin_folder.symlink_to(Path(sys.executable).parent)
+    (folder / ".venv" / ".ready").touch()
+    for slug in SLUGS:
+        unpacked = write_competition(folder / "elsewhere", slug, each=6, test=3)
+        archive = folder / "data" / "raw" / f"{slug}.zip"
+        archive.parent.mkdir(exist_ok=True)
+        with zipfile.ZipFile(archive, "w") as file:
+            for path in sorted(unpacked.rglob("*")):
+                file.write(path, path.relative_to(unpacked))
+    return folder
+
+
+def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(["make", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
+
+
+def podium_words(folder: Path, line: str) -> list[str]:
+    """What `make` would call podium with."""
+    if line.startswith("podium "):
+        return shlex.split(line)[1:]
+    done = make(folder, "-n", *shlex.split(line)[1:])
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+    (command,) = [shown for shown in done.stdout.replace("\\\n", " ").splitlines() if "/podium " in shown]
+    return shlex.split(command)[2:]
+
+
+@pytest.fixture
+def prepared(clone: Path, podium_here: Podium) -> Path:
+    """The clone with data and folds, for what follows them."""
+    for slug in SLUGS:
+        if not (clone / "data" / "prepared" / slug / "folds.csv").exists():
+            assert podium_here("data", "-c", slug)[0] == 0
+            assert podium_here("folds", "-c", slug)[0] == 0
+    return clone
+
+
+@pytest.fixture
+def podium_here(clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Podium:
+    """The command line in the clone, as make calls it."""
+    from podium.__main__ import main
+
+    monkeypatch.chdir(clone)
+    monkeypatch.setenv("PODIUM_TYPED", "make")
+    monkeypatch.setattr("podium.terminal.root", Path())
+
+    def run(*words: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main([*map(str, words)])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+# --- commands ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_commands_go_from_an_archive_to_a_submission(clone: Path) -> None:
+    done = make(clone, *shlex.split(FIRST)[1:], f"ARGS={' '.join(QUICK)}")
+    assert done.returncode == 0, done.stderr
+    assert "over 5 of 5 folds" in done.stdout
+    assert "next: make submit" in done.stderr
+    done = make(clone, *shlex.split(SECOND)[1:])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "submissions/boolart-image-classification/convnext_small.csv"
+    assert (clone / done.stdout.splitlines()[-1]).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", TRAINING)
+def test_every_command_that_trains_runs(line: str, prepared: Path, podium_here: Podium) -> None:
+    words = podium_words(prepared, line)
+    if "--teacher" in words:
+        teacher = (*QUICK, "--model", "test_vit", "--name", words[words.index("--teacher") + 1], "--folds", "0")
+        assert podium_here("train", *teacher)[0] == 0
+    if "--processes" in words:  # as many processes of this machine as there are GPUs in the text
+        done = make(prepared, *shlex.split(line.replace("GPUS=4", "GPUS=2"))[1:], f"ARGS={' '.join(QUICK)} --folds 0")
+        assert done.returncode == 0, done.stderr
+        return
+    status, out, err = podium_here(*words, *QUICK, "--folds", "0")
+    assert status == 0, err
+    assert "over 1 of 5 folds" in out
+
+
+@pytest.mark.slow
+def test_every_other_command_runs(prepared: Path, podium_here: Podium) -> None:
+    for name in ("convnext_small", "vit_small_patch32_224", "first-look"):
+        assert podium_here("train", *QUICK, "--model", "test_vit", "--name", name, "--folds", "0")[0] == 0
+    assert podium_here("submit", "--runs", "convnext_small")[0] == 0
+    for line in REST:
+        line = line.partition(" UPLOAD=1")[0]  # there is no Kaggle here
+        status, _, err = podium_here(*podium_words(prepared, line))
+        assert status == 0, f"{line}\n{err}"
+    assert {"make data", "make audit", "make folds", "make submit"} <= set(REST) | {SECOND}
+
+
+def test_help_lists_every_target_and_the_readme_has_them_all(clone: Path) -> None:
+    done = make(clone)
+    assert done.returncode == 0
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert len(targets) > 10
+    pages = README + (ROOT / "CONTRIBUTING.md").read_text()
+    for target in targets:
+        assert re.search(rf"^  {target} +\S", done.stdout, re.MULTILINE), target
+        if target != "help":
+            assert re.search(rf"make [a-z ]*\b{target}\b", pages), target
+    assert set(re.findall(r"`make ([a-z-]+)", README)) <= set(targets)
+
+
+def test_every_podium_command_of_the_table_exists_with_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = re.findall(r"`podium ([a-z-]+)([^`]*)`", README)
+    assert {name for name, _ in rows} == set(COMMANDS)
+    for name, rest in rows:
+        with pytest.raises(SystemExit):
+            parser(COMMANDS).parse_args([name, "--help"])
+        help_text = capsys.readouterr().out
+        assert all(flag in help_text for flag in re.findall(r"--?[a-z][a-z-]*", rest)), name
+
+
+def test_make_without_a_model_says_what_is_missing(clone: Path) -> None:
+    done = make(clone, "train")
+    assert done.returncode != 0
+    assert "podium: error: which model?" in done.stderr
+
+
+def test_clean_keeps_what_was_computed(clone: Path) -> None:
+    kept = clone / "data" / "prepared" / "kept.csv"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text("")
+    assert make(clone, "clean").returncode == 0
+    assert kept.exists()
+
+
+# --- Python and cards --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_python_of_the_api_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("podium.terminal.root", Path())
+    names: dict[str, object] = {}
+    for block in blocks(API, "python"):
+        exec(block, names)
+    out = capsys.readouterr().out
+    assert "Handwritten digits" in out
+    assert "test_convnext" in out
+    assert out.splitlines()[-1] == "submissions/sample/notebook.csv"
+    assert (tmp_path / "submissions" / "sample" / "notebook.csv").exists()
+
+
+def test_the_signatures_of_the_api_page_are_those_of_the_code() -> None:
+    import importlib
+    import inspect
+
+    functions = re.findall(r"`(podium(?:\.[a-z_]+)+)\.([a-z_]+)\(([^`]*)\) -> ", API)
+    assert len(functions) > 7
+    for module, name, shown in functions:
+        parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+        names = re.findall(r"(\w+):", shown)
+        assert names == list(parameters)[: len(names)], name
+        later = list(parameters.values())[len(names) :]
+        assert all(
+            parameter.default is not parameter.empty or parameter.kind == parameter.VAR_KEYWORD for parameter in later
+        )
+
+
+def test_the_card_of_the_guide_is_read(tmp_path: Path) -> None:
+    (card,) = blocks(GUIDE, "toml")
+    path = tmp_path / "data" / "competitions" / "it.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(card)
+    assert read_card("it", tmp_path)["recipe"] == {"mirror": 0.0, "fit": "squash"}
+
+
+def test_the_worked_examples_of_the_architecture_page_work(
+    tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from podium import metrics, recipe
+    from podium.cli import commands
+    from podium.competition import card, ids_and_labels
+
+    metric, option, layout, command = blocks(ARCHITECTURE, "python")
+    for module, code in ((metrics, metric), (commands, command)):
+        for table in ("METRICS", "COMMANDS"):
+            if hasattr(module, table):
+                monkeypatch.setattr(module, table, dict(getattr(module, table)))
+        exec(code, vars(module))
+    assert metrics.evaluate("matthews", *metrics_example()) == 1.0
+    monkeypatch.setattr("podium.__main__.COMMANDS", commands.COMMANDS)
+    write_competition(tmp_path)
+    status, out, _ = podium("classes", "-c", "tiny")
+    assert status == 0
+    assert re.search(r"^red +8$", out, re.MULTILINE)
+    assert "option(" in option
+    assert {"Recipe", "COMMON", "option"} <= set(vars(recipe))
+    assert "TARGET_NAMES" in layout
+    assert hasattr(ids_and_labels, "TARGET_NAMES")
+    assert card.CHOICES
+
+
+def metrics_example() -> tuple[object, object]:
+    import numpy as np
+
+    return np.array([0, 1, 1]), np.eye(2)[[0, 1, 1]]
+
+
+# --- pages -------------------------------------------------------------------------------------------
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.encode()) <= 9_000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[path.name for path in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#][^)]*)\)", text):
+        if not target.startswith("http"):
+            assert (page.parent / target.partition("#")[0]).exists(), target
+    headings = re.findall("^#+ (.*)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= anchors
+
+
+def test_the_architecture_page_names_every_room_and_file_that_exists() -> None:
+    rooms = {path.parent.name for path in (ROOT / "src" / "podium").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)/` ", ARCHITECTURE, re.MULTILINE)) == rooms
+    for name in re.findall(r"`((?:\w+/)*\w+\.py)`", ARCHITECTURE):
+        assert list((ROOT / "src" / "podium").rglob(name)), name
