@@ -35,6 +35,7 @@ from podium.training.processes import started_by_torchrun
 
 
 def train_fold(context: Context, fold: int, folds_left: int = 1, deadline: float = math.inf) -> None:
+    """Trains until the schedule ends; validates and saves at every epoch."""
     recipe, processes = context.recipe, context.processes
     learner = start_or_resume(context, fold, folds_left)
     progress = learner.progress
