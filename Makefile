@@ -1,10 +1,10 @@
-# From a competition's files to a submission. `make` lists what there is.
+# From a competition's files to a submission. `make` lists the targets.
 
 COMP   ?= boolart-image-classification
 VENV   ?= .venv
 PYTHON ?= python3
 
-# Also the address of its page.
+# COMP may also be the address of the competition's page.
 override COMP := $(firstword $(subst /, ,$(lastword $(subst /competitions/, ,$(COMP)))))
 
 READY  := $(VENV)/.ready
@@ -17,18 +17,18 @@ FOLDED := data/prepared/$(COMP)/folds.csv
 .PHONY: help setup data audit folds train submit compare doctor kaggle-train kaggle-bundle demo bench notebook \
   test test-fast chaos lint constraints clean
 
-help:  ## this list
+help:  ## show this list
 	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
 	@echo
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
 	  do printf '  %-14s %s\n' "$$name" "$$text"; done
 
-setup: $(READY)  ## the Python environment, in VENV=.venv  [CONSTRAINTS=constraints.txt]
+setup: $(READY)  ## make the Python environment, in VENV=.venv  [CONSTRAINTS=constraints.txt]
 
 data: $(READY)  ## download and unpack the competition's files  [COMP=]
 	$(PODIUM) data -c $(COMP)
 
-audit: $(READY) | $(RAW)  ## look at every image: bad files, duplicates, leaks  [COMP= ARGS=]
+audit: $(READY) | $(RAW)  ## check every image: bad files, duplicates, leaks  [COMP= ARGS=]
 	$(PODIUM) audit -c $(COMP) $(ARGS)
 
 folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARGS="--group patient"]
@@ -44,20 +44,20 @@ submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS=
 	$(PODIUM) submit -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(if $(UPLOAD),--upload) \
 	  $(if $(MESSAGE),--message="$$MESSAGE") $(ARGS)
 
-compare: $(READY)  ## the runs side by side: scores, costs, disagreement  [COMP= RUNS="a b"]
+compare: $(READY)  ## compare runs: scores, costs, disagreement  [COMP= RUNS="a b"]
 	$(PODIUM) compare -c $(COMP) $(if $(RUNS),--runs $(RUNS))
 
 kaggle-train: $(READY)  ## train on Kaggle's own GPUs: MODEL=  [COMP= FOLDS= EPOCHS= NAME= BUDGET= ARGS=]
 	$(PODIUM) kaggle-train -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(if $(FOLDS),--folds $(FOLDS)) \
 	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
-kaggle-bundle: $(READY)  ## models, code and notebook for a competition without a network  [COMP= RUNS="a b" UPLOAD=1]
+kaggle-bundle: $(READY)  ## pack models, code and notebook for a competition without a network  [COMP= RUNS="a b" UPLOAD=1]
 	$(PODIUM) kaggle-bundle -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(if $(UPLOAD),--upload)
 
-doctor: $(READY)  ## look for what would cost a day later  [COMP= MODEL="a b"]
+doctor: $(READY)  ## find what would cost a day later  [COMP= MODEL="a b"]
 	$(PODIUM) doctor -c $(COMP) $(if $(MODEL),--model $(MODEL))
 
-demo: $(READY)  ## the whole way on handwritten digits, with no network and no GPU
+demo: $(READY)  ## go the whole way on handwritten digits, without a network or a GPU
 	$(PODIUM) sample
 	$(PODIUM) folds -c sample --k 3
 	$(PODIUM) train -c sample --name demo-convnext --model convnext_atto --weights none --epochs 10
@@ -78,7 +78,7 @@ test: $(READY)  ## run the tests: two at a time, then those that need the machin
 test-fast: $(READY)  ## run the tests that start no process and train for seconds at most
 	$(BIN)/pytest -n 2 -m "not slow and not alone"
 
-chaos: $(READY)  ## kill training at random moments, compare what it ends with  [KILLS=25]
+chaos: $(READY)  ## kill training at random moments, compare the results to the bit  [KILLS=25]
 	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(KILLS)
 
 lint: $(READY)  ## check style, types and which room imports which
