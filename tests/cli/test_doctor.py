@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from stand_ins.kaggle_service import TOKEN, Service, kaggle, nobody
+from stand_ins.kaggle_service import TOKEN, Service, kaggle, no_account
 from tiny import Podium, write_competition
 
-__all__ = ["nobody"]
+__all__ = ["no_account"]
 
 
 @pytest.fixture(autouse=True)

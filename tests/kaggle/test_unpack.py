@@ -1,4 +1,4 @@
-"""Archives: all of them or nothing, and nothing outside their folder."""
+"""Unpacking an archive: completely or not at all, and only into its own folder."""
 
 import io
 import os
@@ -17,23 +17,25 @@ from podium import PodiumError
 from podium.kaggle.unpack import MARGIN, unpack
 
 
-def packed(entries: Mapping[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+def make_zip(entries: Mapping[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Returns an archive with these files."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as archive:
         for name, content in entries.items():
-            archive.writestr(raw_name(name, compression), content)
+            archive.writestr(make_entry(name, compression), content)
     return file.getvalue()
 
 
-def raw_name(name: str, compression: int = zipfile.ZIP_DEFLATED) -> zipfile.ZipInfo:
-    """An entry of this very name; zipfile itself would clean it."""
+def make_entry(name: str, compression: int = zipfile.ZIP_DEFLATED) -> zipfile.ZipInfo:
+    """Returns an entry with exactly this name; zipfile itself would normalise it."""
     member = zipfile.ZipInfo("x")
     member.filename = name
     member.compress_type = compression
     return member
 
 
-def unpacked(tmp_path: Path, data: bytes) -> dict[str, bytes]:
+def unpack_files(tmp_path: Path, data: bytes) -> dict[str, bytes]:
+    """Unpacks the archive and returns its files; nothing else may lie beside them."""
     (tmp_path / "it.zip").write_bytes(data)
     unpack(tmp_path / "it.zip", tmp_path / "it")
     assert sorted(os.listdir(tmp_path)) == ["it", "it.zip"]
@@ -44,67 +46,68 @@ def unpacked(tmp_path: Path, data: bytes) -> dict[str, bytes]:
     }
 
 
-def refusal(tmp_path: Path, data: bytes) -> str:
-    """What is said; nothing may be left behind, here or outside."""
-    here = tmp_path / "a" / "b"
-    here.mkdir(parents=True, exist_ok=True)
-    (here / "it.zip").write_bytes(data)
-    with pytest.raises(PodiumError) as refused:
-        unpack(here / "it.zip", here / "it")
+def refusal_of(tmp_path: Path, data: bytes) -> str:
+    """Returns the message of the error; nothing may be left behind, in the folder or outside."""
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "it.zip").write_bytes(data)
+    with pytest.raises(PodiumError) as error:
+        unpack(folder / "it.zip", folder / "it")
     assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["a", "b", "it.zip"]
-    said = str(refused.value)
-    assert said.startswith(str(here / "it.zip"))
-    assert said.endswith(f" and run the same command again, or unpack it yourself to {here / 'it'}")
-    assert "\n" not in said
-    return said
+    message = str(error.value)
+    assert message.startswith(str(folder / "it.zip"))
+    assert "run the same command again" in message
+    assert f"unpack it yourself to {folder / 'it'}" in message
+    assert "\n" not in message
+    return message
 
 
 FILES = {"train.csv": b"id,target\n1,cat\n", "train/1.jpg": bytes(3000), "test/2.jpg": b"", "a b/ünï/猫.jpg": b"x"}
 
 
-# --- what is unpacked ------------------------------------------------------------------------------------
+# --- archives that are unpacked --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_every_file_is_there_to_the_letter(tmp_path: Path, compression: int) -> None:
-    assert unpacked(tmp_path, packed(FILES, compression)) == FILES
+def test_every_file_is_unpacked_exactly(tmp_path: Path, compression: int) -> None:
+    assert unpack_files(tmp_path, make_zip(FILES, compression)) == FILES
 
 
-def test_folders_have_entries_of_their_own_or_not(tmp_path: Path) -> None:
-    assert unpacked(tmp_path, packed({"train/": b"", "train/cat/": b"", "train/cat/1.jpg": b"x", "empty/": b""})) == {
-        "train/cat/1.jpg": b"x"
-    }
+def test_entries_of_folders_are_left_out(tmp_path: Path) -> None:
+    assert unpack_files(
+        tmp_path, make_zip({"train/": b"", "train/cat/": b"", "train/cat/1.jpg": b"x", "empty/": b""})
+    ) == {"train/cat/1.jpg": b"x"}
 
 
-def test_a_name_with_backslashes_is_one_in_folders(tmp_path: Path) -> None:
-    data = packed({"train\\": b"", "train\\cat\\1.jpg": b"x", ".\\train.csv": b"y"})
-    assert unpacked(tmp_path, data) == {"train/cat/1.jpg": b"x", "train.csv": b"y"}
+def test_backslashes_in_a_name_separate_folders(tmp_path: Path) -> None:
+    data = make_zip({"train\\": b"", "train\\cat\\1.jpg": b"x", ".\\train.csv": b"y"})
+    assert unpack_files(tmp_path, data) == {"train/cat/1.jpg": b"x", "train.csv": b"y"}
 
 
-def test_archives_in_the_archive_are_unpacked_where_they_lie(tmp_path: Path) -> None:
-    data = packed(
+def test_archives_in_the_archive_are_unpacked_in_their_folders(tmp_path: Path) -> None:
+    data = make_zip(
         {
-            "train.zip": packed({"train/1.jpg": b"1"}),
-            "deep/TEST.ZIP": packed({"2.jpg": b"2"}),
-            "train.csv.zip": packed({"train.csv": b"id"}),
+            "train.zip": make_zip({"train/1.jpg": b"1"}),
+            "deep/TEST.ZIP": make_zip({"2.jpg": b"2"}),
+            "train.csv.zip": make_zip({"train.csv": b"id"}),
         }
     )
-    assert unpacked(tmp_path, data) == {"train/1.jpg": b"1", "deep/2.jpg": b"2", "train.csv": b"id"}
+    assert unpack_files(tmp_path, data) == {"train/1.jpg": b"1", "deep/2.jpg": b"2", "train.csv": b"id"}
 
 
-def test_archives_in_archives_in_the_archive_stay_packed(tmp_path: Path) -> None:
-    innermost = packed({"1.jpg": b"1"})
-    assert unpacked(tmp_path, packed({"a.zip": packed({"b.zip": innermost})})) == {"b.zip": innermost}
+def test_archives_two_levels_down_stay_packed(tmp_path: Path) -> None:
+    innermost = make_zip({"1.jpg": b"1"})
+    assert unpack_files(tmp_path, make_zip({"a.zip": make_zip({"b.zip": innermost})})) == {"b.zip": innermost}
 
 
-def test_what_an_interruption_left_is_swept(tmp_path: Path) -> None:
+def test_the_rest_of_an_interrupted_command_is_removed(tmp_path: Path) -> None:
     leftover = tmp_path / ".it.unpacking" / "train"
     leftover.mkdir(parents=True)
     (leftover / "half.jpg").write_bytes(b"x")
-    assert unpacked(tmp_path, packed(FILES)) == FILES
+    assert unpack_files(tmp_path, make_zip(FILES)) == FILES
 
 
-# --- what is refused -------------------------------------------------------------------------------------
+# --- archives that are refused ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,23 +130,23 @@ def test_what_an_interruption_left_is_swept(tmp_path: Path) -> None:
         "",
     ],
 )
-@pytest.mark.parametrize("inner", [False, True], ids=["itself", "an archive in it"])
+@pytest.mark.parametrize("inner", [False, True], ids=["outer", "inner"])
 def test_an_entry_that_would_lie_outside_is_refused(tmp_path: Path, name: str, inner: bool) -> None:
-    data = packed({"train.csv": b"id", name: b"x"})
-    said = refusal(tmp_path, packed({"images.zip": data}) if inner else data)
-    assert f"refused, its entry '{name}' would lie outside the folder" in said
-    assert ("(images.zip in it)" in said) == inner
+    data = make_zip({"train.csv": b"id", name: b"x"})
+    message = refusal_of(tmp_path, make_zip({"images.zip": data}) if inner else data)
+    assert f"refused, its entry '{name}' would lie outside the folder" in message
+    assert ("(images.zip in it)" in message) == inner
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "..", "1.jpg"])
 def test_an_entry_that_is_a_link_is_refused(tmp_path: Path, target: str) -> None:
-    link = raw_name("train/link")
+    link = make_entry("train/link")
     link.create_system, link.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(link, target)
         archive.writestr("train/link/1.jpg", b"x")
-    assert "refused, its entry 'train/link' is a link" in refusal(tmp_path, file.getvalue())
+    assert "refused, its entry 'train/link' is a link" in refusal_of(tmp_path, file.getvalue())
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -151,23 +154,23 @@ def test_an_entry_that_is_a_link_is_refused(tmp_path: Path, target: str) -> None
 def test_a_name_that_comes_twice_is_refused(tmp_path: Path, second: str) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(raw_name("train/1.jpg"), b"x")
-        archive.writestr(raw_name(second), b"y")
-    assert "it holds 1.jpg twice" in refusal(tmp_path, file.getvalue())
+        archive.writestr(make_entry("train/1.jpg"), b"x")
+        archive.writestr(make_entry(second), b"y")
+    assert "it holds 1.jpg twice" in refusal_of(tmp_path, file.getvalue())
 
 
 def test_a_name_that_is_a_file_and_a_folder_is_refused(tmp_path: Path) -> None:
-    assert "it holds train twice" in refusal(tmp_path, packed({"train": b"x", "train/1.jpg": b"y"}))
-    refusal(tmp_path, packed({"train/1.jpg": b"y", "train": b"x"}))
+    assert "it holds train twice" in refusal_of(tmp_path, make_zip({"train": b"x", "train/1.jpg": b"y"}))
+    refusal_of(tmp_path, make_zip({"train/1.jpg": b"y", "train": b"x"}))
 
 
-def test_an_archive_in_it_that_would_replace_a_file_is_refused(tmp_path: Path) -> None:
-    said = refusal(tmp_path, packed({"train.csv": b"old", "train.csv.zip": packed({"train.csv": b"new"})}))
-    assert "(train.csv.zip in it): it holds train.csv twice" in said
+def test_an_inner_archive_that_would_replace_a_file_is_refused(tmp_path: Path) -> None:
+    message = refusal_of(tmp_path, make_zip({"train.csv": b"old", "train.csv.zip": make_zip({"train.csv": b"new"})}))
+    assert "(train.csv.zip in it): it holds train.csv twice" in message
 
 
-def declaring(size: int, content: bytes = b"x") -> bytes:
-    """An archive that says its only file has this size."""
+def make_zip_declaring(size: int, content: bytes = b"x") -> bytes:
+    """Returns an archive that declares this size for its only file."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("1.jpg", content)
@@ -175,69 +178,69 @@ def declaring(size: int, content: bytes = b"x") -> bytes:
     return file.getvalue()
 
 
-def test_a_bomb_is_refused_before_it_is_written(tmp_path: Path) -> None:
-    said = refusal(tmp_path, declaring(MARGIN + 1))
-    assert f"refused as a bomb, it would write {MARGIN + 1:,} bytes where {MARGIN:,} are allowed" in said
-    assert "refused as a bomb" in refusal(tmp_path, declaring(10**15))
+def test_a_zip_bomb_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    message = refusal_of(tmp_path, make_zip_declaring(MARGIN + 1))
+    assert f"refused as a zip bomb, it would write {MARGIN + 1:,} bytes; the limit is {MARGIN:,}" in message
+    assert "refused as a zip bomb" in refusal_of(tmp_path, make_zip_declaring(10**15))
 
 
-@pytest.mark.parametrize(("archives", "fine"), [(2, True), (3, False)])
-def test_a_bomb_in_many_archives_is_refused_as_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archives: int, fine: bool
+@pytest.mark.parametrize(("archive_count", "is_allowed"), [(2, True), (3, False)])
+def test_a_zip_bomb_in_several_archives_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive_count: int, is_allowed: bool
 ) -> None:
     size = 2_000_000
     monkeypatch.setattr("podium.kaggle.unpack.MARGIN", 3 * size - 1)
-    data = packed({f"{i}.zip": packed({f"{i}.jpg": bytes(size)}) for i in range(archives)})
-    if fine:
-        assert len(unpacked(tmp_path, data)) == archives
+    data = make_zip({f"{i}.zip": make_zip({f"{i}.jpg": bytes(size)}) for i in range(archive_count)})
+    if is_allowed:
+        assert len(unpack_files(tmp_path, data)) == archive_count
     else:
-        assert f"(2.zip in it): refused as a bomb, it would write {size:,} bytes" in refusal(tmp_path, data)
+        assert f"(2.zip in it): refused as a zip bomb, it would write {size:,} bytes" in refusal_of(tmp_path, data)
 
 
-def test_a_bomb_that_denies_its_size_is_cut_off(tmp_path: Path) -> None:
-    assert "not a sound zip archive" in refusal(tmp_path, declaring(10, bytes(50_000_000)))
+def test_a_zip_bomb_that_hides_its_size_is_cut_off(tmp_path: Path) -> None:
+    assert "not a valid zip archive" in refusal_of(tmp_path, make_zip_declaring(10, bytes(50_000_000)))
 
 
 def test_an_archive_larger_than_the_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium.kaggle.unpack.MAX_RATIO", 10**15)
-    said = refusal(tmp_path, declaring(10**17))
-    assert re.search(r"it needs 100000000\.0 GB and [0-9.]+ GB are free on that disk\); mend that", said)
+    message = refusal_of(tmp_path, make_zip_declaring(10**17))
+    assert re.search(r"it needs 100000000\.0 GB and [0-9.]+ GB are free on that disk\); fix that", message)
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>Please log in</html>", b"Rar!\x1a\x07\0" + bytes(99), bytes(100_000)])
-def test_what_is_no_zip_archive_is_refused(tmp_path: Path, data: bytes) -> None:
-    assert "not a sound zip archive (File is not a zip file); delete it and run" in refusal(tmp_path, data)
+def test_a_file_that_is_not_a_zip_archive_is_refused(tmp_path: Path, data: bytes) -> None:
+    assert "not a valid zip archive (File is not a zip file); delete it and run" in refusal_of(tmp_path, data)
 
 
-@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9, 0.99])
-def test_a_truncated_archive_is_refused(tmp_path: Path, kept: float) -> None:
-    data = packed({f"{i}.jpg": os.urandom(500) for i in range(20)})
-    assert "not a sound zip archive" in refusal(tmp_path, data[: int(len(data) * kept)])
+@pytest.mark.parametrize("kept_share", [0.2, 0.5, 0.9, 0.99])
+def test_a_truncated_archive_is_refused(tmp_path: Path, kept_share: float) -> None:
+    data = make_zip({f"{i}.jpg": os.urandom(500) for i in range(20)})
+    assert "not a valid zip archive" in refusal_of(tmp_path, data[: int(len(data) * kept_share)])
 
 
-def test_a_truncated_archive_in_it_is_refused_by_name(tmp_path: Path) -> None:
-    said = refusal(tmp_path, packed({"train.csv": b"id", "images.zip": packed(FILES)[:-30]}))
-    assert "it.zip (images.zip in it): not a sound zip archive" in said
+def test_a_truncated_inner_archive_is_refused_by_name(tmp_path: Path) -> None:
+    message = refusal_of(tmp_path, make_zip({"train.csv": b"id", "images.zip": make_zip(FILES)[:-30]}))
+    assert "it.zip (images.zip in it): not a valid zip archive" in message
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_damaged_file_in_it_is_noticed(tmp_path: Path, compression: int) -> None:
-    data = bytearray(packed({"1.jpg": os.urandom(2000)}, compression))
+def test_a_damaged_file_in_an_archive_is_noticed(tmp_path: Path, compression: int) -> None:
+    data = bytearray(make_zip({"1.jpg": os.urandom(2000)}, compression))
     data[1000] ^= 0xFF
-    refusal(tmp_path, bytes(data))
+    refusal_of(tmp_path, bytes(data))
 
 
 def test_an_archive_with_a_password_is_refused(tmp_path: Path) -> None:
-    data = bytearray(packed({"train.csv": b"id"}))
-    for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        start = data.index(mark) + at
+    data = bytearray(make_zip({"train.csv": b"id"}))
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        start = data.index(signature) + offset
         data[start : start + 2] = struct.pack("<H", struct.unpack("<H", data[start : start + 2])[0] | 1)
-    assert "its entry 'train.csv' is locked with a password" in refusal(tmp_path, bytes(data))
+    assert "its entry 'train.csv' is protected with a password" in refusal_of(tmp_path, bytes(data))
 
 
 @pytest.mark.parametrize("entries", [{}, {"train/": b""}])
 def test_an_archive_without_files_is_refused(tmp_path: Path, entries: dict[str, bytes]) -> None:
-    assert "it holds no files" in refusal(tmp_path, packed(entries))
+    assert "it holds no files" in refusal_of(tmp_path, make_zip(entries))
 
 
 def test_a_missing_archive_and_a_directory_are_refused(tmp_path: Path) -> None:
@@ -247,56 +250,60 @@ def test_a_missing_archive_and_a_directory_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_already_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "it").mkdir()
     (tmp_path / "it" / "mine.txt").write_text("mine")
-    (tmp_path / "it.zip").write_bytes(packed(FILES))
-    with pytest.raises(PodiumError, match=r"it is there already; delete it to unpack it\.zip anew"):
+    (tmp_path / "it.zip").write_bytes(make_zip(FILES))
+    with pytest.raises(PodiumError, match=r"it exists already; delete it to unpack it\.zip again"):
         unpack(tmp_path / "it.zip", tmp_path / "it")
     assert os.listdir(tmp_path / "it") == ["mine.txt"]
 
 
 def test_an_interruption_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    (here / "it.zip").write_bytes(packed({f"{i}.jpg": b"x" for i in range(9)}))
-    opened = zipfile.ZipFile.open
-    seen: list[str] = []
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "it.zip").write_bytes(make_zip({f"{i}.jpg": b"x" for i in range(9)}))
+    original_open = zipfile.ZipFile.open
+    opened_names: list[str] = []
 
-    def stop_at_the_fifth(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> object:
-        seen.append(member.filename)
-        if len(seen) == 5:
-            assert len(list((here / ".it.unpacking").iterdir())) == 4
+    def interrupt_at_the_fifth(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> object:
+        opened_names.append(member.filename)
+        if len(opened_names) == 5:
+            assert len(list((folder / ".it.unpacking").iterdir())) == 4
             raise KeyboardInterrupt
-        return opened(archive, member)
+        return original_open(archive, member)
 
-    monkeypatch.setattr(zipfile.ZipFile, "open", stop_at_the_fifth)
+    monkeypatch.setattr(zipfile.ZipFile, "open", interrupt_at_the_fifth)
     with pytest.raises(KeyboardInterrupt):
-        unpack(here / "it.zip", here / "it")
-    assert os.listdir(here) == ["it.zip"]
+        unpack(folder / "it.zip", folder / "it")
+    assert os.listdir(folder) == ["it.zip"]
 
 
-SOUND = [packed(FILES), packed({"images.zip": packed(FILES)}, zipfile.ZIP_STORED), packed(FILES, zipfile.ZIP_LZMA)]
+VALID = [
+    make_zip(FILES),
+    make_zip({"images.zip": make_zip(FILES)}, zipfile.ZIP_STORED),
+    make_zip(FILES, zipfile.ZIP_LZMA),
+]
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    sound=st.sampled_from(SOUND),
+    valid=st.sampled_from(VALID),
     changes=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=4),
 )
-def test_a_damaged_archive_is_unpacked_or_refused_and_never_anything_else(
-    tmp_path_factory: pytest.TempPathFactory, sound: bytes, changes: list[tuple[int, int]]
+def test_a_damaged_archive_is_unpacked_or_refused_and_nothing_else_happens(
+    tmp_path_factory: pytest.TempPathFactory, valid: bytes, changes: list[tuple[int, int]]
 ) -> None:
-    here = tmp_path_factory.mktemp("outside") / "here"
-    here.mkdir()
-    data = bytearray(sound)
-    for at, value in changes:
-        data[-1 - at % len(data)] = value
-    (here / "it.zip").write_bytes(data)
+    folder = tmp_path_factory.mktemp("outside") / "here"
+    folder.mkdir()
+    data = bytearray(valid)
+    for offset, value in changes:
+        data[-1 - offset % len(data)] = value
+    (folder / "it.zip").write_bytes(data)
     try:
-        unpack(here / "it.zip", here / "it")
+        unpack(folder / "it.zip", folder / "it")
     except PodiumError:
-        assert os.listdir(here) == ["it.zip"]
+        assert os.listdir(folder) == ["it.zip"]
     else:
-        assert sorted(os.listdir(here)) == ["it", "it.zip"]
-    assert os.listdir(here.parent) == ["here"]
+        assert sorted(os.listdir(folder)) == ["it", "it.zip"]
+    assert os.listdir(folder.parent) == ["here"]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def data(args: argparse.Namespace) -> None:
     """Download and unpack a competition's files, and show what they are."""
-    from podium.kaggle.download import get_competition
+    from podium.kaggle.download import download_competition
 
-    get_competition(args.competition, args.root)
+    download_competition(args.competition, args.root)
 
 
 def sample(args: argparse.Namespace) -> None:
@@ -118,7 +118,7 @@ def submit(args: argparse.Namespace) -> None:
         competition = _competition(args)
         path = submit(competition, args.root, args.runs, args.name, *where, args.blend, args.anyway)
     if args.upload:
-        from podium.kaggle.upload import upload
+        from podium.kaggle.upload_submission import upload
         from podium.submit.lineage import submission_message
 
         upload(args.competition, path, competition.metric, args.message or submission_message(path))
@@ -154,32 +154,29 @@ def score(args: argparse.Namespace) -> None:
 def kaggle_train(args: argparse.Namespace) -> None:
     """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
     from podium.competition.card import read_card
-    from podium.kaggle.remote_train import kaggle_train
-    from podium.models.build import family_and_sizes
+    from podium.kaggle.inside_kernel import TrainFlags
     from podium.models.hub import check_model_name
-    from podium.recipe import resolve
+    from podium.recipe import check_card_options, check_options
 
-    given = _recipe_options(args)
-    if given.get("model") == "auto":
-        given["model"] = "convnext_small"
-    check_model_name(given.get("model"))
-    for flag, there in (
-        ("--weights", given.get("weights", "none") in ("none", "pretrained")),
-        ("--teacher", "teacher" not in given),
+    options = _recipe_options(args)
+    check_options(options)
+    if options.get("model") == "auto":
+        options["model"] = "convnext_small"
+    check_model_name(options.get("model"))
+    for flag, is_on_kaggle in (
+        ("--weights", options.get("weights", "none") in ("none", "pretrained")),
+        ("--teacher", "teacher" not in options),
     ):
-        if not there:
-            raise PodiumError(f"{flag}: what it names is not on Kaggle's machines; leave it out, or train here")
-    words = []
-    for name, value in given.items():
-        flag = f"--{name.replace('_', '-')}"
-        words += [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else [flag, str(value)]
-    if args.folds:
-        words += ["--folds", ",".join(map(str, args.folds))]
-    if args.budget:
-        words += ["--budget", f"{args.budget}s"]
+        if not is_on_kaggle:
+            raise PodiumError(f"{flag}: its files are not on Kaggle's machines; leave it out, or train here")
     card = read_card(args.competition, args.root).get("recipe", {})
-    recipe = resolve(given, card, *family_and_sizes(given["model"]))
-    kaggle_train(args.competition, args.root, args.name or recipe.model, recipe, words, args.accelerator)
+    check_card_options(card)
+    from podium.kaggle.remote_train import train_on_kaggle
+    from podium.models.build import resolve_recipe
+
+    recipe = resolve_recipe(options, card)
+    train_flags = TrainFlags(options, args.folds, args.budget)
+    train_on_kaggle(args.competition, args.root, args.name or recipe.model, recipe, train_flags, args.accelerator)
 
 
 def kaggle_bundle(args: argparse.Namespace) -> None:
@@ -189,9 +186,9 @@ def kaggle_bundle(args: argparse.Namespace) -> None:
     folder = bundle(_competition(args), args.root, args.runs, args.blend)
     print(folder)
     if args.upload:
-        from podium.kaggle.publish import publish
+        from podium.kaggle.publish_bundle import publish_bundle
 
-        page = publish(args.competition, folder)
+        page = publish_bundle(args.competition, folder)
         terminal.say(f"next: Submit to Competition, on the page of the notebook's output: {page}")
     else:
         again = "UPLOAD=1" if terminal.uses_make() else "--upload"
@@ -215,11 +212,9 @@ def _competition(args: argparse.Namespace, **settings: str) -> "Competition":
 
 
 def _recipe_options(args: argparse.Namespace) -> dict[str, Any]:
-    from podium.recipe import check_options, recipe_options
+    from podium.recipe import recipe_options
 
-    options = {name: getattr(args, name) for name in recipe_options() if getattr(args, name) is not None}
-    check_options(options)
-    return options
+    return {name: getattr(args, name) for name in recipe_options() if getattr(args, name) is not None}
 
 
 def _machine(args: argparse.Namespace) -> Machine:

@@ -139,14 +139,14 @@ def _weights(model: str) -> Iterator[Finding]:
 def _kaggle(slug: str, root: Path) -> Iterator[Finding]:
     from podium.competition.digits import DIGITS_SLUG
     from podium.competition.load import raw_folder
-    from podium.kaggle.client import competition_page, kaggle_client
+    from podium.kaggle.client import fetch_competition_page, signed_in_client
 
     if slug == DIGITS_SLUG:
         yield Finding("kaggle", "ok", "not needed for this competition")
         return
     try:
-        with kaggle_client(slug) as client:
-            page = competition_page(client, slug)
+        with signed_in_client(slug) as client:
+            page = fetch_competition_page(client, slug)
     except PodiumError as error:
         if not raw_folder(slug, root).is_dir():
             raise

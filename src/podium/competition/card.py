@@ -23,7 +23,7 @@ KEYS = {
     "positive": str,  # of two classes the one whose probability a single column holds
     "group_column": str,  # of images that belong together (a patient, a scene) and must share a fold
     "copies": str,  # which images count as one picture: "near", or "exact" where only the same file does
-    "recipe": dict,  # this competition's own defaults for the knobs of a run
+    "recipe": dict,  # this competition's own defaults for the options of a run
 }
 CHOICES = {"metric": tuple(METRICS), "wants": ("labels", "probs"), "copies": ("near", "exact")}
 

@@ -1,4 +1,4 @@
-"""Kaggle's own client: signed in, never waiting for ever, its errors told in one sentence."""
+"""Kaggle's own client: signed in, with timeouts, and with each of its errors explained in one line."""
 
 import contextlib
 import io
@@ -6,71 +6,72 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from podium import PodiumError
 
-TIMEOUT = (30.0, 300.0)  # seconds: to be connected, and between two bytes
+TIMEOUT = (30.0, 300.0)  # seconds: to connect, and between two bytes
 
 
 @contextlib.contextmanager
-def kaggle_client(slug: str, otherwise: str = "") -> Iterator[Any]:
-    """Kaggle's own client, signed in. What Kaggle or the way to it refuses in the block is told with its remedy."""
+def signed_in_client(slug: str, fallback: str = "") -> Iterator[Any]:
+    """Yields Kaggle's client, signed in. Explains its errors in the block in one line that ends with `fallback`."""
     from requests import RequestException
+
+    advice = f"; {fallback}" if fallback else ""
+    try:
+        with _default_timeout():
+            quiet = io.StringIO()
+            with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):  # the import signs in and prints
+                from kaggle.api.kaggle_api_extended import KaggleApi
+
+                client = KaggleApi()
+                client.authenticate()
+            yield client
+    except (TypeError, AttributeError, LookupError) as error:
+        if not _is_raised_in_client(error):
+            raise
+        raise PodiumError(f"Kaggle's client cannot read Kaggle's response ({error!r}){advice}") from None
+    except SystemExit:  # the client exits when it finds no token
+        raise PodiumError(
+            "Kaggle does not know you: make a token at https://www.kaggle.com/settings (API) and save it as"
+            f" ~/.kaggle/access_token or in KAGGLE_API_TOKEN{advice}"
+        ) from None
+    except (OSError, ValueError) as error:  # requests raises the first, the client itself the second
+        if not isinstance(error, (RequestException, ConnectionError, TimeoutError, ValueError)):
+            raise  # of this machine: a full disk, a missing file
+        raise PodiumError(f"{explain_error(error, slug)}{advice}") from None
+
+
+@contextlib.contextmanager
+def _default_timeout() -> Iterator[None]:
+    """Gives each request of the client a timeout; the client sets none and could wait for ever."""
     from requests.adapters import HTTPAdapter
 
     adapter: Any = HTTPAdapter
     send = adapter.send
-    try:
-        adapter.send = _impatient(send)
-        quiet = io.StringIO()
-        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):  # importing it authenticates, aloud
-            from kaggle.api.kaggle_api_extended import KaggleApi
 
-            client = KaggleApi()
-            client.authenticate()
-        yield client
-    except (TypeError, AttributeError, LookupError) as error:
-        if not _in_the_client(error):
-            raise
-        raise PodiumError(
-            f"Kaggle's client makes nothing of Kaggle's answer ({error!r}){otherwise and '; '}{otherwise}"
-        ) from None
-    except SystemExit:  # where others raise
-        raise PodiumError(
-            "Kaggle does not know you: make a token at https://www.kaggle.com/settings (API) and save it as"
-            f" ~/.kaggle/access_token or in KAGGLE_API_TOKEN{otherwise and '; '}{otherwise}"
-        ) from None
-    except (OSError, ValueError) as error:  # requests raises the first, the client itself the second
-        of_the_network = (RequestException, ConnectionError, TimeoutError, ValueError)
-        if not isinstance(error, of_the_network):
-            raise
-        raise PodiumError(f"{explain(error, slug)}{otherwise and '; '}{otherwise}") from None
+    def send_with_timeout(self: Any, request: Any, stream: bool = False, timeout: Any = None, **options: Any) -> Any:
+        return send(self, request, stream=stream, timeout=timeout or TIMEOUT, **options)
+
+    adapter.send = send_with_timeout
+    try:
+        yield
     finally:
         adapter.send = send
 
 
-def _impatient(send: Callable[..., Any]) -> Callable[..., Any]:
-    """The client waits for ever for whoever does not answer."""
-
-    def within(self: Any, request: Any, stream: bool = False, timeout: Any = None, **more: Any) -> Any:
-        return send(self, request, stream=stream, timeout=timeout or TIMEOUT, **more)
-
-    return within
+def _is_raised_in_client(error: Exception) -> bool:
+    """Says whether the client itself failed, as it does on responses of another shape than it expects."""
+    modules = [sys.modules[name] for name in ("kaggle", "kagglesdk") if name in sys.modules]
+    folders = tuple(str(Path(str(module.__file__)).parent) for module in modules)
+    return any(frame.filename.startswith(folders) for frame in traceback.extract_tb(error.__traceback__))
 
 
-def _in_the_client(error: Exception) -> bool:
-    """Whether the client stumbled, which it does over answers that are none."""
-    folders = [
-        str(Path(str(sys.modules[name].__file__)).parent) for name in ("kaggle", "kagglesdk") if name in sys.modules
-    ]
-    return any(frame.filename.startswith(tuple(folders)) for frame in traceback.extract_tb(error.__traceback__))
-
-
-def competition_page(client: Any, slug: str) -> Any:
-    """What Kaggle says of a competition and of this person's part in it."""
+def fetch_competition_page(client: Any, slug: str) -> Any:
+    """Returns what Kaggle says about a competition and about this user's part in it."""
     from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionRequest
 
     request = ApiGetCompetitionRequest()
@@ -80,27 +81,35 @@ def competition_page(client: Any, slug: str) -> Any:
 
 
 def http_status(error: Exception) -> int | None:
-    """What Kaggle answered with, if it was Kaggle that did not agree."""
+    """Returns the HTTP status of Kaggle's response; None if the error is not a response."""
     return getattr(getattr(error, "response", None), "status_code", None)
 
 
-def explain(error: Exception, slug: str) -> str:
+def explain_error(error: Exception, slug: str) -> str:
+    """Returns what happened and the remedy, in one line."""
     status = http_status(error)
-    told = "" if status is None or re.match(r"\d{3} \w+ Error", str(error)) else str(error).strip()
-    more = f": {told}" if told else ""
-    if status == 401:
-        return f"Kaggle refused your token (401{more}); make a new one at https://www.kaggle.com/settings"
-    if status == 403:
-        rules = f"https://www.kaggle.com/competitions/{slug}/rules"
-        return f"Kaggle does not let you have {slug} (403{more}); join and accept the rules once at {rules}"
-    if status == 404:
-        return f"Kaggle has no competition '{slug}' (404{more}); its name is the last part of its page's address"
-    if status == 429:
-        return f"Kaggle asks to wait (429{more}); try again in a few minutes"
-    if status is not None:
-        return f"Kaggle says: {told}" if told and status < 400 else f"Kaggle answered {status}{more}"
+    if status is None:
+        return _explain_without_status(error)
+    message = "" if re.match(r"\d{3} \w+ Error", str(error)) else str(error).strip()  # requests only repeats the status
+    detail = f": {message}" if message else ""
+    match status:
+        case 401:
+            return f"Kaggle refused your token (401{detail}); make a new one at https://www.kaggle.com/settings"
+        case 403:
+            rules = f"https://www.kaggle.com/competitions/{slug}/rules"
+            return f"Kaggle does not give you access to {slug} (403{detail}); join and accept the rules once at {rules}"
+        case 404:
+            return f"Kaggle has no competition '{slug}' (404{detail}); its name is the last part of its page's address"
+        case 429:
+            return f"Kaggle limits how often it answers (429{detail}); try again in a few minutes"
+    if message and status < 400:
+        return f"Kaggle says: {message}"
+    return f"Kaggle answered {status}{detail}"
+
+
+def _explain_without_status(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return "what answers is not Kaggle (no JSON): a proxy, or a page to sign in at?"
+        return "the response is not JSON, so it is not from Kaggle: is there a proxy or a login page in between?"
     if isinstance(error, ValueError) and not isinstance(error, OSError):
         return f"Kaggle's client says: {(str(error).splitlines() or [''])[0]}"
     return f"Kaggle cannot be reached ({type(error).__name__})"

@@ -1,9 +1,9 @@
-"""Brings a competition's files: downloads them with Kaggle's own client and unpacks them safely.
+"""Downloads a competition's files with Kaggle's own client and unpacks them safely.
 
     podium data [-c SLUG]
 
-Writes data/raw/<slug>/. An archive that lies at data/raw/<slug>.zip already, from a browser, serves as
-well and needs no account here.
+Writes data/raw/<slug>/. If data/raw/<slug>.zip exists already, downloaded with a browser, it is unpacked instead; that
+needs no account here.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ from pathlib import Path
 from podium import PodiumError
 from podium.competition.load import load, raw_folder
 from podium.disk import locked
-from podium.kaggle.client import kaggle_client
+from podium.kaggle.client import signed_in_client
 from podium.kaggle.unpack import unpack
 from podium.terminal import command_for, say, show
 
 
-def get_competition(slug: str, root: Path) -> None:
-    """Makes data/raw/<slug>/ be there, and prints what it holds."""
+def download_competition(slug: str, root: Path) -> None:
+    """Downloads and unpacks the files unless data/raw/<slug>/ exists, and prints what they hold."""
     from podium.competition.digits import DIGITS_SLUG, write_digits
 
     if slug == DIGITS_SLUG:
@@ -28,38 +28,36 @@ def get_competition(slug: str, root: Path) -> None:
         return
     folder = raw_folder(slug, root)
     if folder.is_dir():
-        say(f"podium: {folder} is there already; delete it to get it anew")
+        say(f"podium: {folder} exists already; delete it to get the files again")
     else:
         archive = root / "data" / "raw" / f"{slug}.zip"
-        with locked(archive.parent / f".{slug}.lock") as mine:
-            if not mine:
-                raise PodiumError(f"another process is getting {slug} already; wait for it")
+        with locked(archive.parent / f".{slug}.lock") as acquired:
+            if not acquired:
+                raise PodiumError(f"another process is downloading {slug} already; wait for it")
             if not folder.is_dir() and not archive.exists():
-                download(slug, archive)
+                _download_archive(slug, archive)
             if not folder.is_dir():
                 unpack(archive, folder)
     show(load(slug, root).describe())
     say(f"next: {command_for('folds', slug)}")
 
 
-def download(slug: str, archive: Path) -> None:
-    """Kaggle's client writes the archive; it gets its name once it is whole."""
+def _download_archive(slug: str, archive: Path) -> None:
+    """Downloads to a folder beside the archive's place; moves the archive there when it is complete."""
     unfinished = archive.parent / ".download" / slug  # kept after an interruption: the client resumes
     by_hand = (
         f"or download the archive at https://www.kaggle.com/competitions/{slug}/data"
         f" and put it at {archive}, then run the same command again"
     )
     say(f"podium: downloading {slug} from Kaggle")
-    with (
-        kaggle_client(slug, by_hand) as client,
-        contextlib.redirect_stdout(sys.stderr),
-    ):  # it advises on standard output
+    # The client prints advice, but standard output is for results.
+    with signed_in_client(slug, by_hand) as client, contextlib.redirect_stdout(sys.stderr):
         unfinished.mkdir(parents=True, exist_ok=True)
         client.competition_download_files(slug, path=str(unfinished), quiet=False)
-    found = sorted(unfinished.glob("*.zip"))
-    if not found:
+    archives = sorted(unfinished.glob("*.zip"))
+    if not archives:
         raise PodiumError(f"Kaggle's client left no archive in {unfinished}; {by_hand}")
-    found[0].replace(archive)
+    archives[0].replace(archive)
     shutil.rmtree(unfinished, ignore_errors=True)
-    with contextlib.suppress(OSError):  # another competition's download may wait beside it
+    with contextlib.suppress(OSError):  # another competition's download may lie beside it
         unfinished.parent.rmdir()

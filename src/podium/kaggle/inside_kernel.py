@@ -1,7 +1,8 @@
-"""What runs on Kaggle's machines: a training kernel, and the inference of a competition that takes notebooks only.
+"""Runs on Kaggle's machines: trains in a kernel, or predicts in the notebook of a bundle.
 
-The kernels that kernels.py and bundle.py make unpack this code and call `train` or `infer`. Until packages are there it
-needs nothing but Python. Writes /kaggle/working.
+kernel_code.py and bundle.py write the code that unpacks this package there and calls `run_training` or `run_inference`.
+Until these have installed the missing packages, this module must import nothing but Python's library and `podium`.
+Reads /kaggle/input, writes /kaggle/working. For trials elsewhere, PODIUM_KAGGLE names another folder than /kaggle.
 """
 
 import importlib.metadata
@@ -14,75 +15,107 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import podium
 from podium import STOPPED, PodiumError
 
-KAGGLE = Path("/kaggle")
-CODE = Path(podium.__file__).parents[2]  # what was unpacked: src/, requirements.txt, data/
-# Seconds until training is asked to stop: after twelve hours Kaggle ends a kernel, and keeps nothing of it.
+KAGGLE = Path(os.environ.get("PODIUM_KAGGLE", "/kaggle"))
+CODE = Path(podium.__file__).parents[2]  # where this package was unpacked: src/, requirements.txt, data/
+# Seconds until training is asked to stop. Kaggle ends a kernel after twelve hours and then keeps none of its output.
 LIMIT = 11.0 * 3600
-GRACE = 900.0  # seconds for that: a step, a save
-OF_KAGGLE = ("kaggle", "six")  # which inference does without
+GRACE = 900.0  # seconds to stop in: the current step and a save
+NOT_FOR_INFERENCE = ("kaggle", "six")  # packages
 REPORT = "podium.json"  # in the output of a kernel: how its training ended
 
 
-def train(slug: str, run: str, words: Sequence[str], previous: str | None, token: str) -> int:
-    """Trains, or goes on with what the previous kernel left, until it ends or Kaggle's time does."""
+@dataclass(frozen=True)
+class TrainFlags:
+    """What a kernel trains, as data; `to_words` renders it as flags of `podium train`."""
+
+    recipe: dict[str, Any]
+    folds: list[int] | None = None  # None: all
+    budget: float | None = None  # seconds
+
+    def to_words(self) -> list[str]:
+        """Returns the words of a command line."""
+        words = []
+        for name, value in self.recipe.items():
+            flag = name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                words += [f"--{flag}", str(value)]
+        if self.folds is not None:
+            words += ["--folds", ",".join(map(str, self.folds))]
+        if self.budget is not None:
+            words += ["--budget", f"{self.budget}s"]
+        return words
+
+
+def run_training(slug: str, run: str, options: dict[str, Any], previous: str | None, token: str) -> int:
+    """Trains until all is done or Kaggle's time is over; continues what the kernel `previous` left, if there is one.
+
+    `options` are the fields of TrainFlags. The report repeats the token. Returns the exit status of the kernel.
+    """
     end = time.monotonic() + LIMIT
-    _install([])
+    train_flags = TrainFlags(**options)
+    _install_packages([])
     runs = KAGGLE / "working" / "runs"
     if previous:
-        left = [path for path in KAGGLE.glob(f"input/**/runs/{slug}/{run}") if path.is_dir()]
-        if not left:
-            raise PodiumError(f"the output of {previous} is not among this kernel's sources")
-        shutil.copytree(left[0], runs / slug / run)
-    root = _root(slug, runs)
+        outputs = [path for path in KAGGLE.glob(f"input/**/runs/{slug}/{run}") if path.is_dir()]
+        if not outputs:
+            raise PodiumError(f"the output of {previous} is not among this kernel's sources; add it in its settings")
+        shutil.copytree(outputs[0], runs / slug / run)
+    root = _make_root(slug, runs)
     prepared = root / "data" / "prepared" / slug
     if not (prepared / "folds.csv").exists():
-        subprocess.run(_podium(root, "folds", "-c", slug), check=True, env=_environment())
+        subprocess.run(_podium_command(root, "folds", "-c", slug), check=True, env=_environment())
     for path in prepared.glob("folds.*"):
         shutil.copyfile(path, KAGGLE / "working" / path.name)
-    gpus = _gpus()
-    several = ["--processes", str(gpus)] if gpus > 1 and "--linear" not in words else []
-    command = _podium(root, "train", "-c", slug, "--name", run, *words, *several)
-    ended = _within(command, end - time.monotonic())
+    gpus = _count_gpus()
+    processes = ["--processes", str(gpus)] if gpus > 1 and not train_flags.recipe.get("linear") else []
+    command = _podium_command(root, "train", "-c", slug, "--name", run, *train_flags.to_words(), *processes)
+    status = run_for(command, end - time.monotonic())
     folds = sorted(int(path.parent.name.removeprefix("fold")) for path in (runs / slug / run).glob("fold*/oof.npz"))
-    (KAGGLE / "working" / REPORT).write_text(json.dumps({"exit": ended, "token": token, "folds": folds}))
-    return 0 if ended == STOPPED else ended
+    (KAGGLE / "working" / REPORT).write_text(json.dumps({"exit": status, "token": token, "folds": folds}))
+    return 0 if status == STOPPED else status
 
 
-def infer(slug: str, runs: Sequence[str], way: str) -> Path:
-    """submission.csv, from a bundle's models and the test images that Kaggle has mounted; needs no network."""
-    _install([f"--find-links={CODE / 'wheels'}", "--no-index"])
-    mine = KAGGLE / "working" / ".podium-runs"  # the bundle cannot be written to
-    shutil.copytree(CODE / "runs", mine, dirs_exist_ok=True)
-    root = _root(slug, mine)
-    command = _podium(root, "submit", "-c", slug, "--runs", *runs, "--blend", way, "--anyway", "--store", "off")
+def run_inference(slug: str, runs: Sequence[str], blend: str) -> Path:
+    """Writes submission.csv from the bundle's models and the mounted test images; needs no network."""
+    _install_packages([f"--find-links={CODE / 'wheels'}", "--no-index"])
+    writable_runs = KAGGLE / "working" / ".podium-runs"  # the bundle itself is read-only
+    shutil.copytree(CODE / "runs", writable_runs, dirs_exist_ok=True)
+    root = _make_root(slug, writable_runs)
+    flags = ["--runs", *runs, "--blend", blend, "--anyway", "--store", "off"]
+    command = _podium_command(root, "submit", "-c", slug, *flags)
     path = KAGGLE / "working" / "submission.csv"
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=_environment())
         shutil.copyfile(done.stdout.splitlines()[-1], path)
     finally:
-        shutil.rmtree(mine)
+        shutil.rmtree(writable_runs)
     return path
 
 
-def _root(slug: str, runs: Path) -> Path:
-    """A project's folder whose data are Kaggle's, whose runs are elsewhere, and whose pixels are no output."""
+def _make_root(slug: str, runs: Path) -> Path:
+    """Returns a new root for podium: it links to Kaggle's data and to `runs`. It lies outside /kaggle/working, because
+    the decoded pixels must not become output of the kernel."""
     root = CODE / "root"
     shutil.rmtree(root, ignore_errors=True)
     if not os.access(CODE, os.W_OK):
         import tempfile
 
         root = Path(tempfile.mkdtemp(prefix="podium-"))
-    mounted = [path for path in (KAGGLE / "input" / slug, KAGGLE / "input" / "competitions" / slug) if path.is_dir()]
-    if not mounted:
+    mounts = [path for path in (KAGGLE / "input" / slug, KAGGLE / "input" / "competitions" / slug) if path.is_dir()]
+    if not mounts:
         raise PodiumError(f"the files of {slug} are not mounted; add the competition to the kernel's sources")
     runs.mkdir(parents=True, exist_ok=True)
     (root / "data" / "raw").mkdir(parents=True)
-    (root / "data" / "raw" / slug).symlink_to(mounted[0])
+    (root / "data" / "raw" / slug).symlink_to(mounts[0])
     (root / "runs").symlink_to(runs)
     for name in ("competitions", "prepared"):
         if (CODE / "data" / name).is_dir():
@@ -90,7 +123,7 @@ def _root(slug: str, runs: Path) -> Path:
     return root
 
 
-def _podium(root: Path, *words: str) -> list[str]:
+def _podium_command(root: Path, *words: str) -> list[str]:
     return [sys.executable, "-m", "podium", "--root", str(root), *words]
 
 
@@ -98,41 +131,47 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{CODE / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
 
 
-def requirements() -> list[str]:
-    """What training and prediction run on, without what notebooks and tests do."""
+def read_requirements() -> list[str]:
+    """Returns the packages that training and prediction need, without those for notebooks and tests."""
     text = (CODE / "requirements.txt").read_text().partition("# For the notebooks")[0]
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in lines if line]
 
 
-def _install(options: Sequence[str]) -> None:
-    """The packages that the image lacks, or has of another version, but for torch, whose build fits the driver."""
+def _install_packages(pip_options: Sequence[str]) -> None:
+    """Installs the packages that Kaggle's image lacks or has in another version. Refuses to replace torch, whose build
+    must fit the driver."""
     from packaging.requirements import Requirement
 
     missing = []
-    for each in map(Requirement, requirements()):
+    for requirement in map(Requirement, read_requirements()):
         try:
-            fits = each.specifier.contains(importlib.metadata.version(each.name), prereleases=True)
+            version = importlib.metadata.version(requirement.name)
+            if requirement.specifier.contains(version, prereleases=True):
+                continue
         except importlib.metadata.PackageNotFoundError:
-            fits = False
-        if not fits and each.name == "torch":
-            raise PodiumError(f"this image has no {each}; choose the latest environment in the kernel's settings")
-        if not fits and not (each.name in OF_KAGGLE and "--no-index" in options):
-            missing.append(str(each))
+            pass
+        if requirement.name == "torch":
+            raise PodiumError(
+                f"this image has no {requirement}; choose the latest environment in the kernel's settings"
+            )
+        if not (requirement.name in NOT_FOR_INFERENCE and "--no-index" in pip_options):
+            missing.append(str(requirement))
     if missing:
-        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", *options, *missing], check=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        subprocess.run([*pip, *pip_options, *missing], check=True)
 
 
-def _gpus() -> int:
+def _count_gpus() -> int:
     try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return 0
-    return len(re.findall("^GPU ", listed.stdout, re.MULTILINE))
+    return len(re.findall("^GPU ", done.stdout, re.MULTILINE))
 
 
-def _within(command: Sequence[str], seconds: float) -> int:
-    """The command's exit status; after so many seconds it is asked to save and to stop."""
+def run_for(command: Sequence[str], seconds: float) -> int:
+    """Returns the command's exit status. Asks it to save and stop when the seconds are over."""
     process = subprocess.Popen(command, env=_environment(), start_new_session=True)
     try:
         return process.wait(seconds)
@@ -140,6 +179,6 @@ def _within(command: Sequence[str], seconds: float) -> int:
         process.send_signal(signal.SIGTERM)
     try:
         return process.wait(GRACE)
-    except subprocess.TimeoutExpired:  # what it saved before is sound
+    except subprocess.TimeoutExpired:  # what it saved before is good
         os.killpg(process.pid, signal.SIGKILL)
         return STOPPED

@@ -1,4 +1,4 @@
-"""Unpacks an archive safely: all of it or nothing, and nothing outside its folder."""
+"""Unpacks an archive safely: completely or not at all, and only into its own folder."""
 
 import shutil
 import stat
@@ -10,66 +10,69 @@ from podium import PodiumError
 from podium.terminal import progress_bar
 
 MARGIN = 500_000_000  # bytes to leave free on the disk
-MAX_RATIO = 200  # unpacked over packed: pictures reach 1.1, tables 20, a bomb 1,000
+MAX_RATIO = 200  # unpacked size over packed size: images reach 1.1, tables 20, a zip bomb 1,000
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """All of the archive, and of the archives in it, or nothing; nothing outside `folder`."""
+    """Unpacks the archive and the archives in it into a new folder; leaves no folder if anything fails."""
     if folder.exists():
-        raise PodiumError(f"{folder} is there already; delete it to unpack {archive.name} anew")
+        raise PodiumError(f"{folder} exists already; delete it to unpack {archive.name} again")
     unfinished = folder.with_name(f".{folder.name}.unpacking")
     shutil.rmtree(unfinished, ignore_errors=True)
     name = str(archive)
     try:
-        left = _unzip(archive, unfinished, max(MARGIN, MAX_RATIO * archive.stat().st_size))
+        bytes_left = _extract(archive, unfinished, max(MARGIN, MAX_RATIO * archive.stat().st_size))
         for inner in sorted(unfinished.rglob("*.[zZ][iI][pP]")):
             name = f"{archive} ({inner.name} in it)"
-            left = _unzip(inner, inner.parent, left)
+            bytes_left = _extract(inner, inner.parent, bytes_left)
             inner.unlink()
         if not unfinished.exists():
             raise PodiumError("it holds no files")
         unfinished.rename(folder)
-    except Exception as error:  # a broken archive makes zipfile and its decompressors raise nearly anything
-        remedy = f"{_what_helps(error)} and run the same command again, or unpack it yourself to {folder}"
-        raise PodiumError(f"{name}: {_what_broke(error)}; {remedy}") from None
+    except Exception as error:  # zipfile and its decompressors raise almost any error on a broken archive
+        remedy = f"{_remedy(error)} and run the same command again, or unpack it yourself to {folder}"
+        raise PodiumError(f"{name}: {_describe(error)}; {remedy}") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _unzip(archive: Path, folder: Path, most: int) -> int:
-    """Writes the archive's files if they are not more than `most` bytes; how many more may follow."""
-    with zipfile.ZipFile(archive) as opened:
-        members = [member for member in opened.infolist() if not member.filename.endswith(("/", "\\"))]
-        parts = [_parts_inside(member) for member in members]
+def _extract(archive: Path, folder: Path, max_bytes: int) -> int:
+    """Writes the archive's files unless they exceed `max_bytes`; returns how many bytes the next archive may have."""
+    with zipfile.ZipFile(archive) as file:
+        members = [member for member in file.infolist() if not member.filename.endswith(("/", "\\"))]
+        targets = [folder.joinpath(*_safe_parts(member)) for member in members]
         total = sum(member.file_size for member in members)
-        free = shutil.disk_usage(archive.parent).free
-        if total > most:
-            raise PodiumError(f"refused as a bomb, it would write {total:,} bytes where {most:,} are allowed")
-        if total + MARGIN > free:
-            raise OSError(ENOSPC, f"it needs {total / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on that disk")
+        _refuse_too_large(total, max_bytes, archive)
         with progress_bar(total=total, desc=f"unpacking {archive.name}", unit="B", unit_scale=True) as progress:
-            for member, inside in zip(members, parts, strict=True):
-                target = folder.joinpath(*inside)
+            for member, target in zip(members, targets, strict=True):
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with opened.open(member) as source, target.open("xb") as file:
-                    shutil.copyfileobj(source, file, 1 << 20)  # zipfile never gives more than the declared size
+                with file.open(member) as source, target.open("xb") as copy:
+                    shutil.copyfileobj(source, copy, 1 << 20)  # zipfile never returns more than the declared size
                 progress.update(member.file_size)
-    return most - total
+    return max_bytes - total
 
 
-def _parts_inside(member: zipfile.ZipInfo) -> tuple[str, ...]:
-    """The member's path; refused where it could lead out of a folder."""
+def _safe_parts(member: zipfile.ZipInfo) -> tuple[str, ...]:
+    """Returns the parts of the member's path; refuses a member that could be written outside the folder."""
     path = PurePosixPath(member.filename.replace("\\", "/"))
     if path.is_absolute() or not path.parts or ".." in path.parts or ":" in path.parts[0]:
         raise PodiumError(f"refused, its entry '{member.filename}' would lie outside the folder")
     if stat.S_ISLNK(member.external_attr >> 16):
         raise PodiumError(f"refused, its entry '{member.filename}' is a link")
     if member.flag_bits & 1:
-        raise PodiumError(f"its entry '{member.filename}' is locked with a password")
+        raise PodiumError(f"its entry '{member.filename}' is protected with a password")
     return path.parts
 
 
-def _what_broke(error: Exception) -> str:
+def _refuse_too_large(total: int, max_bytes: int, archive: Path) -> None:
+    free = shutil.disk_usage(archive.parent).free
+    if total > max_bytes:
+        raise PodiumError(f"refused as a zip bomb, it would write {total:,} bytes; the limit is {max_bytes:,}")
+    if total + MARGIN > free:
+        raise OSError(ENOSPC, f"it needs {total / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on that disk")
+
+
+def _describe(error: Exception) -> str:
     match error:
         case PodiumError():
             return str(error)
@@ -78,9 +81,9 @@ def _what_broke(error: Exception) -> str:
         case OSError():
             return f"cannot be unpacked ({error.strerror or error})"
         case _:
-            return f"not a sound zip archive ({str(error) or type(error).__name__})"
+            return f"not a valid zip archive ({str(error) or type(error).__name__})"
 
 
-def _what_helps(error: Exception) -> str:
-    of_the_machine = isinstance(error, OSError) and not isinstance(error, FileExistsError)
-    return "mend that" if of_the_machine else "delete it"
+def _remedy(error: Exception) -> str:
+    is_of_the_machine = isinstance(error, OSError) and not isinstance(error, FileExistsError)
+    return "fix that" if is_of_the_machine else "delete it"

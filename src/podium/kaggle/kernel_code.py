@@ -1,0 +1,51 @@
+"""Packs what Kaggle's machines need of this checkout: Podium's code, the competition's card and its folds."""
+
+import base64
+import io
+import re
+import zipfile
+from pathlib import Path
+
+import podium
+from podium import PodiumError
+
+
+def build_kernel_script(slug: str, root: Path, call: str) -> str:
+    """Returns the one file of a kernel. It holds the code, the card and the folds, unpacks them and evaluates `call`, a
+    call of a function in inside_kernel.py. For trials elsewhere, PODIUM_KAGGLE_CODE names the folder to unpack to."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_LZMA) as file:
+        for path, name in find_code_files():
+            file.write(path, name)
+        for path in [*find_card(slug, root), *sorted((root / "data" / "prepared" / slug).glob("folds.*"))]:
+            file.write(path, str(path.relative_to(root)))
+    lines = "\n".join(re.findall(".{1,120}", base64.b64encode(archive.getvalue()).decode()))
+    return f'''"""Made by podium kaggle-train; https://www.kaggle.com/competitions/{slug}"""
+import base64, io, os, sys, zipfile
+
+PACKED = """
+{lines}
+"""
+folder = os.environ.get("PODIUM_KAGGLE_CODE", "/tmp/podium")
+zipfile.ZipFile(io.BytesIO(base64.b64decode(PACKED))).extractall(folder)
+sys.path.insert(0, folder + "/src")
+import podium.kaggle.inside_kernel
+
+sys.exit(podium.kaggle.inside_kernel.{call})
+'''
+
+
+def find_code_files() -> list[tuple[Path, str]]:
+    """Returns the files of this program, and their names in the kernel's archive or the bundle."""
+    package = Path(podium.__file__).parent
+    files = [(path, f"src/podium/{path.relative_to(package)}") for path in sorted(package.rglob("*.py"))]
+    requirements = package.parents[1] / "requirements.txt"
+    if not requirements.is_file():
+        raise PodiumError(f"{requirements} is missing; run podium from a checkout of its repository")
+    return [*files, (requirements, "requirements.txt")]
+
+
+def find_card(slug: str, root: Path) -> list[Path]:
+    """Returns the competition's card, if it has one."""
+    card = root / "data" / "competitions" / f"{slug}.toml"
+    return [card] if card.is_file() else []

@@ -1,0 +1,87 @@
+"""Tries a bundle's notebook in a process without a network and compares its CSV with the one made here."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from podium import PodiumError
+from podium.competition.csv_files import read_table
+from podium.competition.load import Competition
+from podium.competition.submission_format import SubmissionFormat
+from podium.disk import write_text
+from podium.terminal import say
+
+MAX_OTHER_LABELS = 0.002  # share of the answers
+MAX_DIFFERENCE = 0.01  # of a probability
+# Code for sitecustomize.py, which Python runs first. Where the system allows it, the process has no network at all.
+NO_NETWORK = """
+import socket
+class Refused(socket.socket):
+    def connect(self, address):
+        if self.family != socket.AF_UNIX: raise OSError(101, "the network is cut off")
+        return super().connect(address)
+    connect_ex = connect
+socket.socket = Refused
+def refuse(*_, **__): raise OSError(101, "the network is cut off")
+socket.create_connection = socket.getaddrinfo = refuse
+"""
+
+
+def try_offline(code: str, bundle: Path, dataset: str, competition: Competition, csv: Path) -> str:
+    """Runs the notebook's code in a copy of Kaggle's folders, with nothing of this machine but its packages.
+
+    Returns in words how its CSV agrees with `csv`; raises if it does not.
+    """
+    say("podium: trying the notebook without a network")
+    with tempfile.TemporaryDirectory() as folder:
+        kaggle = Path(folder)
+        (kaggle / "working").mkdir()
+        (kaggle / "input").mkdir()
+        shutil.copytree(bundle, kaggle / "input" / dataset)
+        (kaggle / "input" / competition.slug).symlink_to(competition.folder.resolve())
+        write_text(kaggle / "no_network" / "sitecustomize.py", NO_NETWORK)
+        environment = {
+            **os.environ,
+            "PODIUM_KAGGLE": folder,
+            "PYTHONPATH": str(kaggle / "no_network"),
+            "HF_HUB_OFFLINE": "1",
+        }
+        command = [*_find_offline_prefix(), sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=kaggle, env=environment, capture_output=True, text=True)
+        made = kaggle / "working" / "submission.csv"
+        if done.returncode or not made.exists():
+            reason = (done.stderr.strip().splitlines() or ["it prints no reason"])[-1]
+            raise PodiumError(f"the bundle's notebook fails without a network: {reason}")
+        if made.read_bytes() == csv.read_bytes():
+            return "the same CSV"
+        if _is_close(made, csv, competition.submission_format):
+            return "the same answers, except for rounding,"
+        raise PodiumError(f"the bundle's notebook makes another CSV than {csv}")
+
+
+def _is_close(made: Path, csv: Path, submission_format: SubmissionFormat) -> bool:
+    """Says whether two CSVs differ by rounding only: what is kept here may have been predicted on another device."""
+    table, expected = read_table(made), read_table(csv)
+    id_column = submission_format.columns[submission_format.id_position]
+    answers = list(submission_format.answer_columns)
+    if list(table.columns) != list(expected.columns) or list(table[id_column]) != list(expected[id_column]):
+        return False
+    if submission_format.wants == "labels":
+        return float((table[answers] != expected[answers]).to_numpy().mean()) < MAX_OTHER_LABELS
+    return bool(np.allclose(table[answers].astype(float), expected[answers].astype(float), atol=MAX_DIFFERENCE))
+
+
+def _find_offline_prefix() -> list[str]:
+    """Returns the words before a command that cut off its network; none if the system does not allow that."""
+    for words in (["unshare", "--net"], ["unshare", "--net", "--map-root-user"]):
+        try:
+            if subprocess.run([*words, "true"], capture_output=True, timeout=10).returncode == 0:
+                return words
+        except (OSError, subprocess.SubprocessError):
+            continue
+    return []

@@ -1,0 +1,124 @@
+"""Uploads a submission to Kaggle and waits for its score.
+
+    podium submit --upload [--message TEXT]
+
+Writes submissions/<slug>/history.csv: one line for each submission that Kaggle has judged.
+
+Kaggle's client reports success even when an upload has failed, so only Kaggle's list of submissions counts. A marker in
+the description identifies the submission there: an interrupted upload is found again and not repeated.
+"""
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+from podium import PodiumError
+from podium.disk import locked, sha256
+from podium.kaggle.client import signed_in_client
+from podium.kaggle.history import Standing, add_to_history, find_rank, read_status
+from podium.kaggle.polling import Poll
+from podium.metrics import METRICS
+from podium.terminal import duration, say
+
+APPEARS = 120.0  # seconds until an upload is in Kaggle's list
+PATIENCE = 1800.0  # seconds until it has a score
+MAX_DESCRIPTION = 400  # characters; the marker comes first, in case Kaggle cuts the end
+PAUSES = (2.0, 5.0, 10.0, 20.0)  # seconds between looks; the last one repeats
+PAGE_SIZE = 100  # submissions that Kaggle lists at once
+
+
+def upload(slug: str, csv: Path, metric: str, message: str) -> None:
+    """Uploads the CSV unless Kaggle has it, waits for its score and adds that to the history."""
+    message = "".join(letter for letter in " ".join(message.split()) if letter.isprintable())
+    with locked(csv.parent / ".upload.lock") as acquired:
+        if not acquired:
+            raise PodiumError(f"another process uploads to {slug} already; wait for it")
+        marker = f"[podium {sha256(csv)[:12]}]"
+        refused = _upload_once(slug, csv, marker, message)
+        with (
+            signed_in_client(slug, "run the same command again to continue waiting") as client,
+            contextlib.redirect_stdout(io.StringIO()),  # the client prints advice, but standard output is for results
+        ):
+            submission = _wait_until_judged(client, slug, marker, refused)
+            standing = _find_standing(client, slug, submission, METRICS[metric]().better)
+    history = add_to_history(csv, message, submission, standing)
+    if read_status(submission) == "ERROR":
+        reason = submission.error_description or "without a reason"
+        raise PodiumError(f"Kaggle refused {csv.name}: {reason}; correct that and submit again; {history} records it")
+    private = f", private {submission.private_score}" if submission.private_score else ""
+    say(f"podium: Kaggle says: public {submission.public_score or '?'}{private}{standing.describe()}")
+    say(f"podium: wrote {history}")
+
+
+def _upload_once(slug: str, csv: Path, marker: str, message: str) -> set[int]:
+    """Uploads the CSV unless Kaggle has it; returns the refs of earlier uploads of it that Kaggle refused."""
+    by_hand = f"upload {csv} at https://www.kaggle.com/competitions/{slug}/submit, or run the same command again"
+    with signed_in_client(slug, by_hand) as client, contextlib.redirect_stdout(io.StringIO()):
+        earlier = _find_marked(client, slug, marker)
+        refused = {submission.ref for submission in earlier if read_status(submission) == "ERROR"}
+        if len(refused) < len(earlier):
+            say(f"podium: {csv.name} is at Kaggle already")
+            return refused
+        if _count_submissions_left(client, slug) == 0:
+            raise PodiumError(
+                f"no submission to {slug} is left for today, which ends at midnight UTC;"
+                " run the same command again tomorrow"
+            )
+        say(f"podium: uploading {csv.name} to {slug}")
+        response = client.competition_submit(str(csv), f"{marker} {message}"[:MAX_DESCRIPTION], slug, quiet=True)
+        if not getattr(response, "ref", 0) and "Could not" in str(response.message):
+            raise PodiumError(f"Kaggle's client could not upload {csv.name} ({response.message}); {by_hand}")
+    return refused
+
+
+def _wait_until_judged(client: Any, slug: str, marker: str, refused: set[int]) -> Any:
+    """Returns the submission with the marker, not one that was refused before, when it has a score or an error."""
+    not_listed = (
+        f"the upload is not in Kaggle's list of submissions after {duration(APPEARS)}: it failed;"
+        f" run the same command again, or upload it at https://www.kaggle.com/competitions/{slug}/submit"
+    )
+    not_judged = (
+        f"Kaggle has not judged the submission after {duration(PATIENCE)};"
+        " run the same command again to continue waiting"
+    )
+    poll = Poll(slug, PAUSES, patience=APPEARS, out_of_patience=not_listed, fatal=(401, 403, 404))
+    submission = None
+
+    def look() -> Any | None:
+        nonlocal submission
+        marked = _find_marked(client, slug, marker)
+        submission = next((candidate for candidate in marked if candidate.ref not in refused), submission)
+        if submission is None:
+            return None
+        poll.patience, poll.out_of_patience = PATIENCE, not_judged
+        return submission if read_status(submission) != "PENDING" else None
+
+    return poll.until(look, "waiting for Kaggle's score")
+
+
+def _find_standing(client: Any, slug: str, submission: Any, better: int) -> Standing:
+    """Returns the submission's rank among the day's; unknown if Kaggle does not answer, because its score, which is
+    known, must not be lost for that."""
+    rank, today = 0, 0
+    with contextlib.suppress(OSError, ValueError):
+        rank, today = find_rank(submission, _list_submissions(client, slug), better)
+    return Standing(rank, today, _count_submissions_left(client, slug))
+
+
+def _find_marked(client: Any, slug: str, marker: str) -> list[Any]:
+    """Returns the submissions with the marker, the newest first."""
+    return [submission for submission in _list_submissions(client, slug) if marker in (submission.description or "")]
+
+
+def _list_submissions(client: Any, slug: str) -> list[Any]:
+    return list(client.competition_submissions(slug, page_size=PAGE_SIZE) or [])
+
+
+def _count_submissions_left(client: Any, slug: str) -> int | None:
+    """Returns how many more submissions Kaggle accepts today; None if it does not say."""
+    with contextlib.suppress(OSError, ValueError):
+        limits = client.competition_get_submission_limits(slug)
+        is_known = limits.num_today or limits.num_total or limits.num_allowed_now  # all 0 for a user without a team
+        return int(limits.num_allowed_now) if is_known else None
+    return None

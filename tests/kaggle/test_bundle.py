@@ -1,0 +1,68 @@
+"""The bundle for competitions without a network: what is in it, and that its notebook makes the same CSV."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from podium.kaggle.offline_trial import NO_NETWORK
+from stand_ins.kaggle_kernels import KNOBS
+from tiny import Podium, one_line, write_competition
+
+
+def test_a_bundles_notebook_makes_the_same_csv_without_a_network(pip: None, tmp_path: Path, podium: Podium) -> None:
+    write_competition(tmp_path, each=12)
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    for name in ("one", "two"):
+        assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu", "--name", name)[0] == 0
+    status, out, err = podium("kaggle-bundle", "-c", "tiny", "--blend", "convex")
+    assert status == 0, err
+    assert "without a network its notebook makes the same CSV as here" in err
+    folder = Path(out.strip())
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert {"inference.ipynb", "dataset-metadata.json", "requirements.txt"} <= names
+    assert "src/podium/kaggle/inside_kernel.py" in names
+    assert {f"runs/tiny/{run}/fold{fold}/model.safetensors" for run in ("one", "two") for fold in (0, 1)} <= names
+    assert not [name for name in names if name.endswith(("test.npz", ".pyc"))]
+    notebook = json.loads((folder / "inference.ipynb").read_text())
+    assert "'convex'" in notebook["cells"][1]["source"]
+
+    words = json.loads((folder / "wheels" / "words.json").read_text())
+    assert words[0] == "download"
+    assert words[words.index("--python-version") + 1] == "3.12"
+    assert any(word.startswith("timm>=") for word in words)
+    assert not [word for word in words if word.startswith(("torch", "kaggle"))]
+
+
+def test_a_notebook_that_fails_without_a_network_is_refused(
+    pip: None, split_root: Path, trained_run: Path, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(split_root, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(trained_run, tmp_path / "runs" / "tiny" / "test_vit")
+    monkeypatch.setattr("podium.kaggle.offline_trial.NO_NETWORK", "raise SystemExit('broken')")
+    assert "notebook fails without a network" in one_line(podium("kaggle-bundle", "-c", "tiny"))
+    monkeypatch.setenv("PIP_FAILS", "1")
+    message = one_line(podium("kaggle-bundle", "-c", "tiny"))
+    assert "No matching distribution found for timm" in message
+    assert "where there is a network" in message
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "urllib.request.urlopen('http://127.0.0.1:{port}', timeout=10)",
+        "socket.create_connection(('127.0.0.1', {port}), 10)",
+        "socket.socket().connect(('127.0.0.1', {port}))",
+        "socket.getaddrinfo('localhost', {port})",
+    ],
+)
+def test_the_trial_of_a_notebook_has_no_network(call: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = f"{NO_NETWORK}\nimport urllib.request\n{call.format(port=server.getsockname()[1])}"
+        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "the network is cut off" in done.stderr.splitlines()[-1]

@@ -1,0 +1,85 @@
+"""A kernel's output: it becomes the run here if it is complete and of the same recipe."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.training.run_folder import Run
+from stand_ins.kaggle_kernels import TRAIN
+from stand_ins.kaggle_service import Service, kaggle
+from tiny import Podium, one_line
+
+Files = dict[str, bytes]
+
+
+def without(files: Files, part: str) -> Files:
+    return {name: content for name, content in files.items() if part not in name}
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem", "kernel_count"),
+    [
+        (lambda files: {}, "left no podium.json", 2),
+        (lambda files: {**files, "podium.json": b"{}"}, "left no podium.json", 2),
+        (lambda files: {**files, "podium.json": b'{"exit": 0, "token": "x", "folds": []}'}, "trained nothing", 2),
+        (lambda files: {"podium.json": files["podium.json"]}, "trained nothing", 2),
+        (lambda files: {**files, "runs/tiny/test_vit/recipe.json": b"<html>"}, "is incomplete or damaged", 1),
+        (lambda files: {**files, "runs/tiny/test_vit/fold1/oof.npz": b""}, "is incomplete or damaged", 1),
+        (lambda files: without(files, "fold1/oof"), "is incomplete or damaged", 1),
+        (lambda files: without(files, "recipe"), "is incomplete or damaged", 1),
+    ],
+)
+def test_incomplete_output_is_not_taken_and_the_same_command_continues(
+    instant_service: Service,
+    tmp_path: Path,
+    podium: Podium,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: Callable[[Files], Files],
+    problem: str,
+    kernel_count: int,
+) -> None:
+    """What Kaggle still has is downloaded again. Where it has nothing, another kernel starts."""
+    run_kernel, sound_outputs = instant_service.run_kernel, {}
+
+    def run_and_damage(kernel: dict[str, Any]) -> Files:
+        sound_outputs[kernel["slug"].rpartition("/")[2]] = files = run_kernel(kernel)
+        return damage(files) if len(sound_outputs) == 1 else files
+
+    instant_service.run_kernel = run_and_damage
+    runs = tmp_path / "runs" / "tiny"
+    with kaggle(instant_service, monkeypatch):
+        message = one_line(podium(*TRAIN))
+        assert problem in message
+        assert "run the same command again" in message
+        assert [path for path in runs.iterdir() if path.name[0] != "."] == []
+        instant_service.kernel_outputs |= sound_outputs
+        assert podium(*TRAIN)[0] == 0
+    assert len(instant_service.kernels) == kernel_count
+    assert Run(runs / "test_vit").finished() == [0, 1]
+
+
+def test_a_run_of_another_recipe_is_kept_apart(
+    instant_service: Service, trained_run: Path, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_kernel, runs = instant_service.run_kernel, tmp_path / "runs" / "tiny"
+
+    def train_here_meanwhile(kernel: dict[str, Any]) -> Files:
+        shutil.copytree(trained_run, runs / "test_vit")
+        shutil.rmtree(runs / "test_vit" / "fold1")
+        recipe = json.loads((trained_run / "recipe.json").read_text())
+        (runs / "test_vit" / "recipe.json").write_text(json.dumps({**recipe, "lr": 0.01}))
+        return run_kernel(kernel)
+
+    instant_service.run_kernel = train_here_meanwhile
+    with kaggle(instant_service, monkeypatch):
+        message = one_line(podium(*TRAIN))
+        assert "is another run than the kernel's: lr was 0.01" in message
+        assert str(runs / "test_vit-kaggle") in message
+        assert "was begun otherwise: lr was 0.01" in one_line(podium(*TRAIN, "--name", "test_vit"))
+    assert len(instant_service.kernels) == 1
+    assert Run(runs / "test_vit").finished() == [0]
+    assert Run(runs / "test_vit-kaggle").finished() == [0, 1]

@@ -1,0 +1,63 @@
+"""A bundle at Kaggle: a private data set, and a notebook that makes its CSV there."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stand_ins.kaggle_kernels import KernelMachine
+from stand_ins.kaggle_service import TOKEN, Service, kaggle
+from tiny import Podium, one_line
+
+UPLOAD = ("kaggle-bundle", "-c", "tiny", "--upload")
+
+
+@pytest.fixture
+def service_with_run(
+    service: Service, pip: None, trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Service:
+    """A Kaggle that runs notebooks; the user has a trained run."""
+    monkeypatch.setattr("podium.kaggle.publish_bundle.PAUSE", 0.0)
+    # The notebook is tried in test_bundle.py; here the stand-in of Kaggle's machines runs it.
+    monkeypatch.setattr("podium.kaggle.bundle.try_offline", lambda *_: "nothing")
+    service.run_kernel = KernelMachine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", service)
+    shutil.copytree(trained_run, tmp_path / "runs" / "tiny" / "test_vit")
+    return service
+
+
+def test_a_bundle_is_uploaded_and_its_notebook_makes_the_csv_at_kaggle(
+    service_with_run: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = service_with_run
+    with kaggle(service, monkeypatch):
+        service.lost_files = {"runs.zip"}
+        assert "1 of 5 parts were not uploaded" in one_line(podium(*UPLOAD))
+        service.lost_files = set()
+        (name,) = service.datasets
+        assert re.fullmatch("podium-tiny-bundle-[0-9a-f]{6}", name)
+        service.next_statuses["CreateDatasetVersion"] = [401]
+        assert "refused your token" in one_line(podium(*UPLOAD))
+        service.dataset_statuses = ["FAILED"] * 4
+        assert f"could not unpack somebody/{name}" in one_line(podium(*UPLOAD))
+        assert not service.kernels
+        service.dataset_statuses = ["READY", "BLOBS_RECEIVED"]  # of the version before, then of the new one
+        service.next_statuses["GetDatasetStatus"] = [0, 429]
+        service.interrupts["GetKernelSessionStatus"] = "before"
+        assert podium(*UPLOAD)[0] == 75
+        status, _, err = podium(*UPLOAD)
+    assert status == 0, err
+    first, *_, last = service.datasets[name]
+    assert len(service.datasets[name]) == 3  # the last command uploaded nothing again
+    assert (first["isPrivate"], first["licenseName"]) == (True, "other")
+    assert "runs.zip" not in first["files"]
+    assert {"runs.zip", "src.zip", "wheels.zip", "requirements.txt", "inference.ipynb"} <= set(last["files"])
+    (kernel,) = service.kernels  # and started no second notebook
+    assert re.fullmatch("somebody/podium-tiny-notebook-[0-9a-f]{6}", kernel["slug"])
+    assert (kernel["isPrivate"], kernel["enableInternet"], kernel["kernelType"]) == (True, False, "notebook")
+    assert (kernel["datasetDataSources"], kernel["competitionDataSources"]) == ([f"somebody/{name}"], ["tiny"])
+    made = service.kernel_outputs[kernel["slug"].rpartition("/")[2]]["submission.csv"]
+    assert made == (tmp_path / "submissions" / "tiny" / "test_vit.csv").read_bytes()
+    assert f"https://www.kaggle.com/code/{kernel['slug']}" in err
+    assert TOKEN not in json.dumps(service.kernels)

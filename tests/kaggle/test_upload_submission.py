@@ -1,0 +1,225 @@
+"""Uploading a submission: only what is in Kaggle's list of submissions counts."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from podium.disk import locked
+from stand_ins.kaggle_service import TOKEN, Service, kaggle
+from tiny import Podium, one_line
+
+UPLOAD = ("submit", "-c", "tiny", "--upload")
+
+
+@pytest.fixture
+def service(service: Service, trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
+    """A Kaggle that is asked without pauses; the user has a trained run."""
+    shutil.copytree(trained_run, tmp_path / "runs" / "tiny" / "test_vit")
+    monkeypatch.setattr("podium.kaggle.upload_submission.PAUSES", (0.0,))
+    return service
+
+
+def read_history(root: Path) -> pd.DataFrame:
+    return pd.read_csv(root / "submissions" / "tiny" / "history.csv", dtype=str, keep_default_na=False)
+
+
+def test_a_submission_is_uploaded_judged_and_written_to_the_history(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.submissions = [
+        service.new_submission(7, "better", status="COMPLETE", publicScore="0.99"),
+        service.new_submission(6, "worse", status="COMPLETE", publicScore="0.5"),
+        {**service.new_submission(5, "old", status="COMPLETE", publicScore="1.0"), "date": "2020-01-01T00:00:00Z"},
+    ]
+    with kaggle(service, monkeypatch):
+        status, out, err = podium(*UPLOAD, "--message", "a first try")
+    assert status == 0, err
+    csv = Path(out.strip())
+    assert service.uploaded == {csv.name: csv.read_bytes()}
+    assert "public 0.97125; number 2 of today's 3; 4 more may follow today" in err
+    (row,) = read_history(tmp_path).to_dict("records")
+    assert (row["file"], row["message"], row["status"]) == (csv.name, "a first try", "complete")
+    assert (row["public_score"], row["rank_today"]) == ("0.97125", "2")
+    assert (row["submissions_today"], row["left_today"]) == ("3", "4")
+    assert row["sha256"] == json.loads(csv.with_suffix(".json").read_text())["sha256"]
+    assert service.tokens == {f"Bearer {TOKEN}"}
+    paths = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix in (".csv", ".json", ".jsonl")]
+    assert all(TOKEN not in path.read_text() for path in paths)
+    assert TOKEN not in out + err
+
+
+def test_the_description_says_what_the_submission_is(
+    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kaggle(service, monkeypatch):
+        assert podium(*UPLOAD)[0] == 0
+    description = service.submissions[0]["description"]
+    assert description.startswith("[podium ")
+    assert "] test_vit x 2, equal, accuracy " in description
+
+
+def test_a_submission_that_kaggle_has_is_not_uploaded_again(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an interruption while Kaggle was judging it."""
+    with kaggle(service, monkeypatch):
+        assert podium(*UPLOAD)[0] == 0
+        status, _, err = podium(*UPLOAD)
+    assert status == 0, err
+    assert "is at Kaggle already" in err
+    assert service.count_requests("upload") == service.count_requests("CreateSubmission") == 1
+    assert len(read_history(tmp_path)) == 1
+
+
+def test_an_upload_that_failed_silently_is_noticed(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.loses_uploads = True
+    monkeypatch.setattr("podium.kaggle.upload_submission.APPEARS", 0.2)
+    with kaggle(service, monkeypatch):
+        message = one_line(podium(*UPLOAD))
+        assert "not in Kaggle's list of submissions" in message
+        assert "https://www.kaggle.com/competitions/tiny/submit" in message
+        service.loses_uploads, service.upload_status = False, 400
+        assert "could not upload test_vit.csv" in one_line(podium(*UPLOAD))
+        assert not (tmp_path / "submissions" / "tiny" / "history.csv").exists()
+        service.upload_status = 200
+        assert podium(*UPLOAD)[0] == 0
+
+
+def test_a_submission_that_kaggle_refuses_is_explained_and_can_be_uploaded_again(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = service.verdict
+    service.verdict = {"status": "ERROR", "errorDescription": "Evaluation Exception: row 3"}
+    with kaggle(service, monkeypatch):
+        message = one_line(podium(*UPLOAD))
+        assert "Evaluation Exception: row 3" in message
+        assert "history.csv" in message
+        service.verdict = verdict
+        assert podium(*UPLOAD)[0] == 0
+    assert read_history(tmp_path)["status"].tolist() == ["error", "complete"]
+
+
+def test_nothing_is_uploaded_when_no_submission_is_left_today(
+    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.submissions_left = 0
+    service.submissions = [service.new_submission(7, "another", status="COMPLETE", publicScore="0.9")]
+    with kaggle(service, monkeypatch):
+        message = one_line(podium(*UPLOAD))
+    assert "no submission to tiny is left for today" in message
+    assert "tomorrow" in message
+    assert not service.uploaded
+
+
+def test_waiting_outlives_a_busy_kaggle_and_a_cut_connection(
+    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.next_statuses["ListSubmissions"] = [200, 429, 0, 500]
+    service.looks_until_judged = 4
+    with kaggle(service, monkeypatch):
+        status, _, err = podium(*UPLOAD)
+    assert status == 0, err
+    assert "public 0.97125" in err
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [(401, "refused your token"), (403, "accept the rules once"), (404, "has no competition"), (429, "try again in")],
+)
+def test_each_refusal_has_its_remedy_and_the_csv_is_kept(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, status: int, answer: str
+) -> None:
+    service.status = status
+    with kaggle(service, monkeypatch):
+        assert answer in one_line(podium(*UPLOAD))
+    assert (tmp_path / "submissions" / "tiny" / "test_vit.csv").exists()
+
+
+def test_the_same_command_waits_again_for_a_score_that_takes_too_long(
+    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.looks_until_judged = 10**9
+    monkeypatch.setattr("podium.kaggle.upload_submission.PATIENCE", 0.2)
+    with kaggle(service, monkeypatch):
+        message = one_line(podium(*UPLOAD))
+        assert "has not judged the submission" in message
+        assert "run the same command again" in message
+        service.looks_until_judged = 0
+        assert podium(*UPLOAD)[0] == 0
+    assert service.count_requests("CreateSubmission") == 1
+
+
+def test_a_history_with_other_columns_is_not_overwritten(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "submissions" / "tiny" / "history.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("my,notes\n1,2\n")
+    with kaggle(service, monkeypatch):
+        message = one_line(podium(*UPLOAD))
+    assert f"{path} has other columns" in message
+    assert "move it away" in message
+    assert path.read_text() == "my,notes\n1,2\n"
+
+
+def test_a_score_is_kept_even_if_its_rank_cannot_be_had(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.next_statuses["ListSubmissions"] = [200, 200, 200, 500]
+    with kaggle(service, monkeypatch):
+        status, _, err = podium(*UPLOAD)
+    assert status == 0, err
+    assert "public 0.97125; 4 more may follow today" in err
+    assert read_history(tmp_path)["rank_today"].tolist() == [""]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"null", "cannot read Kaggle's response"),
+        (b'{"submissions": null}', "cannot read Kaggle's response"),
+        (b'{"code": "no"}', "cannot read Kaggle's response"),
+        (b"<html>", "the response is not JSON"),
+        (b'{"code": 400, "message": "Only notebooks are accepted"}', "Kaggle says: Only notebooks are accepted"),
+    ],
+)
+def test_an_unexpected_answer_is_explained_in_one_line(
+    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch, answer: bytes, problem: str
+) -> None:
+    service.raw_answers["ListSubmissions"] = answer
+    with kaggle(service, monkeypatch):
+        assert problem in one_line(podium(*UPLOAD))
+        service.raw_answers = {}
+        assert podium(*UPLOAD)[0] == 0
+
+
+def test_an_answer_that_does_not_come_ends_with_a_timeout(
+    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.kaggle.client.TIMEOUT", (5.0, 0.2))
+    service.delays["ListSubmissions"] = 2.0
+    with kaggle(service, monkeypatch):
+        assert "Kaggle cannot be reached (ReadTimeout)" in one_line(podium(*UPLOAD))
+
+
+def test_a_message_may_hold_any_characters(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kaggle(service, monkeypatch):
+        assert podium(*UPLOAD, '--message=-5 %\tof\nlr,\0 \ud83d "so"')[0] == 0
+    assert read_history(tmp_path)["message"].tolist() == ['-5 % of lr,  "so"']
+
+
+def test_two_processes_do_not_upload_at_once(
+    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kaggle(service, monkeypatch), locked(tmp_path / "submissions" / "tiny" / ".upload.lock"):
+        message = one_line(podium(*UPLOAD))
+    assert "another process uploads to tiny already" in message
+    assert "wait for it" in message
+    assert not service.uploaded
