@@ -10,6 +10,6 @@ Read download.py first, then remote_train.py. A kernel is Kaggle's word for a sc
       fetch_run.py                              whose last output becomes the run here
     bundle.py, offline_trial.py,                podium kaggle-bundle: packed, tried without a network,
       publish_bundle.py                         and brought to Kaggle with --upload
-    kernel_code.py, start_kernel.py             for both: packs the code, starts a kernel, follows it to its end
+    pack_kernel.py, start_kernel.py             for both: packs the code, starts a kernel, follows it to its end
     inside_kernel.py                            runs on Kaggle's machines
 """

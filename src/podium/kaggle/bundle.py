@@ -18,8 +18,8 @@ from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import write_json, write_text
 from podium.kaggle.inside_kernel import NOT_FOR_INFERENCE, read_requirements
-from podium.kaggle.kernel_code import find_card, find_code_files
 from podium.kaggle.offline_trial import try_offline
+from podium.kaggle.pack_kernel import find_card, find_code_files
 from podium.kaggle.start_kernel import make_kernel_name
 from podium.submit.lineage import read_lineage
 from podium.submit.submission import submit

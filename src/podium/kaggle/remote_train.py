@@ -22,7 +22,7 @@ from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.fetch_run import fetch_run
 from podium.kaggle.inside_kernel import LIMIT, TrainFlags
 from podium.kaggle.kernel_chain import Kernel, KernelChain, chain_path
-from podium.kaggle.kernel_code import build_kernel_script
+from podium.kaggle.pack_kernel import build_kernel_script
 from podium.kaggle.start_kernel import (
     ACCELERATOR,
     KernelFailed,
