@@ -26,7 +26,7 @@ from podium.disk import write_json, write_text
 from podium.kaggle.inside_kernel import OF_KAGGLE, requirements
 from podium.kaggle.kernels import card_of, code_files, kernel_name
 from podium.submit.lineage import read_lineage
-from podium.submit.submission import submit
+from podium.submit.submission import SubmitOptions, submit
 from podium.terminal import say
 from podium.training.run_folder import Run, find_runs
 
@@ -51,8 +51,8 @@ socket.create_connection = socket.getaddrinfo = refuse
 
 def bundle(competition: Competition, root: Path, names: list[str] | None = None, way: str | None = None) -> Path:
     runs, slug = find_runs(competition.slug, root, names), competition.slug
-    here = submit(competition, root, [run.name for run in runs], way=way, anyway=True)
-    way = read_lineage(here).blend.way
+    here = submit(competition, root, SubmitOptions(runs=[run.name for run in runs], blend=way, anyway=True))
+    way = read_lineage(here).blend.strategy
     folder = root / "submissions" / slug / "bundle"
     if folder.exists():
         shutil.rmtree(folder)
