@@ -336,8 +336,8 @@ def test_a_submission_says_which_folds_are_missing_and_fits_no_weights_to_few_im
         assert podium("train", *FAST, *knobs)[0] == 0
     status, out, err = podium("submit", "-c", "tiny")
     assert status == 0
-    assert "warning: half goes without its folds 1" in err
-    assert "on 12 images that its models have not seen" in err
+    assert "warning: half lacks its folds 1" in err
+    assert "on 12 held-out images" in err
     lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
     assert [(run["run"], run["weight"], [each["fold"] for each in run["folds"]]) for run in lineage["runs"]] == [
         ("half", 0.5, [0]),

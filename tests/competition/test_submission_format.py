@@ -9,7 +9,8 @@ import pytest
 from layouts import IMAGES, SAMPLE, TABLES, TRAIN, load_it, pairs, refusal, rows
 from podium import PodiumError
 from podium.competition.csv_files import read_table
-from podium.submit.check import check_csv, render
+from podium.submit.check import check_csv
+from podium.submit.write_csv import render
 
 WIDE = rows("id,cat,dog", "4,0.5,0.5", "5,0.5,0.5")
 

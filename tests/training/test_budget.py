@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.recipe import resolve
-from podium.training.budget import START, Budget, _choose
+from podium.training.budget import START, Budget
+from podium.submit.submission import _choose
 from podium.training.loader import BatchSampler
 from podium.training.loop import Fold
 from podium.training.run_folder import Run

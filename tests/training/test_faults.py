@@ -372,16 +372,16 @@ def test_when_one_fold_fails_the_others_are_kept_and_submit_says_what_is_missing
         patch.setattr(Fold, "learning_rate", lambda self: float("nan") if self.fold == 2 else rate(self))
         assert "by step 5 of fold 2; try a lower --lr" in one_line(podium(*command))
         assert run_of(root).finished() == [0, 1]
-        assert "test_vit goes without its folds 2, 3, 4" in podium("submit", "-c", "tiny")[2]
+        assert "test_vit lacks its folds 2, 3, 4" in podium("submit", "-c", "tiny")[2]
         assert podium(*command, "--folds", "3,4")[0] == 0
     weights = {fold: sha256(run_of(root).fold(fold) / "model.safetensors") for fold in (0, 1, 3, 4)}
     status, _, err = podium("submit", "-c", "tiny")
-    assert (status, "warning: test_vit goes without its folds 2" in err) == (0, True)
+    assert (status, "warning: test_vit lacks its folds 2" in err) == (0, True)
     status, out, err = podium(*command)
     assert (status, "over 5 of 5 folds" in out) == (0, True)
     assert err.count("is trained already") == 4
     assert {fold: sha256(run_of(root).fold(fold) / "model.safetensors") for fold in weights} == weights
-    assert "goes without" not in podium("submit", "-c", "tiny")[2]
+    assert "lacks its folds" not in podium("submit", "-c", "tiny")[2]
 
 
 # --- malice ----------------------------------------------------------------------------------------------

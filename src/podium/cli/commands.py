@@ -101,11 +101,13 @@ def bench(args: argparse.Namespace) -> None:
 
 def submit(args: argparse.Namespace) -> None:
     """Predict the test images with every finished fold and write the submission."""
-    from podium.submit.submission import rebuild, submit, what_next
+    from podium.machine import Machine
+    from podium.submit.submission import SubmitOptions, submit, suggest_next_step
 
-    where = args.device, args.workers, args.store == "on"
+    machine = Machine(device=args.device, workers=args.workers, keep_pixels=args.store == "on")
     if args.lineage:
         from podium.submit.lineage import read_lineage
+        from podium.submit.rebuild import rebuild
 
         given = [name for name in ("runs", "name", "blend") if getattr(args, name)]
         if given:
@@ -113,17 +115,18 @@ def submit(args: argparse.Namespace) -> None:
         lineage = read_lineage(args.lineage)
         args.competition = lineage.competition
         competition = _competition(args)
-        path = rebuild(competition, args.root, lineage, *where)
+        path = rebuild(competition, args.root, lineage, machine)
     else:
         competition = _competition(args)
-        path = submit(competition, args.root, args.runs, args.name, *where, args.blend, args.anyway)
+        options = SubmitOptions(runs=args.runs, name=args.name, blend=args.blend, anyway=args.anyway)
+        path = submit(competition, args.root, options, machine)
     if args.upload:
         from podium.kaggle.upload_submission import upload
         from podium.submit.lineage import submission_message
 
         upload(args.competition, path, competition.metric, args.message or submission_message(path))
     else:
-        terminal.say(f"next: {what_next(competition, path)}")
+        terminal.say(f"next: {suggest_next_step(competition, path)}")
     print(path)
 
 

@@ -22,7 +22,7 @@ from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_card, find_code_files
 from podium.kaggle.start_kernel import make_kernel_name
 from podium.submit.lineage import read_lineage
-from podium.submit.submission import submit
+from podium.submit.submission import SubmitOptions, submit
 from podium.terminal import say
 from podium.training.run_folder import Run, find_runs
 
@@ -37,8 +37,8 @@ def bundle(competition: Competition, root: Path, names: list[str] | None = None,
     """Writes the bundle of these runs, blended in this way, and tries its notebook; returns its folder."""
     slug, runs = competition.slug, find_runs(competition.slug, root, names)
     run_names = [run.name for run in runs]
-    csv = submit(competition, root, run_names, way=way, anyway=True)
-    way = read_lineage(csv).blend.way
+    csv = submit(competition, root, SubmitOptions(runs=run_names, blend=way, anyway=True))
+    way = read_lineage(csv).blend.strategy
     folder = root / "submissions" / slug / "bundle"
     if folder.exists():
         shutil.rmtree(folder)

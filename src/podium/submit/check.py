@@ -1,53 +1,49 @@
-"""Writes a submission's text as the sample asks, and checks it: against the sample, and against common sense."""
+"""Checks a submission: the CSV against the sample submission, and the answers against the classes of training."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.competition.csv_files import csv_text, read_table
+from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.submit.blend import Probs
-from podium.submit.test_predictions import class_frequencies
+from podium.submit.predict_test import class_frequencies
 from podium.terminal import say
 
-RARE = 1e-6  # the chance of an accident that is taken for a mistake
-ASTRAY = 0.1  # of the answers, in other classes than training lets expect, beyond what chance does
-
-
-def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
-    """The submission's text: the sample's columns, rows and line ends, the labels as train.csv writes them."""
-    columns = competition.submission_format
-    if probs.shape != (len(competition.test), len(competition.classes)):
-        raise PodiumError(f"predictions of shape {probs.shape} for {len(competition.test)} images")
-    if not np.isfinite(probs).all():
-        row = int(np.flatnonzero(~np.isfinite(probs).all(axis=1))[0])
-        raise PodiumError(f"the prediction for id '{competition.test['id'].iloc[row]}' is not a number")
-    if columns.wants == "labels":
-        cells = [[competition.classes[best]] for best in probs.argmax(axis=1)]
-    else:
-        wanted = probs[:, 1:] if len(columns.answer_columns) == 1 else probs  # of two classes in one column: the second
-        cells = [[f"{value:.9g}" for value in row] for row in wanted]
-    at = columns.id_position
-    rows = ([*each[:at], name, *each[at:]] for name, each in zip(competition.test["id"], cells, strict=True))
-    form = columns.line_style
-    return f"{form.header}{form.newline}{csv_text(rows, form.newline, form.delimiter)}"
+MIN_CHANCE = 1e-6  # one class for all test images is taken for a mistake if it is less likely than this
+MAX_SHIFT = 0.1  # share of the answers that may be in other classes than in training, beyond chance
 
 
 def check_csv(competition: Competition, path: Path) -> None:
-    """Reads a submission back, and refuses it unless Kaggle would take it."""
-    expected, written = competition.submission_format, read_table(path)
-    if list(written.columns) != list(expected.columns) or not path.read_text("utf-8").startswith(
-        expected.line_style.header
-    ):
+    """Raises unless Kaggle would accept the CSV."""
+    written = read_table(path)
+    _check_header(competition, path, written)
+    _check_ids(competition, path, written)
+    _check_answers(competition, path, written)
+
+
+def _check_header(competition: Competition, path: Path, written: pd.DataFrame) -> None:
+    expected = competition.submission_format
+    has_columns = list(written.columns) == list(expected.columns)
+    if not has_columns or not path.read_text("utf-8").startswith(expected.line_style.header):
         raise PodiumError(f"{path}: the columns are {list(written.columns)}, not {list(expected.columns)}")
-    ids, wanted = list(written.iloc[:, expected.id_position]), list(competition.test["id"])
-    if ids != wanted:
-        at = next((i for i, (a, b) in enumerate(zip(ids, wanted, strict=False)) if a != b), min(len(ids), len(wanted)))
-        raise PodiumError(f"{path}: {len(ids)} ids that differ from the {len(wanted)} expected, at row {at + 1} first")
+
+
+def _check_ids(competition: Competition, path: Path, written: pd.DataFrame) -> None:
+    ids, expected = list(written.iloc[:, competition.submission_format.id_position]), list(competition.test["id"])
+    if ids != expected:
+        pairs = enumerate(zip(ids, expected, strict=False))
+        differing_rows = (row for row, (written_id, expected_id) in pairs if written_id != expected_id)
+        row = next(differing_rows, min(len(ids), len(expected)))
+        raise PodiumError(
+            f"{path}: its {len(ids)} ids are not the {len(expected)} expected; they differ at row {row + 1} first"
+        )
+
+
+def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) -> None:
+    expected = competition.submission_format
     for column in expected.answer_columns:
         cells = written[column]
         if expected.wants == "labels":
@@ -56,27 +52,30 @@ def check_csv(competition: Competition, path: Path) -> None:
             values = pd.to_numeric(cells, errors="coerce")
             wrong = cells[~((values >= 0) & (values <= 1))]
         if len(wrong):
-            raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is no prediction")
+            answer = "class" if expected.wants == "labels" else "probability"
+            raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not a {answer}")
     if len(expected.answer_columns) > 1:
         sums = written[list(expected.answer_columns)].astype(float).sum(axis=1)
         wrong = sums[(sums - 1).abs() > 1e-5]
         if len(wrong):
-            raise PodiumError(f"{path}, line {wrong.index[0]}: the probabilities sum to {wrong.iloc[0]:.6g}")
+            raise PodiumError(f"{path}, line {wrong.index[0]}: the probabilities sum to {wrong.iloc[0]:.6g}, not 1")
 
 
 def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> None:
-    """Are the answers such as training lets expect?"""
+    """Raises if one class takes all answers, unless `anyway`; warns if the classes are mixed unlike in training."""
     expected, count = class_frequencies(competition, competition.classes).astype(np.float64), len(probs)
-    labels = competition.submission_format.wants == "labels"
-    found = np.bincount(probs.argmax(1), minlength=probs.shape[1]) / count if labels else probs.mean(0)
-    most = int(found.argmax())
-    if found[most] * count > count - 0.5 and expected[most] ** count < RARE and not anyway:
+    if competition.submission_format.wants == "labels":
+        shares = np.bincount(probs.argmax(1), minlength=probs.shape[1]) / count
+    else:
+        shares = probs.mean(0)
+    top = int(shares.argmax())
+    if shares[top] * count > count - 0.5 and expected[top] ** count < MIN_CHANCE and not anyway:
         raise PodiumError(
-            f"all {count:,} test images would be answered '{competition.classes[most]}', which is {expected[most]:.1%}"
-            " of training; train longer, or look at the models with --runs (--anyway writes it all the same)"
+            f"all {count:,} test images would be answered '{competition.classes[top]}', which is {expected[top]:.1%}"
+            " of training; train longer, or choose other runs with --runs (--anyway writes the submission all the same)"
         )
-    chance = np.sqrt(2 / np.pi * expected * (1 - expected) / count)  # how far a share is off on average
-    if np.abs(found - expected).sum() / 2 > ASTRAY + chance.sum():
-        away = np.argsort(-np.abs(found - expected))[:3]
-        numbers = ", ".join(f"'{competition.classes[k]}' {found[k]:.1%} instead of {expected[k]:.1%}" for k in away)
-        say(f"podium: warning: the answers are not mixed as the training images are: {numbers}")
+    deviation = np.sqrt(2 / np.pi * expected * (1 - expected) / count)  # of a share, by chance, on average
+    if np.abs(shares - expected).sum() / 2 > MAX_SHIFT + deviation.sum():
+        largest = np.argsort(-np.abs(shares - expected))[:3]
+        numbers = [f"'{competition.classes[k]}' {shares[k]:.1%} instead of {expected[k]:.1%}" for k in largest]
+        say(f"podium: warning: the answers are mixed unlike the training images: {', '.join(numbers)}")

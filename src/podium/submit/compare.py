@@ -1,8 +1,8 @@
-"""The runs of a competition side by side: what they score and cost, and how far each pair of them disagrees.
+"""Compares the runs of a competition: what they score, what they cost, and how often each pair of them disagrees.
 
     podium compare [-c SLUG] [--runs A B]
 
-Reads runs/<slug>/*/. Runs that score alike and disagree much gain most from each other in a blend.
+Reads runs/<slug>/*/. Runs that score alike but often disagree gain most from a blend.
 """
 
 import math
@@ -13,49 +13,52 @@ import numpy as np
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.metrics import METRICS
-from podium.submit.blend import held_out
+from podium.submit.held_out import collect_held_out
 from podium.terminal import duration, say, table
 from podium.training.run_folder import Run, find_runs
 
-NOT_LEARNED = ("running_mean", "running_var", "num_batches_tracked")
+NOT_LEARNED = ("running_mean", "running_var", "num_batches_tracked")  # tensors of batch norm
 
 
 def compare(competition: Competition, root: Path, names: list[str] | None = None) -> str:
+    """Returns a table of the runs, the best first, and a table of how often their predicted classes differ."""
     runs, metric = find_runs(competition.slug, root, names), competition.metric
     scores = {run: [run.score(fold, metric) for fold in run.finished()] for run in runs}
     runs.sort(key=lambda run: -METRICS[metric]().better * float(np.mean(scores[run])))
     header = ["run", "model", "folds", metric, "±", "parameters", "images/s", "training"]
-    rows = [[*_row(run, scores[run]), *_cost(run)] for run in runs]
-    tables = [table(header, rows)]
+    tables = [table(header, [[*_scores_of(run, scores[run]), *_costs_of(run)] for run in runs])]
     if len(runs) > 1:
-        columns = ["disagree", *(str(n) for n in range(1, len(runs) + 1))]
-        pairs = [[f"{n} {run.name}", *(_disagreement(run, other) for other in runs)] for n, run in enumerate(runs, 1)]
-        tables.append(table(columns, pairs))
+        header = ["disagree", *(str(number) for number in range(1, len(runs) + 1))]
+        rows = [
+            [f"{number} {run.name}", *(_disagreement(run, partner) for partner in runs)]
+            for number, run in enumerate(runs, 1)
+        ]
+        tables.append(table(header, rows))
     return "\n\n".join(tables)
 
 
-def _row(run: Run, scores: list[float]) -> list[str]:
+def _scores_of(run: Run, scores: list[float]) -> list[str]:
+    folds = f"{len(scores)} of {run.recipe['folds']}"
     spread = f"{np.std(scores, ddof=1):.5f}" if len(scores) > 1 else ""
-    of = f"{len(scores)} of {run.recipe['folds']}"
-    return [run.name, str(run.recipe.get("model")), of, f"{np.mean(scores):.5f}", spread]
+    return [run.name, str(run.recipe.get("model")), folds, f"{np.mean(scores):.5f}", spread]
 
 
-def _cost(run: Run) -> list[str]:
-    """Parameters, images/s of the last epoch, and the time that all folds took, validation included."""
-    first = run.finished()[0]
+def _costs_of(run: Run) -> list[str]:
+    """Returns the parameters, the images/s of the last epoch, and the time of all folds with their validation."""
+    first_fold = run.finished()[0]
     try:
         histories = [run.history(fold) for fold in run.finished()]
-        rate = np.median([entries[-1]["images_per_s"] for entries in histories])
-        seconds = sum(each["seconds"] + each["validation_seconds"] for entries in histories for each in entries)
-        spent = [f"{rate:,.1f}", duration(seconds)]
-    except (PodiumError, LookupError, TypeError) as damage:
-        say(f"podium: warning: {run.path}: {damage}")
-        spent = ["?", "?"]
-    return [f"{_parameters(run.fold(first) / 'model.safetensors') / 1e6:,.1f} M", *spent]
+        rate = np.median([epochs[-1]["images_per_s"] for epochs in histories])
+        seconds = sum(epoch["seconds"] + epoch["validation_seconds"] for epochs in histories for epoch in epochs)
+        costs = [f"{rate:,.1f}", duration(seconds)]
+    except (PodiumError, LookupError, TypeError) as error:
+        say(f"podium: warning: {run.path}: {error}")
+        costs = ["?", "?"]
+    return [f"{_count_parameters(run.fold(first_fold) / 'model.safetensors') / 1e6:,.1f} M", *costs]
 
 
-def _parameters(path: Path) -> int:
-    """Counted in the file's header."""
+def _count_parameters(path: Path) -> int:
+    """Reads only the file's header."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -68,14 +71,14 @@ def _parameters(path: Path) -> int:
         ) from None
 
 
-def _disagreement(run: Run, other: Run) -> str:
-    if run == other:
+def _disagreement(run: Run, partner: Run) -> str:
+    if run == partner:
         return ""
     try:
-        both = held_out([run, other], run.out_of_fold(run.finished()[0]).classes)
+        held_out = collect_held_out([run, partner], run.out_of_fold(run.finished()[0]).classes)
     except PodiumError:  # their classes differ
         return "?"
-    if not len(both):
+    if not len(held_out):
         return "?"
-    first, second = both.probs.argmax(2)
-    return f"{np.mean(first != second):.2%}"
+    run_classes, partner_classes = held_out.probs.argmax(2)
+    return f"{np.mean(run_classes != partner_classes):.2%}"

@@ -1,212 +1,171 @@
 """Predicts the test images with every fold model of the chosen runs and writes what Kaggle expects.
 
-    podium submit [-c SLUG] [--runs A B]          podium submit --from FILE.json
+    podium submit [-c SLUG] [--runs A B]
 
-Reads the competition's files and runs/<slug>/*/fold*/. Writes submissions/<slug>/<name>.csv, checked
-against the sample submission row for row, and <name>.json, which says where every number came from.
+Reads the competition's files and runs/<slug>/*/fold*/. Writes submissions/<slug>/<name>.csv, checked against the sample
+submission row by row, and <name>.json, its lineage.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
 
 import numpy as np
 
 from podium import PodiumError
 from podium.competition.load import Competition
-from podium.disk import atomic, write_json
+from podium.disk import write_json
 from podium.folds.folds_csv import read_groups
-from podium.images.store import open_store, stored_side
-from podium.submit.blend import Blend, Probs, held_out
-from podium.submit.check import check_class_shares, check_csv, render
-from podium.submit.choose_blend import FEW, Verdict, choose_blend
-from podium.submit.lineage import Lineage, Made, lineage_of
-from podium.submit.test_predictions import predict_test, warn_of_unreadable
+from podium.machine import Machine
+from podium.submit.blend import Blend
+from podium.submit.check import check_class_shares
+from podium.submit.choose_blend import BlendChoice, choose_blend
+from podium.submit.expected_score import Estimate, add_fold_gain
+from podium.submit.held_out import collect_held_out
+from podium.submit.predict_test import predict_blend
+from podium.submit.record_lineage import record_lineage
+from podium.submit.write_csv import render, write_csv
 from podium.terminal import plural, podium_command, say, uses_make
 from podium.training.run_folder import Run, find_runs
 
-HISTORY = "history.csv"  # beside the submissions: Kaggle's verdicts
+HISTORY = "history.csv"  # beside the submissions: Kaggle's scores
+LONGEST_NAME = 100  # letters
 
 
-class Blended(NamedTuple):
-    probs: Probs  # of the test images
-    alone: list[list[Probs]]  # what each model of each run says of a few of them
-    made: Made
+@dataclass(frozen=True)
+class SubmitOptions:
+    """What the user chooses for a submission."""
+
+    runs: list[str] | None = None  # None: all that have a finished fold
+    name: str | None = None  # of the CSV, without ".csv"; None: the names of the runs
+    blend: str | None = None  # one of STRATEGIES in fit_blend.py; None: choose_blend.py chooses
+    anyway: bool = False  # write it even if one class takes all answers
 
 
 def submit(
-    competition: Competition,
-    root: Path,
-    names: list[str] | None = None,
-    name: str | None = None,
-    device: str = "auto",
-    workers: int | None = None,
-    keep: bool = True,
-    way: str | None = None,
-    anyway: bool = False,
+    competition: Competition, root: Path, options: SubmitOptions | None = None, machine: Machine | None = None
 ) -> Path:
-    """The blend of the runs, each the mean of its finished folds, as a CSV that matches the sample; its path."""
-    runs = find_runs(competition.slug, root, names)
-    name = name or _joined(runs)
+    """Writes the blend of the runs and its lineage; returns the path of the CSV."""
+    options, machine = options or SubmitOptions(), machine or Machine()
+    runs = find_runs(competition.slug, root, options.runs)
+    name = options.name or _join_names(runs)
     if f"{name}.csv" == HISTORY:
-        raise PodiumError(f"{HISTORY} is where Kaggle's verdicts stand; take another --name")
+        raise PodiumError(f"{HISTORY} is kept for Kaggle's scores; choose another --name")
     folds = {run: run.finished() for run in runs}
+    _refuse_unusable_runs(competition, folds)
     _announce(competition, folds)
-    blend, verdict = _blend(competition, root, runs, way)
-    blended = _blended(competition, root, folds, blend, device, workers, keep)
-    if verdict:
-        verdict = verdict.of_folds(competition.metric, blended.alone)
-        _expect(competition, verdict)
-    check_class_shares(competition, blended.probs, anyway)
-    text = render(competition, blended.probs)
-    path = _free_name(root / "submissions" / competition.slug, name, text)
-    _write(competition, path, text)
-    write_json(path.with_suffix(".json"), lineage_of(competition, path, blended.made, blend, verdict))
+    choice = _choose(competition, root, runs, options.blend)
+    predictions = predict_blend(competition, root, folds, choice.blend, machine)
+    if choice.estimate:
+        estimate = add_fold_gain(choice.estimate, choice.blend, competition.metric, predictions.fold_probs)
+        _say_estimate(competition, estimate)
+        choice = replace(choice, estimate=estimate)
+    check_class_shares(competition, predictions.probs, options.anyway)
+    text = render(competition, predictions.probs)
+    path = _free_path(root / "submissions" / competition.slug, name, text)
+    write_csv(competition, path, text)
+    write_json(path.with_suffix(".json"), record_lineage(competition, path, predictions.facts, choice))
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
     return path
 
 
-def what_next(competition: Competition, csv: Path) -> str:
+def suggest_next_step(competition: Competition, csv: Path) -> str:
+    """Returns the command that scores the submission, or how to upload it where there is no solution."""
     solution = competition.folder / "solution.csv"
     if solution.exists():
         return f"{podium_command()} score {quote(str(csv))} --solution {quote(str(solution))}"
-    again = "UPLOAD=1" if uses_make() else "--upload"
+    flag = "UPLOAD=1" if uses_make() else "--upload"
     page = f"https://www.kaggle.com/competitions/{competition.slug}/submit"
-    return f"the same command with {again}, or upload it at {page}"
+    return f"the same command with {flag}, or upload it at {page}"
 
 
-def rebuild(
-    competition: Competition,
-    root: Path,
-    lineage: Lineage,
-    device: str = "auto",
-    workers: int | None = None,
-    keep: bool = True,
-) -> Path:
-    """The CSV that a lineage tells of, byte for byte, beside it; its path."""
-    folds = lineage.find(competition, root)
-    blended = _blended(competition, root, folds, lineage.blend, device, workers, keep)
-    text, path = render(competition, blended.probs), lineage.csv
-    lineage.check_same(text, blended.made)
-    if path.exists() and path.read_bytes() != text.encode():
-        raise PodiumError(f"{path} is not what {lineage.path.name} tells of; move it away and run the command again")
-    _write(competition, path, text)
-    say(f"podium: {path} is what {lineage.path.name} tells of, byte for byte")
-    return path
-
-
-def _announce(competition: Competition, folds: dict[Run, list[int]]) -> None:
-    for run, finished in folds.items():
-        for fold in finished:
+def _refuse_unusable_runs(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> None:
+    """Raises if a run has other classes than the competition, or if a fold's weights are missing."""
+    for run, run_folds in folds.items():
+        for fold in run_folds:
             classes = run.out_of_fold(fold).classes
             if set(classes) != set(competition.classes):
-                what = f"{len(classes)} classes that are not the {len(competition.classes)} of {competition.folder}"
-                raise PodiumError(f"{run.path} was trained on {what}; train it again or leave it out: --runs")
+                raise PodiumError(
+                    f"{run.path} was trained on {len(classes)} classes that are not the {len(competition.classes)} of"
+                    f" {competition.folder}; train it again, or leave it out with --runs"
+                )
             run.weights(fold)
+
+
+def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> None:
     models = plural(sum(map(len, folds.values())), "fold model")
     say(f"podium: {len(competition.test):,} test images, {models} of {', '.join(run.name for run in folds)}")
-    for run, finished in folds.items():
-        missing = sorted(set(range(run.recipe["folds"])) - set(finished))
+    for run, run_folds in folds.items():
+        missing = sorted(set(range(run.recipe["folds"])) - set(run_folds))
         if missing:
-            say(f"podium: warning: {run.name} goes without its folds {', '.join(map(str, missing))}, not trained yet")
+            numbers = ", ".join(map(str, missing))
+            say(f"podium: warning: {run.name} lacks its folds {numbers}, which are not trained yet")
     if len({run.recipe.get("folds_sha256") for run in folds}) > 1:
-        say("podium: warning: these runs have different folds; what the blend is expected to score may be too good")
+        say("podium: warning: these runs have different folds; the expected score of their blend may be too good")
 
 
-def _blend(competition: Competition, root: Path, runs: Sequence[Run], way: str | None) -> tuple[Blend, Verdict | None]:
-    """How the runs are blended, and what speaks for it."""
-    metric, seen = competition.metric, held_out(runs, competition.classes, read_groups(competition, root))
-    for run in runs if len(runs) > 1 else ():
-        mean = np.mean([run.score(fold, metric) for fold in run.finished()])
-        say(f"  {run.name}: {metric} {mean:.5f} out of fold")
-    if not len(seen):
-        if way not in (None, "equal"):
-            raise PodiumError(f"--blend {way}: no image was held out by all of these runs; use equal")
-        say("podium: warning: no image was held out by all of these runs, so they weigh the same")
-        count = len(runs)
-        return Blend("equal", (1 / count,) * count, (1.0,) * count), None
-    verdict = choose_blend(seen, metric, len(competition.test), way)
-    blend = verdict.blend
-    if len(verdict.judged) > 1:
-        say(f"podium: ways to blend, each fitted on all folds but the one it is scored on ({len(seen):,} images)")
-        say("  " + verdict.table(metric).replace("\n", "\n  "))
-        weights = ", ".join(f"{run.name} {weight:.3f}" for run, weight in zip(runs, blend.weights, strict=True))
-        reason = "as asked" if way else "the simplest that is not worse than the best by more than chance"
-        say(f"podium: {blend.way}, {reason}: {weights}")
-    return blend, verdict
+def _choose(competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None) -> BlendChoice:
+    """Chooses how the runs are blended, and says why."""
+    metric = competition.metric
+    held_out = collect_held_out(runs, competition.classes, read_groups(competition, root))
+    if len(runs) > 1:
+        for run in runs:
+            mean = np.mean([run.score(fold, metric) for fold in run.finished()])
+            say(f"  {run.name}: {metric} {mean:.5f} out of fold")
+    if not len(held_out):
+        if strategy not in (None, "equal"):
+            raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")
+        say("podium: warning: no image was held out by all of these runs, so their weights are equal")
+        return BlendChoice(Blend("equal", (1 / len(runs),) * len(runs), (1.0,) * len(runs)))
+    choice = choose_blend(held_out, metric, len(competition.test), strategy)
+    if len(choice.candidates) > 1:
+        images = f"{len(held_out):,} images"
+        say(f"podium: blending strategies, each fitted on all folds but the one it is scored on ({images})")
+        say("  " + choice.candidates_table(metric).replace("\n", "\n  "))
+        weights = [f"{run.name} {weight:.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
+        reason = "the simplest that is not worse than the best by more than chance"
+        if strategy:
+            reason = "chosen with --blend"
+        say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")
+    return choice
 
 
-def _expect(competition: Competition, verdict: Verdict) -> None:
-    low, high = verdict.between
-    where = f"expect between {low:.4f} and {high:.4f}"
+def _say_estimate(competition: Competition, estimate: Estimate) -> None:
+    low, high = estimate.interval
+    score = f"{competition.metric} {estimate.score:.5f} on {estimate.image_count:,} held-out images"
+    if estimate.fold_gain:
+        score += f", to which the mean over folds should add {estimate.fold_gain:+.4f}"
+    tests = f"{len(competition.test):,} test images of the same kind"
     if np.isnan(low):
-        where = "of one group, which does not tell what to expect"
-    added = f", to which the mean over folds should add {verdict.folds_add:+.4f}" if verdict.folds_add else ""
-    say(
-        f"podium: {competition.metric} {verdict.score:.5f} on {verdict.images:,} images that its models have not seen"
-        f"{added}; {where} on {len(competition.test):,} test images of the same kind"
-    )
+        say(f"podium: {score}; these are all of one group, so the score on {tests} cannot be estimated")
+    else:
+        say(f"podium: {score}; expect between {low:.4f} and {high:.4f} on {tests}")
 
 
-def _blended(
-    competition: Competition,
-    root: Path,
-    folds: dict[Run, list[int]],
-    blend: Blend,
-    device: str,
-    workers: int | None,
-    keep: bool,
-) -> Blended:
-    """A run says of a test image what its fold models say on average."""
-    sides = {run: stored_side(max(run.recipe["image_size"], run.recipe["test_size"])) for run in folds}
-    stores = {side: open_store(competition, root, side, keep) for side in sorted(set(sides.values()))}
-    warn_of_unreadable(competition, next(iter(stores.values())))
-    few = np.random.default_rng(0).permutation(len(competition.test))[:FEW]
-    means: list[Probs] = []
-    alone: list[list[Probs]] = []
-    made: Made = {}
-    for number, (run, finished) in enumerate(folds.items()):
-        total: Probs = np.zeros((len(competition.test), len(competition.classes)))
-        alone.append([])
-        made[run] = {}
-        for fold in finished:
-            said = predict_test(competition, stores[sides[run]], run, fold, device, workers)
-            probs = said.probs.astype(np.float64)
-            total += blend.of_run(number, probs)
-            alone[-1].append(probs[few])
-            made[run][fold] = said.facts()
-        means.append(total / len(finished))
-    return Blended(blend.of_runs(means), alone, made)
-
-
-def _write(competition: Competition, path: Path, text: str) -> None:
-    with atomic(path) as temporary:
-        temporary.write_bytes(text.encode())
-        check_csv(competition, temporary)
-
-
-def _joined(runs: Sequence[Run]) -> str:
+def _join_names(runs: Sequence[Run]) -> str:
     name = "+".join(run.name for run in runs)
-    return name if len(name) <= 100 else f"{len(runs)}-runs"
+    return name if len(name) <= LONGEST_NAME else f"{len(runs)}-runs"
 
 
-def _free_name(folder: Path, name: str, text: str) -> Path:
-    """The name, or the next that is free: another submission is never written over."""
+def _free_path(folder: Path, name: str, text: str) -> Path:
+    """Returns the path of this name, or the next free one: another submission is never overwritten."""
     path, number = folder / f"{name}.csv", 1
-    while (path.exists() and path.read_bytes() != text.encode()) or _of_another(path.with_suffix(".json"), text):
+    while _is_taken(path, text):
         number += 1
         path = folder / f"{name}-{number}.csv"
     return path
 
 
-def _of_another(lineage: Path, text: str) -> bool:
-    """Whether a lineage without its CSV could still rebuild another one."""
+def _is_taken(path: Path, text: str) -> bool:
+    """Returns whether another submission has this name: its CSV, or the lineage that could rebuild it."""
+    content = text.encode()
+    if path.exists() and path.read_bytes() != content:
+        return True
     try:
-        return bool(
-            json.loads(lineage.read_text(encoding="utf-8"))["sha256"] != hashlib.sha256(text.encode()).hexdigest()
-        )
+        recorded = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["sha256"]
     except (OSError, ValueError, LookupError, TypeError):
         return False
+    return bool(recorded != hashlib.sha256(content).hexdigest())

@@ -1,0 +1,162 @@
+"""Estimates what a blend will score on the test images, with a 95 % interval.
+
+Held-out images stand for test images, with one difference: a held-out image is predicted by one fold model of a run, a
+test image by the mean of all of them. `add_fold_gain` adds what this mean gains.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.metrics import METRICS, evaluate, score_per_image
+from podium.submit.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
+from podium.submit.fit_blend import find_temperature
+from podium.submit.held_out import HeldOut
+
+Scores = NDArray[np.float64]
+Interval = tuple[float, float]
+
+PERCENTILES = (2.5, 97.5)  # the bounds of an interval
+MIN_OUTCOMES = 10  # wrong predictions, and correct ones: fewer do not show how much groups matter
+# The slow metrics are not a mean over images.
+RESAMPLES, SLOW_RESAMPLES = 1000, 200  # of the bootstrap
+LABEL_DRAWS, SLOW_LABEL_DRAWS = 100, 10  # labels drawn for each test image, for the gain of the mean over folds
+GAIN_SAMPLE = 5000  # test images that this gain is computed on
+
+
+@dataclass(frozen=True)
+class Estimate:
+    score: float  # on held-out images that neither the models nor the weights have seen
+    interval: Interval  # 95 %: where the score on the test images will be
+    image_count: int  # held-out images
+    log_loss: float  # on the same images as the score
+    fold_gain: float = 0.0  # what the mean over folds adds to the score; the interval includes it, the score does not
+
+
+def estimate_score(held_out: HeldOut, probs: Probs, metric: str, test_count: int) -> Estimate:
+    """Returns what to expect on `test_count` other images; `probs` are the blended ones of the held-out images."""
+    return Estimate(
+        score=evaluate(metric, held_out.targets, probs),
+        interval=_test_interval(held_out, probs, metric, test_count),
+        image_count=len(held_out),
+        log_loss=_mean_score("log_loss", held_out.targets, probs),
+    )
+
+
+def _test_interval(held_out: HeldOut, probs: Probs, metric: str, test_count: int) -> Interval:
+    """Returns where the test score will be: both the held-out images and the test images are random draws."""
+    image_scores = score_per_image(metric, held_out.targets, probs)
+    if metric == "accuracy" and image_scores is not None:
+        return _accuracy_interval(image_scores, held_out.groups, test_count)
+    if len(np.unique(held_out.groups)) == 1:  # says nothing about other groups
+        return float("nan"), float("nan")
+    return percentile_interval(bootstrap_scores(held_out, probs, metric, test_count))
+
+
+def _accuracy_interval(correct: Scores, groups: NDArray[np.int64], test_count: int) -> Interval:
+    """Draws an accuracy from its posterior, then test images of this accuracy.
+
+    Unlike the bootstrap, this also works if all predictions are correct: every resample would score 1.
+    """
+    draws, effect = np.random.default_rng(2), _design_effect(correct, groups)
+    count, independent_tests = len(correct) / effect, max(1, round(test_count / effect))
+    accuracy = draws.beta(correct.mean() * count + 0.5, (1 - correct.mean()) * count + 0.5, RESAMPLES * 10)
+    return percentile_interval(draws.binomial(independent_tests, accuracy) / independent_tests)
+
+
+def _design_effect(correct: Scores, groups: NDArray[np.int64]) -> float:
+    """Returns how many images in groups tell as much as one independent image; 1 if groups do not matter."""
+    sizes = np.bincount(groups)
+    if min(correct.sum(), (1 - correct).sum()) < MIN_OUTCOMES:  # assumes that a group is all correct or all wrong
+        return float((sizes**2).sum() / sizes.sum())
+    deviations = correct - correct.mean()
+    return max(1.0, float((np.bincount(groups, deviations) ** 2).sum() / (deviations**2).sum()))
+
+
+def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: int = 0) -> Scores:
+    """Returns the scores of resampled groups of images; with `test_count`, of test sets drawn from these.
+
+    Every call draws the same resamples, so the scores of two predictions can be compared one by one.
+    """
+    draws, image_scores = np.random.default_rng(1), score_per_image(metric, held_out.targets, probs)
+    order, sizes = held_out.groups.argsort(kind="stable"), np.bincount(held_out.groups)
+    starts = sizes.cumsum() - sizes
+    scores = []
+    for _ in range(SLOW_RESAMPLES if image_scores is None else RESAMPLES):
+        groups = draws.integers(len(sizes), size=len(sizes))
+        if test_count:
+            groups = draws.choice(groups, max(1, round(test_count * len(sizes) / len(held_out))))
+        ends = sizes[groups].cumsum()
+        # All images of the drawn groups: positions starts[group] to starts[group] + sizes[group] of `order`.
+        sample = order[np.arange(ends[-1]) + np.repeat(starts[groups] + sizes[groups] - ends, sizes[groups])]
+        scores.append(
+            evaluate(metric, held_out.targets[sample], probs[sample])
+            if image_scores is None
+            else image_scores[sample].mean()
+        )
+    return np.array(scores)
+
+
+def percentile_interval(scores: Scores) -> Interval:
+    finite = scores[np.isfinite(scores)]  # a resample may lack a class that the metric needs
+    if not len(finite):
+        return float("nan"), float("nan")
+    low, high = np.percentile(finite, PERCENTILES)
+    return float(low), float(high)
+
+
+def add_fold_gain(estimate: Estimate, blend: Blend, metric: str, fold_probs: Sequence[Sequence[Probs]]) -> Estimate:
+    """Returns the estimate for the mean of each run's fold models.
+
+    `fold_probs` holds, for each run, what each of its fold models predicts for the same test images.
+    """
+    gain = _fold_gain(blend, metric, fold_probs, estimate.log_loss)
+    low, high = (
+        min(bound + gain, 1.0) if METRICS[metric]().better > 0 else max(bound + gain, 0.0)
+        for bound in estimate.interval
+    )
+    return replace(estimate, fold_gain=gain, interval=(low, high))
+
+
+def _fold_gain(blend: Blend, metric: str, fold_probs: Sequence[Sequence[Probs]], log_loss: float) -> float:
+    """Returns how much the score rises from single fold models to their mean.
+
+    The test labels are unknown, so they are drawn from the mean's own probabilities.
+    """
+    model_count = max(map(len, fold_probs))
+    if model_count == 1:
+        return 0.0
+    calibrated = [[blend.calibrate(number, probs) for probs in models] for number, models in enumerate(fold_probs)]
+    mean = blend.average([np.mean(models, axis=0) for models in calibrated])
+    # The k-th single: the k-th fold model of each run. A run with fewer models starts over.
+    singles = [blend.average([models[k % len(models)] for models in calibrated]) for k in range(model_count)]
+    cumulative = _label_probs(mean, singles, log_loss).cumsum(1)
+    is_slow = score_per_image(metric, np.zeros(1, np.int64), mean[:1]) is None
+    draws, gains = np.random.default_rng(3), []
+    for _ in range(SLOW_LABEL_DRAWS if is_slow else LABEL_DRAWS):
+        labels = (cumulative > draws.random((len(mean), 1)) * cumulative[:, -1:]).argmax(1)
+        single_scores = [_mean_score(metric, labels, single) for single in singles]
+        gains.append(_mean_score(metric, labels, mean) - np.mean(single_scores))
+    return float(np.nanmean(gains)) if np.isfinite(gains).any() else 0.0
+
+
+def _label_probs(mean: Probs, singles: Sequence[Probs], log_loss: float) -> Probs:
+    """Returns the probabilities that labels are drawn from: those of the mean, at a fitted temperature.
+
+    At this temperature, single models have the same log loss on the drawn labels as on held-out images.
+    """
+    losses = -np.mean([np.log(single.clip(MIN_PROB)) for single in singles], axis=0)
+
+    def mismatch(temperature: float) -> float:
+        expected_loss = float((apply_temperature(mean, temperature) * losses).sum(1).mean())
+        return (expected_loss - log_loss) ** 2
+
+    return apply_temperature(mean, find_temperature(mismatch))
+
+
+def _mean_score(metric: str, targets: Targets, probs: Probs) -> float:
+    """Returns the same as `evaluate`, faster for a metric that is a mean over images."""
+    image_scores = score_per_image(metric, targets, probs)
+    return evaluate(metric, targets, probs) if image_scores is None else float(image_scores.mean())

@@ -1,0 +1,170 @@
+"""Fits a blend to held-out images: the weight of each run, and temperatures if it is calibrated.
+
+    podium submit --runs A B --blend STRATEGY
+
+The strategies are equal, convex and greedy weights, each alone or with calibrated probabilities. choose_blend.py
+chooses one of them.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, minimize_scalar
+
+from podium.metrics import METRICS, evaluate
+from podium.submit.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
+
+Weights = NDArray[np.float64]  # [runs]
+
+BAGS, STEPS = 10, 10  # of the greedy strategy: the weights are as fine as about 1/100
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
+
+
+def fit_equal(probs: Probs, targets: Targets, metric: str) -> Weights:
+    return np.full(len(probs), 1 / len(probs))
+
+
+def fit_convex(probs: Probs, targets: Targets, metric: str) -> Weights:
+    """Returns the weights that minimise the log loss, or those with the best score found near them or equal weights.
+
+    The search for the best score is for metrics other than the log loss.
+    """
+    true_probs = probs[:, np.arange(len(targets)), targets].clip(MIN_PROB)
+    weights = _minimise_log_loss(true_probs)
+    if metric == "log_loss":
+        return weights
+    count, better = len(probs), METRICS[metric]().better
+
+    def regret(log_weights: Weights) -> float:
+        candidate = _normalise(np.exp(log_weights))
+        log_loss = _log_loss_and_gradient(candidate, true_probs)[0]  # decides if scores are equal
+        return 1e-3 * log_loss - better * evaluate(metric, targets, _weighted_mean(candidate, probs))
+
+    results = []
+    for start in (np.zeros(count), np.log(weights.clip(1e-3))):
+        simplex = np.vstack([start, start + np.eye(count)])  # steps that are large enough to change a predicted label
+        options = {"maxfev": 20 * count, "initial_simplex": simplex}
+        results.append(minimize(regret, start, method="Nelder-Mead", options=options))
+    return _normalise(np.exp(min(results, key=lambda result: result.fun).x))
+
+
+def _minimise_log_loss(true_probs: Probs) -> Weights:
+    """Returns the best weights; `true_probs` [runs, images] are the probabilities of the true classes.
+
+    The loss is convex in the weights, so a local minimum is the global one.
+    """
+    count = len(true_probs)
+    result = minimize(
+        _log_loss_and_gradient,
+        np.full(count, 1 / count),
+        args=(true_probs,),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * count,
+        constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1, "jac": np.ones_like},
+    )
+    return _normalise(result.x)
+
+
+def _log_loss_and_gradient(weights: Weights, true_probs: Probs) -> tuple[float, Weights]:
+    mean = (weights @ true_probs).clip(MIN_PROB)
+    return float(-np.log(mean).mean()), -(true_probs / mean).mean(1)
+
+
+def fit_greedy(probs: Probs, targets: Targets, metric: str) -> Weights:
+    """Returns the weights of a greedy selection of runs (Caruana et al., 2004), averaged over bags.
+
+    Each bag is a resample of the images. In each step, the run that helps the mean most is added to it.
+    """
+    better, draws = METRICS[metric]().better, np.random.default_rng(0)
+    total = np.zeros(len(probs))
+    for _ in range(BAGS):
+        bag = draws.integers(len(targets), size=len(targets))
+        bag_probs, bag_targets = probs[:, bag], targets[bag]
+        counts, summed = np.zeros(len(probs)), np.zeros(bag_probs.shape[1:])
+        best_score, best_counts = (-np.inf, -np.inf), counts
+        for _ in range(STEPS):
+            steps = [
+                (_greedy_score(metric, better, bag_targets, summed + run_probs), number)
+                for number, run_probs in enumerate(bag_probs)
+            ]
+            score, number = max(steps, key=lambda step: step[0])
+            summed += bag_probs[number]
+            counts = counts.copy()
+            counts[number] += 1
+            if score > best_score:
+                best_score, best_counts = score, counts
+        total += best_counts / best_counts.sum()
+    return _normalise(total)
+
+
+def _greedy_score(metric: str, better: int, targets: Targets, summed: Probs) -> tuple[float, float]:
+    """Returns the score and, to decide if scores are equal, the mean log probability of the true classes.
+
+    The sum of the runs serves as their mean: every metric depends only on the proportions of an image's probabilities.
+    """
+    true_probs = summed[np.arange(len(targets)), targets].clip(MIN_PROB)
+    log_likelihood = float(np.log(true_probs / summed.sum(1)).mean())
+    if metric == "log_loss":
+        return log_likelihood, 0.0
+    score = better * evaluate(metric, targets, summed)
+    return score if np.isfinite(score) else -np.inf, log_likelihood  # a resample may lack a class that the metric needs
+
+
+FIT_WEIGHTS: dict[str, Callable[[Probs, Targets, str], Weights]] = {
+    "equal": fit_equal,
+    "convex": fit_convex,
+    "greedy": fit_greedy,
+}
+CALIBRATED = "-calibrated"
+STRATEGIES = tuple(f"{name}{suffix}" for name in FIT_WEIGHTS for suffix in ("", CALIBRATED))  # the simplest first
+
+
+def list_strategies(run_count: int, metric: str) -> tuple[str, ...]:
+    """Returns the strategies that can differ. One run has one weight, and a temperature does not change its labels."""
+    if run_count > 1:
+        return STRATEGIES
+    return STRATEGIES[:2] if metric == "log_loss" else STRATEGIES[:1]
+
+
+def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str) -> Blend:
+    fit_weights = FIT_WEIGHTS[strategy.removesuffix(CALIBRATED)]
+    if not strategy.endswith(CALIBRATED):
+        weights = fit_weights(probs, targets, metric)
+        return Blend(strategy, tuple(weights.tolist()), (1.0,) * len(probs))
+    temperatures = tuple(fit_temperature(run_probs, targets) for run_probs in probs)
+    probs = np.array([apply_temperature(*pair) for pair in zip(probs, temperatures, strict=True)])
+    weights = fit_weights(probs, targets, metric)
+    temperature = fit_temperature(_weighted_mean(weights, probs), targets)
+    return Blend(strategy, tuple(weights.tolist()), temperatures, temperature)
+
+
+def fit_temperature(probs: Probs, targets: Targets) -> float:
+    """Returns the temperature that minimises the log loss."""
+    logits = np.log(probs.clip(MIN_PROB))
+    rows = np.arange(len(targets))
+
+    def log_loss(temperature: float) -> float:
+        scaled = logits / temperature
+        highest = scaled.max(1)
+        log_sum = highest + np.log(np.exp(scaled - highest[:, None]).sum(1))
+        return float((log_sum - scaled[rows, targets]).mean())
+
+    return find_temperature(log_loss)
+
+
+def find_temperature(loss: Callable[[float], float]) -> float:
+    """Returns the temperature that minimises the loss."""
+    bounds = (np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))
+    return float(np.exp(minimize_scalar(lambda log: loss(np.exp(log)), bounds=bounds, method="bounded").x))
+
+
+def _weighted_mean(weights: Weights, probs: Probs) -> Probs:
+    mean: Probs = (weights @ probs.reshape(len(probs), -1)).reshape(probs.shape[1:])
+    return mean
+
+
+def _normalise(weights: Weights) -> Weights:
+    positive: Weights = weights.clip(0)
+    return np.asarray(positive / positive.sum())

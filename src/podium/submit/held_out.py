@@ -1,0 +1,75 @@
+"""Collects what several runs predict for the images that all of them held out.
+
+Reads runs/<slug>/*/fold<k>/oof.npz. Weights are fitted to these predictions, and the score is estimated from them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.submit.blend import Probs, Targets
+from podium.training.run_folder import Run
+
+RANDOM_PARTS = 5  # if all images are of one fold
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What several runs predict for the same images. No model has seen the images that it predicts here."""
+
+    probs: Probs  # [runs, images, classes]
+    targets: Targets
+    parts: NDArray[np.int64]  # of each image; cross-validation scores a part with weights fitted to the other parts
+    groups: NDArray[np.int64]  # of each image; images of a group are alike, so the bootstrap draws all of them or none
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+class OutOfFold(NamedTuple):
+    """One run's prediction for one image."""
+
+    probs: NDArray[np.float32]
+    target: int
+    fold: int
+
+
+def collect_held_out(runs: Sequence[Run], classes: tuple[str, ...], groups: Mapping[str, str] | None = None) -> HeldOut:
+    """Returns the images that all runs held out; their parts are the folds of the first run.
+
+    `groups` maps image ids to names of groups. An image without one is a group of its own.
+    """
+    predictions = [_read_out_of_fold(run, classes) for run in runs]
+    first = predictions[0]
+    ids = [image_id for image_id in first if all(image_id in by_id for by_id in predictions)]
+    group_numbers = _number_groups(ids, groups or {})
+    parts = np.array([first[image_id].fold for image_id in ids], np.int64)
+    if len(set(parts.tolist())) == 1:
+        parts = np.random.default_rng(0).permutation(group_numbers.max() + 1)[group_numbers] % RANDOM_PARTS
+    return HeldOut(
+        probs=np.array([[by_id[image_id].probs for image_id in ids] for by_id in predictions], np.float64),
+        targets=np.array([first[image_id].target for image_id in ids], np.int64),
+        parts=parts,
+        groups=group_numbers,
+    )
+
+
+def _read_out_of_fold(run: Run, classes: tuple[str, ...]) -> dict[str, OutOfFold]:
+    by_id = {}
+    for fold in run.finished():
+        oof = run.out_of_fold(fold).in_order_of(classes)
+        for image_id, probs, target in zip(oof.id, oof.probs, oof.target, strict=True):
+            by_id[str(image_id)] = OutOfFold(probs, int(target), fold)
+    return by_id
+
+
+def _number_groups(ids: Sequence[str], groups: Mapping[str, str]) -> NDArray[np.int64]:
+    names = {image_id: f"group {group}" for image_id, group in groups.items()}
+    # The prefixes keep an image from joining a group whose name is the image's id.
+    numbers: NDArray[np.int64] = np.unique(
+        [names.get(image_id, f"image {image_id}") for image_id in ids], return_inverse=True
+    )[1]
+    return numbers

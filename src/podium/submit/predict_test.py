@@ -1,0 +1,137 @@
+"""Predicts the test images with the fold models of the runs, and blends the predictions.
+
+Reads runs/<slug>/<run>/fold<k>/model.safetensors and the pixel store. Writes test.npz beside the model, so that each
+fold model predicts only once.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium import PodiumError
+from podium.competition.load import Competition
+from podium.images.store import Store, open_store, stored_side
+from podium.machine import Machine
+from podium.submit.blend import Blend, Probs
+from podium.submit.expected_score import GAIN_SAMPLE
+from podium.terminal import plural, progress_bar, say
+from podium.training.predictions import Predictions
+from podium.training.run_folder import Run
+
+PredictionFacts = dict[Run, dict[int, dict[str, str]]]  # by run and fold: hashes of input and output, and the device
+
+
+class BlendedPredictions(NamedTuple):
+    probs: Probs  # of the test images
+    fold_probs: list[list[Probs]]  # [run][fold model]: of a sample of the test images, not calibrated
+    facts: PredictionFacts
+
+
+def predict_blend(
+    competition: Competition, root: Path, folds: Mapping[Run, Sequence[int]], blend: Blend, machine: Machine
+) -> BlendedPredictions:
+    """Predicts with the given folds of each run. A run's prediction is the mean of its fold models."""
+    sides = {run: stored_side(max(run.recipe["image_size"], run.recipe["test_size"])) for run in folds}
+    stores = {side: open_store(competition, root, side, machine.keep_pixels) for side in sorted(set(sides.values()))}
+    _warn_of_unreadable_images(competition, next(iter(stores.values())))
+    sample = np.random.default_rng(0).permutation(len(competition.test))[:GAIN_SAMPLE]
+    means: list[Probs] = []
+    fold_probs: list[list[Probs]] = []
+    facts: PredictionFacts = {}
+    for number, (run, run_folds) in enumerate(folds.items()):
+        total: Probs = np.zeros((len(competition.test), len(competition.classes)))
+        fold_probs.append([])
+        facts[run] = {}
+        for fold in run_folds:
+            predictions = predict_test(competition, stores[sides[run]], run, fold, machine)
+            probs = predictions.probs.astype(np.float64)
+            total += blend.calibrate(number, probs)
+            fold_probs[-1].append(probs[sample])
+            facts[run][fold] = predictions.facts()
+        means.append(total / len(run_folds))
+    return BlendedPredictions(blend.average(means), fold_probs, facts)
+
+
+def predict_test(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> Predictions:
+    """Returns the fold model's probabilities for the test images: from test.npz if it still fits, else computed."""
+    path = run.fold(fold) / "test.npz"
+    positions = store.positions(competition.test["image"])
+    images = f"{competition.test_hash[:32]}{store.digest(positions)[:32]}"
+    key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
+    shape = len(competition.test), len(competition.classes)
+    cached = _load_cached(path)
+    if cached and cached.key == key and cached.probs.shape == shape:
+        say(f"  {run.name} fold {fold}: predicted already")
+        return cached.in_order_of(competition.classes)
+    readable = np.flatnonzero(~store.bad(positions))
+    ids, classes = competition.test["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
+    probs = np.tile(class_frequencies(competition, classes), (len(ids), 1))  # stays so for images that cannot be read
+    made_on = ""
+    if len(readable):
+        probs[readable], made_on = _compute(store, positions, readable, run, fold, machine)
+    predictions = Predictions(ids, probs, np.full(len(ids), -1), classes, key, made_on)
+    try:
+        predictions.save(path)
+    except PodiumError as error:
+        say(f"podium: warning: {error}; the next submission predicts again")
+    return predictions.in_order_of(competition.classes)
+
+
+def _load_cached(path: Path) -> Predictions | None:
+    if path.exists():
+        try:
+            return Predictions.load(path, "predicting again")
+        except PodiumError as error:
+            say(f"podium: warning: {error}")
+    return None
+
+
+def _compute(
+    store: Store, positions: NDArray[np.int64], readable: NDArray[np.int64], run: Run, fold: int, machine: Machine
+) -> tuple[NDArray[np.float32], str]:
+    """Returns the probabilities of the readable images, and the device and the precision that computed them."""
+    import torch
+
+    from podium.models.device import device_name, pick_device, pick_precision, precision_name, prepare_device
+    from podium.models.hardware_errors import explain_hardware_errors
+    from podium.models.model_file import load_model
+    from podium.models.normalise import Normaliser
+    from podium.models.predict import predict_proba
+    from podium.training.augment import TestView
+    from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
+
+    device, count = pick_device(machine.device), len(readable)
+    prepare_device(device, deterministic=False)
+    torch.backends.cudnn.benchmark = False  # kernels chosen by their time could give other last digits the next time
+    model, spec = load_model(run.fold(fold) / "model.safetensors")
+    dataset = ImageDataset(store.reader(positions[readable]), np.full(count, -1), TestView(spec), readable)
+    batches = batches_in_order(count, run.recipe["batch_size"])
+    loader = load_batches(dataset, batches, pick_workers(machine.workers, device))
+    precision = pick_precision(run.recipe["precision"], device)
+    description = f"{run.name} fold {fold}"
+    with explain_hardware_errors(), progress_bar(total=count, desc=description, unit="image") as progress:
+        normalise = Normaliser(spec, device)
+        model.to(device).to(memory_format=normalise.layout)
+        probs = predict_proba(model, loader, normalise, precision, run.recipe["views"], progress)
+        return probs, f"{device_name(device)}, {precision_name(precision)}"
+
+
+def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:
+    """Returns the share of each class in the training images."""
+    counts = competition.train["target"].value_counts()
+    shares: NDArray[np.float32] = (counts.reindex(list(classes), fill_value=0) / counts.sum()).to_numpy(np.float32)
+    return shares
+
+
+def _warn_of_unreadable_images(competition: Competition, store: Store) -> None:
+    positions = store.positions(competition.test["image"])
+    bad = positions[store.bad(positions)]
+    if len(bad):
+        first = store.files[bad[0]]
+        say(
+            f"podium: warning: {plural(len(bad), 'test image')} CANNOT BE READ, {first.image} first ({first.reason});"
+            " their rows get the class frequencies of the training images"
+        )

@@ -1,0 +1,116 @@
+"""Rebuilds the CSV of a submission from its lineage, byte for byte.
+
+    podium submit --from FILE.json
+
+Reads the JSON, the competition's files and the runs. Writes the CSV beside the JSON, or reports what changed since.
+"""
+
+import hashlib
+from pathlib import Path
+
+from podium import PodiumError
+from podium.competition.load import Competition
+from podium.machine import Machine
+from podium.recipe import differences
+from podium.submit.lineage import Lineage
+from podium.submit.predict_test import PredictionFacts, predict_blend
+from podium.submit.record_lineage import csv_form, current_commit
+from podium.submit.write_csv import render, write_csv
+from podium.terminal import first_few, say
+from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions, runs_folder
+
+
+def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Machine | None = None) -> Path:
+    """Writes the CSV that the lineage describes; returns its path."""
+    _refuse_changed_data(competition, lineage)
+    folds = _find_recorded_folds(competition, root, lineage)
+    predictions = predict_blend(competition, root, folds, lineage.blend, machine or Machine())
+    text, path = render(competition, predictions.probs), lineage.csv
+    _refuse_other_text(text, predictions.facts, lineage)
+    if path.exists() and path.read_bytes() != text.encode():
+        raise PodiumError(
+            f"{path} is not the CSV that {lineage.path.name} describes; move it away and run the command again"
+        )
+    write_csv(competition, path, text)
+    say(f"podium: {path} is the CSV that {lineage.path.name} describes, byte for byte")
+    return path
+
+
+def _refuse_changed_data(competition: Competition, lineage: Lineage) -> None:
+    current_form, source = csv_form(competition), competition.submission_format.source
+    for key, recorded in lineage.content["form"].items():
+        if recorded != current_form[key]:
+            change = f"the submission's {key} was {recorded!r} and would be {current_form[key]!r}"
+            place = f"by {source} in {competition.folder} or the competition's card"
+            raise PodiumError(f"{lineage.path}: {change}, {place}; restore them")
+    for role, current_hash in (("train", competition.train_hash), ("test", competition.test_hash)):
+        if lineage.content[f"{role}_sha256"] != current_hash:
+            raise PodiumError(
+                f"{lineage.path}: the {role} data in {competition.folder} is not what it was; restore it there"
+            )
+
+
+def _find_recorded_folds(competition: Competition, root: Path, lineage: Lineage) -> dict[Run, list[int]]:
+    """Returns the runs and folds of the lineage; raises if a recipe or weights have changed."""
+    folds = {}
+    for recorded in lineage.content["runs"]:
+        run = Run(runs_folder(competition.slug, root) / recorded["run"])
+        if not run.path.is_dir():
+            raise PodiumError(
+                f"{lineage.path} needs the run {run.path}, which is missing; copy it there with its folds"
+            )
+        recipes = ({key: recipe.get(key) for key in READ_BY_SUBMIT} for recipe in (recorded["recipe"], run.recipe))
+        changes = differences(*recipes)
+        if changes:
+            raise PodiumError(f"{run.path} is not the run of {lineage.path.name}: {changes[0]}; restore it")
+        for fold in recorded["folds"]:
+            if run.check_weights(fold["fold"]) != fold["weights_sha256"]:
+                raise PodiumError(
+                    f"{run.fold(fold['fold'])}: its weights are not those of {lineage.path.name}; restore that run"
+                )
+        folds[run] = [fold["fold"] for fold in recorded["folds"]]
+    return folds
+
+
+def _refuse_other_text(text: str, facts: PredictionFacts, lineage: Lineage) -> None:
+    """Raises unless the CSV's text is the recorded one; the message names what changed."""
+    if hashlib.sha256(text.encode()).hexdigest() == lineage.content["sha256"]:
+        return
+    reasons = _changed_predictions(facts, lineage)
+    recorded_commit, commit = lineage.content["commit"], current_commit()
+    if recorded_commit != commit:
+        reasons.append(f"the code was {recorded_commit} and is {commit}")
+    raise PodiumError(
+        f"the same weights give another CSV than {lineage.path.name} describes"
+        f" ({'; '.join(reasons) or 'nothing has changed: was that file edited?'}); restore what was changed"
+    )
+
+
+def _changed_predictions(facts: PredictionFacts, lineage: Lineage) -> list[str]:
+    """Returns in words what changed in the predictions of the test images, and what may have caused it."""
+    triples = [
+        (run.fold(fold["fold"]) / "test.npz", fold, facts[run][fold["fold"]])
+        for run, recorded_run in zip(facts, lineage.content["runs"], strict=True)
+        for fold in recorded_run["folds"]
+    ]
+    if any(recorded["predicted_from"] != current["predicted_from"] for _, recorded, current in triples):
+        return ["the pixels of the test images have changed"]
+    paths = [
+        path for path, recorded, current in triples if recorded["predictions_sha256"] != current["predictions_sha256"]
+    ]
+    if not paths:
+        return []
+    reasons = [f"{first_few(paths, 2)} holds other predictions, delete it to predict again"]
+    versions = package_versions()
+    changed = [
+        f"{name} was {version} and is {versions.get(name)}"
+        for name, version in lineage.content["versions"].items()
+        if version != versions.get(name)
+    ]
+    if changed:
+        reasons.append(f"versions: {', '.join(changed)}")
+    recorded_devices = {recorded["predicted_on"] for _, recorded, _ in triples}
+    devices = {current["predicted_on"] for _, _, current in triples}
+    if recorded_devices != devices:
+        reasons.append(f"predicted on {' and '.join(sorted(recorded_devices))}, now on {' and '.join(sorted(devices))}")
+    return reasons

@@ -1,0 +1,107 @@
+"""Collects the lineage of a submission: where every number of it came from.
+
+These are the hashes of the CSV, the data, the folds and the weights, the recipes, the versions of the packages, the
+commit, how the runs were blended, and the score to expect. submission.py writes them beside the CSV; lineage.py reads
+them.
+"""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from podium.competition.load import Competition
+from podium.disk import sha256
+from podium.submit.blend import Blend
+from podium.submit.choose_blend import BlendChoice
+from podium.submit.predict_test import PredictionFacts
+from podium.terminal import first_few
+from podium.training.run_folder import Run, package_versions
+
+
+def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, choice: BlendChoice) -> dict[str, Any]:
+    """Returns the content of the JSON beside the CSV."""
+    return {
+        "csv": csv.name,
+        "sha256": sha256(csv),
+        "competition": competition.slug,
+        "metric": competition.metric,
+        "commit": current_commit(),
+        "versions": package_versions(),
+        "train_sha256": competition.train_hash,
+        "test_sha256": competition.test_hash,
+        "form": csv_form(competition),
+        "blend": _blend_as_json(choice.blend),
+        "estimate": _estimate_as_json(choice),
+        "runs": [
+            {
+                "run": run.name,
+                "weight": weight,
+                "folds": [_fold_as_json(run, fold, competition.metric) | facts[run][fold] for fold in facts[run]],
+                "recipe": run.recipe,
+            }
+            for run, weight in zip(facts, choice.blend.weights, strict=True)
+        ],
+    }
+
+
+def csv_form(competition: Competition) -> dict[str, str]:
+    """Returns how the CSV is written, which the sample submission decides."""
+    expected = competition.submission_format
+    return {
+        "header": expected.line_style.header,
+        "newline": expected.line_style.newline,
+        "delimiter": expected.line_style.delimiter,
+        "answers": expected.wants,
+        "classes": first_few(competition.classes, 99),
+    }
+
+
+def current_commit() -> str | None:
+    """Returns the commit of the running code, marked if the code was changed since; None outside a checkout."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return described.stdout.strip() or None
+
+
+def _blend_as_json(blend: Blend) -> dict[str, Any]:
+    return {
+        "way": blend.strategy,
+        "weights": blend.weights,
+        "temperatures": blend.temperatures,
+        "temperature": blend.temperature,
+    }
+
+
+def _estimate_as_json(choice: BlendChoice) -> dict[str, Any] | None:
+    if choice.estimate is None:
+        return None
+    return {
+        "blend": choice.blend.strategy,
+        "judged": [
+            {
+                "way": candidate.strategy,
+                "score": candidate.score,
+                "gain": candidate.gain,
+                "between": candidate.gain_interval,
+            }
+            for candidate in choice.candidates
+        ],
+        "between": choice.estimate.interval,
+        "images": choice.estimate.image_count,
+        "log_loss": choice.estimate.log_loss,
+        "folds_add": choice.estimate.fold_gain,
+        "score": choice.estimate.score,
+    }
+
+
+def _fold_as_json(run: Run, fold: int, metric: str) -> dict[str, Any]:
+    return {"fold": fold, "score": run.score(fold, metric), "weights_sha256": run.check_weights(fold)}

@@ -1,0 +1,41 @@
+"""Writes the CSV of a submission in the format of the sample submission, if it passes check.py."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium import PodiumError
+from podium.competition.csv_files import csv_text
+from podium.competition.load import Competition
+from podium.disk import atomic
+from podium.submit.check import check_csv
+
+
+def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
+    """Returns the text of the CSV: the sample's columns, ids and line ends, and labels as train.csv writes them."""
+    expected = competition.submission_format
+    if probs.shape != (len(competition.test), len(competition.classes)):
+        raise PodiumError(f"predictions of shape {probs.shape} for {len(competition.test)} images")
+    if not np.isfinite(probs).all():
+        row = int(np.flatnonzero(~np.isfinite(probs).all(axis=1))[0])
+        raise PodiumError(f"the prediction for id '{competition.test['id'].iloc[row]}' is not a number")
+    if expected.wants == "labels":
+        answers = [[competition.classes[best]] for best in probs.argmax(axis=1)]
+    else:
+        is_binary = len(expected.answer_columns) == 1  # the only column holds the probability of the second class
+        answers = [[f"{prob:.9g}" for prob in row] for row in (probs[:, 1:] if is_binary else probs)]
+    position, style = expected.id_position, expected.line_style
+    rows = (
+        [*cells[:position], image_id, *cells[position:]]
+        for image_id, cells in zip(competition.test["id"], answers, strict=True)
+    )
+    return f"{style.header}{style.newline}{csv_text(rows, style.newline, style.delimiter)}"
+
+
+def write_csv(competition: Competition, path: Path, text: str) -> None:
+    """Writes the rendered CSV and checks what was written, before the file gets its name."""
+    with atomic(path) as temporary:
+        temporary.write_bytes(text.encode())
+        check_csv(competition, temporary)

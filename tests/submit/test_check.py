@@ -1,0 +1,69 @@
+"""The check of a submission: it refuses what Kaggle would refuse, and answers that look like a mistake."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podium import PodiumError
+from podium.submit.check import check_class_shares, check_csv
+from submit.competitions import make_competition
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("id,predict\nb,x\na,y\n", "at row 1"),
+        ("id,predict\na,x\n", "1 ids are not the 2 expected; they differ at row 2"),
+        ("id,predict\na,x\nb,x\nc,x\n", "3 ids are not the 2 expected; they differ at row 3"),
+        ("id,label\na,x\nb,y\n", "the columns are ['id', 'label'], not ['id', 'predict']"),
+        ("id,predict\na,x\nb,nan\n", "line 3: 'nan' is not a class"),
+        ("id,predict\na,x\nb,\n", "line 3: '' is not a class"),
+    ],
+)
+def test_a_csv_that_kaggle_would_refuse_is_refused(tmp_path: Path, content: str, problem: str) -> None:
+    path = tmp_path / "made.csv"
+    path.write_text(content)
+    with pytest.raises(PodiumError) as refused:
+        check_csv(make_competition(["a", "b"], ["x", "y"], ["id", "predict"]), path)
+    assert str(path) in str(refused.value)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("last_row", "problem"),
+    [("b,0.5,0.4", "the probabilities sum to 0.9"), ("b,0.5,1.5", "'1.5' is not a probability")],
+)
+def test_wrong_probabilities_are_refused(tmp_path: Path, last_row: str, problem: str) -> None:
+    path = tmp_path / "made.csv"
+    path.write_text(f"id,x,y\na,0.5,0.5\n{last_row}\n")
+    with pytest.raises(PodiumError) as refused:
+        check_csv(make_competition(["a", "b"], ["x", "y"], ["id", "x", "y"], "probs"), path)
+    assert f"made.csv, line 3: {problem}" in str(refused.value)
+
+
+def test_one_class_for_all_images_is_refused_unless_the_user_wants_it(capsys: pytest.CaptureFixture[str]) -> None:
+    competition = make_competition([str(number) for number in range(100)], ["a", "b"], ["id", "predict"])
+    probs = np.tile([[0.9, 0.1]], (100, 1))
+    with pytest.raises(PodiumError, match=r"all 100 test images .* 'a', which is 50.0% of training.*--anyway"):
+        check_class_shares(competition, probs, anyway=False)
+    check_class_shares(competition, probs, anyway=True)
+    warning = capsys.readouterr().err
+    assert "podium: warning: " in warning
+    assert "'a' 100.0% instead of 50.0%" in warning
+
+
+def test_one_class_for_a_few_images_may_be_chance_and_gets_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    competition = make_competition([str(number) for number in range(9)], ["a", "b"], ["id", "predict"])
+    check_class_shares(competition, np.tile([[0.9, 0.1]], (9, 1)), anyway=False)
+    assert "podium: warning: " in capsys.readouterr().err
+
+
+def test_probabilities_that_are_all_unsure_pass_and_all_sure_of_one_class_do_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    competition = make_competition([str(number) for number in range(100)], ["a", "b"], ["id", "p"], "probs")
+    check_class_shares(competition, np.tile([[0.55, 0.45]], (100, 1)), anyway=False)
+    assert not capsys.readouterr().err
+    with pytest.raises(PodiumError, match="all 100 test images"):
+        check_class_shares(competition, np.tile([[0.9999, 0.0001]], (100, 1)), anyway=False)

@@ -1,0 +1,102 @@
+"""The expected score: its interval covers the score of a test set as often as it claims."""
+
+from collections.abc import Sequence
+from dataclasses import astuple, replace
+
+import numpy as np
+import pytest
+
+from podium.metrics import METRICS, evaluate, score_per_image
+from podium.submit.blend import Probs, apply_temperature
+from podium.submit.choose_blend import BlendChoice, choose_blend
+from podium.submit.expected_score import Estimate, add_fold_gain
+from podium.submit.held_out import HeldOut
+from submit.simulated_runs import simulate_runs
+
+
+def estimate_of(choice: BlendChoice) -> Estimate:
+    assert choice.estimate is not None
+    return choice.estimate
+
+
+def with_fold_gain(choice: BlendChoice, metric: str, fold_probs: Sequence[Sequence[Probs]]) -> Estimate:
+    return add_fold_gain(estimate_of(choice), choice.blend, metric, fold_probs)
+
+
+def test_the_interval_covers_the_test_score_about_as_often_as_it_claims() -> None:
+    covered = 0
+    for seed in range(60):
+        choice = choose_blend(simulate_runs((2.0, 1.5), 400, seed), "accuracy", 300, "equal")
+        test = simulate_runs((2.0, 1.5), 300, 999 + seed)
+        low, high = estimate_of(choice).interval
+        covered += low <= evaluate("accuracy", test.targets, choice.blend.apply(test.probs)) <= high
+    assert covered >= 54  # of 60; 57 are expected
+
+
+def test_the_interval_covers_the_score_of_a_mean_over_folds_too() -> None:
+    covered = covered_without_gain = 0
+    for seed in range(40):
+        held_out = simulate_runs((2.0,), 1500, seed, shared_noise=0.9)
+        models = simulate_runs((2.0,) * 5, 1000, 999 + seed, shared_noise=0.9)
+        choice = choose_blend(held_out, "accuracy", 1000)
+        score = evaluate("accuracy", models.targets, models.probs.mean(0))
+        low, high = with_fold_gain(choice, "accuracy", [list(models.probs)]).interval
+        covered += low <= score <= high
+        low, high = estimate_of(choice).interval
+        covered_without_gain += low <= score <= high
+    assert covered >= 36  # of 40; 38 are expected
+    assert covered_without_gain < 20
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss", "macro_f1"])
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_the_gain_of_a_mean_over_folds_is_estimated_without_labels(metric: str, temperature: float) -> None:
+    """Five models make partly different errors. At temperature 2 each is less confident than it should be."""
+    models = simulate_runs((2.0,) * 5, 4000, 11, shared_noise=0.8)
+    probs = apply_temperature(models.probs.reshape(-1, 8), temperature).reshape(models.probs.shape)
+    choice = choose_blend(replace(models, probs=probs[:1]), metric, 4000, "equal")
+    estimate = with_fold_gain(choice, metric, [list(probs)])
+    single_score = np.mean([evaluate(metric, models.targets, model_probs) for model_probs in probs])
+    true_gain = evaluate(metric, models.targets, probs.mean(0)) - single_score
+    assert METRICS[metric]().better * true_gain > 0.02
+    assert estimate.fold_gain == pytest.approx(true_gain, rel=0.3)
+    bounds = [bound + estimate.fold_gain for bound in estimate_of(choice).interval]
+    assert estimate.interval == pytest.approx(bounds)
+    assert with_fold_gain(choice, metric, [[probs[0]]]) == choice.estimate  # one fold has no mean
+    two_runs = choose_blend(replace(models, probs=probs[:2]), metric, 4000, "equal")
+    gain_of_two_runs = with_fold_gain(two_runs, metric, [list(probs[:3]), list(probs[3:])]).fold_gain
+    assert abs(gain_of_two_runs) < abs(estimate.fold_gain)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
+def test_images_in_groups_tell_less_than_independent_images(metric: str) -> None:
+    """Ten copies of each image, in one group, give the interval of the images without copies."""
+    single = simulate_runs((2.0, 1.0), 400, 5)
+    grouped = HeldOut(*(np.repeat(field, 10, axis=1 if field.ndim == 3 else 0) for field in astuple(single)))
+    independent = replace(grouped, groups=np.arange(4000))
+    widths, gain_widths = [], []
+    for held_out, test_count in ((single, 300), (grouped, 3000), (independent, 3000)):
+        choice = choose_blend(held_out, metric, test_count, "convex")
+        widths.append(np.ptp(estimate_of(choice).interval))
+        gain_widths.append(np.ptp(choice.candidates[-1].gain_interval))
+    for single_width, grouped_width, independent_width in (widths, gain_widths):
+        assert grouped_width == pytest.approx(single_width, rel=0.15)
+        assert independent_width < 0.5 * single_width
+
+
+def test_without_a_single_error_the_interval_still_allows_errors() -> None:
+    flawless = simulate_runs((20.0,), 1000, 0)
+    fifty_groups = replace(flawless, groups=np.arange(1000) // 20)
+    low, _ = estimate_of(choose_blend(fifty_groups, "accuracy", 1000)).interval
+    assert low < 0.97  # as fifty groups allow, not as a thousand images would
+    low, high = estimate_of(choose_blend(simulate_runs((20.0,), 200, 0), "accuracy", 100)).interval
+    assert low < 0.99 < high == 1
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
+def test_the_mean_of_the_images_scores_is_the_score(metric: str) -> None:
+    held_out = simulate_runs((1.0,), 500, 5)
+    image_scores = score_per_image(metric, held_out.targets, held_out.probs[0])
+    assert image_scores is not None
+    assert image_scores.mean() == pytest.approx(evaluate(metric, held_out.targets, held_out.probs[0]))
+    assert score_per_image("macro_f1", held_out.targets, held_out.probs[0]) is None

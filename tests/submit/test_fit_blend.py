@@ -1,0 +1,53 @@
+"""Fitting a blend: weights and temperatures come out right where the right ones are known."""
+
+import argparse
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podium.cli import flags
+from podium.metrics import evaluate
+from podium.submit.blend import apply_temperature
+from podium.submit.fit_blend import STRATEGIES, fit_convex, fit_greedy, fit_temperature, list_strategies
+from submit.simulated_runs import simulate_runs
+
+
+def test_the_weights_of_the_least_log_loss_are_found() -> None:
+    held_out = simulate_runs((2.0, 1.0), 4000, 4)
+    weights = fit_convex(held_out.probs, held_out.targets, "log_loss")
+    losses = {
+        share: evaluate("log_loss", held_out.targets, share * held_out.probs[0] + (1 - share) * held_out.probs[1])
+        for share in np.linspace(0, 1, 101)
+    }
+    assert weights.sum() == pytest.approx(1)
+    assert weights[0] == pytest.approx(min(losses, key=lambda share: losses[share]), abs=0.011)
+    greedy_weights = fit_greedy(held_out.probs, held_out.targets, "log_loss")
+    assert greedy_weights[0] == pytest.approx(weights[0], abs=0.05)
+
+
+@given(st.floats(0.6, 2.5), st.integers(0, 99))
+@settings(max_examples=20)
+def test_a_temperature_that_was_applied_is_found_and_undone(temperature: float, seed: int) -> None:
+    held_out = simulate_runs((2.0,), 3000, seed, shared_noise=0.0)
+    changed = apply_temperature(held_out.probs[0], temperature)
+    assert fit_temperature(changed, held_out.targets) == pytest.approx(1 / temperature, rel=0.1)
+    assert np.allclose(apply_temperature(changed, 1 / temperature), held_out.probs[0], atol=1e-5)
+    assert np.allclose(changed.sum(1), 1)
+
+
+def test_only_strategies_that_can_differ_are_listed() -> None:
+    assert list_strategies(1, "accuracy") == ("equal",)
+    assert list_strategies(1, "log_loss") == ("equal", "equal-calibrated")
+    assert list_strategies(2, "accuracy") == STRATEGIES
+    assert STRATEGIES[0] == "equal"
+
+
+@pytest.mark.parametrize("add_flags", [flags.submit, flags.kaggle_bundle])
+def test_the_command_line_has_all_strategies(add_flags: Callable[[argparse.ArgumentParser], None]) -> None:
+    """It lists them itself: an import of fit_blend.py would import scipy before any help is printed."""
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    assert f"--blend {{{','.join(STRATEGIES)}}}" in parser.format_usage()

@@ -1,0 +1,70 @@
+"""The lineage of a submission: it is described, and a damaged one is refused with its file and the remedy."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tiny import Podium, one_line
+
+
+def test_a_lineage_is_described(two_runs: Path, podium: Podium) -> None:
+    _, out, _ = podium("submit", "-c", "tiny", "--blend", "greedy-calibrated")
+    lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
+    status, description, err = podium("lineage", out.strip())
+    assert status == 0, err
+    assert lineage["sha256"] in description
+    for fact in ("greedy-calibrated", "good fold 1", "idle fold 0", "held-out images", "torch"):
+        assert fact in description
+
+
+def test_a_changed_or_missing_csv_has_a_command_that_rebuilds_it(csv: Path, podium: Podium) -> None:
+    csv.write_text(csv.read_text().replace("red", "blue"))
+    message = one_line(podium("lineage", csv))
+    assert f"{csv} was changed" in message
+    assert "rebuild it with: podium --root" in message
+    csv.unlink()
+    message = one_line(podium("lineage", csv))
+    assert f"{csv} does not exist" in message
+    assert "rebuild it with: podium --root" in message
+
+
+def test_a_damaged_lineage_is_refused(csv: Path, podium: Podium) -> None:
+    path = csv.with_suffix(".json")
+    content = json.loads(path.read_text())
+    blend, run = content["blend"], content["runs"][0]
+    fold = run["folds"][0]
+    damages: tuple[dict[str, object], ...] = (
+        {"blend": {**blend, "weights": [0.5, 0.5]}},
+        {"blend": {**blend, "weights": [float("nan")]}},
+        {"blend": {**blend, "temperatures": []}},
+        {"blend": {**blend, "temperature": 0}},
+        {"blend": {**blend, "temperature": 10**400}},
+        {"runs": []},
+        {"runs": [{**run, "folds": []}]},
+        {"runs": [{**run, "run": "../../elsewhere"}]},
+        {"runs": [{**run, "folds": run["folds"] * 2}]},
+        {"runs": [{**run, "folds": [{**fold, "predicted_from": 3}]}]},
+        {"competition": "../.."},
+        {"sha256": "x"},
+        {"form": {}},
+    )
+    texts = [json.dumps({**content, **damage}) for damage in damages]
+    for text in ("{}", "[]", "not json", '{"runs": 3}', "[" * 100_000, *texts):
+        path.write_text(text)
+        message = one_line(podium("submit", "--from", path))
+        assert f"{path} is not a lineage" in message
+        assert "restore it" in message
+
+
+def test_a_missing_lineage_is_refused(csv: Path, podium: Podium) -> None:
+    csv.with_suffix(".json").unlink()
+    message = one_line(podium("lineage", csv))
+    assert str(csv.with_suffix(".json")) in message
+    assert "podium submit writes it beside its CSV" in message
+
+
+@pytest.mark.parametrize("path", ["", ".", "/"])
+def test_a_path_that_is_not_a_file_has_no_lineage(podium: Podium, path: str) -> None:
+    for command in (("lineage", path), ("submit", "--from", path)):
+        assert "name a CSV or the JSON beside it" in one_line(podium(*command))

@@ -1,0 +1,125 @@
+"""podium submit --from: the CSV comes back byte for byte, or the message names what has changed."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from podium.training.predictions import Predictions
+from tiny import Podium, one_line
+
+
+@pytest.fixture
+def refusal(csv: Path, podium: Podium) -> Callable[[], str]:
+    """Rebuilds that submission and returns the message that refuses it; asserts that no CSV is written."""
+
+    def rebuild() -> str:
+        existed = csv.exists()
+        message = one_line(podium("submit", "--from", csv.with_suffix(".json")))
+        assert csv.exists() == existed
+        return message
+
+    return rebuild
+
+
+def test_a_blend_is_rebuilt_byte_for_byte(two_runs: Path, podium: Podium) -> None:
+    _, out, _ = podium("submit", "-c", "tiny", "--blend", "greedy-calibrated")
+    csv = Path(out.strip())
+    written = csv.read_bytes()
+    csv.unlink()
+    for path in two_runs.glob("runs/tiny/*/fold*/test.npz"):
+        path.unlink()
+    status, out, err = podium("submit", "--from", csv.with_suffix(".json"))
+    assert status == 0, err
+    assert (out.strip(), csv.read_bytes()) == (str(csv), written)
+    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0  # the same CSV is there already
+
+
+def test_another_csv_is_not_overwritten(csv: Path, refusal: Callable[[], str]) -> None:
+    edited = csv.read_text().replace("red", "blue")
+    csv.write_text(edited)
+    message = refusal()
+    assert f"{csv} is not the CSV that good.json describes" in message
+    assert "move it away" in message
+    assert csv.read_text() == edited
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda content: content.update(sha256="0" * 64), "give another CSV than good.json describes"),
+        (lambda content: content.update(test_sha256="0" * 64), "the test data in"),
+        (lambda content: content["runs"][0]["recipe"].update(views="none"), "views was none and is mirror"),
+    ],
+)
+def test_an_edited_lineage_gives_no_csv(
+    csv: Path, refusal: Callable[[], str], change: Callable[[dict[str, Any]], None], problem: str
+) -> None:
+    path = csv.with_suffix(".json")
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    csv.unlink()
+    message = refusal()
+    assert problem in message
+    assert "restore" in message
+
+
+def test_a_lineage_already_names_the_runs(csv: Path, podium: Podium) -> None:
+    message = one_line(podium("submit", "--from", csv.with_suffix(".json"), "--runs", "good"))
+    assert "leave out --runs" in message
+
+
+def test_changed_weights_or_a_missing_run_are_named(two_runs: Path, refusal: Callable[[], str]) -> None:
+    run = two_runs / "runs" / "tiny" / "good"
+    weights = run / "fold1" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    message = refusal()
+    assert str(weights) in message
+    assert "restore it" in message
+    run.rename(two_runs / "good")
+    message = refusal()
+    assert f"needs the run {run}" in message
+    assert "copy it there" in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("id,predict", "id,answer", "header was 'id,predict' and would be 'id,answer'"),
+        ("\n", "\r\n", "newline was '\\n' and would be '\\r\\n'"),
+    ],
+)
+def test_a_changed_sample_is_named(
+    two_runs: Path, refusal: Callable[[], str], old: str, new: str, problem: str
+) -> None:
+    sample = two_runs / "data" / "raw" / "tiny" / "sample_submission.csv"
+    sample.write_bytes(sample.read_text().replace(old, new).encode())
+    message = refusal()
+    assert problem in message
+    assert "restore" in message
+
+
+def test_changed_predictions_are_named_and_those_of_other_images_are_replaced(
+    two_runs: Path, csv: Path, podium: Podium, refusal: Callable[[], str]
+) -> None:
+    csv.unlink()
+    cache = two_runs / "runs" / "tiny" / "good" / "fold1" / "test.npz"
+    predictions = Predictions.load(cache, "")
+    replace(predictions, probs=np.eye(4, dtype=np.float32)[np.roll(predictions.probs.argmax(1), 1)]).save(cache)
+    assert f"{cache} holds other predictions, delete it" in refusal()
+    replace(predictions, probs=predictions.probs[:3]).save(cache)  # of fewer images
+    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0
+    assert csv.exists()
+
+
+def test_changed_pixels_of_the_test_images_are_named(two_runs: Path, csv: Path, refusal: Callable[[], str]) -> None:
+    csv.unlink()
+    image, donor = (two_runs / "data" / "raw" / "tiny" / "test_image" / f"{name}.jpg" for name in ("003", "004"))
+    size = image.stat().st_size  # the hash of the test data covers names and sizes, not pixels
+    image.write_bytes(donor.read_bytes().ljust(size, b" ")[:size])
+    assert "the pixels of the test images have changed" in refusal()

@@ -1,0 +1,104 @@
+"""The CSV of a submission: it has the rows, the columns and the line ends of the sample submission."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium import PodiumError
+from podium.competition.load import load
+from podium.submit.write_csv import render, write_csv
+from submit.competitions import make_competition
+from tiny import write_competition
+
+text = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(str.strip)
+names = st.lists(text, min_size=2, max_size=6, unique=True)
+
+
+@given(names, names, names, st.sampled_from(["\n", "\r\n"]))
+def test_labels_are_written_as_in_train_csv_in_the_order_of_the_sample(
+    ids: list[str], classes: list[str], header: list[str], newline: str
+) -> None:
+    labels = np.random.default_rng(len(ids)).integers(len(classes), size=len(ids))
+    competition = make_competition(ids, classes, header[:2], newline=newline)
+    written = render(competition, np.eye(len(classes))[labels])
+    rows = list(csv.reader(io.StringIO(written, newline="")))
+    expected = [[image_id, classes[label]] for image_id, label in zip(ids, labels, strict=True)]
+    assert rows == [header[:2], *expected]
+    assert written.endswith(newline)
+
+
+@given(names, st.lists(text, min_size=3, max_size=6, unique=True), st.integers(0, 99))
+def test_probabilities_keep_their_column_and_sum_to_one(ids: list[str], classes: list[str], seed: int) -> None:
+    probs = np.random.default_rng(seed).dirichlet(np.ones(len(classes)), len(ids)).astype(np.float32)
+    written = render(make_competition(ids, classes, ["id", *classes], "probs"), probs)
+    rows = list(csv.reader(io.StringIO(written, newline="")))
+    assert rows[0] == ["id", *classes]
+    values = np.array([row[1:] for row in rows[1:]], dtype=float)
+    assert np.allclose(values, probs, atol=1e-7)
+    assert np.allclose(values.sum(1), 1, atol=1e-5)
+
+
+def test_one_column_for_two_classes_holds_the_probability_of_the_second() -> None:
+    competition = make_competition(["a"], ["0", "1"], ["id", "has_cat"], "probs")
+    assert render(competition, np.array([[0.25, 0.75]])) == "id,has_cat\na,0.75\n"
+
+
+def test_predictions_that_are_not_numbers_or_too_few_are_never_written() -> None:
+    competition = make_competition(["a", "b"], ["x", "y"], ["id", "predict"])
+    with pytest.raises(PodiumError, match="id 'b' is not a number"):
+        render(competition, np.array([[0.5, 0.5], [np.nan, 0.5]]))
+    with pytest.raises(PodiumError, match=r"predictions of shape \(1, 2\) for 2 images"):
+        render(competition, np.ones((1, 2)))
+
+
+@pytest.mark.parametrize(
+    "deform",
+    [
+        lambda text: text,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.replace("\n", "\r"),
+        lambda text: "\ufeff" + text,
+        lambda text: text.rstrip("\n"),
+        lambda text: text.replace(",", ";"),
+        lambda text: text.replace(",", "\t"),
+        lambda text: text.replace("id,predict", ",predict"),
+        lambda text: text.replace("id,predict", "id,"),
+        lambda text: text.replace("id,predict", '"id", "predict"'),
+        lambda text: text.replace("id,predict", " id ,\u00a0predict"),
+        lambda text: text.replace("\n0", '\n"0').replace(",red", '","red"'),
+        lambda text: text.replace(",red", ","),
+        lambda text: text.replace(",red", ",0"),
+        lambda text: "\n" + text,
+    ],
+)
+def test_the_header_ids_and_line_ends_of_any_sample_are_kept(tmp_path: Path, deform: Callable[[str], str]) -> None:
+    sample_path = write_competition(tmp_path) / "sample_submission.csv"
+    sample_path.write_bytes(deform(sample_path.read_text()).encode())
+    competition = load("tiny", tmp_path)
+    csv_path = tmp_path / "made.csv"
+    probs = np.eye(len(competition.classes))[np.arange(len(competition.test)) % 4]
+    write_csv(competition, csv_path, render(competition, probs))
+    sample = sample_path.read_bytes().decode("utf-8-sig").lstrip("\n")
+    written = csv_path.read_bytes().decode()
+    (newline,) = set(re.findall("\r?\n|\r", sample))
+    assert set(re.findall("\r?\n|\r", written)) == {newline}
+    sample_lines, lines = sample.rstrip(newline).split(newline), written.rstrip(newline).split(newline)
+    assert lines[0] == sample_lines[0]
+    ids = [line.strip('"')[:3] for line in lines[1:]]
+    assert ids == [line.strip('"')[:3] for line in sample_lines[1:]]
+    assert len(ids) == 7
+
+
+def test_a_csv_that_kaggle_would_refuse_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(PodiumError, match="line 3"):
+        write_csv(
+            make_competition(["a", "b"], ["x", "y"], ["id", "predict"]), tmp_path / "made.csv", "id,predict\na,x\nb,z\n"
+        )
+    assert not list(tmp_path.iterdir())
