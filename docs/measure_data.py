@@ -56,7 +56,8 @@ def copies(slug: str = "boolart-image-classification") -> None:
     from podium.competition.load import load
     from podium.images.decode import decode
     from podium.images.duplicates import find_copies, linked_groups
-    from podium.images.store import THUMB, open_store, stored_side
+    from podium.images.store import open_store, stored_side
+    from podium.images.store_format import THUMB
 
     def jpeg(image: Image.Image, quality: int) -> Image.Image:
         data = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Duplicates: copies are found however they were saved, other pictures left alone, nothing is searched twice."""
+"""Duplicates: copies are found however they were saved, and other images are not paired with them."""
 
 import io
 from collections.abc import Callable
@@ -16,31 +16,32 @@ from pictures import photograph
 from podium.images import duplicates
 from podium.images.decode import decode
 from podium.images.duplicates import Pairs, candidate_pairs, find_copies, perceptual_hashes
-from podium.images.store import THUMB
+from podium.images.store_format import THUMB
 
 Floats = NDArray[np.float32]
 Change = Callable[[Image.Image], Image.Image]
 
 
-def search(images: list[Image.Image]) -> Pairs:
+def find_copies_among(images: list[Image.Image]) -> Pairs:
     thumbs = [cv2.resize(np.asarray(image), (THUMB, THUMB), interpolation=cv2.INTER_AREA) for image in images]
     return find_copies(np.stack(thumbs).astype(np.uint8), np.array([image.width * image.height for image in images]))
 
 
-def paired(found: Pairs) -> list[tuple[int, int, bool]]:
-    return list(zip(found.first.tolist(), found.second.tolist(), found.mirrored.tolist(), strict=True))
+def as_list(pairs: Pairs) -> list[tuple[int, int, bool]]:
+    """Returns the two images of each pair, and whether one is mirrored."""
+    return list(zip(pairs.first.tolist(), pairs.second.tolist(), pairs.mirrored.tolist(), strict=True))
 
 
-# --- copies ----------------------------------------------------------------------------------------------
+# --- copies and other images -----------------------------------------------------------------------------
 
 
 def jpeg(quality: int) -> Change:
-    def change(image: Image.Image) -> Image.Image:
+    def save_and_decode(image: Image.Image) -> Image.Image:
         file = io.BytesIO()
         image.save(file, "JPEG", quality=quality)
         return Image.fromarray(decode(file.getvalue(), "x"))
 
-    return change
+    return save_and_decode
 
 
 def resized(factor: float) -> Change:
@@ -65,32 +66,33 @@ COPIES: dict[str, Change] = {
 
 @pytest.mark.parametrize("mirror", [False, True])
 @pytest.mark.parametrize("change", COPIES)
-def test_a_copy_is_found_among_others_and_so_is_its_mirror_image(change: str, mirror: bool) -> None:
+def test_copies_and_mirrored_copies_are_found_among_other_images(change: str, mirror: bool) -> None:
     originals = [photograph(seed) for seed in range(30)]
     copies = [COPIES[change](ImageOps.mirror(image) if mirror else image) for image in originals]
-    assert paired(search([*originals, *copies])) == [(number, 30 + number, mirror) for number in range(30)]
+    expected = [(number, 30 + number, mirror) for number in range(30)]
+    assert as_list(find_copies_among([*originals, *copies])) == expected
 
 
 def test_a_copy_of_a_copy_is_paired_with_both() -> None:
     image = photograph(0)
-    found = search([image, photograph(1), ImageOps.mirror(image), jpeg(60)(image)])
-    assert paired(found) == [(0, 2, True), (0, 3, False), (2, 3, True)]
+    pairs = find_copies_among([image, photograph(1), ImageOps.mirror(image), jpeg(60)(image)])
+    assert as_list(pairs) == [(0, 2, True), (0, 3, False), (2, 3, True)]
 
 
-def test_a_mirror_image_differs_by_nothing_and_a_worse_copy_by_more() -> None:
+def test_the_distance_of_a_mirror_image_is_almost_zero_and_grows_as_quality_falls() -> None:
     image = photograph(0)
     copies = (ImageOps.mirror(image), jpeg(95)(image), jpeg(60)(image), jpeg(30)(image))
-    distances = [search([image, copy]).distance.item() for copy in copies]
+    distances = [find_copies_among([image, copy]).distance.item() for copy in copies]
     assert distances == sorted(distances)
     assert distances[0] < 0.1
     assert 0.1 < distances[1] < distances[-1] < 4
 
 
-def test_different_pictures_are_not_paired() -> None:
-    assert paired(search([photograph(seed) for seed in range(200)])) == []
+def test_different_images_are_not_paired() -> None:
+    assert as_list(find_copies_among([photograph(seed) for seed in range(200)])) == []
 
 
-def test_neither_are_those_that_differ_in_colour_only_or_by_a_shape_or_a_shift() -> None:
+def test_images_that_differ_in_colour_by_a_shape_or_by_a_shift_are_not_paired() -> None:
     image = photograph(0)
     red, green, blue = image.split()
     other_colours = Image.merge("RGB", (blue, red, green))
@@ -99,31 +101,32 @@ def test_neither_are_those_that_differ_in_colour_only_or_by_a_shape_or_a_shift()
     ImageDraw.Draw(with_a_shape).rectangle((30, 20, 50, 40), fill=(255, 255, 255))
     upside_down = ImageOps.flip(image)
     for other in (other_colours, shifted, with_a_shape, upside_down):
-        assert paired(search([image, other])) == []
+        assert as_list(find_copies_among([image, other])) == []
 
 
-def test_pictures_on_one_background_are_told_apart_by_what_little_they_hold() -> None:
-    """Such as digits or scans: dark, with a faint content that is another in each."""
+def test_images_with_the_same_background_and_a_faint_content_are_not_paired() -> None:
+    """As digits or scans: dark, and each with another faint content."""
     contents = [np.asarray(photograph(seed).convert("L"), dtype=np.float32) for seed in range(40)]
     scans = [Image.fromarray((20 + (grey - grey.mean()) * 0.1).clip(0, 255).astype(np.uint8)) for grey in contents]
-    assert paired(search([scan.convert("RGB") for scan in scans])) == []
+    assert as_list(find_copies_among([scan.convert("RGB") for scan in scans])) == []
 
 
-# --- many of one, and few --------------------------------------------------------------------------------
+# --- identical images, few images ------------------------------------------------------------------------
 
 
-def test_identical_pictures_are_paired_with_the_first_only() -> None:
+def test_identical_images_are_paired_with_the_first_of_them_only() -> None:
     image, other = photograph(0), photograph(1)
-    assert paired(search([other, image, other, image, image])) == [(0, 2, False), (1, 3, False), (1, 4, False)]
+    pairs = find_copies_among([other, image, other, image, image])
+    assert as_list(pairs) == [(0, 2, False), (1, 3, False), (1, 4, False)]
 
 
-def test_thousands_of_identical_pictures_make_one_pair_each() -> None:
+def test_thousands_of_identical_images_make_one_pair_each() -> None:
     thumb = np.asarray(photograph(0).resize((THUMB, THUMB)))
-    found = find_copies(np.repeat(thumb[None], 2000, axis=0), np.full(2000, 4800))
-    assert paired(found) == [(0, number, False) for number in range(1, 2000)]
+    pairs = find_copies(np.repeat(thumb[None], 2000, axis=0), np.full(2000, 4800))
+    assert as_list(pairs) == [(0, number, False) for number in range(1, 2000)]
 
 
-def uniform(*colours: tuple[int, int, int]) -> list[Image.Image]:
+def plain(*colours: tuple[int, int, int]) -> list[Image.Image]:
     return [Image.new("RGB", (80, 60), colour) for colour in colours]
 
 
@@ -133,28 +136,30 @@ def uniform(*colours: tuple[int, int, int]) -> list[Image.Image]:
         ([photograph(0)], []),
         ([photograph(0), photograph(1)], []),
         ([photograph(0), photograph(0)], [(0, 1, False)]),
-        (uniform((9, 9, 9)), []),
-        (uniform((9, 9, 9), (9, 9, 9)), [(0, 1, False)]),
-        (uniform((0, 0, 0), (255, 255, 255), (250, 0, 0), (0, 250, 0), (0, 0, 250), (128, 128, 128)), []),
-        ([photograph(0), *uniform((9, 9, 9), (90, 90, 90))], []),
+        (plain((9, 9, 9)), []),
+        (plain((9, 9, 9), (9, 9, 9)), [(0, 1, False)]),
+        (plain((0, 0, 0), (255, 255, 255), (250, 0, 0), (0, 250, 0), (0, 0, 250), (128, 128, 128)), []),
+        ([photograph(0), *plain((9, 9, 9), (90, 90, 90))], []),
         ([Image.new("RGB", size, (7, 7, 7)) for size in ((1, 1), (1, 500), (500, 1))], [(0, 1, False), (0, 2, False)]),
     ],
 )
-def test_few_or_empty_pictures_are_compared_too(images: list[Image.Image], pairs: list[tuple[int, int, bool]]) -> None:
-    assert paired(search(images)) == pairs
+def test_few_images_and_plain_images_are_compared_too(
+    images: list[Image.Image], pairs: list[tuple[int, int, bool]]
+) -> None:
+    assert as_list(find_copies_among(images)) == pairs
 
 
-def test_every_pair_stands_there_once_and_in_order() -> None:
+def test_every_pair_is_returned_once_and_in_order() -> None:
     images = [change(photograph(seed)) for seed in range(12) for change in (jpeg(50), resized(0.5), ImageOps.mirror)]
-    shuffled = [images[at] for at in np.random.default_rng(0).permutation(len(images))]
-    found = search(shuffled)
-    pairs = list(zip(found.first.tolist(), found.second.tolist(), strict=True))
+    shuffled = [images[number] for number in np.random.default_rng(0).permutation(len(images))]
+    copies = find_copies_among(shuffled)
+    pairs = list(zip(copies.first.tolist(), copies.second.tolist(), strict=True))
     assert pairs == sorted(set(pairs))
     assert len(pairs) == 3 * 12
-    assert (found.first < found.second).all()
+    assert (copies.first < copies.second).all()
 
 
-# --- the search ------------------------------------------------------------------------------------------
+# --- the hashes and the search ---------------------------------------------------------------------------
 
 
 @given(
@@ -172,15 +177,18 @@ def test_hashes_never_lie_farther_apart_than_the_images_or_their_mirror_images(i
     grey = np.concatenate([images, images[:1, :, ::-1], images[:1] / 2]).clip(0, 255).astype(np.float32)
     rows = perceptual_hashes(grey)
     assert rows.shape == (len(grey), 12)
-    between = np.sqrt(np.square(rows[:, None] - rows).sum(2))
-    plain, mirrored = (np.sqrt(np.square(grey[:, None] - other).mean((2, 3))) for other in (grey, grey[:, :, ::-1]))
-    assert (between <= np.minimum(plain, mirrored) * 12 + 0.01).all()
-    assert between[0, len(images)] < 0.01  # a mirror image has the same
+    between_hashes = np.sqrt(np.square(rows[:, None] - rows).sum(2))
+    between_images, between_mirrored = (
+        np.sqrt(np.square(grey[:, None] - other).mean((2, 3))) for other in (grey, grey[:, :, ::-1])
+    )
+    assert (between_hashes <= np.minimum(between_images, between_mirrored) * 12 + 0.01).all()
+    assert between_hashes[0, len(images)] < 0.01  # a mirror image has the same hash
 
 
-def by_force(rows: NDArray[np.float64], reach: Floats) -> set[tuple[int, int]]:
-    between = np.sqrt(np.square(rows[:, None] - rows).sum(2))
-    near = np.triu(between <= np.maximum(reach[:, None], reach), 1)
+def compare_all(rows: NDArray[np.float64], reach: Floats) -> set[tuple[int, int]]:
+    """Returns the pairs that `candidate_pairs` should find."""
+    distances = np.sqrt(np.square(rows[:, None] - rows).sum(2))
+    near = np.triu(distances <= np.maximum(reach[:, None], reach), 1)
     return set(zip(*(side.tolist() for side in near.nonzero()), strict=True))
 
 
@@ -188,31 +196,31 @@ def by_force(rows: NDArray[np.float64], reach: Floats) -> set[tuple[int, int]]:
     count=st.integers(1, 90),
     seed=st.integers(0, 10**6),
     spread=st.sampled_from([0, 1, 3, 8]),
-    alike=st.booleans(),
+    same_reach=st.booleans(),
     block=st.sampled_from([1, 2, 7, duplicates.BLOCK]),
-    most=st.sampled_from([1, 40, duplicates.MOST]),
+    max_neighbours=st.sampled_from([1, 40, duplicates.MAX_NEIGHBOURS]),
 )
-def test_the_search_proposes_what_a_comparison_of_all_with_all_does(
-    count: int, seed: int, spread: int, alike: bool, block: int, most: int
+def test_the_search_proposes_the_pairs_that_a_comparison_of_all_rows_finds(
+    count: int, seed: int, spread: int, same_reach: bool, block: int, max_neighbours: int
 ) -> None:
     draws = np.random.default_rng(seed)
     rows = draws.integers(-spread, spread + 1, (count, 12)).astype(np.float64)  # so distances are roots of integers
-    reach = (draws.integers(0, 1 if alike else 9, count) + 0.5).astype(np.float32)  # which none of these is
+    reach = (draws.integers(0, 1 if same_reach else 9, count) + 0.5).astype(np.float32)  # never equal to a distance
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duplicates, "BLOCK", block)
-        patch.setattr(duplicates, "MOST", most)
+        patch.setattr(duplicates, "MAX_NEIGHBOURS", max_neighbours)
         proposed = [pair for first, second in candidate_pairs(rows, reach) for pair in zip(first, second, strict=True)]
     pairs = [(int(min(pair)), int(max(pair))) for pair in proposed]
     assert len(pairs) == len(set(pairs))
-    assert set(pairs) == by_force(rows, reach)
+    assert set(pairs) == compare_all(rows, reach)
 
 
-@pytest.mark.parametrize(("block", "most"), [(1, 1), (5, 3), (64, 10**9)])
-def test_how_much_is_searched_at_once_changes_no_pair(monkeypatch: pytest.MonkeyPatch, block: int, most: int) -> None:
+@pytest.mark.parametrize(("block", "max_neighbours"), [(1, 1), (5, 3), (64, 10**9)])
+def test_the_size_of_a_block_changes_no_pair(monkeypatch: pytest.MonkeyPatch, block: int, max_neighbours: int) -> None:
     images = [change(photograph(seed)) for seed in range(20) for change in (jpeg(40), resized(0.5))]
-    wanted = search(images)
+    expected = find_copies_among(images)
     monkeypatch.setattr(duplicates, "BLOCK", block)
-    monkeypatch.setattr(duplicates, "MOST", most)
-    found = search(images)
-    assert len(wanted.first) == 20
-    assert np.array_equal(np.column_stack(found), np.column_stack(wanted))
+    monkeypatch.setattr(duplicates, "MAX_NEIGHBOURS", max_neighbours)
+    pairs = find_copies_among(images)
+    assert len(expected.first) == 20
+    assert np.array_equal(np.column_stack(pairs), np.column_stack(expected))

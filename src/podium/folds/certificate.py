@@ -1,8 +1,8 @@
-"""What a split into folds guarantees, recomputed from the audit and the file, whoever made it.
+"""Certifies what a split into folds guarantees, whoever made it: computed from the audit and the folds file.
 
     podium folds --verify [FILE]
 
-`podium folds` prints the same and writes it beside folds.csv, as folds.json.
+`podium folds` computes the same for its own split. Both print it; folds.json, beside folds.csv, keeps it.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,66 +15,74 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import sha256
-from podium.images.audit import test_images_with_copies
+from podium.folds.split import Ints, cells_of
+from podium.images.audit_report import find_leaked_test_images
 from podium.images.duplicates import merge_groupings
 from podium.terminal import first_few
 
 
 @dataclass(frozen=True)
 class Certificate:
+    """What a split guarantees and leaves open. The fields are the keys of folds.json."""
+
     folds: int
     images: int
-    trained_in_every_fold: int  # fold -1
-    bad_images: int
-    duplicate_groups: int
-    duplicates_across_folds: list[str]  # groups with images in several folds, by the name of their first image
+    trained_in_every_fold: int  # images of fold -1
+    bad_images: int  # that cannot be read
+    duplicate_groups: int  # groups of copies
+    duplicates_across_folds: list[str]  # groups of copies in several folds, by the name of their first image
     group_column: str | None
-    groups_across_folds: list[str]
-    largest_difference: int  # of a class's images between two folds
-    uneven_classes: list[str]  # which differ by more than the largest group, and groups of several classes, explain
+    groups_across_folds: list[str]  # groups of that column in several folds
+    largest_difference: int  # between two folds, in the images of a class
+    uneven_classes: list[str]  # that differ by more than their largest group and their mixed groups explain
     classes_never_validated: list[str]
-    classes_left_out: list[str]  # those of them that could be
+    classes_left_out: list[str]  # those of them that could be validated
     images_validated: int
-    images_that_could_be: int  # validated, as `podium folds` would split them
+    images_that_could_be: int  # validated, in a split by `podium folds`
     classes_partly_validated: list[str]
-    classes_not_trained: list[str]  # all their images are in one fold, whose model never sees them
+    classes_not_trained: list[str]  # all their images are in one fold, whose model never sees the class
     test_images: int
-    test_copies: int  # that have a copy among the training images
+    test_copies: int  # test images with a copy among the training images
     data_sha256: str  # of ids, labels and files
     folds_sha256: str
 
     @property
     def broken(self) -> list[str]:
-        """What is not guaranteed, in words."""
-        said = [
-            ("copies of one picture are in different folds", self.duplicates_across_folds),
+        """Returns the guarantees that do not hold, in words."""
+        failures = [
+            ("copies of one image are in different folds", self.duplicates_across_folds),
             (f"groups of {self.group_column} are in different folds", self.groups_across_folds),
-            ("the folds' images of a class differ by more than one group", self.uneven_classes),
+            ("the folds differ by more than one group in the images of a class", self.uneven_classes),
             ("classes that could be validated are in no fold", self.classes_left_out),
             ("classes are missing from a fold's training images", self.classes_not_trained),
         ]
-        few_images = (
-            f"only {self.images_validated:,} of {self.images_that_could_be:,} images that could be are validated"
-        )
-        return [f"{what}: {first_few(names)}" for what, names in said if names] + [few_images] * self._validates_few
+        problems = [f"{problem}: {first_few(names)}" for problem, names in failures if names]
+        if self._validates_few:
+            validated, possible = self.images_validated, self.images_that_could_be
+            problems.append(f"only {validated:,} of {possible:,} images that could be validated are in a fold")
+        return problems
 
     @property
     def _validates_few(self) -> bool:
         return 2 * self.images_validated < self.images_that_could_be
 
     def __str__(self) -> str:
-        column = f"groups of {self.group_column} in different folds"
-        counts: list[tuple[list[str], str]] = [
-            (self.duplicates_across_folds, "copies of one picture in different folds"),
-            *([(self.groups_across_folds, column)] if self.group_column else []),
+        """Returns a line for each guarantee, then a line for each further fact."""
+        return "\n".join([*self._guarantee_lines(), *self._fact_lines()])
+
+    def _guarantee_lines(self) -> list[str]:
+        groups = [(self.groups_across_folds, f"groups of {self.group_column} in different folds")]
+        failures = [
+            (self.duplicates_across_folds, "copies of one image in different folds"),
+            *(groups if self.group_column else []),
             (self.classes_left_out, "classes that could be validated and are in no fold"),
             (self.classes_not_trained, "classes missing from a fold's training images"),
         ]
-        guaranteed: list[tuple[bool, str, str]] = [
-            *((bool(names), what, f"{len(names):,}") for names, what in counts),
+        guarantees: list[tuple[bool, str, str]] = [
+            *((bool(names), guarantee, f"{len(names):,}") for names, guarantee in failures),
             (
                 bool(self.uneven_classes),
-                "largest difference between folds in images of a class",
+                "largest difference between folds in the images of a class",
                 f"{self.largest_difference:,}",
             ),
             (
@@ -83,94 +91,110 @@ class Certificate:
                 f"{self.images_validated:,} of {self.images_that_could_be:,}",
             ),
         ]
-        known: list[tuple[str, object]] = [
+        return [f"  {'FAILS' if fails else 'holds'}  {guarantee}: {value}" for fails, guarantee, value in guarantees]
+
+    def _fact_lines(self) -> list[str]:
+        facts = [
             ("groups of copies among the training images", f"{self.duplicate_groups:,}"),
             ("test images with a copy among the training images", f"{self.test_copies:,} of {self.test_images:,}"),
             ("images trained on in every fold and never validated", f"{self.trained_in_every_fold:,}"),
-            ("files that are no images, which are left out", f"{self.bad_images:,}"),
-            ("classes that no fold validates", _names(self.classes_never_validated)),
-            ("classes that only some folds validate", _names(self.classes_partly_validated)),
+            ("files that are not readable images and are left out", f"{self.bad_images:,}"),
+            ("classes that no fold validates", _count_and_names(self.classes_never_validated)),
+            ("classes that only some folds validate", _count_and_names(self.classes_partly_validated)),
             ("hashes of the data and of these folds", f"{self.data_sha256[:16]}, {self.folds_sha256[:16]}"),
         ]
-        return "\n".join(
-            [f"  {'FAILS' if fails else 'holds'}  {what}: {value}" for fails, what, value in guaranteed]
-            + [f"         {what}: {value}" for what, value in known]
-        )
+        return [f"         {fact}: {value}" for fact, value in facts]
 
     def as_json(self) -> dict[str, object]:
         return {**asdict(self), "holds": not self.broken}
 
 
-def certify(
-    competition: Competition, rows: pd.DataFrame, folds: NDArray[np.int64], path: Path, possible: NDArray[np.int64]
-) -> Certificate:
-    """`rows` are the audit's; `folds` those of the training images, as read from `path`; `possible` a split that
-    shows what these images and groups allow."""
-    train, test = rows[rows["role"] == "train"], rows[rows["role"] == "test"]
+def certify(competition: Competition, rows: pd.DataFrame, folds: Ints, path: Path, possible: Ints) -> Certificate:
+    """Checks `folds`, the folds of the training images as read from `path`.
+
+    `rows` are the audit's. `possible` is a split that shows what these images and groups allow.
+    """
+    train, is_good = readable_train_images(competition, rows)
+    named_groups = pd.Series("", index=range(len(train))) if competition.groups is None else competition.groups
     label, classes = pd.factorize(train["target"])
     k = int(folds.max()) + 1
-    good = (train["reason"] == "").to_numpy()
-    if not good.any():
-        raise PodiumError(f"{competition.folder}: not one training image can be read; download it again")
-    counts, could = (_counted(label[good], some[good], len(classes), k) for some in (folds, possible))
-    validated = counts[:, :k]
-    difference, usual = np.ptp(validated, axis=1), np.ptp(could[:, :k], axis=1)
-    groups = competition.groups if competition.groups is not None else pd.Series("", index=range(len(train)))
-    group = merge_groupings([train["group"], groups])
-    largest, mixed = _of_groups(label[good], group[good], len(classes))
-    allowed = largest + 2 * np.maximum(usual, 1) * mixed  # where classes share groups, one split favours another one
-    only = (validated == counts.sum(1, keepdims=True)).any(1) & counts.any(1)  # all in one fold
+    counts, possible_counts = (
+        _images_per_fold(label[is_good], split[is_good], len(classes), k) for split in (folds, possible)
+    )
+    validated, could_be_validated = counts[:, :k], possible_counts[:, :k]
+    is_validated: NDArray[np.bool_] = validated.sum(1) > 0
+    is_in_one_fold = (validated == counts.sum(1, keepdims=True)).any(1) & counts.any(1)
+    difference = np.ptp(validated, axis=1)
+    largest_group, is_mixed = _groups_of_classes(label[is_good], fold_groups(competition, train)[is_good], len(classes))
+    # If classes share groups, a split that is more even for one class is less even for another.
+    allowed = largest_group + 2 * np.maximum(np.ptp(could_be_validated, axis=1), 1) * is_mixed
+
+    def names(mask: NDArray[np.bool_]) -> list[str]:
+        return [str(name) for name in classes[mask]]
+
     return Certificate(
         folds=k,
         images=len(train),
-        trained_in_every_fold=int(((folds == -1) & good).sum()),
-        bad_images=int((~good).sum()),
+        trained_in_every_fold=int(((folds == -1) & is_good).sum()),
+        bad_images=int((~is_good).sum()),
         duplicate_groups=int(train["group"][train["group"].duplicated() & (train["group"] != "")].nunique()),
-        duplicates_across_folds=_torn(train["group"][good], folds[good]),
+        duplicates_across_folds=_groups_across_folds(train["group"][is_good], folds[is_good]),
         group_column=None if competition.groups is None else str(competition.groups.name),
-        groups_across_folds=_torn(groups[good], folds[good]),
+        groups_across_folds=_groups_across_folds(named_groups[is_good], folds[is_good]),
         largest_difference=int(difference.max()),
-        uneven_classes=[str(classes[i]) for i in np.flatnonzero(difference > allowed)],
-        classes_never_validated=[str(classes[i]) for i in np.flatnonzero(validated.sum(1) == 0)],
-        classes_left_out=[str(classes[i]) for i in np.flatnonzero((validated.sum(1) == 0) & could[:, :k].any(1))],
+        uneven_classes=names(difference > allowed),
+        classes_never_validated=names(~is_validated),
+        classes_left_out=names(~is_validated & (could_be_validated.sum(1) > 0)),
         images_validated=int(validated.sum()),
-        images_that_could_be=int(could[:, :k].sum()),
-        classes_partly_validated=[
-            str(classes[i]) for i in np.flatnonzero((validated.sum(1) > 0) & (validated == 0).any(1))
-        ],
-        classes_not_trained=[str(classes[i]) for i in np.flatnonzero(only)],
-        test_images=len(test),
-        test_copies=len(test_images_with_copies(rows)),
+        images_that_could_be=int(could_be_validated.sum()),
+        classes_partly_validated=names(is_validated & (validated == 0).any(1)),
+        classes_not_trained=names(is_in_one_fold),
+        test_images=int((rows["role"] == "test").sum()),
+        test_copies=len(find_leaked_test_images(rows)),
         data_sha256=competition.train_hash,
         folds_sha256=sha256(path),
     )
 
 
-def _counted(label: NDArray[np.int64], folds: NDArray[np.int64], classes: int, k: int) -> NDArray[np.int64]:
-    """How many images of each class are in each fold; -1 is the last column."""
-    counts = np.zeros((classes, k + 1), dtype=np.int64)
+def readable_train_images(competition: Competition, rows: pd.DataFrame) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+    """Returns the audit's rows of the training images, and a mask of those that can be read; raises if none can."""
+    train = rows[rows["role"] == "train"]
+    is_good: NDArray[np.bool_] = (train["reason"] == "").to_numpy()
+    if not is_good.any():
+        raise PodiumError(f"{competition.folder}: none of the training images can be read; download it again")
+    return train, is_good
+
+
+def fold_groups(competition: Competition, train: pd.DataFrame) -> Ints:
+    """Returns, for each training image, the first image of the group that must share a fold.
+
+    That is its group of copies, its group in the column that the card names, or a chain of both.
+    """
+    return merge_groupings([train["group"], *([] if competition.groups is None else [competition.groups])])
+
+
+def _images_per_fold(label: Ints, folds: Ints, class_count: int, k: int) -> Ints:
+    """Counts the images of each class in each fold; the last column is fold -1."""
+    counts = np.zeros((class_count, k + 1), dtype=np.int64)
     np.add.at(counts, (label, folds), 1)
     return counts
 
 
-def _of_groups(
-    label: NDArray[np.int64], group: NDArray[np.int64], classes: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Of each class: the images in its largest group, and whether other classes share any of its groups."""
-    both, images = np.unique(group * classes + label, return_counts=True)
-    held, groups = both % classes, both // classes
-    largest, shared = np.zeros(classes, dtype=np.int64), np.zeros(classes, dtype=np.bool_)
-    np.maximum.at(largest, held, images)
-    shared[held[np.bincount(groups)[groups] > 1]] = True
-    return largest, shared
+def _groups_of_classes(label: Ints, group: Ints, class_count: int) -> tuple[Ints, NDArray[np.bool_]]:
+    """Returns, for each class, its images in its largest group, and whether a group of it holds other classes too."""
+    cells = cells_of(label, group, class_count)
+    largest, is_mixed = np.zeros(class_count, dtype=np.int64), np.zeros(class_count, dtype=np.bool_)
+    np.maximum.at(largest, cells.label, cells.images)
+    is_mixed[cells.label[np.bincount(cells.group)[cells.group] > 1]] = True
+    return largest, is_mixed
 
 
-def _torn(groups: "pd.Series[str]", folds: NDArray[np.int64]) -> list[str]:
-    """The groups that have images in more than one fold; -1 counts as one, since its images train all others."""
-    named = (groups != "").to_numpy()
-    several = pd.Series(folds[named]).groupby(groups[named].to_numpy()).nunique() > 1
-    return [str(name) for name in several.index[several]]
+def _groups_across_folds(groups: "pd.Series[str]", folds: Ints) -> list[str]:
+    """Returns the groups in more than one fold. Fold -1 counts as a fold: its images train the models of all others."""
+    is_named = (groups != "").to_numpy()
+    is_across = pd.Series(folds[is_named]).groupby(groups[is_named].to_numpy()).nunique() > 1
+    return [str(name) for name in is_across.index[is_across]]
 
 
-def _names(names: list[str]) -> str:
+def _count_and_names(names: list[str]) -> str:
     return f"{len(names)} ({first_few(names)})" if names else "0"

@@ -1,7 +1,11 @@
-"""Deals images into folds: stratified, seeded, and the images of one group into one fold."""
+"""Deals images into folds: stratified by class, seeded, and with all images of a group in one fold.
+
+A group is a set of images that must share a fold. An image that belongs to none is a group of one.
+"""
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,41 +15,44 @@ from scipy.sparse import coo_array, csr_array, hstack
 from podium import PodiumError
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
-# Of the exchange of groups between folds: how often each pair of folds, how many groups of each, and the relative
-# improvement that is not worth another round.
-ROUNDS, CANDIDATES, ENOUGH = 30, 256, 1e-7
+# The exchange of groups between folds: rounds over all pairs of folds, groups of each fold that take part, and the
+# relative improvement below which no further round is worth its time.
+ROUNDS, CANDIDATES, MIN_IMPROVEMENT = 30, 256, 1e-7
 
 
 def assign_folds(
     targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | Ints | None = None
 ) -> NDArray[np.int64]:
-    """A fold for every image; images of one group share theirs. Each class is spread over the folds to within one
-    group, where groups are of one class, and the whole as evenly as that allows. -1, always trained on: a class of
-    fewer than K images, unless its groups hold others too, and every group that holds all of a class."""
+    """Returns the fold of every image; the images of a group share a fold.
+
+    If every group holds one class only, the folds differ by at most one group in the images of each class. The sizes of
+    the folds are as even as that allows. Fold -1 (always trained on, never validated) gets the groups of a class with
+    fewer than K images, unless these groups hold other classes too, and every group that holds all images of a class.
+    """
     label = pd.factorize(np.asarray(targets, dtype=object), sort=True)[0]
     group = np.arange(len(label)) if groups is None else pd.factorize(np.asarray(groups, dtype=object))[0]
-    barred = np.zeros(label.max() + 1, dtype=bool)
-    most = 0
+    is_barred = np.zeros(label.max() + 1, dtype=bool)  # classes that a fold's model would not see in training
+    most_validated = 0
     while True:
-        free = _can_be_validated(label, group, k, barred)
-        if free.sum() < most / 2:
-            break  # too dear: the last folds stay, and their certificate names the classes
-        most = max(most, int(free.sum()))
+        is_free = _can_be_validated(label, group, k, is_barred)
+        if is_free.sum() < most_validated / 2:
+            break  # too expensive: the last folds stay, and their certificate names the classes
+        most_validated = max(most_validated, int(is_free.sum()))
         folds = np.full(len(label), -1, dtype=np.int64)
-        if free.any():
-            folds[free] = _deal(label[free], group[free], k, np.random.default_rng([seed, k]))
-        # Where groups hold several classes, all of one may have come into one fold, whose model would lack it.
-        spread = pd.crosstab(label, folds).reindex(columns=range(-1, k), fill_value=0).to_numpy()
-        alone = spread[:, 1:].max(1) == spread.sum(1)
-        if not alone.any():
+        if is_free.any():
+            folds[is_free] = _deal(label[is_free], group[is_free], k, np.random.default_rng([seed, k]))
+        # If groups hold several classes, all images of a class may be in one fold. Its model would not know the class.
+        counts = pd.crosstab(label, folds).reindex(columns=range(-1, k), fill_value=0).to_numpy()
+        is_in_one_fold = counts[:, 1:].max(1) == counts.sum(1)
+        if not is_in_one_fold.any():
             break
-        barred |= alone
-    if not most:
-        few = "; fewer folds (--k 2) or smaller groups may help" if k > 2 else ""
+        is_barred |= is_in_one_fold
+    if not most_validated:
+        hint = "; try fewer folds (--k 2) or smaller groups" if k > 2 else ""
         raise PodiumError(
-            f"no class has {k} images, in two groups or more, that others can do without, so nothing could be"
-            f" validated{few}"
+            f"nothing could be validated: no class has {k} images in two or more groups that can be held out{hint}"
         )
     empty = sorted(set(range(k)) - set(folds.tolist()))
     if empty:
@@ -53,115 +60,171 @@ def assign_folds(
     return folds
 
 
-def _can_be_validated(label: Ints, group: Ints, k: int, barred: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The images of all groups but those that hold a class which some fold's training would lack or hardly see; the
-    `barred` are known to be such."""
-    classes, groups, images = _contents(label, group)
-    never = np.zeros(group.max() + 1, dtype=bool)
-    mixed = np.bincount(groups)[groups] > 1
-    amid_others = np.bincount(classes[mixed], minlength=label.max() + 1) > 0  # not worth the other classes' images
+class Cells(NamedTuple):
+    """The cells of a table, groups by classes, that hold images; ordered by group, then by class."""
+
+    group: Ints
+    label: Ints
+    images: Ints  # how many
+
+
+def cells_of(label: Ints, group: Ints, class_count: int) -> Cells:
+    cell, images = np.unique(group * class_count + label, return_counts=True)
+    return Cells(cell // class_count, cell % class_count, images)
+
+
+def _can_be_validated(label: Ints, group: Ints, k: int, is_barred: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Returns a mask of the images in groups that hold no class which must stay in training.
+
+    That is a class with too few images for K folds (unless it shares groups with other classes: it is not worth their
+    images), a class with all images in one group, and a class that is barred.
+    """
+    class_count = label.max() + 1
+    cells = cells_of(label, group, class_count)
+    is_kept = np.zeros(group.max() + 1, dtype=bool)  # groups that stay in training
+    is_mixed = np.bincount(cells.group)[cells.group] > 1
+    shares_groups = np.bincount(cells.label[is_mixed], minlength=class_count) > 0
     while True:
-        left = ~never[groups]
-        few = (np.bincount(classes[left], images[left], label.max() + 1) < k) & ~amid_others
-        few |= (np.bincount(classes[left], minlength=label.max() + 1) < 2) | barred
-        more = groups[left & few[classes]]
-        if not len(more):
-            return ~never[group]
-        never[more] = True  # which may leave another class with too few
+        is_left = ~is_kept[cells.group]
+        images = np.bincount(cells.label[is_left], cells.images[is_left], class_count)
+        groups = np.bincount(cells.label[is_left], minlength=class_count)
+        must_stay = ((images < k) & ~shares_groups) | (groups < 2) | is_barred
+        newly_kept = cells.group[is_left & must_stay[cells.label]]
+        if not len(newly_kept):
+            return ~is_kept[group]
+        is_kept[newly_kept] = True  # this may leave another class with too few images
+
+
+# --- dealing ---------------------------------------------------------------------------------------------
 
 
 def _deal(label: Ints, group: Ints, k: int, draws: np.random.Generator) -> Ints:
-    """The rarest class first, of each its largest groups first: to the fold that has the least of what they hold.
-    Single images come last and make even what can be."""
+    """Returns the fold of every image.
+
+    The groups of the rarest class are dealt first, and its largest groups first. Groups of one image come last; they
+    even out what the larger groups left uneven.
+    """
     group = np.unique(group, return_inverse=True)[1]
-    classes, groups, images = _contents(label, group)
-    ends = np.searchsorted(groups, np.arange(groups[-1] + 2))  # of each group's contents
-    of_class, size = np.bincount(label), np.bincount(group)
-    rarest = classes[np.lexsort((of_class[classes], groups))][ends[:-1]]  # class of each group
-    order = draws.permutation(len(size))
-    order = order[np.lexsort((-size[order], rarest[order], of_class[rarest[order]]))]
-
-    counts, total = np.zeros((len(of_class), k)), np.zeros(k)
-    chosen = np.full(len(size), -1)
-    large, single = order[size[order] > 1], order[size[order] == 1]
-    for one in large:
-        held, many = classes[ends[one] : ends[one + 1]], images[ends[one] : ends[one + 1]]
-        had = (many / of_class[held]) @ counts[held]
-        best = int(np.lexsort((total, had))[0])
-        chosen[one] = best
-        counts[held, best] += many
-        total[best] += size[one]
-    if len(groups) > len(size):  # groups of several classes: what suited the first may not suit the last
-        shares = coo_array((images / of_class[classes], (groups, classes))).tocsr()
-        shares = hstack([shares, size[:, None] / size.sum()], format="csr")[large]
-        chosen[large] = _exchange(shares, chosen[large], k, draws)
-        some = size[groups] > 1
-        counts[:] = 0
-        np.add.at(counts, (classes[some], chosen[groups[some]]), images[some])
-        total[:] = np.bincount(chosen[large], size[large], k)
-    for some in np.split(single, np.flatnonzero(np.diff(rarest[single])) + 1):
-        if len(some):
-            more = _levelling(counts[rarest[some[0]]], total, len(some))
-            chosen[some] = np.repeat(np.arange(k), more)
-            total += more
-    return chosen[group]
+    dealer = _Dealer(cells_of(label, group, label.max() + 1), np.bincount(label), np.bincount(group), k)
+    order = dealer.order(draws)
+    large, single = order[dealer.sizes[order] > 1], order[dealer.sizes[order] == 1]
+    dealer.deal_large_groups(large)
+    if dealer.has_mixed_groups:  # a fold that suited the first of them may not suit the last
+        dealer.exchange_groups(large, draws)
+    dealer.deal_single_images(single)
+    return dealer.fold[group]
 
 
-def _exchange(shares: csr_array, chosen: Ints, k: int, draws: np.random.Generator) -> Ints:
-    """Moves groups from fold to fold, alone or against another, for as long as that makes the folds more alike: it
-    lowers the sum of the squares of what each holds. A row of `shares` is what a group has of each class and of all
-    images."""
-    chosen = chosen.copy()
-    squares = shares.multiply(shares).sum(1)
-    held = np.stack([shares[chosen == fold].sum(0) for fold in range(k)])
-    for _ in range(ROUNDS):
-        before = np.square(held).sum()
-        for one, other in combinations(range(k), 2):
-            ours, theirs = (draws.permutation(np.flatnonzero(chosen == fold))[:CANDIDATES] for fold in (one, other))
-            ours_shares, theirs_shares = shares[ours], shares[theirs]
-            # Half of the change that an exchange of two brings; the last row and column are those of nothing.
-            change = np.zeros((len(ours) + 1, len(theirs) + 1))
-            change[:-1] = squares[ours][:, None]
-            change[:, :-1] += squares[theirs]
-            change[:-1, :-1] -= 2 * (ours_shares @ theirs_shares.T).toarray()
-            while True:
-                apart = held[other] - held[one]
-                pull, push = np.append(ours_shares @ apart, 0), np.append(theirs_shares @ apart, 0)
-                now = change + pull[:, None] - push
-                i, j = np.unravel_index(now.argmin(), now.shape)
-                if now[i, j] > -1e-12:
-                    break
-                moved = np.zeros(len(apart))
-                if i < len(ours):
-                    chosen[ours[i]], change[i] = other, np.inf
-                    moved += ours_shares[[i]].toarray()[0]
-                if j < len(theirs):
-                    chosen[theirs[j]], change[:, j] = one, np.inf
-                    moved -= theirs_shares[[j]].toarray()[0]
-                held[one] -= moved
-                held[other] += moved
-        if np.square(held).sum() > before * (1 - ENOUGH):
-            break
-    return chosen
+class _Dealer:
+    """Deals groups to folds, and keeps count of the images that each fold has got."""
+
+    def __init__(self, cells: Cells, class_sizes: Ints, sizes: Ints, k: int) -> None:
+        self.cells, self.class_sizes, self.sizes, self.k = cells, class_sizes, sizes, k
+        self.starts = np.searchsorted(cells.group, np.arange(len(sizes) + 1))  # of each group's cells
+        by_size = np.lexsort((class_sizes[cells.label], cells.group))
+        self.rarest = cells.label[by_size][self.starts[:-1]]  # the rarest class of each group
+        self.has_mixed_groups = len(cells.group) > len(sizes)
+        self.fold = np.full(len(sizes), -1)
+        self.counts, self.totals = np.zeros((len(class_sizes), k)), np.zeros(k)  # images of each class, and of all
+
+    def order(self, draws: np.random.Generator) -> Ints:
+        """Returns the groups in the order in which they are dealt; groups that tie are shuffled."""
+        order = draws.permutation(len(self.sizes))
+        rarest = self.rarest[order]
+        return order[np.lexsort((-self.sizes[order], rarest, self.class_sizes[rarest]))]
+
+    def deal_large_groups(self, groups: Ints) -> None:
+        """Deals each group to the fold that has the smallest share of the classes in it."""
+        for group in groups:
+            cells = slice(self.starts[group], self.starts[group + 1])
+            labels, images = self.cells.label[cells], self.cells.images[cells]
+            overlap = (images / self.class_sizes[labels]) @ self.counts[labels]
+            fold = int(np.lexsort((self.totals, overlap))[0])
+            self.fold[group] = fold
+            self.counts[labels, fold] += images
+            self.totals[fold] += self.sizes[group]
+
+    def exchange_groups(self, groups: Ints, draws: np.random.Generator) -> None:
+        cells = self.cells
+        shares = coo_array((cells.images / self.class_sizes[cells.label], (cells.group, cells.label))).tocsr()
+        shares = hstack([shares, self.sizes[:, None] / self.sizes.sum()], format="csr")[groups]
+        self.fold[groups] = _Exchange(shares, self.fold[groups], self.k).run(draws)
+        is_large = self.sizes[cells.group] > 1
+        self.counts[:] = 0
+        np.add.at(self.counts, (cells.label[is_large], self.fold[cells.group[is_large]]), cells.images[is_large])
+        self.totals[:] = np.bincount(self.fold[groups], self.sizes[groups], self.k)
+
+    def deal_single_images(self, images: Ints) -> None:
+        """Deals the images class by class, first to the folds that have the fewest of the class."""
+        for same_class in np.split(images, np.flatnonzero(np.diff(self.rarest[images])) + 1):
+            if len(same_class):
+                additions = _level(self.counts[self.rarest[same_class[0]]], self.totals, len(same_class))
+                self.fold[same_class] = np.repeat(np.arange(self.k), additions)
+                self.totals += additions
 
 
-def _contents(label: Ints, group: Ints) -> tuple[Ints, Ints, Ints]:
-    """What the groups hold, group after group: class, group, how many images."""
-    classes = label.max() + 1
-    both, images = np.unique(group * classes + label, return_counts=True)
-    return both % classes, both // classes, images
+def _level(counts: Floats, totals: Floats, new: int) -> Ints:
+    """Returns how many of `new` images each fold gets, so that the folds with the lowest counts become equal."""
+    order = np.lexsort((totals, counts))
+    sums = np.cumsum(counts[order])
+    lowest_count = 1  # folds that get any
+    while lowest_count < len(counts) and new >= counts[order[lowest_count]] * lowest_count - sums[lowest_count - 1]:
+        lowest_count += 1
+    level, remainder = divmod(int(sums[lowest_count - 1]) + new, lowest_count)
+    lowest = order[:lowest_count]
+    additions = np.zeros(len(counts), dtype=np.int64)
+    additions[lowest] = level - counts[lowest]
+    additions[lowest[np.argsort(totals[lowest], kind="stable")][:remainder]] += 1  # to the smallest of these folds
+    return additions
 
 
-def _levelling(had: NDArray[np.float64], total: NDArray[np.float64], many: int) -> Ints:
-    """How many of `many` images each fold gets so that those that have the least become equal."""
-    order = np.lexsort((total, had))
-    sums = np.cumsum(had[order])
-    low = 1
-    while low < len(had) and many >= had[order[low]] * low - sums[low - 1]:
-        low += 1
-    each, rest = divmod(int(sums[low - 1]) + many, low)
-    lowest = order[:low]
-    more = np.zeros(len(had), dtype=np.int64)
-    more[lowest] = each - had[lowest]
-    more[lowest[np.argsort(total[lowest], kind="stable")][:rest]] += 1  # of the remainder, to the smallest folds
-    return more
+# --- exchanging groups between folds ---------------------------------------------------------------------
+
+
+class _Exchange:
+    """Moves groups between folds, alone or against another group, while that makes the folds more alike.
+
+    A row of `shares` holds a group's share of each class and of all images. The aim is the lowest sum of the squares of
+    what the folds hold.
+    """
+
+    def __init__(self, shares: csr_array, folds: Ints, k: int) -> None:
+        self.shares, self.folds, self.k = shares, folds.copy(), k
+        self.squares = shares.multiply(shares).sum(1)
+        self.held = np.stack([shares[folds == fold].sum(0) for fold in range(k)])
+
+    def run(self, draws: np.random.Generator) -> Ints:
+        """Returns the folds of the groups after the last move."""
+        for _ in range(ROUNDS):
+            before = np.square(self.held).sum()
+            for pair in combinations(range(self.k), 2):
+                candidates = [draws.permutation(np.flatnonzero(self.folds == fold))[:CANDIDATES] for fold in pair]
+                self._improve(pair, *candidates)
+            if np.square(self.held).sum() > before * (1 - MIN_IMPROVEMENT):
+                break
+        return self.folds
+
+    def _improve(self, pair: tuple[int, int], groups_a: Ints, groups_b: Ints) -> None:
+        """Moves these groups of two folds, the best move first, until no move makes the two more alike."""
+        (fold_a, fold_b), held = pair, self.held
+        shares_a, shares_b = self.shares[groups_a], self.shares[groups_b]
+        # Half of the change that an exchange of two groups brings. The last row and column stand for no group.
+        own_change = np.zeros((len(groups_a) + 1, len(groups_b) + 1))
+        own_change[:-1] = self.squares[groups_a][:, None]
+        own_change[:, :-1] += self.squares[groups_b]
+        own_change[:-1, :-1] -= 2 * (shares_a @ shares_b.T).toarray()
+        while True:
+            difference = held[fold_b] - held[fold_a]
+            change = own_change + np.append(shares_a @ difference, 0)[:, None] - np.append(shares_b @ difference, 0)
+            i, j = np.unravel_index(change.argmin(), change.shape)
+            if change[i, j] > -1e-12:
+                break
+            moved = np.zeros(len(difference))
+            if i < len(groups_a):
+                self.folds[groups_a[i]], own_change[i] = fold_b, np.inf
+                moved += shares_a[[i]].toarray()[0]
+            if j < len(groups_b):
+                self.folds[groups_b[j]], own_change[:, j] = fold_a, np.inf
+                moved -= shares_b[[j]].toarray()[0]
+            held[fold_a] -= moved
+            held[fold_b] += moved

@@ -1,5 +1,6 @@
-"""Decodes every image once, finds copies and damage, and keeps the pixels where training can read them fast.
+"""Decodes every image once, finds duplicates and damaged files, and stores the pixels where training reads them fast.
 
-In: a `Competition`. Out: data/prepared/<slug>/pixels-*/, audit.csv and duplicates.csv.
-Read decode.py first (a file becomes pixels), then store.py (all files become one memory map).
+In: a `Competition`. Out: data/prepared/<slug>/pixels-*/ (the store), audit.csv and duplicates.csv.
+Read decode.py first (one file becomes pixels), then store.py (all decoded images of a competition), duplicates.py
+(which images are copies of each other) and audit.py (which writes both tables).
 """

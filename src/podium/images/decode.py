@@ -1,17 +1,20 @@
-"""The one decoder: a file's bytes to RGB uint8, height x width x 3.
+"""Decodes the bytes of an image file to RGB: an array of uint8, height x width x 3.
 
-The policy: what counts is the content (JPEG, PNG, BMP, GIF, WebP or TIFF), not the extension; EXIF
-orientation is applied; alpha is laid over white; CMYK, grey, palette and 1-bit images are converted; 16-bit
-values are scaled to 8; 32-bit integers and floats are read as values of 0..255 or, where some are larger, of
-0..65535, and floats of which none is above 1 as 0..1; of an animation the first frame counts. The header is
-read first, and an image of more than 100 megapixels is refused before anything is decoded.
+This is the only decoder: the audit, training and prediction all use it.
 
-Decoders go on over damage where they can. So what a format has of checksums is checked first (PNG, deflated
-TIFF), and so is the coding of a JPEG: one that ends too early is refused, one that merely has bytes too many is
-read and `examine` says so. BMP, GIF and WebP have nothing by which damage in the middle could be told.
+- The content of a file decides (JPEG, PNG, BMP, GIF, WebP or TIFF), not its extension.
+- EXIF orientation is applied. Transparent pixels are laid over white. CMYK, grey, palette and 1-bit images are
+  converted to RGB.
+- 16-bit values are scaled to 8 bits. 32-bit integers and floats are read as 0..255, or as 0..65535 if a value is above
+  255. Floats are read as 0..1 if no value is above 1.
+- Only the first frame of an animation is read.
+- The header is read first. An image of more than 100 megapixels is refused before it is decoded.
+- Decoders continue over damage if they can, so damage is looked for first: by the checksums of PNG and deflated TIFF,
+  and by the coding of JPEG. A JPEG that ends too early is refused. A JPEG with extra bytes is read, and its header has
+  a `doubt`. BMP, GIF and WebP have nothing that shows damage in the middle of a file.
 
-Training and prediction look at images through `shrink` as well, so that it makes no difference whether they
-read a file or the pixel store (store.py), which holds them shrunk.
+Training and prediction also pass every image through `shrink`. So it makes no difference whether they read a file or
+the store (store.py), which holds shrunk images.
 """
 
 import io
@@ -31,16 +34,18 @@ from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium import PodiumError
 
-POLICY = 2  # raise it with every change to the pixels that come out: pixels kept under another number are stale
-FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")  # Pillow knows more, and starts other programs for some
-READ = "JPEG, PNG, BMP, GIF, WebP or TIFF"
-SIGNATURES = {  # what files begin with; these first ones are read unless their header is damaged
+POLICY = 2  # raise it with every change to the decoded pixels: stores of another policy are stale
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")  # Pillow reads more, and starts other programs for some
+READABLE = "JPEG, PNG, BMP, GIF, WebP or TIFF"
+SIGNATURES = {  # the first bytes of the formats that are read
     "JPEG": rb"\xff\xd8\xff",
     "PNG": rb"\x89PNG\r\n\x1a\n",
     "BMP": rb"BM",
     "GIF": rb"GIF8[79]a",
     "WebP": rb"RIFF....WEBP",
     "TIFF": rb"II[*+]\0|MM\0[*+]",
+}
+OTHER_SIGNATURES = {  # and of other files that are often found among images
     "an AVIF image": rb"....ftypavi",
     "a HEIC image": rb"....ftyp(hei|mif|msf)",
     "a JPEG 2000 image": rb"\0\0\0\x0cjP|\xff\x4f\xff\x51",
@@ -52,7 +57,8 @@ SIGNATURES = {  # what files begin with; these first ones are read unless their 
     "an archive": rb"PK\x03\x04|\x1f\x8b|Rar!|7z\xbc\xaf",
 }
 MAX_PIXELS = 100_000_000
-ORIENTATION = 0x0112  # in EXIF: how the camera was held
+MAX_BYTES = 1_000_000_000  # more than MAX_PIXELS take in any format, uncompressed
+ORIENTATION = 0x0112  # the EXIF tag that says how the camera was held
 UPRIGHT: dict[object, Image.Transpose] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -62,14 +68,15 @@ UPRIGHT: dict[object, Image.Transpose] = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-TILEOFFSETS, TILEBYTECOUNTS = 324, 325  # tags of TIFF, for which Pillow has no names
-MAX_BYTES = 1_000_000_000  # more than the most pixels take in any format, uncompressed
-Image.MAX_IMAGE_PIXELS = None  # Pillow warns or refuses at limits of its own; the one above is checked instead
+TILEOFFSETS, TILEBYTECOUNTS = 324, 325  # TIFF tags that Pillow has no names for
+
+Image.MAX_IMAGE_PIXELS = None  # Pillow has limits of its own; MAX_PIXELS is checked instead
 PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 64 << 20  # some cameras and editors write megabytes
-# Of broken EXIF, which spoils no pixel. For good: to catch them around each image is not safe in threads.
+# Pillow warns about broken EXIF, which does not change a pixel. The filter is global because `catch_warnings` around
+# each image is not safe in threads.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
-cv2.setNumThreads(1)  # whoever calls is one of several threads or processes already
+cv2.setNumThreads(1)  # the callers are already several threads or processes
 
 Pixels = NDArray[np.uint8]
 
@@ -81,16 +88,16 @@ class BadImage(PodiumError):
         super().__init__(f"{name} cannot be read: {reason}; download it again or replace it")
         self.name, self.reason = name, reason
 
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:  # it crosses from a loader's process
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:  # a loader's process sends it to the main process
         return BadImage, (self.name, self.reason)
 
 
 class Header(NamedTuple):
-    """What a file says of itself."""
+    """What a file says about itself."""
 
     format: str
-    mode: str  # Pillow's name for its colours: RGB, L, CMYK, P, ...
-    doubt: str  # what is wrong with it, though it can be read; or nothing
+    mode: str  # Pillow's name of the colour mode: RGB, L, CMYK, P, ...
+    doubt: str  # damage in a file that can be read; "" if none
 
 
 def read_image(path: Path) -> Pixels:
@@ -99,22 +106,23 @@ def read_image(path: Path) -> Pixels:
 
 def read_file(path: Path) -> bytes:
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for
-            raise BadImage(str(path), "it is a folder" if stat.S_ISDIR(about.st_mode) else "it is no regular file")
-        if about.st_size > MAX_BYTES:
-            raise BadImage(str(path), f"it has {about.st_size / 1e9:.1f} GB, more than {MAX_BYTES / 1e9:.0f}")
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
+            raise BadImage(str(path), "it is a folder" if stat.S_ISDIR(status.st_mode) else "it is not a regular file")
+        if status.st_size > MAX_BYTES:
+            raise BadImage(str(path), f"it has {status.st_size / 1e9:.1f} GB, more than {MAX_BYTES / 1e9:.0f} GB")
         return path.read_bytes()
     except OSError as error:
         raise BadImage(str(path), error.strerror or "it cannot be opened") from None
 
 
 def decode(data: bytes, name: str) -> Pixels:
-    return examine(data, name)[0]
+    """Returns the pixels; raises `BadImage`, which names the file `name`, if there are none."""
+    return decode_with_header(data, name)[0]
 
 
-def examine(data: bytes, name: str) -> tuple[Pixels, Header]:
-    """The pixels, and what the file said they were."""
+def decode_with_header(data: bytes, name: str) -> tuple[Pixels, Header]:
+    """Returns the pixels, like `decode`, and what the file says about itself."""
     if not data:
         raise BadImage(name, "the file is empty")
     try:
@@ -122,15 +130,15 @@ def examine(data: bytes, name: str) -> tuple[Pixels, Header]:
         header = Header(image.format or "", image.mode, doubt)
         return np.asarray(_to_rgb(image)), header
     except UnidentifiedImageError:
-        raise BadImage(name, _what(data)) from None
+        raise BadImage(name, _describe_unknown(data)) from None
     except MemoryError:
-        raise BadImage(name, "it needs more memory than there is") from None
-    except Exception as error:  # nobody has written down what a broken file makes Pillow raise
+        raise BadImage(name, "there is not enough memory to decode it") from None
+    except Exception as error:  # Pillow does not document what it raises for a broken file
         raise BadImage(name, str(error) or type(error).__name__) from None
 
 
 def shrink(image: Pixels, side: int) -> Pixels:
-    """The image with a shorter side of at most `side` pixels; never enlarged."""
+    """Returns the image with a shorter side of at most `side` pixels; it is never enlarged."""
     height, width = image.shape[:2]
     if min(height, width) <= side:
         return image
@@ -140,55 +148,58 @@ def shrink(image: Pixels, side: int) -> Pixels:
 
 
 def _open(data: bytes) -> tuple[Image.Image, str]:
-    """The image, its data checked and not yet decoded, and what is wrong with it nevertheless."""
+    """Checks the data; returns the image, not yet decoded, and its `doubt`."""
     image = Image.open(io.BytesIO(data), formats=FORMATS)
     width, height = image.size
     if width * height > MAX_PIXELS:
         raise ValueError(f"it has {width} x {height} pixels, more than {MAX_PIXELS // 10**6} million")
     doubt = ""
-    if image.format in ("JPEG", "MPO"):  # which is several JPEGs, the first of which counts
-        doubt = _damage(data)
+    if image.format in ("JPEG", "MPO"):  # an MPO holds several JPEGs; the first one is read
+        doubt = _jpeg_damage(data)
         if "premature end" in doubt:
             raise ValueError(f"part of it is missing or damaged ({doubt})")
     elif image.format == "PNG":
         image.verify()
         image = Image.open(io.BytesIO(data), formats=FORMATS)
     elif image.format == "TIFF" and image.info.get("compression") in ("tiff_deflate", "tiff_adobe_deflate"):
-        _inflate(data, image)
+        _check_deflated_tiff(data, image)
     return image, doubt
 
 
-def _damage(data: bytes) -> str:
-    """What the decoder of JPEGs would warn about. A small grey image takes it a tenth of the time."""
+def _jpeg_damage(data: bytes) -> str:
+    """Returns the decoder's warning, or "". Decoding to a small grey image takes a tenth of the time."""
     try:
         simplejpeg.decode_jpeg(data, colorspace="GRAY", min_height=1, min_width=1, min_factor=8)
     except ValueError as warning:
-        if str(warning).startswith("Corrupt JPEG data: "):  # else a kind of JPEG that it does not know
+        if str(warning).startswith("Corrupt JPEG data: "):  # otherwise a kind of JPEG that this decoder cannot read
             return str(warning).removeprefix("Corrupt JPEG data: ")
     return ""
 
 
-def _inflate(data: bytes, image: Image.Image) -> None:
-    """Raises where a strip or tile of a deflated TIFF is not what its checksum says."""
+def _check_deflated_tiff(data: bytes, image: Image.Image) -> None:
+    """Raises unless the checksum of every strip and tile is right."""
     tags = image.tag_v2  # type: ignore[attr-defined]
-    most = 8 * MAX_PIXELS
-    for places, lengths in ((STRIPOFFSETS, STRIPBYTECOUNTS), (TILEOFFSETS, TILEBYTECOUNTS)):
-        for place, length in zip(tags.get(places, ()), tags.get(lengths, ()), strict=True):
-            stream, rest = zlib.decompressobj(), data[place : place + length]
-            while rest and not stream.eof:
-                most -= len(stream.decompress(rest, 1 << 20))
-                rest = stream.unconsumed_tail
-                if most < 0:
+    bytes_left = 8 * MAX_PIXELS
+    for offset_tag, length_tag in ((STRIPOFFSETS, STRIPBYTECOUNTS), (TILEOFFSETS, TILEBYTECOUNTS)):
+        for offset, length in zip(tags.get(offset_tag, ()), tags.get(length_tag, ()), strict=True):
+            stream, compressed = zlib.decompressobj(), data[offset : offset + length]
+            while compressed and not stream.eof:
+                bytes_left -= len(stream.decompress(compressed, 1 << 20))
+                compressed = stream.unconsumed_tail
+                if bytes_left < 0:
                     raise ValueError("it unpacks to more than its header says")
 
 
-def _what(data: bytes) -> str:
-    """Why a file that Pillow cannot open is no image."""
+def _describe_unknown(data: bytes) -> str:
+    """Returns why Pillow cannot open a file."""
     start = data[:1024]
     for kind, signature in SIGNATURES.items():
         if re.match(signature, start, re.DOTALL):
-            return f"it is {kind}, no {READ}" if " " in kind else f"it is an unusual {kind}, or its header is damaged"
-    return f"it is no {READ}"
+            return f"it is an unusual {kind}, or its header is damaged"
+    for kind, signature in OTHER_SIGNATURES.items():
+        if re.match(signature, start, re.DOTALL):
+            return f"it is {kind}, not a {READABLE}"
+    return f"it is not a {READABLE}"
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -203,10 +214,10 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    image.load()  # some formats keep it behind the pixels
+    image.load()  # some formats store the EXIF data behind the pixels
     try:
         orientation = image.getexif().get(ORIENTATION)
-    except Exception:  # broken EXIF, which spoils no pixel and can raise anything
+    except Exception:  # broken EXIF does not change a pixel, and Pillow can raise anything for it
         orientation = None
     turn = UPRIGHT.get(orientation)
     return image if turn is None else image.transpose(turn)
@@ -215,7 +226,7 @@ def _upright(image: Image.Image) -> Image.Image:
 def _to_8_bit(image: Image.Image) -> Pixels:
     values = np.array(image, dtype=np.float32)
     if not np.isfinite(values).all():
-        raise ValueError("some of its values are not numbers")
+        raise ValueError("some of its values are not finite numbers")
     if image.mode.startswith("I;16") or values.max() > 255:
         values /= 257  # 65535 becomes 255
     elif image.mode == "F" and values.max() <= 1:

@@ -1,8 +1,8 @@
-"""Which images show the same picture: copies saved anew, at another size or quality, or mirrored.
+"""Finds images that are copies of each other: saved again, at another size or quality, or mirrored.
 
-A perceptual hash proposes pairs, the pixels of both decide. The hash is a dozen numbers: how bright the image is
-where the images of this competition differ most, folded such that an image and its mirror image have the same
-ones. It never lies farther apart than the images do, so a tree search around each finds every pair that the
+A perceptual hash proposes pairs; the pixels of the two images decide. The hash of an image is a dozen numbers: how
+bright the image is where the images of this competition differ most. An image and its mirror image have the same hash.
+Two hashes never lie farther apart than the two images, so a tree search around each hash finds every pair that the
 pixels can confirm. A million images take 24 times as long as a hundred thousand: docs/benchmarks.md.
 """
 
@@ -14,30 +14,38 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.images.store import THUMB
+from podium.images.store_format import THUMB
 
-# What two versions of one picture may differ by, in grey levels (root mean square). Saving as JPEG at quality 20
-# moves a 12 x 12 grey thumbnail of a 60 x 80 photograph by 2, whatever its contrast, and one with a quarter of the
-# pixels by twice that; resampling moves it by 3 % of its contrast. What is found so: docs/benchmarks.md.
+# How much two copies of an image may differ, in grey levels (root mean square). Saving as JPEG at quality 20 moves a
+# 12 x 12 grey thumbnail of a 60 x 80 photograph by 2, whatever its contrast, and one with a quarter of the pixels by
+# twice that. Resampling moves it by 3 % of its contrast. docs/benchmarks.md lists which copies are found with these.
 NOISE, NOISE_AREA = 2.0, 60 * 80
 RESAMPLING = 0.03
-CONTENT = 0.3  # of an image's contrast: what differs by more has nothing in common but the background
-COLOUR = 2.5  # how much more an 8 x 8 thumbnail in colour may differ: JPEG is coarser there
+CONTENT = 0.3  # share of the contrast: images that differ by more have only the background in common
+COLOUR = 2.5  # factor by which an 8 x 8 colour thumbnail may differ more: JPEG stores colour more coarsely
+THRESHOLDS = f"noise {NOISE}, resampling {RESAMPLING}, content {CONTENT}, colour {COLOUR}"  # for audit.json
 
-GREY, COARSE = 12, 8
-LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # what JPEG keeps best
-EVEN, ODD = 8, 4  # numbers in a hash: of the image's mirror-symmetric part, and of the rest
-SEARCHED = [0, 1, 2, 3, EVEN]  # those that the tree divides by: with more its boxes overlap, and it looks everywhere
+GREY, COARSE = 12, 8  # sides of the grey and of the colour thumbnail
+LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # weights of red, green, blue; JPEG keeps this sum best
+EVEN, ODD = 8, 4  # numbers in a hash: of the part that is mirror-symmetric, and of the part that is not
+SEARCHED = [
+    0,
+    1,
+    2,
+    3,
+    EVEN,
+]  # the numbers that the tree divides by; with more, its boxes overlap and it looks everywhere
 SAMPLE = 20_000  # images from which the directions of the hash are computed
 BLOCK = 16_384  # images whose neighbours are searched together
-MOST = 20_000_000  # neighbours held in memory
+MAX_NEIGHBOURS = 20_000_000  # held in memory
+CONFIRMED_AT_ONCE = 65_536  # pairs
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 
 class Pairs(NamedTuple):
-    """Images that show the same picture, by their number; `first` < `second`."""
+    """Pairs of copies, by the images' numbers; `first` < `second`."""
 
     first: Ints
     second: Ints
@@ -46,28 +54,35 @@ class Pairs(NamedTuple):
 
 
 def find_copies(thumbs: NDArray[np.uint8], areas: Ints) -> Pairs:
-    """Pairs among images given by their thumbnails and how many pixels they had. Of images with the very same
-    thumbnail each is paired with the first only."""
-    same = _same(thumbs)
-    kept = np.flatnonzero(same == np.arange(len(thumbs)))
-    grey = _grey(thumbs, kept)
-    contrast = grey.std((1, 2))
-    noise = (NOISE * np.sqrt(NOISE_AREA / np.maximum(areas[kept], 1)).clip(0.5, 2)).astype(np.float32)
-    found = []
-    for first, second in candidate_pairs(perceptual_hashes(grey), (noise + RESAMPLING * contrast) * GREY):
-        for at in range(0, len(first), 1 << 16):
-            some = first[at : at + (1 << 16)], second[at : at + (1 << 16)]
-            found.append(_confirm(thumbs, kept, grey, contrast, noise, *some))
-    copies = np.flatnonzero(same != np.arange(len(thumbs)))
-    equal = Pairs(same[copies], copies, np.zeros(len(copies), np.float32), np.zeros(len(copies), bool))
-    first, second, distance, mirrored = (np.concatenate(parts) for parts in zip(equal, *found, strict=True))
-    order = np.lexsort((np.maximum(first, second), np.minimum(first, second)))
-    first, second = np.minimum(first, second)[order], np.maximum(first, second)[order]
-    return Pairs(first, second, distance[order], mirrored[order])
+    """Returns the pairs of copies among images, which are given by their thumbnails and numbers of pixels.
+
+    Images with identical thumbnails are paired with the first of them only.
+    """
+    first_identical = _first_identical(thumbs)
+    images = _ComparedImages(thumbs, areas, np.flatnonzero(first_identical == np.arange(len(thumbs))))
+    parts = [identical_pairs(first_identical)]
+    for first, second in candidate_pairs(perceptual_hashes(images.grey), images.reach):
+        for start in range(0, len(first), CONFIRMED_AT_ONCE):
+            batch = slice(start, start + CONFIRMED_AT_ONCE)
+            parts.append(images.confirm(first[batch], second[batch]))
+    first, second, distance, mirrored = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    first, second = np.minimum(first, second), np.maximum(first, second)
+    order = np.lexsort((second, first))
+    return Pairs(first[order], second[order], distance[order], mirrored[order])
+
+
+def identical_pairs(first_identical: Ints) -> Pairs:
+    """Pairs each image with the first image that is identical to it, unless that is the image itself."""
+    repeated = np.flatnonzero(first_identical != np.arange(len(first_identical)))
+    no_distance, not_mirrored = np.zeros(len(repeated), np.float32), np.zeros(len(repeated), bool)
+    return Pairs(first_identical[repeated], repeated, no_distance, not_mirrored)
 
 
 def linked_groups(first: Ints, second: Ints, count: int) -> Ints:
-    """For each of `count` things the first one that it is linked to, through however many others; else itself."""
+    """Returns, for each of `count` items, the first item that it is linked to, directly or through others.
+
+    `first` and `second` are the two ends of the links. An item without links is its own first.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -78,7 +93,11 @@ def linked_groups(first: Ints, second: Ints, count: int) -> Ints:
 
 
 def merge_groupings(groupings: Sequence["pd.Series[str]"]) -> Ints:
-    """For every image the first one of its group, where several columns name groups; nothing names none."""
+    """Returns, for each image, the first image of its group.
+
+    Each grouping names a group for each image, or "" for none. Two images share a group if a grouping names the same
+    group for both, or if other images link them in that way.
+    """
     first, second = [], []
     for grouping in groupings:
         named = np.flatnonzero((grouping != "").to_numpy())
@@ -88,99 +107,113 @@ def merge_groupings(groupings: Sequence["pd.Series[str]"]) -> Ints:
     return linked_groups(np.concatenate(first), np.concatenate(second), len(groupings[0]))
 
 
+# --- proposing pairs -------------------------------------------------------------------------------------
+
+
 def perceptual_hashes(grey: Floats) -> NDArray[np.float64]:
-    """A row of EVEN + ODD numbers for each 12 x 12 image. Two images' rows lie no farther apart than the images,
-    nor than one and the mirror image of the other."""
-    some = grey[np.random.default_rng(0).permutation(len(grey))[:SAMPLE]]
-    even, odd = (_directions(part, count) for part, count in zip(_halves(some), (EVEN, ODD), strict=True))
-    found = np.empty((len(grey), EVEN + ODD))
-    for at in range(0, len(grey), BLOCK):
-        alike, unlike = _halves(grey[at : at + BLOCK])
-        found[at : at + BLOCK] = np.hstack([alike @ even, np.abs(unlike @ odd)])
-    return found
+    """Returns a row of EVEN + ODD numbers for each 12 x 12 image.
+
+    Two rows lie no farther apart than the two images, and no farther than one image and the mirror image of the other.
+    """
+    sample = grey[np.random.default_rng(0).permutation(len(grey))[:SAMPLE]]
+    even, odd = (_directions(part, count) for part, count in zip(_mirror_parts(sample), (EVEN, ODD), strict=True))
+    hashes = np.empty((len(grey), EVEN + ODD))
+    for start in range(0, len(grey), BLOCK):
+        symmetric, antisymmetric = _mirror_parts(grey[start : start + BLOCK])
+        hashes[start : start + BLOCK] = np.hstack([symmetric @ even, np.abs(antisymmetric @ odd)])
+    return hashes
 
 
-def _halves(grey: Floats) -> tuple[Floats, Floats]:
-    """What an image has in common with its mirror image, and what not: their sum is the image."""
+def _mirror_parts(grey: Floats) -> tuple[Floats, Floats]:
+    """Splits each image into the part that it shares with its mirror image, and the rest; their sum is the image."""
     mirrored = grey[:, :, ::-1]
     half = np.float32(0.5)
     return (half * (grey + mirrored)).reshape(len(grey), -1), (half * (grey - mirrored)).reshape(len(grey), -1)
 
 
 def _directions(images: Floats, count: int) -> Floats:
-    """The directions in which images differ most."""
-    some = images - images.mean(0)
-    directions: Floats = np.linalg.eigh(some.T @ some)[1][:, : -count - 1 : -1]
+    """Returns the `count` directions in which the images differ most (principal components)."""
+    centred = images - images.mean(0)
+    directions: Floats = np.linalg.eigh(centred.T @ centred)[1][:, : -count - 1 : -1]
     return directions
 
 
 def candidate_pairs(rows: NDArray[np.float64], reach: Floats) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs of rows within reach of the one that reaches farther: every such pair once, in blocks."""
+    """Yields, in blocks, every pair of rows whose distance is within the larger reach of the two; each pair once."""
     from scipy.spatial import cKDTree
 
     searched = np.ascontiguousarray(rows[:, SEARCHED])
     tree = cKDTree(searched, leafsize=16, balanced_tree=False)
-    order = np.asarray(tree.indices, dtype=np.int64)  # neighbours stand near one another in it
-    order = order[np.argsort(np.log(reach[order] + 1) // 0.15, kind="stable")]  # and those that reach alike
-    waiting = [order[at : at + BLOCK] for at in range(0, len(order), BLOCK)]
+    order = np.asarray(tree.indices, dtype=np.int64)  # neighbours are close to each other in this order
+    order = order[np.argsort(np.log(reach[order] + 1) // 0.15, kind="stable")]  # rows of similar reach come together
+    waiting = [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]
     while waiting:
         block = waiting.pop()
         farthest = float(reach[block].max())
-        some = block[:: max(1, len(block) // 64)]
-        if len(block) > 1 and cKDTree(searched[some]).count_neighbors(tree, farthest) / len(some) * len(block) > MOST:
+        sample = block[:: max(1, len(block) // 64)]
+        estimate = cKDTree(searched[sample]).count_neighbors(tree, farthest) / len(sample) * len(block)
+        if len(block) > 1 and estimate > MAX_NEIGHBOURS:
             waiting += [block[: len(block) // 2], block[len(block) // 2 :]]
             continue
-        around = cKDTree(searched[block], leafsize=16, balanced_tree=False)
-        near = around.sparse_distance_matrix(tree, farthest, output_type="ndarray")
+        block_tree = cKDTree(searched[block], leafsize=16, balanced_tree=False)
+        near = block_tree.sparse_distance_matrix(tree, farthest, output_type="ndarray")
         first, second = block[near["i"]], near["j"].astype(np.int64)
-        once = (reach[first] > reach[second]) | ((reach[first] == reach[second]) & (first < second))
-        once &= near["v"] <= reach[first]
-        first, second = first[once], second[once]
-        within = np.square(rows[first] - rows[second]).sum(1) <= np.square(reach[first])
-        yield first[within], second[within]
+        is_once = (reach[first] > reach[second]) | ((reach[first] == reach[second]) & (first < second))
+        is_once &= near["v"] <= reach[first]
+        first, second = first[is_once], second[is_once]
+        is_near = np.square(rows[first] - rows[second]).sum(1) <= np.square(reach[first])
+        yield first[is_near], second[is_near]
 
 
-def _same(thumbs: NDArray[np.uint8]) -> Ints:
-    """For each image the first with the very same thumbnail: itself, for most."""
+# --- confirming them -------------------------------------------------------------------------------------
+
+
+class _ComparedImages:
+    """The images that are compared, and how much each may differ from a copy; indices are into `numbers`."""
+
+    def __init__(self, thumbs: NDArray[np.uint8], areas: Ints, numbers: Ints) -> None:
+        self.thumbs, self.numbers = thumbs, numbers
+        self.grey = np.empty((len(numbers), GREY, GREY), np.float32)
+        for start in range(0, len(numbers), BLOCK):
+            self.grey[start : start + BLOCK] = _cell_means(thumbs[numbers[start : start + BLOCK]], GREY) @ LUMA
+        self.contrast = self.grey.std((1, 2))
+        noise = NOISE * np.sqrt(NOISE_AREA / np.maximum(areas[numbers], 1)).clip(0.5, 2)
+        self.noise = noise.astype(np.float32)
+        self.reach = (self.noise + RESAMPLING * self.contrast) * GREY  # between hashes
+
+    def confirm(self, first: Ints, second: Ints) -> Pairs:
+        """Returns those of the proposed pairs whose pixels agree."""
+        contrast = np.minimum(self.contrast[first], self.contrast[second])
+        noise = np.maximum(self.noise[first], self.noise[second])
+        allowed = np.minimum(noise + RESAMPLING * contrast, CONTENT * contrast)
+        grey_a, grey_b = self.grey[first], self.grey[second]
+        plain, turned = _distance(grey_a, grey_b), _distance(grey_a, grey_b[:, :, ::-1])
+        mirrored = turned < plain
+        distance = np.minimum(plain, turned)
+        near = np.flatnonzero(distance <= allowed)
+        first, second = self.numbers[first[near]], self.numbers[second[near]]
+        mirrored, distance = mirrored[near], distance[near]
+        colour_a, colour_b = _cell_means(self.thumbs[first], COARSE), _cell_means(self.thumbs[second], COARSE)
+        colour_b = np.where(mirrored[:, None, None, None], colour_b[:, :, ::-1], colour_b)
+        agrees = _distance(colour_a, colour_b) <= COLOUR * noise[near] + RESAMPLING * contrast[near]
+        return Pairs(first[agrees], second[agrees], distance[agrees], mirrored[agrees])
+
+
+def _first_identical(thumbs: NDArray[np.uint8]) -> Ints:
+    """Returns, for each image, the first image with the same thumbnail; for most, itself."""
     first: dict[bytes, int] = {}
     digests = (hashlib.blake2b(thumb, digest_size=16).digest() for thumb in thumbs)
     return np.array([first.setdefault(digest, number) for number, digest in enumerate(digests)], dtype=np.int64)
 
 
-def _grey(thumbs: NDArray[np.uint8], kept: Ints) -> Floats:
-    found = np.empty((len(kept), GREY, GREY), np.float32)
-    for at in range(0, len(kept), BLOCK):
-        found[at : at + BLOCK] = _means(thumbs[kept[at : at + BLOCK]], GREY) @ LUMA
-    return found
-
-
-def _means(thumbs: NDArray[np.uint8], side: int) -> Floats:
-    """Thumbnails of thumbnails."""
+def _cell_means(thumbs: NDArray[np.uint8], side: int) -> Floats:
+    """Returns thumbnails of `side` x `side` cells."""
     step = THUMB // side
     means: Floats = thumbs.reshape(len(thumbs), side, step, side, step, 3).mean((2, 4), dtype=np.float32)
     return means
 
 
-def _confirm(
-    thumbs: NDArray[np.uint8], kept: Ints, grey: Floats, contrast: Floats, noise: Floats, first: Ints, second: Ints
-) -> Pairs:
-    """Those of the proposed pairs whose pixels say so too."""
-    shade = np.minimum(contrast[first], contrast[second])
-    worst = np.maximum(noise[first], noise[second])
-    allowed = np.minimum(worst + RESAMPLING * shade, CONTENT * shade)
-    one, other = grey[first], grey[second]
-    plain, turned = _distance(one, other), _distance(one, other[:, :, ::-1])
-    mirrored = turned < plain
-    distance = np.minimum(plain, turned)
-    near = np.flatnonzero(distance <= allowed)
-    first, second, mirrored, distance = kept[first[near]], kept[second[near]], mirrored[near], distance[near]
-    one, other = _means(thumbs[first], COARSE), _means(thumbs[second], COARSE)
-    other = np.where(mirrored[:, None, None, None], other[:, :, ::-1], other)
-    like = _distance(one, other) <= COLOUR * worst[near] + RESAMPLING * shade[near]
-    return Pairs(first[like], second[like], distance[like], mirrored[like])
-
-
-def _distance(one: Floats, other: Floats) -> Floats:
-    """Root mean square, in grey levels, image by image."""
-    between: Floats = np.sqrt(np.square(one - other).mean(tuple(range(1, one.ndim))))
-    return between
+def _distance(images_a: Floats, images_b: Floats) -> Floats:
+    """Returns the root mean square difference of each pair of images, in grey levels."""
+    distance: Floats = np.sqrt(np.square(images_a - images_b).mean(tuple(range(1, images_a.ndim))))
+    return distance
