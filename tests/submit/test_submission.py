@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +11,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import cohen_kappa_score
 
 from podium import PodiumError
 from podium.competition.csv_files import CsvStyle, csv_text
 from podium.competition.load import Competition, load
-from podium.competition.score import score
 from podium.competition.submission_format import SubmissionFormat
 from podium.submit.check import check_class_shares, check_csv, render
-from tiny import Podium, write_competition
+from tiny import write_competition
 
 text = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(str.strip)
 names = st.lists(text, min_size=2, max_size=6, unique=True)
@@ -155,70 +152,3 @@ def test_probabilities_that_do_not_sum_to_one_are_refused(tmp_path: Path) -> Non
     path.write_text("id,x,y\na,0.5,0.5\nb,0.5,0.4\n")
     with pytest.raises(PodiumError, match=r"line 3: the probabilities sum to 0\.9"):
         check_csv(competition(["a", "b"], ["x", "y"], ["id", "x", "y"], "probs"), path)
-
-
-def scored(tmp_path: Path, submission: str, solution: str, metric: str | None = None) -> float:
-    (tmp_path / "made.csv").write_text(submission)
-    (tmp_path / "solution.csv").write_text(solution)
-    return float(json.loads(score(tmp_path / "made.csv", tmp_path / "solution.csv", metric))["score"])
-
-
-def test_a_score_pairs_rows_by_id_and_ignores_kaggles_usage_column(tmp_path: Path) -> None:
-    solution = "id,label,Usage\n1,a,Public\n2,b,Private\n3,a,Private\n4,c,Public\n"
-    assert scored(tmp_path, "id,predict\n4,c\n3,b\n2,b\n1,a\n", solution) == 0.75
-    assert scored(tmp_path, "id,predict\n4,c\n3,b\n2,b\n1,a\n", solution, "balanced_accuracy") == pytest.approx(5 / 6)
-
-
-def test_a_score_of_probabilities_knows_its_columns(tmp_path: Path) -> None:
-    wide = "id,b,a\n1,0.2,0.8\n2,0.6,0.4\n"
-    assert scored(tmp_path, wide, "id,label\n1,a\n2,b\n") == pytest.approx(-(np.log(0.8) + np.log(0.6)) / 2)
-    assert scored(tmp_path, wide, "id,label\n1,a\n2,b\n", "accuracy") == 1.0
-    assert scored(tmp_path, "id,p\n1,0.1\n2,0.9\n3,0.3\n", "id,y\n1,0\n2,1\n3,0\n", "roc_auc") == 1.0
-
-
-def test_kappa_measures_on_the_whole_scale(tmp_path: Path) -> None:
-    truth, said = [0, 1, 2, 4, 4, 0], [0, 1, 1, 4, 2, 1]
-    tables = ["id,x\n" + "".join(f"{i},{value}\n" for i, value in enumerate(values)) for values in (said, truth)]
-    wanted = cohen_kappa_score(truth, said, weights="quadratic", labels=[0, 1, 2, 3, 4])
-    assert scored(tmp_path, tables[0], tables[1], "quadratic_kappa") == pytest.approx(wanted)
-
-
-def test_columns_with_a_prefix_are_their_classes(tmp_path: Path) -> None:
-    wide = "id,class_a,class_b\n1,0.8,0.2\n2,0.4,0.6\n"
-    assert scored(tmp_path, wide, "id,label\n1,a\n2,b\n", "accuracy") == 1.0
-
-
-@pytest.mark.parametrize(
-    ("submission", "answer"),
-    [
-        ("id,predict\n1,a\n", "'2' is missing first"),
-        ("id,predict\n1,a\n2,b\n3,a\n", "1 are in no row of it"),
-        ("id,predict\n1,a\n1,a\n", "line 3: id '1' stands there twice"),
-        ("id\n1\n2\n", "one column only"),
-        ("id,a,c\n1,0.5,0.5\n2,0.5,0.5\n", "no column for the class 'b'"),
-        ("id,a,b\n1,0.5,0.5\n2,0,0\n", "id '2' has no probabilities"),
-        ("id,a,b\n1,0.5,1.5\n2,0,1\n", "id '1' has no probabilities"),
-        ("id,a,b\n1,0.5,0.5\n2,x,0.5\n", "id '2' has a probability that is not a number"),
-    ],
-)
-def test_a_score_refuses_what_it_cannot_pair(tmp_path: Path, podium: Podium, submission: str, answer: str) -> None:
-    (tmp_path / "made.csv").write_text(submission)
-    (tmp_path / "solution.csv").write_text("id,label\n1,a\n2,b\n")
-    status, _, err = podium("score", tmp_path / "made.csv", "--solution", tmp_path / "solution.csv")
-    assert status == 1
-    assert answer in err
-
-
-def test_a_metric_that_is_unknown_names_those_there_are(podium: Podium) -> None:
-    status, _, err = podium("score", "a.csv", "--solution", "b.csv", "--metric", "acuracy")
-    assert status == 1
-    assert "accuracy" in err
-
-
-def test_a_score_may_be_told_whose_probability_a_column_holds(tmp_path: Path, podium: Podium) -> None:
-    made, truth = tmp_path / "made.csv", tmp_path / "truth.csv"
-    made.write_text("id,target\n1,0.9\n2,0.2\n")
-    truth.write_text("id,state\n1,healthy\n2,sick\n")
-    command = ("score", made, "--solution", truth, "--metric", "roc_auc")
-    found = [json.loads(podium(*command, *more)[1])["score"] for more in ((), ("--positive", "healthy"))]
-    assert found == [0, 1]
