@@ -236,7 +236,7 @@ def test_the_worked_examples_of_the_architecture_page_work(
 ) -> None:
     from podium import metrics, recipe
     from podium.cli import commands
-    from podium.competition import card, ids_and_labels
+    from podium.competition import card, labels
 
     metric, option, layout, command = blocks(ARCHITECTURE, "python")
     for module, code in ((metrics, metric), (commands, command)):
@@ -253,7 +253,7 @@ def test_the_worked_examples_of_the_architecture_page_work(
     assert "option(" in option
     assert {"Recipe", "COMMON", "option"} <= set(vars(recipe))
     assert "TARGET_NAMES" in layout
-    assert hasattr(ids_and_labels, "TARGET_NAMES")
+    assert hasattr(labels, "TARGET_NAMES")
     assert card.CHOICES
 
 

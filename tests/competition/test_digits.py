@@ -4,63 +4,68 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from podium.competition.csv_files import read_table
-from podium.competition.load import load
+from podium.competition.digits import DIGITS_SLUG, write_digits
+from podium.competition.load import Competition, load
 from podium.images.decode import read_image
 from tiny import Podium
 
-# Of all files, names and contents: another value is another competition, and old scores no longer compare.
+# Of the names and contents of all files. If it changes, this is another competition, and old scores no longer compare.
 DIGEST = "f4a8454d5225e9c50016c0e03e08ac9a6c4888b2b77160f680bfa07cd4f66627"
 
 
-def digest(folder: Path) -> str:
-    whole = hashlib.sha256()
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Competition:
+    root = tmp_path_factory.mktemp("digits")
+    write_digits(root)
+    return load(DIGITS_SLUG, root)
+
+
+def folder_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            whole.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
-    return whole.hexdigest()
+            digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
 
 
-def test_the_sample_is_the_same_to_the_byte(tmp_path: Path, podium: Podium) -> None:
+def test_the_files_are_the_same_to_the_byte(tmp_path: Path, podium: Podium) -> None:
     status, out, _ = podium("sample")
     assert status == 0
     assert "Handwritten digits" in out
     folder = tmp_path / "data" / "raw" / "sample"
-    assert digest(folder) == DIGEST
-    assert podium("data", "-c", "sample")[0] == 0  # another way to it, again
-    assert digest(folder) == DIGEST
+    assert folder_digest(folder) == DIGEST
+    assert podium("data", "-c", "sample")[0] == 0  # the other command that writes them, over the existing files
+    assert folder_digest(folder) == DIGEST
     assert not list(folder.parent.glob(".*"))
 
 
-def test_a_fifth_of_every_class_is_held_out_and_its_labels_lie_beside_it(tmp_path: Path, podium: Podium) -> None:
-    assert podium("sample")[0] == 0
-    sample = load("sample", tmp_path)
-    solution = read_table(sample.folder / "solution.csv")
-    assert list(solution["id"]) == list(sample.test["id"])
-    assert set(sample.train["id"]).isdisjoint(sample.test["id"])
-    assert len(sample.train) + len(sample.test) == 1797
-    for digit in sample.classes:
+def test_a_fifth_of_every_class_is_held_out_and_its_labels_are_beside_it(digits: Competition) -> None:
+    solution = read_table(digits.folder / "solution.csv")
+    assert list(solution["id"]) == list(digits.test["id"])
+    assert set(digits.train["id"]).isdisjoint(digits.test["id"])
+    assert len(digits.train) + len(digits.test) == 1797
+    for digit in digits.classes:
         held_out = (solution["target"] == digit).sum()
-        assert 0.18 < held_out / (held_out + (sample.train["target"] == digit).sum()) < 0.22
-    assert sample.recipe["mirror"] == 0
-    assert read_image(sample.folder / sample.train["image"].iloc[0]).shape == (32, 32, 3)
+        assert 0.18 < held_out / (held_out + (digits.train["target"] == digit).sum()) < 0.22
+    assert digits.recipe["mirror"] == 0
+    assert read_image(digits.folder / digits.train["image"].iloc[0]).shape == (32, 32, 3)
 
 
-def test_the_pictures_are_the_digits_of_scikit_learn(tmp_path: Path, podium: Podium) -> None:
+def test_the_images_are_the_digits_of_scikit_learn(digits: Competition) -> None:
     from sklearn.datasets import load_digits
 
-    assert podium("sample")[0] == 0
-    sample = load("sample", tmp_path)
-    scans, digits = load_digits(return_X_y=True)
-    order = np.random.RandomState(0).permutation(len(digits))
-    for row in sample.train.iloc[::200].itertuples():
-        small = read_image(sample.folder / row.image)[:, :, 0].reshape(8, 4, 8, 4).mean((1, 3)) / 255 * 16
+    scans, targets = load_digits(return_X_y=True)
+    order = np.random.RandomState(0).permutation(len(targets))
+    for row in digits.train.iloc[::200].itertuples():
+        small = read_image(digits.folder / row.image)[:, :, 0].reshape(8, 4, 8, 4).mean((1, 3)) / 255 * 16
         assert np.corrcoef(small.ravel(), scans[order[int(row.id)]])[0, 1] > 0.97
-        assert str(digits[order[int(row.id)]]) == row.target
+        assert str(targets[order[int(row.id)]]) == row.target
 
 
-def test_a_card_of_the_users_own_is_kept(tmp_path: Path, podium: Podium) -> None:
+def test_a_card_that_the_user_changed_is_kept(tmp_path: Path, podium: Podium) -> None:
     card = tmp_path / "data" / "competitions" / "sample.toml"
     card.parent.mkdir(parents=True)
     card.write_text('metric = "macro_f1"\n')

@@ -1,4 +1,7 @@
-"""A competition's card, data/competitions/<slug>.toml: what its owner knows better than the files tell."""
+"""A competition's card, data/competitions/<slug>.toml: the user's settings, which override what Podium guesses.
+
+`read_card` reads and checks it; `in_card` words the advice to write something in it.
+"""
 
 import tomllib
 from pathlib import Path
@@ -12,18 +15,18 @@ KEYS = {
     "title": str,
     "url": str,
     "metric": str,
-    "wants": str,  # "labels" or "probs"
-    "train_table": str,  # "" where there is none and the folders are the classes
-    "test_table": str,  # lists the test images where there is no sample submission
-    "train_images": str,
-    "test_images": str,
-    "sample_submission": str,
+    "wants": str,  # what a submission holds: "labels" or "probs"
+    "train_table": str,  # "" if there is none: the folders are the classes
+    "test_table": str,  # lists the test images if there is no sample submission
+    "train_images": str,  # a folder
+    "test_images": str,  # a folder
+    "sample_submission": str,  # "" if there is none
     "id_column": str,
     "target_column": str,
-    "positive": str,  # of two classes the one whose probability a single column holds
-    "group_column": str,  # of images that belong together (a patient, a scene) and must share a fold
-    "copies": str,  # which images count as one picture: "near", or "exact" where only the same file does
-    "recipe": dict,  # this competition's own defaults for the options of a run
+    "positive": str,  # with two classes: the one whose probability a single column holds
+    "group_column": str,  # images of one group (a patient, a scene) must share a fold
+    "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
+    "recipe": dict,  # this competition's defaults for the options of a run
 }
 CHOICES = {"metric": tuple(METRICS), "wants": ("labels", "probs"), "copies": ("near", "exact")}
 
@@ -31,19 +34,19 @@ Card = dict[str, Any]
 
 
 def read_card(slug: str, root: Path) -> Card:
-    """The competition's card, checked; empty where there is none."""
+    """Returns the competition's card, checked; an empty one if there is no file."""
     path = root / "data" / "competitions" / f"{slug}.toml"
     if not path.exists():
         return {}
     try:
         card = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise PodiumError(f"{path}: {error.strerror}; delete it, or mend its rights") from None
+        raise PodiumError(f"{path}: {error.strerror}; delete it, or fix its permissions") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PodiumError(f"{path}: {error}; mend it or delete it") from None
+        raise PodiumError(f"{path}: {error}; correct it or delete it") from None
     for key, value in card.items():
         if key not in KEYS:
-            hint = did_you_mean(key, KEYS, otherwise=f"there are {', '.join(KEYS)}")
+            hint = did_you_mean(key, KEYS, otherwise=f"the settings are {', '.join(KEYS)}")
             raise PodiumError(f"{path}: no setting '{key}'; {hint}")
         if not isinstance(value, KEYS[key]):
             raise PodiumError(f"{path}: {key} must be {'a table' if key == 'recipe' else 'text'}, not {value!r}")
@@ -53,5 +56,5 @@ def read_card(slug: str, root: Path) -> Card:
 
 
 def in_card(*settings: str) -> str:
-    """What to do where the files do not say enough: `write target_column = "NAME" in the competition's card`."""
+    """Returns advice for an error message: `write target_column = "NAME" in the competition's card`."""
     return f"write {' or '.join(settings)} in the competition's card"

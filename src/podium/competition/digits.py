@@ -1,10 +1,9 @@
-"""The embedded competition: scikit-learn's handwritten digits, in the layout Kaggle delivers.
+"""The embedded competition: scikit-learn's handwritten digits, in the layout that Kaggle delivers.
 
     podium sample
 
-Writes data/raw/sample/ (train.csv, sample_submission.csv, train_image/, test_image/ and, as Kaggle never
-would, solution.csv) and its card. A machine with no network at all can go the whole way on it.
-The same bytes every time.
+Writes data/raw/sample/ (train.csv, sample_submission.csv, train_image/, test_image/ and, unlike Kaggle,
+solution.csv) and its card. It needs no network, and writes the same bytes every time.
 """
 
 import shutil
@@ -21,7 +20,7 @@ from podium.disk import explain_full_disk, write_text
 from podium.terminal import command_for, progress_bar, say, show
 
 DIGITS_SLUG = "sample"
-SIDE = 32  # pixels: four for each of the scan's
+SIDE = 32  # pixels; the scans have 8
 CARD = """\
 title = "Handwritten digits"
 url = "https://archive.ics.uci.edu/dataset/80"
@@ -37,40 +36,41 @@ erase = 0.0
 
 
 def write_digits(root: Path) -> Path:
+    """Writes the competition and its card, and prints what it holds; returns its folder."""
     folder = root / "data" / "raw" / DIGITS_SLUG
-    unfinished = folder.with_name(f".{DIGITS_SLUG}")  # the folder appears whole or not at all
+    unfinished = folder.with_name(f".{DIGITS_SLUG}")  # renamed at the end: the folder is never half written
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         with explain_full_disk(folder):
-            _write(unfinished)
+            _write_files(unfinished)
         if folder.exists():
             shutil.rmtree(folder)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    card = root / "data" / "competitions" / f"{DIGITS_SLUG}.toml"
-    if card.exists() and card.read_bytes() != CARD.encode():
-        say(f"podium: {card} is your own and stays as it is")
+    card_path = root / "data" / "competitions" / f"{DIGITS_SLUG}.toml"
+    if card_path.exists() and card_path.read_bytes() != CARD.encode():
+        say(f"podium: {card_path} was changed by you and is kept")
     else:
-        write_text(card, CARD)
+        write_text(card_path, CARD)
     show(load(DIGITS_SLUG, root).describe())
     say(f"podium: wrote {folder}\nnext: {command_for('folds', DIGITS_SLUG)}")
     return folder
 
 
-def _write(folder: Path) -> None:
+def _write_files(folder: Path) -> None:
     from sklearn.datasets import load_digits
 
     scans, digits = load_digits(return_X_y=True)
-    order = np.random.RandomState(0).permutation(len(digits))  # RandomState: its stream is frozen for good
-    seen = dict.fromkeys(range(10), 0)
+    order = np.random.RandomState(0).permutation(len(digits))  # RandomState: its stream never changes
+    digit_counts = dict.fromkeys(range(10), 0)
     rows: dict[str, list[tuple[int, int]]] = {"train": [], "test": []}
     for role in rows:
         (folder / f"{role}_image").mkdir(parents=True)
-    for number in progress_bar(range(len(order)), desc="sample", unit="image"):
+    for number in progress_bar(range(len(order)), desc="digits", unit="image"):
         scan, digit = scans[order[number]], int(digits[order[number]])
-        role = "test" if seen[digit] % 5 == 0 else "train"  # a fifth of every class
-        seen[digit] += 1
+        role = "test" if digit_counts[digit] % 5 == 0 else "train"  # a fifth of every class is held out
+        digit_counts[digit] += 1
         rows[role].append((number, digit))
         small = np.round(scan.reshape(8, 8) * (255 / 16)).astype(np.uint8)
         large = cv2.resize(small, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR_EXACT)
@@ -85,7 +85,7 @@ def _write(folder: Path) -> None:
 
 
 def _png(grey: NDArray[np.uint8]) -> bytes:
-    """A PNG without compression: no library's version changes its bytes."""
+    """Encodes a PNG without compression, so that its bytes do not depend on the version of a library."""
     height, width = grey.shape
     lines = b"".join(b"\0" + row.tobytes() for row in grey)
     stored = b"\x78\x01\x01" + struct.pack("<HH", len(lines), len(lines) ^ 0xFFFF) + lines

@@ -1,14 +1,13 @@
-"""What a competition's files say: ids, labels, classes, image paths, the metric, the submission's format.
+"""Reads a competition: ids, labels, classes, image paths, the metric, the format of a submission.
 
     podium data -c SLUG          prints what was understood
 
-Reads data/raw/<slug>/ as Kaggle delivers it, and the card data/competitions/<slug>.toml, which may
-override any of it. Writes nothing.
+Reads data/raw/<slug>/ as Kaggle delivers it, and the card data/competitions/<slug>.toml, which may override any of
+it. Writes nothing.
 """
 
 import hashlib
 import os
-import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,14 +17,15 @@ from typing import Any
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.card import read_card
-from podium.competition.find_images import Files, common_folder, find_files
-from podium.competition.ids_and_labels import Sources, note_unused_tables, read_sample_submission, test_rows, train_rows
+from podium.competition.card import Card, in_card, read_card
+from podium.competition.find_files import Files, common_folder, find_files
+from podium.competition.find_tables import Sources, Table, note_possible_samples, read_sample_submission
+from podium.competition.labels import sort_labels
+from podium.competition.read_test_rows import read_test_rows
+from podium.competition.read_train_rows import read_train_rows
 from podium.competition.submission_format import SubmissionFormat, submission_format_of
 from podium.metrics import METRICS
-from podium.terminal import command_for, first_few, say
-
-__all__ = ["Competition", "load", "raw_folder", "read_card"]
+from podium.terminal import command_for, first_few, plural, say
 
 KAGGLE_INPUT = Path("/kaggle/input")
 
@@ -40,9 +40,9 @@ class Competition:
     classes: tuple[str, ...]
     metric: str
     submission_format: SubmissionFormat
-    recipe: dict[str, Any]
-    groups: pd.Series | None  # of each training image, where the card names a column of them; "" for none
-    copies: str  # which images count as one picture: "near" or "exact" ones
+    recipe: dict[str, Any]  # the card's defaults for the options of a run
+    groups: pd.Series | None  # of each training image, if the card names a group column; "" for no group
+    copies: str  # which images count as duplicates: "near" or "exact"
     notes: tuple[str, ...]
 
     @cached_property
@@ -54,24 +54,29 @@ class Competition:
         return self._hash(self.test)
 
     def _hash(self, rows: pd.DataFrame) -> str:
-        """Of ids, labels, file names and sizes: changes whenever the data does, 300,000 images a second."""
+        """Returns a hash of ids, labels, file names and file sizes, not of pixels: 300,000 images take a second."""
         digest = hashlib.sha256("\0".join(sorted(self.classes)).encode())
         for row in rows.itertuples(index=False, name=None):
-            digest.update("\0".join((*row, _size(f"{self.folder}/{row[-1]}"), "\n")).encode())
+            digest.update("\0".join((*row, _file_size(f"{self.folder}/{row[-1]}"), "\n")).encode())
         return digest.hexdigest()
 
     def describe(self) -> str:
+        """Returns what was understood, for people."""
         counts = Counter(self.train["target"])
-        largest, smallest = counts.most_common(1)[0], counts.most_common()[-1]
-        of = "each class" if len(self.submission_format.answer_columns) > 1 else f"'{self.classes[1]}'"
-        wants = "one label" if self.submission_format.wants == "labels" else f"the probability of {of}"
+        (largest, most), (smallest, least) = counts.most_common(1)[0], counts.most_common()[-1]
+        submission = self.submission_format
+        if submission.wants == "labels":
+            answer = "one label"
+        elif len(submission.answer_columns) > 1:
+            answer = "the probability of each class"
+        else:
+            answer = f"the probability of '{self.classes[1]}'"
         lines = [
             f"{self.title}  ({self.folder})",
             f"  train    {len(self.train):,} images in {common_folder(self.train['image'])}/",
             f"  test     {len(self.test):,} images in {common_folder(self.test['image'])}/",
-            f"  classes  {len(self.classes)}, from {largest[1]:,} images ('{largest[0]}')"
-            f" down to {smallest[1]:,} ('{smallest[0]}')",
-            f"  submit   {first_few(self.submission_format.columns)}: {wants} a row, as in {self.submission_format.source}",
+            f"  classes  {len(self.classes)}, from {most:,} images ('{largest}') down to {least:,} ('{smallest}')",
+            f"  submit   {first_few(submission.columns)}: {answer} a row, as in {submission.source}",
             f"  metric   {self.metric}",
             *(f"  note     {note}" for note in self.notes),
         ]
@@ -79,52 +84,41 @@ class Competition:
 
 
 def raw_folder(slug: str, root: Path) -> Path:
-    """Where the competition's files lie; on Kaggle's own machines they are mounted elsewhere."""
-    here = root / "data" / "raw" / slug
-    if "KAGGLE_KERNEL_RUN_TYPE" in os.environ and not here.exists():
-        for mounted in (KAGGLE_INPUT / slug, KAGGLE_INPUT / "competitions" / slug):
-            if mounted.exists():
-                return mounted
-    return here
+    """Returns the folder of the competition's files; on Kaggle's own machines it may be a mounted one."""
+    folder = root / "data" / "raw" / slug
+    if "KAGGLE_KERNEL_RUN_TYPE" in os.environ and not folder.exists():
+        for mounted_folder in (KAGGLE_INPUT / slug, KAGGLE_INPUT / "competitions" / slug):
+            if mounted_folder.exists():
+                return mounted_folder
+    return folder
 
 
 def load(slug: str, root: Path, **settings: str) -> Competition:
-    """Everything above, from the files; an error says which file, what about it and how to go on. `settings` count
-    as if they stood in the card."""
+    """Reads a competition from its files; `settings` override the card's."""
     folder = raw_folder(slug, root)
     card = {**read_card(slug, root), **settings}
-    if not folder.is_dir():
-        raise PodiumError(f"{folder} does not exist; get the competition's files with: {command_for('data', slug)}")
-    files = find_files(folder)
-    if not files.images:
-        raise PodiumError(
-            f"{folder}: no images below it; unpack the archives in it, or delete it and run: {command_for('data', slug)}"
-        )
-    given = Sources(card, files)
-    given.sample = read_sample_submission(given)
-    train, columns = train_rows(given)
+    files = _find_competition_files(slug, folder)
+    sources = Sources(card, files)
+    sources.sample = read_sample_submission(sources)
+    train, train_columns = read_train_rows(sources)
     groups = train.pop("group").rename(card["group_column"]) if "group" in train else None
-    seen = sort_labels(set(train["target"]))
-    if len(seen) < 2:
-        raise PodiumError(
-            f"{folder}: every training image has the label '{seen[0]}', so there is nothing to learn; where another"
-            ' column holds the labels, write target_column = "NAME" in the competition\'s card'
+    train_labels = sort_labels(set(train["target"]))
+    _refuse_single_label(folder, train_labels)
+    test = read_test_rows(sources, train_columns[0], train["id"].iloc[0])
+    note_possible_samples(sources)
+    _refuse_missing_folder(files, card, train, test)
+    submission_format, classes = submission_format_of(card, sources.sample, train_columns, train_labels)
+    metric = card.get("metric", "accuracy" if submission_format.wants == "labels" else "log_loss")
+    if METRICS[metric]().wants != submission_format.wants:
+        sources.notes.append(
+            f"{metric} is a metric of {METRICS[metric]().wants}, but the submission holds {submission_format.wants}"
         )
-    test = test_rows(given, columns[0], train["id"].iloc[0])
-    note_unused_tables(given)
-    both, only = set(train["image"]) & set(test["image"]), files.only_folder()
-    if both and only and not {"train_images", "test_images"} & set(card):
-        raise PodiumError(
-            f"{folder}: {only} is its only folder of images, and {len(both):,} of them would be both trained on and"
-            " asked for; is the other missing? Download again; where this one serves both, write train_images and"
-            " test_images in the competition's card"
-        )
-    submission, classes = submission_format_of(card, given.sample, columns, seen)
-    metric = card.get("metric", "accuracy" if submission.wants == "labels" else "log_loss")
-    if METRICS[metric]().wants != submission.wants:
-        given.notes.append(
-            f"{metric} is a metric of {METRICS[metric]().wants}, and the submission holds {submission.wants}"
-        )
+    notes = (
+        *dict.fromkeys(sources.notes),
+        *submission_format.notes,
+        *_notes_on_classes(classes, train_labels),
+        *_notes_on_images(train, test, files, sources.sample),
+    )
     return Competition(
         slug=slug,
         title=card.get("title", slug),
@@ -133,48 +127,12 @@ def load(slug: str, root: Path, **settings: str) -> Competition:
         test=test,
         classes=tuple(classes),
         metric=metric,
-        submission_format=submission,
+        submission_format=submission_format,
         recipe=card.get("recipe", {}),
         groups=groups,
         copies=card.get("copies", "near"),
-        notes=(
-            *dict.fromkeys(given.notes),
-            *submission.notes,
-            *_notes(train, test, files, submission, set(classes) - set(seen)),
-        ),
+        notes=notes,
     )
-
-
-def _notes(
-    train: pd.DataFrame, test: pd.DataFrame, files: Files, submission: SubmissionFormat, unseen: set[str]
-) -> list[str]:
-    learned, answered = set(train["image"]), set(test["image"])
-    notes = []
-    if unseen:
-        notes.append(f"{len(unseen):,} classes of the submission have no training image: {first_few(sorted(unseen))}")
-    if learned & answered:
-        notes.append(f"{len(learned & answered):,} images are both trained on and asked for")
-    left, folders = set(files.images) - learned - answered, {os.path.dirname(image) for image in answered}
-    asked = {image for image in left if os.path.dirname(image) in folders}
-    if asked:
-        what = f"{len(asked):,} images beside the test images are in no row of {submission.source}"
-        notes.append(f"{what}: is that file whole?")
-    if left - asked:
-        notes.append(f"{len(left - asked):,} images belong to no row")
-    return notes
-
-
-def sort_labels(labels: set[str]) -> list[str]:
-    """Numbers by value where all labels are plain numbers, else text by letters."""
-    plain = all(re.fullmatch("0|[1-9][0-9]*", label) for label in labels)
-    return sorted(labels, key=lambda label: (len(label) if plain else 0, label))
-
-
-def _size(path: str) -> str:
-    try:
-        return str(os.stat(path).st_size)
-    except OSError:  # a dangling link; whoever reads the image says so
-        return "none"
 
 
 def load_and_report(slug: str, root: Path, **settings: str) -> Competition:
@@ -183,3 +141,62 @@ def load_and_report(slug: str, root: Path, **settings: str) -> Competition:
     for note in competition.notes:
         say(f"podium: note: {note}")
     return competition
+
+
+def _find_competition_files(slug: str, folder: Path) -> Files:
+    command = command_for("data", slug)
+    if not folder.is_dir():
+        raise PodiumError(f"{folder} does not exist; get the competition's files with: {command}")
+    files = find_files(folder)
+    if not files.images:
+        raise PodiumError(f"{folder}: no images below it; unpack the archives in it, or delete it and run: {command}")
+    return files
+
+
+def _refuse_single_label(folder: Path, train_labels: list[str]) -> None:
+    if len(train_labels) < 2:
+        raise PodiumError(
+            f"{folder}: every training image has the label '{train_labels[0]}', so there is nothing to learn; if"
+            " another column holds the labels, " + in_card('target_column = "NAME"')
+        )
+
+
+def _refuse_missing_folder(files: Files, card: Card, train: pd.DataFrame, test: pd.DataFrame) -> None:
+    """Raises if a folder named after one role serves both, unless the card says so: the other may be missing."""
+    folder = files.only_folder_with_role()
+    in_both = set(train["image"]) & set(test["image"])
+    if in_both and folder and not {"train_images", "test_images"} & set(card):
+        raise PodiumError(
+            f"{files.folder}: {folder} is the only folder of images, and {len(in_both):,} of them would be in both the"
+            " training and the test rows; download again, a folder may be missing; if this folder serves both, "
+            + in_card(f'train_images = "{folder}" and test_images = "{folder}"')
+        )
+
+
+def _notes_on_classes(classes: list[str], train_labels: list[str]) -> list[str]:
+    unseen = sorted(set(classes) - set(train_labels))
+    return [f"classes of the submission without a training image: {first_few(unseen)}"] if unseen else []
+
+
+def _notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sample: Table | None) -> list[str]:
+    train_images, test_images = set(train["image"]), set(test["image"])
+    in_both = train_images & test_images
+    unused = set(files.images) - train_images - test_images
+    test_folders = {os.path.dirname(image) for image in test_images}
+    beside_test = {image for image in unused if os.path.dirname(image) in test_folders}
+    notes = []
+    if in_both:
+        notes.append(f"{plural(len(in_both), 'image')} in both the training and the test rows")
+    if beside_test:
+        name = sample.path.name if sample else "the test table"
+        notes.append(f"{plural(len(beside_test), 'image')} beside the test images in no row of {name}; is it complete?")
+    if unused - beside_test:
+        notes.append(f"{plural(len(unused - beside_test), 'image')} in neither the training nor the test rows")
+    return notes
+
+
+def _file_size(path: str) -> str:
+    try:
+        return str(os.stat(path).st_size)
+    except OSError:  # a dangling link; reading the image reports it
+        return "none"

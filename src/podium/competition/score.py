@@ -1,6 +1,8 @@
 """Scores a submission against the true labels.
 
-podium score FILE.csv --solution FILE.csv
+    podium score FILE.csv --solution FILE.csv
+
+Reads both files, pairs their rows by id and prints the score as JSON. Writes nothing.
 """
 
 import json
@@ -12,73 +14,97 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.csv_files import read_table
-from podium.competition.ids_and_labels import Table
-from podium.competition.load import sort_labels
-from podium.competition.submission_format import classes_of_columns, positive_last
+from podium.competition.find_tables import Table
+from podium.competition.labels import sort_labels
+from podium.competition.submission_format import classes_of_columns, put_positive_last
 from podium.metrics import METRICS, evaluate
 
 
 def score(path: Path, solution: Path, metric: str | None = None, positive: str | None = None) -> str:
-    """{"metric": ..., "score": ...}: a submission against the true labels, row for row by id."""
-    given, truth = (read_table(file, "check the path") for file in (path, solution))
-    if truth.shape[1] < 2 or given.shape[1] < 2:
-        raise PodiumError(
-            f"{solution if truth.shape[1] < 2 else path}: one column only; an id and an answer are needed"
-        )
-    wanted = set(truth.iloc[:, 0])
-    ids = next((column for column in given if set(given[column]) == wanted), given.columns[0])
-    given = given[[ids, *given.columns.drop(ids)]]
-    for table, file in ((given, path), (truth, solution)):
-        twice = table.iloc[:, 0][table.iloc[:, 0].duplicated()]
-        if len(twice):
-            raise PodiumError(f"{file}, line {twice.index[0]}: id '{twice.iloc[0]}' stands there twice")
-    answers = given.set_index(given.columns[0])
-    missing = [name for name in truth.iloc[:, 0] if name not in answers.index]
-    if missing or len(answers) != len(truth):
-        what = f"'{missing[0]}' is missing first" if missing else f"{len(answers) - len(truth):,} are in no row of it"
-        raise PodiumError(f"{path}: {len(answers):,} ids do not match the {len(truth):,} of {solution}: {what}")
-    answers = answers.loc[list(truth.iloc[:, 0])]
-    labels = truth.iloc[:, 1]
-    wide = answers.shape[1] > 1
-    metric = metric or ("log_loss" if wide else "accuracy")
-    if wide or METRICS[metric]().wants == "probs":
+    """Returns {"metric": ..., "score": ...} as JSON; `positive` is the class whose probability one column holds."""
+    answers, labels = _read_pairs(path, solution)
+    has_column_per_class = answers.shape[1] > 1
+    metric = metric or ("log_loss" if has_column_per_class else "accuracy")
+    if has_column_per_class or METRICS[metric]().wants == "probs":
         classes, probs = _read_probs(answers, labels, path, positive)
     else:
-        classes = _whole_scale(set(labels) | set(answers.iloc[:, 0]))
-        index = {name: i for i, name in enumerate(classes)}
-        probs = np.eye(len(classes))[[index[name] for name in answers.iloc[:, 0]]]
-    index = {name: i for i, name in enumerate(classes)}
-    targets = np.array([index.get(name, -1) for name in labels])
+        classes, probs = _read_labels(answers.iloc[:, 0], labels)
+    class_indices = {name: i for i, name in enumerate(classes)}
+    targets = np.array([class_indices.get(label, -1) for label in labels])
     if (targets < 0).any():
         raise PodiumError(f"{path}: no column for the class '{labels[targets < 0].iloc[0]}' of {solution}")
-    found = evaluate(metric, targets, probs)
-    if not np.isfinite(found):
-        raise PodiumError(f"{path}: {metric} says nothing of these {len(targets):,} answers; take another --metric")
-    return json.dumps({"metric": metric, "score": found})
+    value = evaluate(metric, targets, probs)
+    if not np.isfinite(value):
+        raise PodiumError(f"{path}: {metric} is not defined for these {len(targets):,} answers; use another --metric")
+    return json.dumps({"metric": metric, "score": value})
+
+
+def _read_pairs(path: Path, solution: Path) -> tuple[pd.DataFrame, pd.Series]:
+    """Returns the submission's answers, indexed by id, and the true labels in the same order."""
+    submission, truth = (read_table(file, "check the path") for file in (path, solution))
+    for table, file in ((truth, solution), (submission, path)):
+        if table.shape[1] < 2:
+            raise PodiumError(f"{file}: one column only; an id and an answer are needed")
+    true_ids = truth.iloc[:, 0]
+    wanted = set(true_ids)
+    id_column = next((column for column in submission if set(submission[column]) == wanted), submission.columns[0])
+    for ids, file in ((submission[id_column], path), (true_ids, solution)):
+        repeated = ids[ids.duplicated()]
+        if len(repeated):
+            raise PodiumError(
+                f"{file}, line {repeated.index[0]}: id '{repeated.iloc[0]}' appears twice; delete one line"
+            )
+    answers = submission.set_index(id_column)
+    missing = true_ids[~true_ids.isin(answers.index)]
+    if len(missing) or len(answers) != len(truth):
+        problem = f"'{missing.iloc[0]}' is missing" if len(missing) else f"{len(answers) - len(truth):,} too many"
+        raise PodiumError(
+            f"{path}: {len(answers):,} ids do not match the {len(truth):,} of {solution}: {problem};"
+            " score a submission for the same images"
+        )
+    return answers.loc[list(true_ids)], truth.iloc[:, 1]
+
+
+def _read_labels(answers: pd.Series, labels: pd.Series) -> tuple[list[str], NDArray[np.float64]]:
+    """Returns the classes, and each answered label as a probability of one."""
+    classes = _classes_of_scale(set(labels) | set(answers))
+    class_indices = {name: i for i, name in enumerate(classes)}
+    return classes, np.eye(len(classes))[[class_indices[answer] for answer in answers]]
 
 
 def _read_probs(
     answers: pd.DataFrame, labels: pd.Series, path: Path, positive: str | None
 ) -> tuple[list[str], NDArray[np.float64]]:
+    """Returns the classes and their probabilities, one column each."""
     values = answers.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
-        raise PodiumError(f"{path}: id '{answers.index[row]}' has a probability that is not a number")
-    if ((values < 0) | (values > 1)).any() or (values.shape[1] > 1 and (values.sum(axis=1) == 0).any()):
-        wrong = (values < 0).any(1) | (values > 1).any(1) | (values.sum(axis=1) == 0)
-        raise PodiumError(f"{path}: id '{answers.index[wrong.argmax()]}' has no probabilities: {values[wrong][0]}")
+    is_number = np.isfinite(values).all(axis=1)
+    if not is_number.all():
+        raise PodiumError(
+            f"{path}: id '{answers.index[is_number.argmin()]}' has a probability that is not a number; correct that row"
+        )
+    is_wrong = ((values < 0) | (values > 1)).any(axis=1)
+    if values.shape[1] > 1:
+        is_wrong |= values.sum(axis=1) == 0
+    if is_wrong.any():
+        row = is_wrong.argmax()
+        raise PodiumError(f"{path}: id '{answers.index[row]}' has no probabilities: {values[row]}; correct that row")
     classes = sort_labels(set(labels))
-    if answers.shape[1] > 1:
-        return classes_of_columns([str(column) for column in answers.columns], classes, Table(path, answers)), values
+    columns = [str(column) for column in answers.columns]
+    if len(columns) > 1:
+        return classes_of_columns(columns, classes, Table(path, answers)), values
     if len(classes) != 2:
-        raise PodiumError(f"{path}: one column of probabilities serves two classes, not {len(classes)}")
-    return positive_last({"positive": positive} if positive else {}, classes, str(answers.columns[0])), np.hstack(
-        [1 - values, values]
-    )
+        raise PodiumError(
+            f"{path}: one column of probabilities for {len(classes)} classes; it needs a column for each class"
+        )
+    card = {"positive": positive} if positive else {}
+    return put_positive_last(card, classes, columns[0]), np.hstack([1 - values, values])
 
 
-def _whole_scale(labels: set[str]) -> list[str]:
-    """The classes in order; of numbers all between the least and the greatest, so that distances are right."""
+def _classes_of_scale(labels: set[str]) -> list[str]:
+    """Returns the classes in order, with all numbers between the least and the greatest.
+
+    Metrics that measure distances between classes need the whole scale.
+    """
     classes = sort_labels(labels)
     if not all(name.isdecimal() and len(name) < 4 for name in classes):
         return classes

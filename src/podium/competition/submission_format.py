@@ -1,6 +1,6 @@
-"""What a submission looks like: its columns, what they hold, and the classes in the order of the model's outputs.
+"""Works out a submission's format: its columns, what they hold, and the classes in the order of the model's outputs.
 
-From the sample submission and the card. Writes nothing.
+Uses the sample submission and the card. Writes nothing.
 """
 
 import re
@@ -10,29 +10,30 @@ from dataclasses import dataclass
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.card import Card
+from podium.competition.card import Card, in_card
 from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
-from podium.competition.ids_and_labels import Table, normalised_label
+from podium.competition.find_tables import Table
+from podium.competition.labels import normalised_label
 from podium.metrics import METRICS
 from podium.terminal import first_few
 
-INSTEAD = '; where another file is the sample, write sample_submission = "NAME" in the competition\'s card'
+OTHER_SAMPLE = "if another file is the sample submission, " + in_card('sample_submission = "NAME"')
 
 
 @dataclass(frozen=True)
 class SubmissionFormat:
-    """The submission that Kaggle expects, to the letter."""
+    """The format of the submission that Kaggle expects."""
 
     columns: tuple[str, ...]
     wants: str  # "labels": one column beside the ids; "probs": one for each class, or for the second of two classes
-    source: str  # the file that decided this, in words
-    csv_style: CsvStyle | None = None  # of that file, if there is one
-    id_position: int = 0  # of the ids among the columns
+    source: str  # what decided this: the name of the sample submission, or "no sample submission"
+    csv_style: CsvStyle | None = None  # of the sample submission, if there is one
+    id_position: int = 0  # of the id column among the columns
     notes: tuple[str, ...] = ()
 
     @property
     def line_style(self) -> CsvStyle:
-        """How its lines are written."""
+        """How the submission's lines are written."""
         return self.csv_style or CsvStyle(csv_text([self.columns], ""), ",", "\n")
 
     @property
@@ -41,115 +42,153 @@ class SubmissionFormat:
 
 
 def submission_format_of(
-    card: Card, sample: Table | None, train_columns: tuple[str, str], seen: list[str]
+    card: Card, sample: Table | None, train_columns: tuple[str, str], train_labels: list[str]
 ) -> tuple[SubmissionFormat, list[str]]:
-    """The shape, and the classes: those of training and any that have a column in the sample."""
+    """Returns the format and the classes: those of the training images, and others with a column in the sample.
+
+    `train_columns` are the names of the training table's id and label columns.
+    """
     if sample is None:
         wants = card.get("wants", "labels")
-        names = train_columns if wants == "labels" or len(seen) == 2 else (train_columns[0], *seen)
-        return SubmissionFormat(names, wants, "no sample submission"), positive_last(card, seen, train_columns[1])
-    path, answers = sample.path, [str(column) for column in sample.rows.columns[1:]]
-    if not answers:
-        raise PodiumError(f"{path}: one column only, a submission has an id and a prediction{INSTEAD}")
-    if len(answers) > 1:
+        is_single_column = wants == "labels" or len(train_labels) == 2
+        columns = train_columns if is_single_column else (train_columns[0], *train_labels)
+        classes = put_positive_last(card, train_labels, train_columns[1])
+        return SubmissionFormat(columns, wants, "no sample submission"), classes
+    answer_columns = sample.answer_columns
+    if not answer_columns:
+        raise PodiumError(
+            f"{sample.path}: one column only, but a submission has an id and a prediction; {OTHER_SAMPLE}"
+        )
+    if len(answer_columns) > 1:
         if card.get("wants") == "labels":
-            raise PodiumError(f'{path}: {len(answers)} columns to fill; take wants = "labels" off the card')
-        wants, classes = "probs", classes_of_columns(answers, seen, sample)
+            raise PodiumError(
+                f"{sample.path}: {len(answer_columns)} columns to fill, not one label;"
+                ' remove wants = "labels" from the competition\'s card'
+            )
+        wants, classes = "probs", classes_of_columns(answer_columns, train_labels, sample)
     else:
-        wants = card.get("wants") or _guessed_wants(card, sample, seen)
-        if wants == "probs" and len(seen) != 2:
-            raise PodiumError(f'{path}: one column to fill for {len(seen)} classes; take wants = "probs" off the card')
-        classes = positive_last(card, seen, answers[0]) if wants == "probs" else seen
-    columns = [*answers[: sample.place], str(sample.rows.columns[0]), *answers[sample.place :]]
-    form = csv_style_of(path, columns)
-    notes = (*(_strange(sample, seen) if wants == "labels" else ()), *form.notes)
-    return SubmissionFormat(tuple(columns), wants, path.name, form, sample.place, notes), classes
+        wants = card.get("wants") or _guess_wants(card, sample, train_labels)
+        if wants == "probs" and len(train_labels) != 2:
+            raise PodiumError(
+                f"{sample.path}: one column to fill for {len(train_labels)} classes;"
+                ' remove wants = "probs" from the competition\'s card'
+            )
+        classes = put_positive_last(card, train_labels, answer_columns[0]) if wants == "probs" else train_labels
+    position = sample.id_position
+    columns = (*answer_columns[:position], str(sample.rows.columns[0]), *answer_columns[position:])
+    csv_style = csv_style_of(sample.path, list(columns))
+    notes = (*(_notes_on_answers(sample, train_labels) if wants == "labels" else ()), *csv_style.notes)
+    return SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes), classes
 
 
-def positive_last(card: Card, seen: list[str], column: str) -> list[str]:
-    """Of two classes the one last whose probability a single column holds: the card's, or that which the column is
-    called by (cat, is_cat), or else the second."""
-    named = card.get("positive")
-    if named is None and len(seen) == 2:
-        *before, last = re.split(r"[\W_]+", column.lower())
-        words = [column.lower(), *([] if {"no", "not", "non"} & set(before) else [last])]
-        named = next((name for word in words for name in seen if name.lower() == word), None)
-    elif named is not None and (named not in seen or len(seen) != 2):
-        raise PodiumError(f'the card\'s positive = "{named}" is none of two classes; there are {first_few(seen)}')
-    return seen if named is None else [*(name for name in seen if name != named), named]
+def put_positive_last(card: Card, labels: list[str], column: str) -> list[str]:
+    """Returns the labels; of two, the one whose probability a single column holds comes last.
+
+    That one is the card's `positive`, else the class that the column is named after (cat, is_cat), else the second one.
+    """
+    positive = card.get("positive")
+    if positive is None and len(labels) == 2:
+        *first_words, last_word = re.split(r"[\W_]+", column.lower())
+        is_negated = bool({"no", "not", "non"} & set(first_words))
+        names = [column.lower()] if is_negated else [column.lower(), last_word]
+        positive = next((label for name in names for label in labels if label.lower() == name), None)
+    elif positive is not None and (positive not in labels or len(labels) != 2):
+        raise PodiumError(f'positive = "{positive}" is not one of two classes; the classes are {first_few(labels)}')
+    return labels if positive is None else [*(label for label in labels if label != positive), positive]
 
 
-def classes_of_columns(columns: list[str], seen: list[str], sample: Table) -> list[str]:
-    """Each column's class: its name, or its name without what all have around it (class_0, class_1, p(cat), p(dog)),
-    or with other capitals or digits (Cat, 1.0)."""
-    alike = {_loosely(label): label for label in seen}
-    for loose in (False, len(alike) == len(seen)):
-        for before, after in _around(columns, seen[0]):
-            names = [column[len(before) : len(column) - len(after)] for column in columns]
-            classes = [alike.get(_loosely(name), name) for name in names] if loose else names
-            if set(seen) <= set(classes) and len(set(classes)) == len(classes):
-                _refuse_others(columns, classes, seen, sample)
+def classes_of_columns(columns: list[str], train_labels: list[str], sample: Table) -> list[str]:
+    """Returns the class that each column is named after.
+
+    A name may differ from the class by text that all columns share (class_0, class_1; p(cat), p(dog)), by its
+    capitals (Cat) and by the way to write a number (1.0).
+    """
+    labels_by_spelling = {_loose_spelling(label): label for label in train_labels}
+    is_unambiguous = len(labels_by_spelling) == len(train_labels)
+    for is_loose in (False, True) if is_unambiguous else (False,):
+        for prefix, suffix in _common_affixes(columns, train_labels[0]):
+            classes = [column[len(prefix) : len(column) - len(suffix)] for column in columns]
+            if is_loose:
+                classes = [labels_by_spelling.get(_loose_spelling(name), name) for name in classes]
+            if set(train_labels) <= set(classes) and len(set(classes)) == len(classes):
+                _refuse_columns_of_no_class(columns, classes, train_labels, sample)
                 return classes
-    _refuse_others(columns, columns, seen, sample)
-    unknown = [label for label in seen if label not in columns]
+    _refuse_columns_of_no_class(columns, columns, train_labels, sample)
+    missing = next(label for label in train_labels if label not in columns)
     raise PodiumError(
-        f"{sample.path}: no column for the class '{unknown[0]}', its columns are {first_few(columns)}; a submission has a"
-        " label, or a column for each class. Where another column of the training table holds these, write"
-        ' target_column = "NAME" in the competition\'s card'
+        f"{sample.path}: no column for the class '{missing}', the columns are {first_few(columns)}; a submission has"
+        " one label, or a column for each class; if another column of the training table holds these classes, "
+        + in_card('target_column = "NAME"')
     )
 
 
-def _loosely(label: str) -> str:
+def _loose_spelling(label: str) -> str:
     return normalised_label(label).casefold()
 
 
-def _around(columns: list[str], label: str) -> Iterator[tuple[str, str]]:
-    """What may stand before and after the classes in all columns: nothing, or what does around this label."""
+def _common_affixes(columns: list[str], label: str) -> Iterator[tuple[str, str]]:
+    """Yields pairs of texts that all columns may have before and after their class.
+
+    They are found around this label in the columns.
+    """
     yield "", ""
     for column in columns:
-        for found in re.finditer(re.escape(label), column, re.IGNORECASE):
-            before, after = column[: found.start()], column[found.end() :]
-            around = len(before) + len(after)
-            if all(len(each) > around and each.startswith(before) and each.endswith(after) for each in columns):
-                yield before, after
+        for match in re.finditer(re.escape(label), column, re.IGNORECASE):
+            prefix, suffix = column[: match.start()], column[match.end() :]
+            length = len(prefix) + len(suffix)
+            if all(len(name) > length and name.startswith(prefix) and name.endswith(suffix) for name in columns):
+                yield prefix, suffix
 
 
-def _refuse_others(columns: list[str], classes: list[str], seen: list[str], sample: Table) -> None:
-    """A class without a training image may have a column, but then one for probabilities."""
-    for column, name in zip(columns, classes, strict=True):
+def _refuse_columns_of_no_class(columns: list[str], classes: list[str], train_labels: list[str], sample: Table) -> None:
+    """Raises if a column that is not named after a training label holds anything but probabilities.
+
+    With probabilities it is a class that has no training image.
+    """
+    labels = set(train_labels)
+    unknown_columns = [column for column, name in zip(columns, classes, strict=True) if name not in labels]
+    if not unknown_columns:
+        return
+    is_blank = (sample.rows[columns].apply(lambda cells: cells.str.strip()) == "").all(axis=1)  # not filled in
+    for column in unknown_columns:
         cells = sample.rows[column]
         values = pd.to_numeric(cells, errors="coerce")
-        empty = (sample.rows[columns].apply(lambda each: each.str.strip()) == "").all(axis=1)  # nothing is filled in
-        strange = cells[~((values >= 0) & (values <= 1)) & ~empty]
-        if name not in seen and len(strange):
+        wrong = cells[~((values >= 0) & (values <= 1)) & ~is_blank]
+        if len(wrong):
             raise PodiumError(
-                f"{sample.path}, line {strange.index[0]}: the column '{column}' is no class of the training images,"
-                f" and '{strange.iloc[0]}' in it no probability; a submission has an id and answers only{INSTEAD}"
+                f"{sample.path}, line {wrong.index[0]}: the column '{column}' is not a class of the training images,"
+                f" and its cell '{wrong.iloc[0]}' is not a probability; a submission has only an id and answers;"
+                f" {OTHER_SAMPLE}"
             )
 
 
-def _guessed_wants(card: Card, sample: Table, seen: list[str]) -> str:
-    """Of two classes some metrics ask for a probability, and so do placeholders such as 0.5 that are no label."""
-    if len(seen) != 2:
+def _guess_wants(card: Card, sample: Table, train_labels: list[str]) -> str:
+    """Returns what a single answer column holds: labels, or the probability of one of two classes.
+
+    It holds probabilities if the card's metric needs them, or if its placeholders are like 0.5 and are not labels.
+    """
+    if len(train_labels) != 2:
         return "labels"
     if "metric" in card and METRICS[card["metric"]]().wants == "probs":
         return "probs"
-    cells = {cell.strip() for cell in sample.rows.iloc[:, 1]} - set(seen)
-    broken = any(re.search(r"[.eE]", cell) for cell in cells)
-    return "probs" if broken and all(_number(cell) for cell in cells) else "labels"
+    answers = {cell.strip() for cell in sample.rows.iloc[:, 1]} - set(train_labels)
+    has_fraction = any(re.search(r"[.eE]", answer) for answer in answers)
+    return "probs" if has_fraction and all(map(_is_probability, answers)) else "labels"
 
 
-def _number(cell: str) -> bool:
+def _is_probability(cell: str) -> bool:
     try:
         return 0 <= float(cell) <= 1
     except ValueError:
         return False
 
 
-def _strange(sample: Table, seen: list[str]) -> tuple[str, ...]:
-    cells = sample.rows.iloc[:, 1]
-    strange = cells[~cells.isin(seen) & (cells.str.strip() != "")].drop_duplicates()
-    if not len(strange):
+def _notes_on_answers(sample: Table, train_labels: list[str]) -> tuple[str, ...]:
+    answers = sample.rows.iloc[:, 1]
+    unknown = answers[~answers.isin(train_labels) & (answers.str.strip() != "")].drop_duplicates()
+    if not len(unknown):
         return ()
-    what = f"{sample.path.name} answers {first_few(repr(cell) for cell in strange)}, which are no labels of the training table"
-    return (f"{what}; the submission has its labels to the letter",)
+    return (
+        f"{sample.path.name} answers {first_few(map(repr, unknown))}, which are not labels of the training table;"
+        " the submission will hold the labels of the training table, unchanged",
+    )

@@ -1,0 +1,157 @@
+"""Lists the files of a competition, and tells by the names of folders what their images are for."""
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from podium import PodiumError
+from podium.competition.card import in_card
+
+Role = Literal["train", "test"]  # what images are for
+ROLES: tuple[Role, ...] = ("train", "test")
+IMAGE_SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
+TABLE_SUFFIXES = {".csv", ".tsv"}
+
+
+@dataclass(frozen=True)
+class Files:
+    """Images, tables and other files below `folder`: relative paths with `/`, sorted."""
+
+    folder: Path
+    images: tuple[str, ...]
+    tables: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+    @cached_property
+    def images_by_folder(self) -> dict[str, list[str]]:
+        images_by_folder: dict[str, list[str]] = defaultdict(list)
+        for image in self.images:
+            images_by_folder[os.path.dirname(image)].append(image)
+        return images_by_folder
+
+    @cached_property
+    def _shared_depth(self) -> int:
+        """How many outer folders all images share; their names say nothing: one may be called test-of-skill."""
+        return len(_parts(_common_path(self.images_by_folder)))
+
+    def role_of(self, folder: str) -> Role | None:
+        """Returns what the images of a folder are for; the outermost folder whose name contains a role decides."""
+        return next(filter(None, map(_role_in, _parts(folder)[self._shared_depth :])), None)
+
+    def only_folder_with_role(self) -> str:
+        """Returns the folder that holds all images if its path contains a role, else an empty string.
+
+        If there is such a folder, the one of the other role may be missing.
+        """
+        folder, *others = self.images_by_folder
+        return folder if not others and any(map(_role_in, _parts(folder))) else ""
+
+    def images_below(self, folder: str) -> list[str]:
+        return [image for image in self.images if image.startswith(folder + "/")]
+
+    def images_with_role(self, *roles: Role | None) -> list[str]:
+        """Returns the images in folders of these roles; None stands for folders whose names contain no role."""
+        return [
+            image
+            for folder, images in self.images_by_folder.items()
+            if self.role_of(folder) in roles
+            for image in images
+        ]
+
+
+def find_files(folder: Path) -> Files:
+    """Lists all files below a folder; follows links, and leaves out hidden files and folders."""
+    images: list[str] = []
+    tables: list[str] = []
+    others: list[str] = []
+    visited: set[str] = set()
+    for path, subfolders, names in os.walk(folder, onerror=_refuse_unreadable, followlinks=True):
+        real_path = os.path.realpath(path)
+        if real_path in visited:  # a link that leads back
+            subfolders.clear()
+            continue
+        visited.add(real_path)
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith((".", "__MACOSX")))
+        # An empty folder named like an image counts as one, as a dangling link does: an error names it when it is read.
+        names += [name for name in subfolders if _is_image(name) and not os.listdir(os.path.join(path, name))]
+        relative = os.path.relpath(path, folder).replace(os.sep, "/")
+        prefix = "" if relative == "." else relative + "/"
+        for name in names:
+            if name.startswith("."):
+                continue
+            if _is_image(name):
+                images.append(prefix + name)
+            elif os.path.splitext(name)[1].lower() in TABLE_SUFFIXES:
+                tables.append(prefix + name)
+            else:
+                others.append(prefix + name)
+    for name in images + tables:
+        if re.search("[\ud800-\udfff]", name):  # Python's stand-ins for bytes that are not UTF-8 cannot be printed
+            raise PodiumError(f"{folder}: the file name {os.fsencode(name)!r} is not UTF-8; rename it")
+    return Files(folder, tuple(sorted(images)), tuple(sorted(tables)), tuple(sorted(others)))
+
+
+def find_class_folders(files: Files, parent: str = "") -> tuple[str, list[str]]:
+    """Returns the folder that holds one folder per class, and the images in them; ("", []) if there is none.
+
+    `parent` names that folder if the card does.
+    """
+    class_folders: dict[str, list[str]] = defaultdict(list)  # by the folder that holds them
+    for folder in files.images_by_folder:
+        above = os.path.dirname(folder)
+        is_class = above == parent if parent else _may_be_class(files, folder)
+        if is_class:
+            class_folders[above].append(folder)
+    parents = [above for above, folders in class_folders.items() if len(folders) > 1]
+    parents = [above for above in parents if files.role_of(above) == "train"] or parents
+    if not parents:
+        return "", []
+    if len(parents) > 1:
+        raise PodiumError(
+            f"{files.folder}: both {parents[0] or '.'} and {parents[1] or '.'} hold a folder for each of several"
+            " classes; " + in_card('train_images = "FOLDER"')
+        )
+    images = [image for folder in class_folders[parents[0]] for image in files.images_by_folder[folder]]
+    return parents[0], sorted(images)
+
+
+def _may_be_class(files: Files, folder: str) -> bool:
+    """Returns whether a folder is below another and adds no role: one that is itself called train is not a class."""
+    role = files.role_of(folder)
+    return folder != "" and role != "test" and role == files.role_of(os.path.dirname(folder))
+
+
+def common_folder(images: Iterable[str]) -> str:
+    """Returns the innermost folder that holds all these images."""
+    return _common_path({os.path.dirname(image) for image in images}) or "."
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    raise PodiumError(f"{error.filename}: {error.strerror}; fix its permissions")
+
+
+def _common_path(folders: Iterable[str]) -> str:
+    folders = list(folders)
+    return os.path.commonpath(folders) if folders else ""
+
+
+def _parts(folder: str) -> list[str]:
+    return folder.split("/") if folder else []
+
+
+def _role_in(name: str) -> Role | None:
+    """Returns the role whose name starts a word of this folder name (TrainImages, imagesTrain, test_image)."""
+    for word in re.findall("[A-Z]?[a-z]+|[A-Z]+", name):
+        for role in ROLES:
+            if word.lower().startswith(role):
+                return role
+    return None

@@ -1,0 +1,189 @@
+"""Finds the tables among a competition's files: the sample submission, the training table, the test table."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Literal, NamedTuple
+
+import pandas as pd
+
+from podium import PodiumError
+from podium.competition.card import Card, in_card
+from podium.competition.csv_files import read_table
+from podium.competition.find_files import ROLES, Files, Role
+from podium.competition.match_images import FIRST_ROWS, ImagePool
+from podium.terminal import first_few, plural
+
+TableKey = Literal["sample_submission", "train_table", "test_table"]
+
+# Patterns for the names of tables, in small letters without punctuation; the first pattern that fits any table decides.
+TABLE_NAMES: dict[TableKey, tuple[str, ...]] = {
+    "sample_submission": (r"samplesub.*|submission.*", r".*submission.*|.*submit.*|sample"),
+    "train_table": (r"train(labels?)?", r"train.*", r".*train.*", r"labels?"),
+    "test_table": (r"test(ids)?", r"test.*"),
+}
+
+
+class Table(NamedTuple):
+    path: Path
+    rows: pd.DataFrame  # of text; the index holds the lines of the file; a sample submission's ids come first
+    id_position: int = 0  # of a sample submission's id column in the file
+
+    @property
+    def answer_columns(self) -> list[str]:
+        """The columns of a sample submission that are to be filled in."""
+        return [str(column) for column in self.rows.columns[1:]]
+
+
+@dataclass
+class Sources:
+    """A competition's card and files, the sample submission, and the notes taken while reading them."""
+
+    card: Card
+    files: Files
+    sample: Table | None = None
+    notes: list[str] = field(default_factory=list)
+    tables_read: set[str] = field(default_factory=set)
+
+    def read_table(self, key: TableKey) -> Table | None:
+        """Reads the table that the card names, else the one whose name fits best; None if there is none."""
+        name = self.card.get(key)
+        if name is None:
+            name = self._guess_table(key)
+        elif name and name.removeprefix("./") not in (*self.files.tables, *self.files.others):
+            raise PodiumError(
+                f'the card\'s {key} = "{name}" is not among the tables of {self.files.folder}:'
+                f" {first_few(self.files.tables)}; correct the card"
+            )
+        if not name:
+            return None
+        name = name.removeprefix("./")
+        self.tables_read.add(name)
+        table = Table(self.files.folder / name, read_table(self.files.folder / name))
+        self._refuse_missing_header(table)
+        self._check_line_breaks(table, key)
+        return table
+
+    def _guess_table(self, key: TableKey) -> str | None:
+        """Returns the name that fits best; of several, the one in the fewest folders."""
+        sample_name = self.sample and self.sample.path.relative_to(self.files.folder).as_posix()
+        stems = {name: re.sub(r"[\W_]", "", PurePosixPath(name).stem.lower()) for name in self.files.tables}
+        for pattern in TABLE_NAMES[key]:
+            matches = [name for name, stem in stems.items() if name != sample_name and re.fullmatch(pattern, stem)]
+            matches.sort(key=lambda name: name.count("/"))
+            if len(matches) > 1 and matches[0].count("/") == matches[1].count("/"):
+                raise PodiumError(
+                    f"{self.files.folder}: {matches[0]} and {matches[1]} could both be the {key.replace('_', ' ')}; "
+                    + in_card(f'{key} = "NAME"')
+                )
+            if matches:
+                return matches[0]
+        return None
+
+    def _refuse_missing_header(self, table: Table) -> None:
+        cell = str(table.rows.columns[0])
+        if any(ImagePool(self.files, role).find_candidates([cell])[cell] for role in ROLES):
+            raise PodiumError(f"{table.path}, line 1: '{cell}' names an image, so there is no header; add one")
+
+    def _check_line_breaks(self, table: Table, key: TableKey) -> None:
+        """Notes cells of several lines, and refuses them in the answers of the sample submission.
+
+        A quote that is left open makes a cell swallow the rows after it.
+        """
+        columns = [has_line_break(table.rows[column]) for column in table.rows]
+        for is_long in columns[1:] if key == "sample_submission" else ():
+            if is_long.any():
+                raise PodiumError(f"{table.path}, line {is_long.idxmax()}: a cell of several lines; close its quote")
+        is_long = pd.concat(columns, axis=1).any(axis=1)
+        if is_long.any():
+            self.notes.append(
+                f"{table.path.name}: {plural(int(is_long.sum()), 'row')} with a cell of several lines, the first on"
+                f" line {is_long.idxmax()}; is a quote left open there?"
+            )
+
+    def image_pool(self, role: Role) -> ImagePool:
+        """Returns the images of a role; raises if the card names a folder without images."""
+        key = f"{role}_images"
+        folder = str(self.card.get(key, "")).removeprefix("./").strip("/")
+        pool = ImagePool(self.files, role, folder)
+        if folder and not pool.list_images():
+            raise PodiumError(
+                f'the card\'s {key} = "{folder}" holds no images below {self.files.folder}; these folders do:'
+                f" {first_few(name or '.' for name in self.files.images_by_folder)}; correct the card"
+            )
+        return pool
+
+    def card_column(self, key: str, table: Table) -> str:
+        """Returns the column that the card names under this key; raises if the table has none of this name."""
+        column = str(self.card[key])
+        if column not in table.rows.columns:
+            raise PodiumError(
+                f'{key} = "{column}" is not a column of {table.path}: {first_few(table.rows.columns)};'
+                " correct that name"
+            )
+        return column
+
+    def find_image_names(self, table: Table, ids: pd.Series, pool: ImagePool) -> pd.Series:
+        """Returns what names the image of each id: the id itself or, if ids are only row numbers, another column.
+
+        That column is in the training table or, for the sample submission, in the test table.
+        """
+        if all(pool.find_candidates(ids.head(FIRST_ROWS)).values()):
+            return ids
+        listing = self.read_table("test_table") if table is self.sample else table
+        if listing is None or ids.name not in listing.rows:
+            return ids
+        column = pool.find_column(listing.rows, preferred=ids.name)
+        if column is None or column == ids.name:
+            return ids
+        named = listing.rows[[ids.name, column]].drop_duplicates()
+        repeated = named[named[ids.name].duplicated()]
+        if len(repeated):
+            raise PodiumError(
+                f"{listing.path}, line {repeated.index[0]}: id '{repeated[ids.name].iloc[0]}' has a second image;"
+                " delete one of its lines"
+            )
+        return ids.map(named.set_index(ids.name)[column]).fillna(ids)
+
+
+def read_sample_submission(sources: Sources) -> Table | None:
+    """Reads the sample submission and puts its ids first; returns None if there is none.
+
+    The ids are in the first column, unless only another column names the images.
+    """
+    table = sources.read_table("sample_submission")
+    if table is None:
+        return None
+    pool = sources.image_pool("test")
+    id_column = sources.card.get("id_column")
+    if id_column not in table.rows:
+        id_column = pool.find_column(table.rows, preferred=table.rows.columns[0])
+        if id_column is None or table.rows[id_column].duplicated().any():
+            return table
+        if not all(pool.find_candidates(table.rows[id_column]).values()):
+            return table
+    position = list(table.rows.columns).index(id_column)
+    return Table(table.path, table.rows[[id_column, *table.rows.columns.drop(id_column)]], position)
+
+
+def note_possible_samples(sources: Sources) -> None:
+    """Notes which files may be the sample submission, if none was found."""
+    if sources.sample or "sample_submission" in sources.card:
+        return
+    names = [name for name in sources.files.others if re.search("submi|sample", name.lower())]
+    names += [name for name in sources.files.tables if name not in sources.tables_read]
+    if names:
+        sources.notes.append(
+            "no sample submission was found, so the submission's header and order are guesses;"
+            f" if it is {first_few(names)}, " + in_card('sample_submission = "NAME"')
+        )
+
+
+def refuse_blank_cells(cells: pd.Series, path: Path, what: str) -> None:
+    is_blank = cells.str.strip() == ""
+    if is_blank.any():
+        raise PodiumError(f"{path}, line {is_blank.idxmax()}: no {what}; fill it in or delete the line")
+
+
+def has_line_break(cells: pd.Series) -> pd.Series:
+    return cells.str.contains("[\r\n]")

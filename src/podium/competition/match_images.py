@@ -1,0 +1,143 @@
+"""Finds the image that each id means.
+
+Ids are never joined to a path. They are looked up among the files that were listed, so no id can lead outside.
+"""
+
+import os
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podium import PodiumError
+from podium.competition.card import in_card
+from podium.competition.find_files import Files, Role
+from podium.terminal import first_few
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIRST_ROWS = 200  # enough to tell whether a column names images
+
+
+@dataclass(frozen=True)
+class ImagePool:
+    """The images that the ids of one role can mean.
+
+    They are those below the card's `folder`, else those in folders whose names do not contain the other role.
+    """
+
+    files: Files
+    role: Role
+    folder: str = ""
+
+    @property
+    def path(self) -> Path:
+        return self.files.folder / self.folder
+
+    def list_images(self) -> list[str]:
+        if self.folder:
+            return self.files.images_below(self.folder)
+        return self.files.images_with_role(self.role, None)
+
+    def find_candidates(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Returns, for each name (an id with or without folders and extension), the images that it can mean."""
+        comparable_names = {name: _comparable(name) for name in names}
+        matches: dict[str, list[str]] = {name: [] for name in comparable_names.values()}
+        depths = {name.count("/") + 1 for name in matches}
+        for image in self.list_images():
+            parts = _comparable(image).split("/")
+            for depth in depths.intersection(range(1, len(parts) + 1)):
+                tail = "/".join(parts[-depth:])
+                for name in (tail, tail[: tail.rindex(".")]):
+                    if name in matches:
+                        matches[name].append(image)
+        return {name: matches[comparable] for name, comparable in comparable_names.items()}
+
+    def find_column(self, rows: "pd.DataFrame", preferred: object = None) -> str | None:
+        """Returns the column whose first cells name the most images, None if no cell does; `preferred` wins a tie."""
+        rows = rows.head(FIRST_ROWS)
+        candidates = self.find_candidates({cell for column in rows for cell in rows[column]})
+        match_counts = {str(column): sum(bool(candidates[cell]) for cell in set(rows[column])) for column in rows}
+        best = max(match_counts, key=lambda column: (match_counts[column], column == preferred))
+        return best if match_counts[best] else None
+
+    def match(self, names: "pd.Series[str]", table_path: Path) -> list[str]:
+        """Returns the one image of every name; the index of `names` holds their lines in the table."""
+        advice = in_card(f'{self.role}_images = "FOLDER"')
+        candidates = self.find_candidates(names)
+        self._refuse_missing(names, candidates, table_path, advice)
+        name_counts = Counter(
+            folder
+            for name, images in candidates.items()
+            for folder in {_unnamed_folder(name, image) for image in images}
+        )
+        complete_folders = {folder for folder, count in name_counts.items() if count == len(candidates)}
+        lines: dict[str, int] = {}  # by image
+        for line, name in names.items():
+            images = candidates[name]
+            if len(images) > 1:
+                images = _likeliest(name, images, complete_folders)
+            if len(images) > 1:
+                raise PodiumError(
+                    f"{table_path}, line {line}: id '{name}' could be {images[0]} or {images[1]}; delete one of them,"
+                    f" or {advice}"
+                )
+            if images[0] in lines:
+                first = lines[images[0]]
+                raise PodiumError(
+                    f"{table_path}, lines {first} and {line}: '{names[first]}' and '{name}' both mean {images[0]};"
+                    " delete one of these lines"
+                )
+            lines[images[0]] = line
+        return list(lines)
+
+    def _refuse_missing(
+        self, names: "pd.Series[str]", candidates: dict[str, list[str]], table_path: Path, advice: str
+    ) -> None:
+        missing = names[[not candidates[name] for name in names]]
+        if not len(missing):
+            return
+        remedy = "delete those rows"
+        if self.role == "test":  # every row of a submission is needed
+            remedy = f"name their files in a test.csv, beside '{names.name}'"
+        quoted = (name if name == name.strip() else repr(name) for name in missing)  # blanks would not be seen
+        raise PodiumError(
+            f"{table_path}: {len(missing):,} of {len(names):,} rows have no image below {self.path}"
+            f" (ids {first_few(quoted)}), the first on line {missing.index[0]}; download again, {remedy}, or {advice}"
+        )
+
+
+def _comparable(name: str) -> str:
+    """Returns an id or a file name in the form in which they are compared.
+
+    Upper case, blanks around it, the form of accents (Macs use another one) and the kind of slash make no difference.
+    """
+    return unicodedata.normalize("NFC", name).strip().lower().replace("\\", "/").removeprefix("./")
+
+
+def _likeliest(name: str, images: list[str], complete_folders: set[str]) -> list[str]:
+    """Narrows several images that a name can mean down to one, or returns more than one if that is not possible.
+
+    The image that has exactly this name wins; then those in folders that have an image for every name.
+    """
+    exact = _exact_match(name, images)
+    if exact:
+        return [exact]
+    return [image for image in images if _unnamed_folder(name, image) in complete_folders] or images
+
+
+def _exact_match(name: str, images: list[str]) -> str | None:
+    """Returns the only image that has exactly this name with its extension, or else without."""
+    for paths in (images, [os.path.splitext(image)[0] for image in images]):
+        matches = [image for image, path in zip(images, paths, strict=True) if f"/{path}".endswith(f"/{name}")]
+        if len(matches) == 1:
+            return matches[0]
+    return None
+
+
+def _unnamed_folder(name: str, image: str) -> str:
+    """Returns the part of an image's folder that the name does not contain."""
+    return "/".join(image.split("/")[: -_comparable(name).count("/") - 1])

@@ -1,0 +1,47 @@
+"""Reads the test rows: ids and images in the order of the submission.
+
+From the sample submission, else from a table of test ids, else from the folder of test images.
+"""
+
+from collections import Counter
+from pathlib import PurePosixPath
+
+import pandas as pd
+
+from podium import PodiumError
+from podium.competition.card import in_card
+from podium.competition.find_files import IMAGE_SUFFIXES
+from podium.competition.find_tables import Sources, refuse_blank_cells
+from podium.competition.match_images import ImagePool
+
+
+def read_test_rows(sources: Sources, id_column: str, train_id: str) -> pd.DataFrame:
+    """Returns the rows (id, image). `id_column` and `train_id` show what the training table calls its ids."""
+    pool = sources.image_pool("test")
+    table = sources.sample or sources.read_table("test_table")
+    if table is None:
+        return _read_test_folder(sources, pool, train_id)
+    has_id_column = not sources.sample and id_column in table.rows  # the ids of a sample submission come first
+    ids = table.rows[id_column if has_id_column else table.rows.columns[0]]
+    refuse_blank_cells(ids, table.path, "id")
+    repeated = ids[ids.duplicated()]
+    if len(repeated):
+        raise PodiumError(
+            f"{table.path}, line {repeated.index[0]}: id '{repeated.iloc[0]}' appears twice; download again"
+        )
+    names = sources.find_image_names(table, ids, pool)
+    return pd.DataFrame({"id": ids.to_numpy(), "image": pool.match(names, table.path)})
+
+
+def _read_test_folder(sources: Sources, pool: ImagePool, train_id: str) -> pd.DataFrame:
+    """Returns a row for each test image, with ids like the training ids: with or without the extension."""
+    advice = in_card('test_images = "FOLDER"')
+    images = sorted(pool.list_images() if pool.folder else sources.files.images_with_role("test"))
+    if not images:
+        raise PodiumError(f"{sources.files.folder}: no sample submission, no test.csv and no test folder; {advice}")
+    has_extension = PurePosixPath(train_id).suffix.lower() in IMAGE_SUFFIXES
+    ids = [PurePosixPath(image).name if has_extension else PurePosixPath(image).stem for image in images]
+    name, count = Counter(ids).most_common(1)[0]
+    if count > 1:
+        raise PodiumError(f"{sources.files.folder}: {count} test images are called '{name}'; {advice}")
+    return pd.DataFrame({"id": ids, "image": images})

@@ -1,0 +1,82 @@
+"""Reads the training rows: ids, labels and images, from a table or from one folder per class."""
+
+from pathlib import Path, PurePosixPath
+
+import pandas as pd
+
+from podium import PodiumError
+from podium.competition.card import in_card
+from podium.competition.find_files import find_class_folders
+from podium.competition.find_tables import Sources, Table, refuse_blank_cells
+from podium.competition.labels import check_labels, find_labels
+from podium.competition.match_images import ImagePool
+from podium.terminal import first_few, plural
+
+
+def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
+    """Returns the rows, and what the table calls its id column and its label column.
+
+    The columns of the rows are id, target, group (if the card names its column) and image.
+    """
+    table = sources.read_table("train_table")
+    if table is None:
+        if "group_column" in sources.card:
+            raise PodiumError(
+                f"{sources.files.folder}: no table of training images, so there is no group_column; "
+                + in_card('train_table = "NAME"')
+            )
+        return _read_class_folders(sources)
+    pool = sources.image_pool("train")
+    id_column = _find_id_column(sources, table, pool)
+    label_column, labels = find_labels(sources, table, id_column)
+    rows = pd.DataFrame({"id": table.rows[id_column], "target": labels})
+    refuse_blank_cells(rows["id"], table.path, "id")
+    check_labels(sources, table.path, rows["target"])
+    if "group_column" in sources.card:
+        rows["group"] = table.rows[sources.card_column("group_column", table)].str.strip()
+    rows = _drop_repeated_rows(sources, table.path, rows)
+    names = sources.find_image_names(table, table.rows.loc[rows.index, id_column], pool)
+    rows["image"] = pool.match(names, table.path)
+    return rows.reset_index(drop=True), (id_column, label_column)
+
+
+def _find_id_column(sources: Sources, table: Table, pool: ImagePool) -> str:
+    if "id_column" in sources.card:
+        return sources.card_column("id_column", table)
+    if sources.sample and sources.sample.rows.columns[0] in table.rows.columns:
+        return str(sources.sample.rows.columns[0])
+    column = pool.find_column(table.rows)
+    if column is None:
+        settings = 'id_column = "NAME"', "another train_table", 'train_table = "" (then the folders are the classes)'
+        raise PodiumError(
+            f"{table.path}: no column names images below {pool.path}; its columns are {first_few(table.rows.columns)}; "
+            + in_card(*settings)
+        )
+    return column
+
+
+def _drop_repeated_rows(sources: Sources, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
+    unique_rows = rows.drop_duplicates()
+    conflicts = unique_rows[unique_rows["id"].duplicated(keep=False)]
+    if len(conflicts):
+        name = conflicts["id"].iloc[0]
+        first, second = conflicts.index[conflicts["id"] == name][:2]
+        what = "labels" if conflicts["target"][first] != conflicts["target"][second] else "groups"
+        raise PodiumError(f"{path}, lines {first} and {second}: id '{name}' has two {what}; delete the wrong line")
+    extra_count = len(rows) - len(unique_rows)
+    if extra_count:
+        sources.notes.append(f"{plural(extra_count, 'row')} of {path.name} left out: a repeated id with the same label")
+    return unique_rows
+
+
+def _read_class_folders(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
+    parent, images = find_class_folders(sources.files, sources.image_pool("train").folder)
+    if not images:
+        raise PodiumError(
+            f"{sources.files.folder}: neither a table of training labels (train.csv) nor a folder for each of several"
+            " classes (train/<class>/); " + in_card('train_table = "NAME"', 'train_images = "FOLDER"')
+        )
+    ids = [image.removeprefix(parent).removeprefix("/") for image in images]
+    labels = [PurePosixPath(image).parent.name for image in images]
+    columns = sources.card.get("id_column", "id"), sources.card.get("target_column", "label")
+    return pd.DataFrame({"id": ids, "target": labels, "image": images}), columns

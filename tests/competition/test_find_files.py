@@ -1,0 +1,158 @@
+"""Finding files: folders of images in every layout that Kaggle uses, links, and names that are not images."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from layouts import (
+    IMAGE,
+    IMAGES,
+    LABELS,
+    SLUG,
+    TABLES,
+    TRAIN,
+    images_by_id,
+    load_error,
+    load_files,
+    raw_path,
+    table,
+    train_labels,
+)
+from podium import PodiumError
+from podium.competition.load import load
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        ("train", "test"),
+        ("train_image", "test_image"),
+        ("train_images", "test_images"),
+        ("images/train", "images/test"),
+        ("images/train_images", "images/test_images"),
+        ("jpeg/train", "jpeg/test"),
+        ("images", "images"),
+        (".", "."),
+        ("train/train", "test/test"),
+        ("train/images/train", "test/images/test"),
+        ("TrainImages", "TestImages"),
+        ("imagesTrain", "imagesTest"),
+        ("ISIC_2019_Training_Input", "ISIC_2019_Testing_Input"),
+        ("TRAIN", "TEST"),
+        ("train/00/cat", "test/00"),
+    ],
+)
+@pytest.mark.parametrize("top", ["", "dogs-and-cats", "test-of-skill/training-data"])
+def test_images_are_found_in_the_folders_that_competitions_use(tmp_path: Path, top: str, train: str, test: str) -> None:
+    images = [f"{train}/{name}.jpg" for name in LABELS] + [f"{test}/4.jpg", f"{test}/5.jpg"]
+    competition = load_files(tmp_path, images, TABLES, folder=top)
+    train_folder, test_folder = (os.path.normpath(os.path.join(top, folder)) for folder in (train, test))
+    assert train_labels(competition) == {
+        os.path.normpath(f"{train_folder}/{name}.jpg"): label for name, label in LABELS.items()
+    }
+    assert list(images_by_id(competition).items()) == [
+        (name, os.path.normpath(f"{test_folder}/{name}.jpg")) for name in ("5", "4")
+    ]
+    assert competition.classes == ("cat", "dog")
+    assert competition.notes == ()
+    for image in (*competition.train["image"], *competition.test["image"]):
+        assert (competition.folder / image).read_bytes() == IMAGE
+
+
+@pytest.mark.parametrize(("train", "test"), [("train", "test"), ("images/train", "images/test"), ("a/train", "b/test")])
+def test_the_same_number_in_train_and_in_test_is_two_images(tmp_path: Path, train: str, test: str) -> None:
+    images = [f"{folder}/{name}.png" for folder in (train, test) for name in (1, 2, 3)]
+    sample = table("id,target", "3,cat", "1,cat", "2,cat")
+    competition = load_files(tmp_path, images, {"train.csv": TRAIN, "sample_submission.csv": sample})
+    assert list(competition.train["image"]) == [f"{train}/{name}.png" for name in (1, 2, 3)]
+    assert images_by_id(competition) == {"3": f"{test}/3.png", "1": f"{test}/1.png", "2": f"{test}/2.png"}
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "JPG", "jpeg", "jfif", "png", "bmp", "gif", "webp", "tif", "tiff"])
+def test_every_usual_kind_of_image_is_found(tmp_path: Path, suffix: str) -> None:
+    competition = load_files(tmp_path, [image.replace("jpg", suffix) for image in IMAGES], TABLES)
+    assert competition.train["image"][0] == f"train/1.{suffix}"
+
+
+def test_hidden_files_and_those_of_macos_and_windows_are_left_out(tmp_path: Path) -> None:
+    extra = ["__MACOSX/train/1.jpg", "train/._1.jpg", ".ipynb_checkpoints/1.jpg", "train/Thumbs.db"]
+    assert load_files(tmp_path, [*IMAGES, *extra], TABLES).notes == ()
+
+
+def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
+    load_files(tmp_path, IMAGES, TABLES)
+    raw_path(tmp_path, "train", "again").symlink_to("..")
+    raw_path(tmp_path, "zz").symlink_to("train")
+    assert load(SLUG, tmp_path).notes == ()
+
+
+def test_images_of_a_linked_folder_count(tmp_path: Path) -> None:
+    other_disk = tmp_path / "disk" / "images"
+    other_disk.mkdir(parents=True)
+    for name in LABELS:
+        (other_disk / f"{name}.jpg").write_bytes(IMAGE)
+    raw_path(tmp_path).mkdir(parents=True)
+    raw_path(tmp_path, "train").symlink_to(other_disk)
+    assert load_files(tmp_path, IMAGES[3:], TABLES).train["image"][0] == "train/1.jpg"
+
+
+def test_a_folder_named_like_an_image_counts_only_if_it_is_empty(tmp_path: Path) -> None:
+    """An empty one stands for its image until the image is read, and is reported then."""
+    folder = raw_path(tmp_path, "train", "1.jpg")
+    folder.mkdir(parents=True)
+    assert load_files(tmp_path, IMAGES[1:], TABLES).train["image"][0] == "train/1.jpg"
+    (folder / "readme.txt").touch()
+    assert "1 of 3 rows have no image" in load_error(tmp_path, IMAGES[1:], TABLES)
+
+
+def test_a_dangling_link_counts_as_an_image(tmp_path: Path) -> None:
+    """Reading the image reports it."""
+    raw_path(tmp_path, "train").mkdir(parents=True)
+    raw_path(tmp_path, "train", "1.jpg").symlink_to("nowhere")
+    competition = load_files(tmp_path, IMAGES[1:], TABLES)
+    assert competition.train["image"][0] == "train/1.jpg"
+    assert competition.train_hash
+
+
+def test_a_file_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    load_files(tmp_path, IMAGES, TABLES)
+    Path(os.fsdecode(os.fsencode(raw_path(tmp_path, "train")) + b"/caf\xe9.jpg")).write_bytes(IMAGE)
+    message = load_error(tmp_path, [], {})
+    assert "b'train/caf\\xe9.jpg' is not UTF-8" in message
+    assert "rename it" in message
+    assert message.isascii()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
+    load_files(tmp_path, [*IMAGES, "more/1.jpg"], TABLES)
+    locked = raw_path(tmp_path, "more")
+    locked.chmod(0)
+    try:
+        with pytest.raises(PodiumError, match="more: Permission denied; fix its permissions"):
+            load(SLUG, tmp_path)
+    finally:
+        locked.chmod(0o755)
+
+
+@pytest.mark.parametrize("folder", ["train_and_test", "train-test-images", "test-of-skill", "all_images"])
+def test_one_folder_may_hold_all_images(tmp_path: Path, folder: str) -> None:
+    competition = load_files(tmp_path, [f"{folder}/{name}.jpg" for name in "12345"], TABLES)
+    assert list(competition.test["image"]) == [f"{folder}/5.jpg", f"{folder}/4.jpg"]
+    assert not competition.notes
+
+
+@pytest.mark.parametrize(("missing", "ids"), [("train", "12345"), ("test", "45")])
+def test_the_folder_of_one_role_does_not_serve_the_other(tmp_path: Path, missing: str, ids: str) -> None:
+    """Even if it has an image for every id: the other folder is more likely missing."""
+    folder = "test_image" if missing == "train" else "train_image"
+    train = table("id,target", *(f"{name},{'cat' if name == '4' else 'dog'}" for name in ids))
+    images = [f"{folder}/{name}.jpg" for name in "12345"]
+    message = load_error(tmp_path, images, TABLES | {"train.csv": train})
+    assert f"{folder} is the only folder of images" in message
+    assert "2 of them would be in both the training and the test rows" in message
+    assert "download again" in message
+    card = f'train_images = "{folder}"\ntest_images = "{folder}"'
+    assert card.replace("\n", " and ") in message
+    assert "2 images in both the training and the test rows" in load_files(tmp_path, [], {}, card).notes[0]

@@ -1,0 +1,167 @@
+"""Labels: their column is found, their text stays unchanged, and mistakes in them are reported with their line."""
+
+from pathlib import Path
+
+import pytest
+
+from layouts import IMAGES, SAMPLE, TABLES, load_error, load_files, table, train_labels
+from podium.competition.labels import normalised_label
+
+# --- their column ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("train", "sample"),
+    [
+        ("id,patient,age,target\n1,p,40,cat\n2,p,50,dog\n3,q,1,cat", "id,target\n5,cat\n4,cat"),
+        ("label,variety,id\ncat,x,1\ndog,y,2\ncat,z,3", "id,label\n5,\n4,"),
+        ("index,file_name,Label\n0,1.jpg,cat\n1,2.jpg,dog\n2,3.jpg,cat", "name,predict\n5.jpg,cat\n4.jpg,cat"),
+        ("image,species\n1,cat\n2,dog\n3,cat", "filename,answer\n5,cat\n4,cat"),
+        (",id,notes,target\n0,1,a,cat\n1,2,b,dog\n2,3,c,cat", "id,target\n5,cat\n4,cat"),
+        ("Image,Id\n1.jpg,cat\n2.jpg,dog\n3.jpg,cat", "Image,Id\n5.jpg,new\n4.jpg,new"),
+        ("id,species,margin1\n1,cat,0.1\n2,dog,0.2\n3,cat,0.3", "id,cat,dog\n5,0.5,0.5\n4,0.5,0.5"),
+        ("id,cat,dog\n1,1,0\n2,0,1\n3,1,0", "id,cat,dog\n5,0.5,0.5\n4,0.5,0.5"),
+        ("cat,dog,sex,id\n1.0,0.0,m,1\n0.0,1.0,f,2\n1.0,0.0,f,3", "id,dog,cat\n5,0,0\n4,0,0"),
+        ("id,cat,dog\n1,True,False\n2,False,True\n3,True,False", "id,cat,dog\n5,0,0\n4,0,0"),
+    ],
+)
+def test_ids_and_labels_are_found_among_other_columns(tmp_path: Path, train: str, sample: str) -> None:
+    tables = {"train.csv": train + "\n", "sample_submission.csv": sample + "\n"}
+    competition = load_files(tmp_path, IMAGES, tables)
+    assert train_labels(competition) == {"train/1.jpg": "cat", "train/2.jpg": "dog", "train/3.jpg": "cat"}
+    assert list(competition.test["image"]) == ["test/5.jpg", "test/4.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("train", "answer", "column"),
+    [
+        (("id,target,class_id", "1,cat,0", "2,dog,1", "3,cat,0"), "0", "class_id"),
+        (("id,target,class_id", "1,cat,0", "2,dog,1", "3,cat,0"), "cat", "target"),
+        (("id,class_id,class_name", "1,0,cat", "2,1,dog", "3,0,cat"), "cat", "class_name"),
+        (("id,class_id,class_name", "1,0,cat", "2,1,dog", "3,0,cat"), "0", "class_id"),
+        (("id,class_id,class_name", "1,0,cat", "2,1,dog", "3,0,cat"), "?", "class_id"),
+        (("id,target,fold", "1,cat,0", "2,dog,1", "3,cat,0"), "0", "target"),  # a fold is not a label
+    ],
+)
+def test_the_answers_of_the_sample_submission_show_which_column_holds_the_labels(
+    tmp_path: Path, train: tuple[str, ...], answer: str, column: str
+) -> None:
+    tables = {
+        "train.csv": table(*train),
+        "sample_submission.csv": table("id,predict", f"4,{answer}", f"5,{answer}"),
+    }
+    competition = load_files(tmp_path, IMAGES, tables)
+    position = train[0].split(",").index(column)
+    assert list(competition.train["target"]) == [row.split(",")[position] for row in train[1:]]
+    is_noted = f"sample_submission.csv answers '{answer}', which are not labels" in " ".join(competition.notes)
+    assert is_noted == (answer not in set(competition.train["target"]))
+
+
+def test_a_placeholder_does_not_count_against_a_column_of_the_same_name(tmp_path: Path) -> None:
+    tables = {
+        "train.csv": table("id,label,label_id", "1,cat,0", "2,dog,1", "3,cat,0"),
+        "sample_submission.csv": table("id,label", "5,0", "4,0"),
+    }
+    competition = load_files(tmp_path, IMAGES, tables)
+    assert competition.classes == ("cat", "dog")
+    assert "sample_submission.csv answers '0'" in competition.notes[0]
+
+
+def test_an_unclear_label_column_is_refused(tmp_path: Path) -> None:
+    train = table("id,colour,size", "1,a,b", "2,b,a", "3,b,b")
+    message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": train})
+    assert "train.csv: it is not clear which of the columns colour, size holds the label" in message
+    assert 'write target_column = "NAME" in the competition\'s card' in message
+
+
+def test_a_training_table_of_ids_alone_is_refused(tmp_path: Path) -> None:
+    message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": "id\n1\n2\n3\n"})
+    assert "train.csv: no column beside 'id' could hold the label" in message
+    assert 'train_table = "NAME"' in message
+
+
+def test_an_image_with_two_marked_classes_is_refused_with_its_line(tmp_path: Path) -> None:
+    tables = {
+        "train.csv": table("id,cat,dog", "1,1,0", "2,1,1", "3,0,0"),
+        "sample_submission.csv": table("id,cat,dog", "4,0,0", "5,0,0"),
+    }
+    message = load_error(tmp_path, IMAGES, tables)
+    assert "train.csv, line 3: 2 classes are marked" in message
+    assert "delete" in message
+
+
+# --- their text --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", ["NA", "None", "null", "nan", "NaN", "True", "0", "007", "1e5", " cat", "N/A"])
+def test_a_label_stays_unchanged(tmp_path: Path, label: str) -> None:
+    train = table("id,target", f"1,{label}", "2,dog", "3,dog")
+    competition = load_files(tmp_path, IMAGES, {"train.csv": train, "sample_submission.csv": SAMPLE})
+    assert list(competition.train["target"]) == [label, "dog", "dog"]
+    assert set(competition.classes) == {label, "dog"}
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", '""'])
+def test_a_blank_label_is_refused_with_its_line(tmp_path: Path, blank: str) -> None:
+    train = table("id,target", "1,cat", f"2,{blank}", "3,dog")
+    message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": train})
+    assert "train.csv, line 3: no label" in message
+    assert "fill it in or delete the line" in message
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_label_of_several_lines_is_refused(tmp_path: Path, line_end: str) -> None:
+    train = table("id,target", '1,"cat', '2,dog"', "3,cat").replace("\n", line_end)
+    message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": train})
+    assert "train.csv, line 2: a label of several lines, 'cat...'" in message
+    assert "close its quote" in message
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "are_similar"),
+    [
+        ("9007199254740993", "9007199254740992", False),
+        ("12345678901234567890.5", "12345678901234567890.4", False),
+        ("7", "007", True),
+        ("0", "-0", True),
+        (".5", "0.50", True),
+        ("1e3", "1000", False),
+        ("cat", "c\u200bat", True),
+        ("a", "A", False),
+    ],
+)
+def test_which_labels_look_the_same(first: str, second: str, are_similar: bool) -> None:
+    assert (normalised_label(first) == normalised_label(second)) == are_similar
+
+
+def test_labels_that_look_the_same_are_noted_with_their_lines(tmp_path: Path) -> None:
+    train = table("id,target", "1,cat", "2,cat ", "3,dog", "4,1", "5,1.0", "6,Cat", "7,c at")
+    images = [f"train/{name}.jpg" for name in range(1, 8)] + ["test/9.jpg"]
+    tables = {"train.csv": train, "sample_submission.csv": "id,target\n9,cat\n"}
+    competition = load_files(tmp_path, images, tables)
+    assert competition.classes == ("1", "1.0", "Cat", "c at", "cat", "cat ", "dog")
+    words, numbers = competition.notes
+    assert "train.csv: 'cat' (line 2) and 'cat ' (line 3) are different classes" in words
+    assert "train.csv: '1' (line 5) and '1.0' (line 6) are different classes" in numbers
+    assert "correct the table" in words
+    tables["train.csv"] = train.replace("cat ", "cat\xa0").replace("1.0", "2")
+    (note,) = load_files(tmp_path, images, tables).notes
+    assert note.startswith("train.csv: 'cat' (line 2) and 'cat\\xa0' (line 3) are different classes")
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (("10", "9", "0"), ("0", "9", "10")),
+        (("010", "9", "0"), ("0", "010", "9")),
+        (("-1", "1", "0"), ("-1", "0", "1")),
+        (("b", "A", "a"), ("A", "a", "b")),
+        (("9" * 5000, "8", "1"), ("1", "8", "9" * 5000)),
+        (("٣", "1", "2"), ("1", "2", "٣")),
+    ],
+)
+def test_classes_are_sorted_by_value_if_all_are_numbers(
+    tmp_path: Path, labels: tuple[str, ...], classes: tuple[str, ...]
+) -> None:
+    train = table("id,target", *(f"{i},{label}" for i, label in enumerate(labels, 1)))
+    assert load_files(tmp_path, IMAGES, TABLES | {"train.csv": train}).classes == classes

@@ -1,0 +1,220 @@
+"""Matching ids with images: every id finds its image and stays unchanged, or is refused with its line."""
+
+from pathlib import Path
+
+import pytest
+
+from layouts import (
+    IMAGE,
+    IMAGES,
+    LABELS,
+    SAMPLE,
+    TABLES,
+    TRAIN,
+    images_by_id,
+    load_error,
+    load_files,
+    table,
+    train_labels,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "image"),
+    [
+        ("007", "007.jpg"),
+        ("1e5", "1e5.jpg"),
+        ("True", "True.jpg"),
+        ("NA", "NA.jpg"),
+        ("18446744073709551617", "18446744073709551617.jpg"),
+        ("-1", "-1.jpg"),
+        ("1.5", "1.5.jpg"),
+        ("a.b", "a.b.png"),
+        ("007.jpg", "007.jpg"),
+        ("IMG_7.JPG", "img_7.jpg"),
+        ("7.jpg", "7.JPG"),
+        ("dog/7", "dog/7.jpg"),
+        ("dog/7.jpg", "dog/7.jpg"),
+        ("dog\\7.jpg", "dog/7.jpg"),
+        ("./dog/7.jpg", "dog/7.jpg"),
+        ("7", "dog/7.jpg"),
+        ("ünï 7", "ünï 7.jpg"),
+        ("e\u0301", "é.jpg"),
+        ("猫", "猫.jpg"),
+        ("a;b\t'c'", "a;b\t'c'.jpg"),
+    ],
+)
+def test_an_id_finds_its_image_and_stays_unchanged(tmp_path: Path, name: str, image: str) -> None:
+    tables = {
+        "train.csv": table("id,target", f"{name},cat", "other,dog"),
+        "sample_submission.csv": table("id,target", "last,cat", f"{name},cat"),
+    }
+    images = [f"train/{image}", f"test/{image}", "train/other.jpg", "test/last.jpg"]
+    competition = load_files(tmp_path, images, tables)
+    assert list(competition.train["id"]) == [name, "other"]
+    assert list(competition.train["image"]) == [f"train/{image}", "train/other.jpg"]
+    assert list(competition.test["id"]) == ["last", name]
+    assert list(competition.test["image"]) == ["test/last.jpg", f"test/{image}"]
+
+
+@pytest.mark.parametrize("prefix", ["train/", "./train/", "train\\", ""])
+def test_ids_may_start_with_their_folder(tmp_path: Path, prefix: str) -> None:
+    train = table("path,target", *(f"{prefix}{name}.jpg,{label}" for name, label in LABELS.items()))
+    competition = load_files(tmp_path, IMAGES, {"train.csv": train, "sample_submission.csv": SAMPLE})
+    assert list(competition.train["image"]) == IMAGES[:3]
+
+
+@pytest.mark.parametrize("name", [" 5", "5 ", "5\u00a0"])
+def test_blanks_around_an_id_are_kept_and_do_not_hide_its_image(tmp_path: Path, name: str) -> None:
+    sample = table("id,target", f"{name},cat", "4,cat")
+    competition = load_files(tmp_path, IMAGES, TABLES | {"sample_submission.csv": sample})
+    assert images_by_id(competition) == {name: "test/5.jpg", "4": "test/4.jpg"}
+
+
+@pytest.mark.parametrize(
+    "name", ["../test/4", "/etc/passwd", "../../secret.jpg", "train/../test/4", "C:\\4.jpg", "~/4", "//4", "."]
+)
+@pytest.mark.parametrize("file", ["train.csv", "sample_submission.csv"])
+def test_an_id_that_leads_outside_has_no_image(tmp_path: Path, file: str, name: str) -> None:
+    (tmp_path / "data" / "raw").mkdir(parents=True)
+    (tmp_path / "data" / "secret.jpg").write_bytes(IMAGE)
+    message = load_error(tmp_path, IMAGES, TABLES | {file: TABLES[file] + f"{name},cat\n"})
+    assert f"{file}: 1 of" in message
+    assert f"(ids {name})" in message
+
+
+def test_rows_without_images_are_counted_and_named(tmp_path: Path) -> None:
+    extra = "".join(f"x{i},cat\n" for i in range(1200))
+    message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": TRAIN + extra})
+    assert "train.csv: 1,200 of 1,203 rows have no image below" in message
+    assert "(ids x0, x1, x2, x3, x4, ... (1200 in all)), the first on line 5" in message
+    assert "download again, delete those rows" in message
+    assert 'write train_images = "FOLDER" in the competition\'s card' in message
+    message = load_error(tmp_path, [], TABLES | {"sample_submission.csv": SAMPLE + "6,cat\n"})
+    assert "sample_submission.csv: 1 of 3 rows have no image" in message
+    assert 'test_images = "FOLDER"' in message
+
+
+def test_ids_without_images_are_shown_with_their_blanks_and_a_remedy(tmp_path: Path) -> None:
+    sample = table("id,target", "05 ,cat", "4,cat")
+    message = load_error(tmp_path, IMAGES, TABLES | {"sample_submission.csv": sample})
+    assert "(ids '05 ')" in message
+    assert "name their files in a test.csv, beside 'id'" in message
+    tables = {
+        "sample_submission.csv": table("id,target", "05,cat", "4,cat"),
+        "test.csv": table("id,file", "05,5", "4,4"),
+    }
+    competition = load_files(tmp_path, IMAGES, TABLES | tables)
+    assert list(competition.test["image"]) == ["test/5.jpg", "test/4.jpg"]
+
+
+def test_an_id_of_several_lines_has_no_image(tmp_path: Path) -> None:
+    """Its quote was left open, and it swallowed the next row."""
+    train = table("id,target", '"1', '2",dog', "3,cat")
+    assert "(ids 1\\n2), the first on line 2" in load_error(tmp_path, IMAGES, TABLES | {"train.csv": train})
+
+
+# --- several images for one id, several ids for one image ---------------------------------------------------
+
+
+@pytest.mark.parametrize("twin", ["train/1.png", "train/1.JPG", "train/sub/1.jpg", "more/1.jpg"])
+def test_an_id_that_could_mean_two_images_is_refused_with_both(tmp_path: Path, twin: str) -> None:
+    is_second_set = "sub" in twin or "more" in twin
+    others = [twin.replace("1", name) for name in ("2", "3") if is_second_set]
+    message = load_error(tmp_path, [*IMAGES, twin, *others], TABLES)
+    assert "train.csv, line 2: id '1' could be " in message
+    assert "train/1.jpg" in message
+    assert twin in message
+    assert "delete one of them" in message
+    assert 'train_images = "FOLDER"' in message
+
+
+def test_of_several_images_an_id_means_the_one_with_exactly_its_name(tmp_path: Path) -> None:
+    train = table("id,target", "a,cat", "A,dog", "b.jpg,cat", "b.jpg.png,dog")
+    images = ["train/a.jpg", "train/A.jpg", "train/b.jpg", "train/b.jpg.png", *IMAGES]
+    assert train_labels(load_files(tmp_path, images, TABLES | {"train.csv": train})) == {
+        "train/a.jpg": "cat",
+        "train/A.jpg": "dog",
+        "train/b.jpg": "cat",
+        "train/b.jpg.png": "dog",
+    }
+
+
+def test_a_folder_of_a_few_examples_does_not_make_ids_ambiguous(tmp_path: Path) -> None:
+    competition = load_files(tmp_path, [*IMAGES, "examples/1.jpg", "examples/4.jpg"], TABLES)
+    assert list(competition.train["image"]) == IMAGES[:3]
+    assert competition.notes == ("2 images in neither the training nor the test rows",)
+
+
+def test_numbers_that_repeat_in_every_class_folder_are_refused(tmp_path: Path) -> None:
+    names = ["cat/1", "cat/2", "cat/3", "dog/1", "dog/4"]
+    images = [*(f"train/{name}.jpg" for name in names), *IMAGES[3:]]
+    message = load_error(tmp_path, images, TABLES | {"train.csv": TRAIN + "4,dog\n"})
+    assert "train.csv, line 2: id '1' could be train/cat/1.jpg or train/dog/1.jpg" in message
+
+
+def test_ids_with_their_class_folder_tell_equal_numbers_apart(tmp_path: Path) -> None:
+    images = ["train/cat/1.jpg", "train/dog/1.jpg", "examples/cat/1.jpg"]
+    train = table("id,target", "cat/1,cat", "dog/1,dog")
+    competition = load_files(tmp_path, [*images, *IMAGES[3:]], TABLES | {"train.csv": train})
+    assert list(competition.train["image"]) == images[:2]
+
+
+def test_two_ids_of_one_image_are_refused_with_both_lines(tmp_path: Path) -> None:
+    message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": TRAIN + "1.jpg,dog\n"})
+    assert "train.csv, lines 2 and 5: '1' and '1.jpg' both mean train/1.jpg" in message
+    assert "delete one" in message
+    message = load_error(tmp_path, IMAGES, TABLES | {"sample_submission.csv": SAMPLE + "4.JPG,cat\n"})
+    assert "sample_submission.csv, lines 3 and 4: '4' and '4.JPG' both mean test/4.jpg" in message
+
+
+# --- ids that are row numbers ------------------------------------------------------------------------------
+
+NUMBERED = {
+    "train.csv": table("id,image_path,label", "0,train/1.jpg,cat", "1,train/2.jpg,dog", "2,train/3.jpg,cat"),
+    "test.csv": table("id,image_path", "0,test/4.jpg", "1,test/5.jpg"),
+    "sample_submission.csv": table("id,label", "1,0", "0,0"),
+}
+
+
+def test_if_ids_are_row_numbers_another_column_names_the_images(tmp_path: Path) -> None:
+    competition = load_files(tmp_path, IMAGES, NUMBERED)
+    assert competition.train.to_numpy().tolist() == [
+        ["0", "cat", "train/1.jpg"],
+        ["1", "dog", "train/2.jpg"],
+        ["2", "cat", "train/3.jpg"],
+    ]
+    assert competition.test.to_numpy().tolist() == [["1", "test/5.jpg"], ["0", "test/4.jpg"]]
+
+
+def test_row_numbers_need_no_sample_submission(tmp_path: Path) -> None:
+    tables = {name: text for name, text in NUMBERED.items() if name != "sample_submission.csv"}
+    competition = load_files(tmp_path, IMAGES, tables, 'id_column = "id"\ntarget_column = "label"')
+    assert competition.test.to_numpy().tolist() == [["0", "test/4.jpg"], ["1", "test/5.jpg"]]
+
+
+def test_a_row_number_without_an_image_is_refused(tmp_path: Path) -> None:
+    message = load_error(tmp_path, IMAGES, NUMBERED | {"sample_submission.csv": table("id,label", "1,0", "7,0")})
+    assert "sample_submission.csv: 1 of 2 rows have no image" in message
+    assert "(ids 7)" in message
+    without_test = {name: text for name, text in NUMBERED.items() if name != "test.csv"}
+    message = load_error(tmp_path / "without", IMAGES, without_test)
+    assert "sample_submission.csv: 2 of 2 rows have no image" in message
+
+
+def test_a_row_number_with_two_images_is_refused(tmp_path: Path) -> None:
+    test = NUMBERED["test.csv"] + "1,test/4.jpg\n"
+    message = load_error(tmp_path, IMAGES, NUMBERED | {"test.csv": test})
+    assert "test.csv, line 4: id '1' has a second image" in message
+    assert "delete one" in message
+
+
+def test_tens_of_thousands_of_images_with_few_names_load_in_a_moment(tmp_path: Path) -> None:
+    """Every class numbers its images from 0: looking an id up by its file name alone would take minutes."""
+    names = [f"c{label}/{i}.jpg" for label in range(200) for i in range(100)]
+    tables = {
+        "train.csv": table("id,target", *(f"{name},{name.split('/')[0]}" for name in names)),
+        "sample_submission.csv": table("id,target", *(f"t{i},c0" for i in range(10))),
+    }
+    images = [*(f"train/{name}" for name in names), *(f"test/t{i}.jpg" for i in range(10))]
+    assert list(load_files(tmp_path, images, tables).train["image"]) == [f"train/{name}" for name in names]

@@ -1,0 +1,50 @@
+"""Test rows: from the sample submission, else from a table of test ids, else from the folder of test images."""
+
+from pathlib import Path
+
+import pytest
+
+from layouts import IMAGES, LABELS, SAMPLE, TABLES, TRAIN, load_error, load_files, table
+
+
+def test_a_blank_test_id_is_refused_with_its_line(tmp_path: Path) -> None:
+    message = load_error(tmp_path, IMAGES, TABLES | {"sample_submission.csv": SAMPLE + ",cat\n"})
+    assert "sample_submission.csv, line 4: no id" in message
+    assert "fill it in" in message
+
+
+def test_a_repeated_test_id_is_refused_with_its_line(tmp_path: Path) -> None:
+    message = load_error(tmp_path, IMAGES, TABLES | {"sample_submission.csv": SAMPLE + "5,cat\n"})
+    assert "sample_submission.csv, line 4: id '5' appears twice" in message
+    assert "download again" in message
+
+
+@pytest.mark.parametrize("card", ["", 'wants = "probs"'])
+def test_without_a_sample_submission_the_test_table_lists_the_rows(tmp_path: Path, card: str) -> None:
+    competition = load_files(tmp_path, IMAGES, {"train.csv": TRAIN, "test.csv": table("age,id", "40,5", "50,4")}, card)
+    assert list(competition.test["id"]) == ["5", "4"]
+    assert competition.submission_format.columns == ("id", "target")
+    assert competition.submission_format.source == "no sample submission"
+
+
+@pytest.mark.parametrize(("pattern", "ids"), [("{}", ["4", "5"]), ("{}.jpg", ["4.jpg", "5.jpg"])])
+def test_without_any_table_the_images_of_the_test_folder_are_the_rows(
+    tmp_path: Path, pattern: str, ids: list[str]
+) -> None:
+    train = table("image,label", *(f"{pattern.format(name)},{label}" for name, label in LABELS.items()))
+    competition = load_files(tmp_path, IMAGES, {"train.csv": train})
+    assert list(competition.test["id"]) == ids
+    assert list(competition.test["image"]) == ["test/4.jpg", "test/5.jpg"]
+    assert competition.submission_format.columns == ("image", "label")
+
+
+def test_test_images_of_the_same_name_are_refused(tmp_path: Path) -> None:
+    message = load_error(tmp_path, [*IMAGES, "test/more/4.jpg"], {"train.csv": TRAIN})
+    assert "2 test images are called '4'" in message
+    assert 'test_images = "FOLDER"' in message
+
+
+def test_a_competition_without_test_rows_is_refused(tmp_path: Path) -> None:
+    message = load_error(tmp_path, ["train/1.jpg", "train/2.jpg", "train/3.jpg"], {"train.csv": TRAIN})
+    assert "no sample submission, no test.csv and no test folder" in message
+    assert 'test_images = "FOLDER"' in message

@@ -1,0 +1,97 @@
+"""Training rows: from a table, where every id counts once, or from a folder per class."""
+
+from pathlib import Path
+
+import pytest
+
+from layouts import IMAGES, SAMPLE, TABLES, TRAIN, load_error, load_files, table
+
+
+def test_a_blank_training_id_is_refused_with_its_line(tmp_path: Path) -> None:
+    message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": TRAIN + " ,cat\n"})
+    assert "train.csv, line 5: no id" in message
+    assert "fill it in" in message
+
+
+def test_a_repeated_row_counts_once_and_is_noted(tmp_path: Path) -> None:
+    competition = load_files(tmp_path, IMAGES, TABLES | {"train.csv": TRAIN + "2,dog\n1,cat\n"})
+    assert list(competition.train["id"]) == ["1", "2", "3"]
+    (note,) = competition.notes
+    assert "2 rows of train.csv left out" in note
+    assert "a repeated id with the same label" in note
+
+
+def test_an_id_with_two_labels_is_refused_with_both_lines(tmp_path: Path) -> None:
+    message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": TRAIN + "2,dog\n2,cat\n"})
+    assert "train.csv, lines 3 and 6: id '2' has two labels" in message
+    assert "delete the wrong line" in message
+
+
+def test_a_table_that_names_no_image_is_refused(tmp_path: Path) -> None:
+    tables = {"labels.csv": table("number,name", "0,cat", "1,dog"), "sample_submission.csv": SAMPLE}
+    message = load_error(tmp_path, ["train/a.jpg", *IMAGES[3:]], tables)
+    assert "labels.csv: no column names images below" in message
+    assert "number, name" in message
+    assert 'id_column = "NAME"' in message
+
+
+# --- a folder per class ------------------------------------------------------------------------------------
+
+FOLDERS = ["train/cat/1.jpg", "train/dog/1.jpg", "train/dog/2.jpg", "test/4.jpg", "test/5.jpg"]
+
+
+@pytest.mark.parametrize("train", ["train", "images/train", "train/train", "Training", "pictures"])
+@pytest.mark.parametrize("top", ["", "training-data"])
+def test_folders_per_class_are_labels(tmp_path: Path, train: str, top: str) -> None:
+    images = [image.replace("train", train) for image in FOLDERS]
+    sample = table("file,species", "5.jpg,cat", "4.jpg,cat")
+    competition = load_files(tmp_path, images, {"sample_submission.csv": sample}, folder=top)
+    assert list(competition.train["id"]) == ["cat/1.jpg", "dog/1.jpg", "dog/2.jpg"]
+    assert list(competition.train["target"]) == ["cat", "dog", "dog"]
+    assert competition.train["image"][0].endswith(f"{train}/cat/1.jpg")
+    assert list(competition.test["id"]) == ["5.jpg", "4.jpg"]
+    assert competition.submission_format.columns == ("file", "species")
+    assert competition.notes == ()
+
+
+def test_folders_per_class_need_no_sample_submission(tmp_path: Path) -> None:
+    competition = load_files(tmp_path, FOLDERS, {}, 'id_column = "image"\ntarget_column = "kind"')
+    assert list(competition.test["id"]) == ["4.jpg", "5.jpg"]
+    assert competition.submission_format.columns == ("image", "kind")
+
+
+def test_folders_per_class_may_have_a_column_per_class_in_the_sample_submission(tmp_path: Path) -> None:
+    sample = table("img,dog,cat", "4.jpg,0,0", "5.jpg,0,0")
+    assert load_files(tmp_path, FOLDERS, {"sample_submission.csv": sample}).classes == ("dog", "cat")
+
+
+def test_class_folders_for_validation_and_test_are_not_trained_on(tmp_path: Path) -> None:
+    extra = ["val/cat/7.jpg", "val/dog/8.jpg", "test/cat/9.jpg", "test/dog/10.jpg"]
+    competition = load_files(tmp_path, [*FOLDERS, *extra], {"sample_submission.csv": table("id,label", "4,cat")})
+    assert list(competition.train["target"]) == ["cat", "dog", "dog"]
+    assert competition.notes[1:] == ("4 images in neither the training nor the test rows",)
+
+
+def test_train_and_validation_are_not_classes(tmp_path: Path) -> None:
+    message = load_error(tmp_path, ["images/train/1.jpg", "images/val/2.jpg", "images/test/3.jpg"], {})
+    assert "neither a table of training labels (train.csv) nor a folder for each of several classes" in message
+    assert 'write train_table = "NAME" or train_images = "FOLDER"' in message
+
+
+def test_two_sets_of_class_folders_are_refused_unless_the_card_names_one(tmp_path: Path) -> None:
+    images = [f"{top}/{label}/1.jpg" for top in ("photos", "masks") for label in ("cat", "dog")]
+    message = load_error(tmp_path, [*images, "test/4.jpg"], {})
+    assert "both masks and photos hold a folder for each of several classes" in message
+    assert 'write train_images = "FOLDER"' in message
+    competition = load_files(tmp_path, [], {}, 'train_images = "photos"')
+    assert list(competition.train["image"]) == ["photos/cat/1.jpg", "photos/dog/1.jpg"]
+
+
+def test_a_single_class_folder_is_not_enough(tmp_path: Path) -> None:
+    assert "folder for each of several classes" in load_error(tmp_path, ["train/cat/1.jpg", "test/4.jpg"], {})
+
+
+def test_the_card_can_say_that_a_table_does_not_list_the_training_images(tmp_path: Path) -> None:
+    tables = {"labels.csv": table("number,name", "a,cat", "b,dog")}
+    assert 'train_table = ""' in load_error(tmp_path, FOLDERS, tables)
+    assert load_files(tmp_path, [], {}, 'train_table = ""').classes == ("cat", "dog")
