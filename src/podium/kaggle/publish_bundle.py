@@ -21,7 +21,14 @@ from podium.disk import sha256, write_json
 from podium.kaggle.bundle import METADATA, NOTEBOOK
 from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.polling import Poll
-from podium.kaggle.start_kernel import ACCELERATOR, KernelFailed, follow_kernel, make_kernel_name, push_kernel, read_user_name
+from podium.kaggle.start_kernel import (
+    ACCELERATOR,
+    KernelFailed,
+    follow_kernel,
+    make_kernel_name,
+    push_kernel,
+    read_user_name,
+)
 from podium.terminal import duration, say
 
 PAUSE = 10.0  # seconds between looks

@@ -23,7 +23,15 @@ from podium.kaggle.fetch_run import fetch_run
 from podium.kaggle.inside_kernel import LIMIT, TrainFlags
 from podium.kaggle.kernel_chain import Kernel, KernelChain, chain_path
 from podium.kaggle.pack_kernel import build_kernel_script
-from podium.kaggle.start_kernel import ACCELERATOR, KernelFailed, follow_kernel, is_denied, make_kernel_name, push_kernel, read_user_name
+from podium.kaggle.start_kernel import (
+    ACCELERATOR,
+    KernelFailed,
+    follow_kernel,
+    is_denied,
+    make_kernel_name,
+    push_kernel,
+    read_user_name,
+)
 from podium.recipe import Recipe
 from podium.terminal import command_for, say
 from podium.training.run_folder import Run, runs_folder
