@@ -7,7 +7,7 @@ import pytest
 from layouts import IMAGES, SAMPLE, TABLES, load_error, load_files, table, train_labels
 from podium.competition.labels import normalised_label
 
-# --- their column ------------------------------------------------------------------------------------------
+# --- their column ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_an_image_with_two_marked_classes_is_refused_with_its_line(tmp_path: Pat
     assert "delete" in message
 
 
-# --- their text --------------------------------------------------------------------------------------------
+# --- their text --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("label", ["NA", "None", "null", "nan", "NaN", "True", "0", "007", "1e5", " cat", "N/A"])

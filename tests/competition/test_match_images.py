@@ -114,7 +114,7 @@ def test_an_id_of_several_lines_has_no_image(tmp_path: Path) -> None:
     assert "(ids 1\\n2), the first on line 2" in load_error(tmp_path, IMAGES, TABLES | {"train.csv": train})
 
 
-# --- several images for one id, several ids for one image ---------------------------------------------------
+# --- several images for one id, several ids for one image --------------------------------------------
 
 
 @pytest.mark.parametrize("twin", ["train/1.png", "train/1.JPG", "train/sub/1.jpg", "more/1.jpg"])
@@ -168,7 +168,7 @@ def test_two_ids_of_one_image_are_refused_with_both_lines(tmp_path: Path) -> Non
     assert "sample_submission.csv, lines 3 and 4: '4' and '4.JPG' both mean test/4.jpg" in message
 
 
-# --- ids that are row numbers ------------------------------------------------------------------------------
+# --- ids that are row numbers ------------------------------------------------------------------------
 
 NUMBERED = {
     "train.csv": table("id,image_path,label", "0,train/1.jpg,cat", "1,train/2.jpg,dog", "2,train/3.jpg,cat"),

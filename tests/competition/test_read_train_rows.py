@@ -35,7 +35,7 @@ def test_a_table_that_names_no_image_is_refused(tmp_path: Path) -> None:
     assert 'id_column = "NAME"' in message
 
 
-# --- a folder per class ------------------------------------------------------------------------------------
+# --- a folder per class ------------------------------------------------------------------------------
 
 FOLDERS = ["train/cat/1.jpg", "train/dog/1.jpg", "train/dog/2.jpg", "test/4.jpg", "test/5.jpg"]
 

@@ -67,7 +67,7 @@ def test_a_header_that_cannot_be_copied_is_refused_at_once(tmp_path: Path, heade
     assert "save the table as plain CSV" in message
 
 
-# --- a column per class ------------------------------------------------------------------------------------
+# --- a column per class ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_without_a_sample_submission_a_card_that_wants_probabilities_gets_a_colu
     assert competition.submission_format.columns == ("id", "bird", "cat", "dog")
 
 
-# --- a single column ---------------------------------------------------------------------------------------
+# --- a single column ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

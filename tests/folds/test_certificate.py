@@ -56,7 +56,7 @@ def read_certificate(root: Path) -> dict[str, object]:
     return dict(json.loads(certificate_path(root).read_text()))
 
 
-# --- hand-made folds -------------------------------------------------------------------------------------
+# --- hand-made folds ---------------------------------------------------------------------------------
 
 
 def test_good_hand_made_folds_get_a_certificate(tmp_path: Path, podium: Podium, folder: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_missing_file_is_refused_in_one_line(tmp_path: Path, podium: Podium, f
     assert f"{tmp_path / 'none.csv'} does not exist" in err
 
 
-# --- folds by `podium folds` -----------------------------------------------------------------------------
+# --- folds by `podium folds` -------------------------------------------------------------------------
 
 
 def test_folds_json_holds_the_whole_certificate(tmp_path: Path, podium: Podium, folder: Path) -> None:
@@ -225,7 +225,7 @@ def test_folds_hold_if_a_class_has_no_readable_image(tmp_path: Path, podium: Pod
     assert podium("folds", "-c", "tiny", "--verify")[0] == 0
 
 
-# --- large and mixed groups ------------------------------------------------------------------------------
+# --- large and mixed groups --------------------------------------------------------------------------
 
 
 def test_images_that_copies_and_scenes_link_may_make_a_class_uneven(tmp_path: Path, podium: Podium) -> None:
@@ -287,7 +287,7 @@ def test_folds_of_mixed_groups_hold_for_every_seed(tmp_path: Path, podium: Podiu
         assert podium("folds", "-c", "tiny", "--verify")[0] == 0
 
 
-# --- random images and groups ----------------------------------------------------------------------------
+# --- random images and groups ------------------------------------------------------------------------
 
 
 def audited_competition(root: Path, images: list[ImageRow]) -> tuple[Competition, pd.DataFrame]:

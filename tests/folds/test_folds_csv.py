@@ -31,7 +31,7 @@ def images_of_two_classes(count: int = 12) -> LabelledImages:
     return {str(seed): ("ab"[seed % 2], photograph(seed)) for seed in range(count)}
 
 
-# --- copies and groups -----------------------------------------------------------------------------------
+# --- copies and groups -------------------------------------------------------------------------------
 
 
 def test_copies_share_a_fold_also_if_resized_and_mirrored(tmp_path: Path, podium: Podium) -> None:
@@ -127,7 +127,7 @@ def test_a_split_is_refused_with_a_remedy_if_all_images_count_as_copies(tmp_path
     assert "nothing could be validated" in err
 
 
-# --- unreadable images -----------------------------------------------------------------------------------
+# --- unreadable images -------------------------------------------------------------------------------
 
 
 def test_unreadable_images_get_fold_minus_1_and_do_not_count_for_their_class(tmp_path: Path, podium: Podium) -> None:
@@ -153,7 +153,7 @@ def test_an_unreadable_image_does_not_keep_its_group_out_of_the_folds(tmp_path: 
     assert podium("folds", "-c", "tiny", "--verify", "--group", "scene")[0] == 0
 
 
-# --- the file that `podium folds` writes -----------------------------------------------------------------
+# --- the file that `podium folds` writes -------------------------------------------------------------
 
 
 def test_the_file_has_four_columns_and_a_class_with_one_image_is_in_no_fold(tmp_path: Path, podium: Podium) -> None:
@@ -186,7 +186,7 @@ def test_ids_with_line_ends_are_written_and_read_back(tmp_path: Path, podium: Po
     assert podium("folds", "-c", "tiny", "--verify")[0] == 0
 
 
-# --- the audit that the folds are made from --------------------------------------------------------------
+# --- the audit that the folds are made from ----------------------------------------------------------
 
 
 def test_a_damaged_store_is_built_again_before_images_are_compared_for_folds(tmp_path: Path, podium: Podium) -> None:
@@ -216,7 +216,7 @@ def test_an_audit_with_a_changed_row_is_refused(tmp_path: Path, podium: Podium, 
     assert "audit.csv was changed by hand; delete it" in err
 
 
-# --- reading a file that was made by hand ----------------------------------------------------------------
+# --- reading a file that was made by hand ------------------------------------------------------------
 
 
 def drop_image_001(text: str) -> str:

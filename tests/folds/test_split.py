@@ -31,7 +31,7 @@ def try_to_assign(targets: Sequence[str], groups: Sequence[str], k: int, seed: i
     return None
 
 
-# --- without groups --------------------------------------------------------------------------------------
+# --- without groups ----------------------------------------------------------------------------------
 
 
 @given(labels, st.integers(2, 7), st.integers(0, 5))
@@ -65,7 +65,7 @@ def test_another_seed_gives_other_folds() -> None:
     assert assign_folds(targets, 5, 0).tolist() != assign_folds(targets, 5, 1).tolist()
 
 
-# --- with groups -----------------------------------------------------------------------------------------
+# --- with groups -------------------------------------------------------------------------------------
 
 
 @given(labels_and_groups, st.integers(2, 5), st.integers(0, 5))
@@ -179,7 +179,7 @@ def test_too_few_groups_are_refused_with_the_number_of_folds_that_they_can_fill(
     assert sorted(set(assign_folds(["a"] * 9, 3, 0, ["1", "2", "3"] * 3).tolist())) == [0, 1, 2]
 
 
-# --- compared with scikit-learn --------------------------------------------------------------------------
+# --- compared with scikit-learn ----------------------------------------------------------------------
 
 
 def worst_share(targets: NDArray[np.str_], folds: NDArray[np.int64], k: int) -> float:

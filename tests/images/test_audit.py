@@ -44,7 +44,7 @@ def read_duplicates(root: Path) -> pd.DataFrame:
     return read_table(audit_path("tiny", root).with_name("duplicates.csv"))
 
 
-# --- the two files ---------------------------------------------------------------------------------------
+# --- the two files -----------------------------------------------------------------------------------
 
 
 def test_audit_csv_has_a_row_for_every_image(tmp_path: Path, podium: Podium, copies_folder: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_audit_does_not_depend_on_the_stored_pixels(
     assert [file.read_bytes() for file in files] == without_pixels
 
 
-# --- unusual names and labels ----------------------------------------------------------------------------
+# --- unusual names and labels ------------------------------------------------------------------------
 
 NAMES = [
     "a,b",
@@ -180,7 +180,7 @@ def test_labels_may_hold_any_character_but_line_ends(tmp_path: Path, podium: Pod
     assert list(read_audit(tmp_path)["target"]) == ["usual", label, label, "usual", ""]
 
 
-# --- no readable image -----------------------------------------------------------------------------------
+# --- no readable image -------------------------------------------------------------------------------
 
 
 def make_unreadable(folder: Path, pattern: str) -> None:
@@ -241,7 +241,7 @@ def test_an_image_size_of_zero_is_refused_in_one_line(podium: Podium, copies_fol
     assert "--image-size" in err
 
 
-# --- written once, and again after a change --------------------------------------------------------------
+# --- written once, and again after a change ----------------------------------------------------------
 
 
 def test_a_second_reading_compares_nothing_and_returns_the_same(

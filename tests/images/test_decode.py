@@ -26,7 +26,7 @@ def is_close(colour: tuple[int, ...], expected: tuple[int, ...], within: int) ->
     return all(abs(value - expected_value) <= within for value, expected_value in zip(colour, expected, strict=True))
 
 
-# --- formats and modes -----------------------------------------------------------------------------------
+# --- formats and modes -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_png_with_megabytes_of_text_is_read() -> None:
     assert decode(saved(IMAGE, "PNG", pnginfo=metadata), "7.png").shape == (IMAGE.height, IMAGE.width, 3)
 
 
-# --- transparency ----------------------------------------------------------------------------------------
+# --- transparency ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_transparent_colour_of_a_palette_is_white(kind: str, hidden: int) ->
         assert right == (WHITE if hidden == 1 else BLUE)
 
 
-# --- more than 8 bits ------------------------------------------------------------------------------------
+# --- more than 8 bits --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_16_bit_colours_are_scaled_to_8_bits() -> None:
     assert colours_of_halves(decode(data, "x")) == (RED, BLUE)
 
 
-# --- orientation -----------------------------------------------------------------------------------------
+# --- orientation -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])

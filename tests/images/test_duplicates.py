@@ -32,7 +32,7 @@ def as_list(pairs: Pairs) -> list[tuple[int, int, bool]]:
     return list(zip(pairs.first.tolist(), pairs.second.tolist(), pairs.mirrored.tolist(), strict=True))
 
 
-# --- copies and other images -----------------------------------------------------------------------------
+# --- copies and other images -------------------------------------------------------------------------
 
 
 def jpeg(quality: int) -> Change:
@@ -111,7 +111,7 @@ def test_images_with_the_same_background_and_a_faint_content_are_not_paired() ->
     assert as_list(find_copies_among([scan.convert("RGB") for scan in scans])) == []
 
 
-# --- identical images, few images ------------------------------------------------------------------------
+# --- identical images, few images --------------------------------------------------------------------
 
 
 def test_identical_images_are_paired_with_the_first_of_them_only() -> None:
@@ -159,7 +159,7 @@ def test_every_pair_is_returned_once_and_in_order() -> None:
     assert (copies.first < copies.second).all()
 
 
-# --- the hashes and the search ---------------------------------------------------------------------------
+# --- the hashes and the search -----------------------------------------------------------------------
 
 
 @given(

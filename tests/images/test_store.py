@@ -22,7 +22,7 @@ from podium.images.store import open_store, stored_side
 from stores import IMAGES, LARGEST, SIDE, are_equal, decoded, open_tiny, pixels_in, train_image
 from tiny import write_image
 
-# --- the pixels ------------------------------------------------------------------------------------------
+# --- the pixels --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("side", [1, 8, SIDE, 30, 999])
@@ -102,7 +102,7 @@ def test_every_image_has_the_same_thumbnail_in_every_store(root: Path) -> None:
     assert np.array_equal(small[2 + 4], image)  # 24 x 24 already; the two test images come first
 
 
-# --- the records -----------------------------------------------------------------------------------------
+# --- the records -------------------------------------------------------------------------------------
 
 
 def test_the_record_of_a_file_says_what_it_is(root: Path) -> None:
@@ -123,7 +123,7 @@ def test_the_digest_of_images_depends_on_their_contents_and_order_only(root: Pat
     assert open_tiny(root).digest(positions) != digest
 
 
-# --- unreadable files ------------------------------------------------------------------------------------
+# --- unreadable files --------------------------------------------------------------------------------
 
 
 def first_half(kind: str) -> Callable[[Path], object]:

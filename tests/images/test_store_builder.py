@@ -36,7 +36,7 @@ def stored_count(root: Path) -> int:
     return len((unfinished_store(root) / "files.jsonl").read_bytes().splitlines())
 
 
-# --- an interrupt ----------------------------------------------------------------------------------------
+# --- an interrupt ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("after", [0, 1, 7, IMAGES - 1])
@@ -79,7 +79,7 @@ def test_an_interrupt_writes_the_decoded_images_to_the_disk_first(
     assert len(open_tiny(root, 128).files) == len(decoded_names) + 7
 
 
-# --- a torn end ------------------------------------------------------------------------------------------
+# --- a torn end --------------------------------------------------------------------------------------
 
 
 def swap_lines(folder: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_full_disk_is_one_line_with_a_remedy_and_the_build_continues_later(
     assert file_hashes(open_tiny(root)) == expected_hashes
 
 
-# --- other processes -------------------------------------------------------------------------------------
+# --- other processes ---------------------------------------------------------------------------------
 
 SCRIPT = """
 import os, signal, sys

@@ -32,7 +32,7 @@ from stores import (
     train_image,
 )
 
-# --- built once ------------------------------------------------------------------------------------------
+# --- built once --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -71,7 +71,7 @@ def test_each_side_has_its_own_store_if_an_image_was_shrunk(root: Path, first_si
     assert len(store_folders(root)) == 2
 
 
-# --- built again when a file has changed -----------------------------------------------------------------
+# --- built again when a file has changed -------------------------------------------------------------
 
 
 def change_content(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ print(int(store.reader(store.positions(["train_image/008.jpg"]))(0).sum()), flus
     assert int(output) > 0
 
 
-# --- built again when it is damaged ----------------------------------------------------------------------
+# --- built again when it is damaged ------------------------------------------------------------------
 
 
 def write_manifest(text: bytes) -> Callable[[Path], None]:

@@ -30,7 +30,7 @@ def refusal(data: bytes) -> str:
     return message
 
 
-# --- not an image ----------------------------------------------------------------------------------------
+# --- not an image ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_file_without_permission_to_read_is_refused(tmp_path: Path) -> None:
         read_image(tmp_path / "7.jpg")
 
 
-# --- damage ----------------------------------------------------------------------------------------------
+# --- damage ------------------------------------------------------------------------------------------
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
 
@@ -160,7 +160,7 @@ def test_a_sound_jpeg_has_no_doubt(mode: str, options: dict[str, object]) -> Non
         assert decode_with_header(saved(image, "JPEG", **options), "7.jpg")[1].doubt == ""
 
 
-# --- decompression bombs ---------------------------------------------------------------------------------
+# --- decompression bombs -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "BMP", "GIF"])
@@ -191,7 +191,7 @@ def test_a_deflated_tiff_that_unpacks_to_more_than_its_header_says_is_refused() 
     assert "it unpacks to more than its header says" in refusal(header.ljust(200, b"\0") + packed)
 
 
-# --- random damage ---------------------------------------------------------------------------------------
+# --- random damage -----------------------------------------------------------------------------------
 
 EXIF = Image.Exif()
 EXIF[0x0112], EXIF[0x010E] = 6, "a description"

@@ -65,7 +65,7 @@ def refusal_of(tmp_path: Path, data: bytes) -> str:
 FILES = {"train.csv": b"id,target\n1,cat\n", "train/1.jpg": bytes(3000), "test/2.jpg": b"", "a b/ünï/猫.jpg": b"x"}
 
 
-# --- archives that are unpacked --------------------------------------------------------------------------
+# --- archives that are unpacked ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -107,7 +107,7 @@ def test_the_rest_of_an_interrupted_command_is_removed(tmp_path: Path) -> None:
     assert unpack_files(tmp_path, make_zip(FILES)) == FILES
 
 
-# --- archives that are refused ---------------------------------------------------------------------------
+# --- archives that are refused -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,7 @@ def test_a_killed_process_whose_children_live_on_holds_no_lock(tmp_path: Path) -
         os.killpg(holder.pid, signal.SIGKILL)  # the child
 
 
-# --- images ----------------------------------------------------------------------------------------------
+# --- images ------------------------------------------------------------------------------------------
 
 
 def test_training_goes_on_without_bad_images_only_where_that_is_said(root: Path, podium: Podium) -> None:
@@ -330,7 +330,7 @@ def test_what_is_trained_does_not_depend_on_the_store(root: Path, podium: Podium
     assert found[0] == found[1]
 
 
-# --- from Python -----------------------------------------------------------------------------------------
+# --- from Python -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

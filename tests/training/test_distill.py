@@ -63,7 +63,7 @@ def saved(path: Path, model: str, size: int, **spec: object) -> Path:
     return path
 
 
-# --- what the teacher sees -------------------------------------------------------------------------------
+# --- what the teacher sees ---------------------------------------------------------------------------
 
 
 def test_a_teacher_sees_the_image_with_its_own_mean_and_deviation_and_at_its_own_size(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_model_with_a_head_for_the_teacher_is_known_by_what_it_answers(model: 
     assert built.eval()(torch.zeros(2, 3, size, size)).shape == (2, 2)
 
 
-# --- what the student learns -----------------------------------------------------------------------------
+# --- what the student learns -------------------------------------------------------------------------
 
 
 def test_students_go_all_the_way_to_a_submission(taught: Path, podium: Podium) -> None:
@@ -281,7 +281,7 @@ def test_both_heads_of_a_distilled_model_learn_and_its_file_predicts_what_was_re
         assert not np.allclose(other, again, atol=1e-4)  # each has its part in the answer
 
 
-# --- refusals --------------------------------------------------------------------------------------------
+# --- refusals ----------------------------------------------------------------------------------------
 
 
 def test_a_teacher_that_cannot_teach_is_refused_in_one_line_before_anything_begins(

@@ -61,7 +61,7 @@ def ends_alike(root: Path, podium: Podium, name: str, *words: object) -> None:
     assert not checkpoints(one.fold(0))
 
 
-# --- killed ----------------------------------------------------------------------------------------------
+# --- killed ------------------------------------------------------------------------------------------
 
 
 def die() -> None:
@@ -156,7 +156,7 @@ def test_killed_at_any_moment_of_a_save_the_last_whole_checkpoint_serves(root: P
     ends_alike(root, podium, "killed", "--epochs", "7")
 
 
-# --- the disk --------------------------------------------------------------------------------------------
+# --- the disk ----------------------------------------------------------------------------------------
 
 
 def test_wherever_the_disk_is_full_the_path_is_told_the_old_file_kept_and_the_same_command_goes_on(
@@ -258,7 +258,7 @@ def test_no_thread_outlives_its_fold(root: Path, podium: Podium) -> None:
     assert not [thread for thread in writers if thread.is_alive()]
 
 
-# --- loader processes ------------------------------------------------------------------------------------
+# --- loader processes --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("heard", [True, False])  # at once, by a signal, or when its next batch is asked for
@@ -327,7 +327,7 @@ def test_an_image_that_disappears_while_workers_read_leaves_no_process_behind(
     assert not multiprocessing.active_children()
 
 
-# --- memory ----------------------------------------------------------------------------------------------
+# --- memory ------------------------------------------------------------------------------------------
 
 
 def holds(images: int, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -360,7 +360,7 @@ def test_features_too(root: Path, podium: Podium, monkeypatch: pytest.MonkeyPatc
     assert "does not hold a batch of 20, and does hold one of 5; use --batch-size 5" in said
 
 
-# --- a fold of several -----------------------------------------------------------------------------------
+# --- a fold of several -------------------------------------------------------------------------------
 
 
 def test_when_one_fold_fails_the_others_are_kept_and_submit_says_what_is_missing(
@@ -384,7 +384,7 @@ def test_when_one_fold_fails_the_others_are_kept_and_submit_says_what_is_missing
     assert "lacks its folds" not in podium("submit", "-c", "tiny")[2]
 
 
-# --- malice ----------------------------------------------------------------------------------------------
+# --- malice ------------------------------------------------------------------------------------------
 
 
 class Malice:

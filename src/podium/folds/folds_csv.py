@@ -33,7 +33,7 @@ def folds_path(slug: str, root: Path) -> Path:
     return root / "data" / "prepared" / slug / "folds.csv"
 
 
-# --- making and verifying --------------------------------------------------------------------------------
+# --- making and verifying ----------------------------------------------------------------------------
 
 
 def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path:
@@ -104,11 +104,11 @@ def _replace_folds(path: Path, content: bytes) -> None:
     if before is not None:
         kept = path.with_name("folds-before.csv")
         write_bytes(kept, before)
-        say(f"podium: warning: the folds have changed; runs that started with the old ones, now {kept}, cannot go on")
+        say(f"podium: warning: the folds have changed; runs that started with the old ones, now {kept}, cannot resume")
     write_bytes(path, content)
 
 
-# --- reading ---------------------------------------------------------------------------------------------
+# --- reading -----------------------------------------------------------------------------------------
 
 
 def read_folds(competition: Competition, root: Path, path: Path | None = None) -> Ints:
@@ -203,7 +203,7 @@ def folds_table(competition: Competition, folds: Ints, is_good: NDArray[np.bool_
     return table(["fold", "train", "validate", "classes"], rows)
 
 
-# --- the certificate on disk -----------------------------------------------------------------------------
+# --- the certificate on disk -------------------------------------------------------------------------
 
 
 def certified_group_column(slug: str, root: Path) -> str | None:

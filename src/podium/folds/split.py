@@ -95,7 +95,7 @@ def _can_be_validated(label: Ints, group: Ints, k: int, is_barred: NDArray[np.bo
         is_kept[newly_kept] = True  # this may leave another class with too few images
 
 
-# --- dealing ---------------------------------------------------------------------------------------------
+# --- dealing -----------------------------------------------------------------------------------------
 
 
 def _deal(label: Ints, group: Ints, k: int, draws: np.random.Generator) -> Ints:
@@ -178,7 +178,7 @@ def _level(counts: Floats, totals: Floats, new: int) -> Ints:
     return additions
 
 
-# --- exchanging groups between folds ---------------------------------------------------------------------
+# --- exchanging groups between folds -----------------------------------------------------------------
 
 
 class _Exchange:

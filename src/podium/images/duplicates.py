@@ -107,7 +107,7 @@ def merge_groupings(groupings: Sequence["pd.Series[str]"]) -> Ints:
     return linked_groups(np.concatenate(first), np.concatenate(second), len(groupings[0]))
 
 
-# --- proposing pairs -------------------------------------------------------------------------------------
+# --- proposing pairs ---------------------------------------------------------------------------------
 
 
 def perceptual_hashes(grey: Floats) -> NDArray[np.float64]:
@@ -165,7 +165,7 @@ def candidate_pairs(rows: NDArray[np.float64], reach: Floats) -> Iterator[tuple[
         yield first[is_near], second[is_near]
 
 
-# --- confirming them -------------------------------------------------------------------------------------
+# --- confirming them ---------------------------------------------------------------------------------
 
 
 class _ComparedImages:

@@ -129,7 +129,7 @@ def stored_side(image_size: int) -> int:
     return -(-image_size * 3 // 2 // 128) * 128
 
 
-# --- opening ---------------------------------------------------------------------------------------------
+# --- opening -----------------------------------------------------------------------------------------
 
 
 def open_store(competition: Competition, root: Path, side: int, keep: bool | None = True) -> Store:

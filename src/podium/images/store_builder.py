@@ -76,7 +76,7 @@ def _index_of(records: list[FileRecord]) -> NDArray[np.int64]:
     return np.column_stack([offsets, stored])
 
 
-# --- decoding --------------------------------------------------------------------------------------------
+# --- decoding ----------------------------------------------------------------------------------------
 
 
 def _decode_in_threads(folder: Path, names: NDArray[np.str_], side: int) -> Iterator[DecodedFile]:
@@ -118,7 +118,7 @@ def _decode_file(folder: Path, name: str, side: int) -> DecodedFile:
     return DecodedFile(record, stored.tobytes(), thumb.tobytes())
 
 
-# --- writing ---------------------------------------------------------------------------------------------
+# --- writing -----------------------------------------------------------------------------------------
 
 
 class StoreWriter:
