@@ -1,11 +1,12 @@
-"""Kills training at random moments, again and again, and compares what it ends with to an undisturbed run.
+"""Kills training at random moments, again and again, and compares the result with that of an undisturbed run.
 
     make chaos [KILLS=25]          python tests/chaos.py [KILLS] [SEED]
 
-On a small competition of coloured squares, in a temporary folder; with mixup, drop path, averaging, sharpness-aware
-steps, growing images and another number of loader processes each time. Weights and predictions have to be the same to
-the bit. Every fifth process begins with a Python of its own, so that some kills fall into its start; every fifth kill
-waits for a checkpoint that is being written. A run that ends before all kills are made is compared, and another begun.
+It trains on a small competition of coloured squares, in a temporary folder, with mixup, drop path, averaging,
+sharpness-aware steps, growing images and another number of loader processes each time. Weights and predictions must be
+the same to the bit. Every fifth process starts a Python of its own, so that some kills fall into its start. Every fifth
+kill waits until a checkpoint is being written. A run that ends before all kills are made is compared, and a new run
+starts.
 """
 
 import os
@@ -20,32 +21,34 @@ from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from forked_podium import begin, end_of
-from podium.disk import sha256
+from forked_podium import exit_status, start_podium
 from podium.training.run_folder import Run
-from tiny import write_competition
+from tiny import assert_same_fold, run_of, write_competition
 
 WORKERS = (0, 1, 2, 8)
-HOW = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-ENDS = (75, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
-KNOBS = ("--weights", "none", "--image-size", "64", "--batch-size", "4", "--mix", "0.7", "--drop-path", "0.2")
-MORE = ("--sam", "0.05", "--grow", "0.5", "--epochs", "50", "--folds", "0", "--device", "cpu")
-START, LIFE = 5.0, 4.0  # seconds: what a Python of its own takes to begin, and the longest that training is left alone
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+EXPECTED_STATUS = (0, 75, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
+OPTIONS = (
+    *("--weights", "none", "--image-size", "64", "--batch-size", "4", "--mix", "0.7", "--drop-path", "0.2"),
+    *("--sam", "0.05", "--grow", "0.5", "--epochs", "50", "--folds", "0", "--device", "cpu"),
+)
+PYTHON_START = 5.0  # seconds that a Python of its own takes to start
+LONGEST_LIFE = 4.0  # seconds that training is left alone at most
 Process = BaseProcess | subprocess.Popen[bytes]
 
 
-def command(root: Path, name: str, workers: int) -> list[str]:
+def train_command(root: Path, name: str, workers: int) -> list[str]:
     words = ["train", "-c", "tiny", "--model", "test_resnet", "--name", name, "--workers", str(workers)]
-    return ["--root", str(root), *words, *KNOBS, *MORE]
+    return ["--root", str(root), *words, *OPTIONS]
 
 
-def own_python(words: list[str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("ab") as said:
-        return subprocess.Popen([sys.executable, "-m", "podium", *words], stdout=said, stderr=said)
+def start_python(words: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen([sys.executable, "-m", "podium", *words], stdout=output, stderr=output)
 
 
 def status_after(process: Process, seconds: float) -> int | None:
-    """How the process has ended by then; None where it lives on."""
+    """Returns how the process has ended by then; None if it still runs."""
     if isinstance(process, BaseProcess):
         process.join(seconds)
         return process.exitcode
@@ -54,69 +57,80 @@ def status_after(process: Process, seconds: float) -> int | None:
     return None
 
 
-def half_written(run: Run, process: Process) -> bool:
+def is_writing(run: Run, process: Process) -> bool:
     return any(run.fold(0).glob(f".checkpoint*.{process.pid}.tmp"))
 
 
-def wait_for_a_save(run: Run, process: Process) -> None:
-    until = time.monotonic() + LIFE
-    while not half_written(run, process) and time.monotonic() < until and status_after(process, 0) is None:
-        pass  # a save is a matter of milliseconds
+def wait_for_writing(run: Run, process: Process) -> None:
+    until = time.monotonic() + LONGEST_LIFE
+    while not is_writing(run, process) and time.monotonic() < until and status_after(process, 0) is None:
+        pass  # a checkpoint is written within milliseconds
 
 
-def live(run: Run, root: Path, log: Path, draws: random.Random) -> tuple[int | None, str]:
-    """How a process ended that trains the run, and what was done to it: nothing, if it ended by itself."""
-    workers, how, own, aimed = draws.choice(WORKERS), draws.choice(HOW), draws.random() < 0.2, draws.random() < 0.2
-    words = command(root, run.name, workers)
-    process: Process = own_python(words, log) if own else begin(words, log)
-    seconds = draws.uniform(0.1, LIFE + own * START)
+def train_and_kill(run: Run, root: Path, log: Path, draws: random.Random) -> tuple[int | None, str]:
+    """Trains the run until a signal; returns the exit status and what was done, nothing if it ended by itself."""
+    workers, number = draws.choice(WORKERS), draws.choice(SIGNALS)
+    own_python, amid_writing = draws.random() < 0.2, draws.random() < 0.2
+    words = train_command(root, run.name, workers)
+    process: Process = start_python(words, log) if own_python else start_podium(words, log)
+    seconds = draws.uniform(0.1, LONGEST_LIFE + own_python * PYTHON_START)
     status = status_after(process, seconds)
-    if status is None and aimed:
-        wait_for_a_save(run, process)
+    if status is None and amid_writing:
+        wait_for_writing(run, process)
         status = status_after(process, 0)
     if status is not None:
         return status, ""
     assert process.pid is not None
-    os.kill(process.pid, how)
+    os.kill(process.pid, number)
     status = status_after(process, 120)
-    where = "amid a save" if half_written(run, process) else "in a Python of its own" if own else "amid training"
-    return status, f"{how.name} after {seconds:.1f} s with {workers} workers, {where}, exit {status}"
+    moment = "amid a checkpoint" if is_writing(run, process) else "amid training"
+    if own_python:
+        moment += ", in a Python of its own"
+    return status, f"{number.name} after {seconds:.1f} s with {workers} workers, {moment}, exit {status}"
 
 
-def same(one: Run, other: Run) -> bool:
-    weights = [sha256(run.fold(0) / "model.safetensors") for run in (one, other)]
-    answers = [run.out_of_fold(0).probs.tobytes() for run in (one, other)]
-    return weights[0] == weights[1] and answers[0] == answers[1]
+def is_same(first: Run, second: Run) -> bool:
+    with suppress(AssertionError):
+        assert_same_fold(first, second)
+        return True
+    return False
+
+
+def train_undisturbed(root: Path, log: Path) -> bool:
+    started = time.monotonic()
+    folds = ["--root", str(root), "folds", "-c", "tiny", "--k", "2"]
+    for words in (folds, train_command(root, "undisturbed", workers=0)):
+        if start_python(words, log).wait():
+            return False
+    print(f"undisturbed: {time.monotonic() - started:.0f} s", flush=True)
+    return True
 
 
 def main(kills: int = 25, seed: int = 0) -> int:
     draws, done = random.Random(seed), 0
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         root, log = Path(folder), Path(folder) / "log"
-        runs = root / "runs" / "tiny"
         write_competition(root)
-        began = time.monotonic()
-        for words in (["--root", folder, "folds", "-c", "tiny", "--k", "2"], command(root, "undisturbed", 0)):
-            if own_python(words, log).wait():
-                print(log.read_text())
-                return 1
-        print(f"undisturbed: {time.monotonic() - began:.0f} s", flush=True)
-        for nth in count(1):
-            run = Run(runs / f"killed{nth}")
+        if not train_undisturbed(root, log):
+            print(log.read_text())
+            return 1
+        for number in count(1):
+            run = run_of(root, f"killed{number}")
             while done < kills and not run.finished():
-                status, what = live(run, root, log, draws)
-                done += bool(what)
-                print(f"{done}: {what or 'it ended by itself'}", flush=True)
-                if status not in (0, *ENDS):
+                status, kill = train_and_kill(run, root, log, draws)
+                done += bool(kill)
+                print(f"{done}: {kill or 'it ended by itself'}", flush=True)
+                if status not in EXPECTED_STATUS:
                     print(log.read_text()[-3000:])
                     return 1
-            if end_of(begin(command(root, run.name, 0), log)) or not same(run, Run(runs / "undisturbed")):
+            status = exit_status(start_podium(train_command(root, run.name, workers=0), log))
+            if status or not is_same(run, run_of(root, "undisturbed")):
                 print(log.read_text()[-3000:])
-                print(f"after {done} kills weights and predictions of run {nth} are NOT the same")
+                print(f"after {done} kills weights and predictions of run {number} are NOT the same")
                 return 1
             if done >= kills:
                 break
-        print(f"after {done} kills weights and predictions of {nth} runs are the same to the bit")
+        print(f"after {done} kills weights and predictions of {number} runs are the same to the bit")
         return 0
 
 

@@ -1,4 +1,4 @@
-"""Settings of all tests, and the command line as a fixture."""
+"""Settings of all tests, the command line as a fixture, and a tiny competition with folds."""
 
 import os
 
@@ -6,15 +6,17 @@ os.environ["OMP_NUM_THREADS"] = "1"  # tiny models: threads that wait for each o
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the real hub; the tests of the hub bring their own
 
 
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tiny import Podium, write_competition
+from tiny import Podium, podium_at, write_competition
 
+# How long an example takes depends on the machine more than on the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")  # how long an example takes says more of the machine than of the code
+settings.load_profile("patient")
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
     """The command line in this process: podium("folds", "-c", "tiny") -> exit status, stdout, stderr."""
     from podium.__main__ import main
 
-    monkeypatch.setattr("podium.terminal.root", Path())  # and so put back after the test
+    monkeypatch.setattr("podium.terminal.root", Path())  # put back after the test
 
     def run(*words: object) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -34,8 +36,17 @@ def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
     return run
 
 
+@pytest.fixture(scope="session")
+def tiny_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny competition with two folds; tests get copies of it."""
+    root = tmp_path_factory.mktemp("tiny")
+    write_competition(root)
+    podium_at(root, "folds", "-c", "tiny", "--k", "2")
+    return root
+
+
 @pytest.fixture
-def tiny(tmp_path: Path, podium: Podium) -> Path:
-    write_competition(tmp_path)
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+def tiny(tmp_path: Path, tiny_template: Path) -> Path:
+    """The root folder of a tiny competition with two folds."""
+    shutil.copytree(tiny_template, tmp_path, dirs_exist_ok=True)
     return tmp_path

@@ -69,7 +69,7 @@ def history_hash(path: Path) -> str:
 
 def hashes(root: Path) -> dict[str, str]:
     found = {}
-    write_competition(root, each=24, test=19)
+    write_competition(root, per_class=24, test_images=19)
     podium(root, "audit", "-c", "tiny")
     podium(root, "folds", "-c", "tiny", "--k", "2")
     for name in ("audit.csv", "duplicates.csv", "folds.csv", "folds.json"):

@@ -23,7 +23,7 @@ ODD_SIZES = {"000": (60, 90), "001": (90, 60), "002": (70, 20), "003": (1, 1), "
 
 def write_images_of_many_sizes(root: Path) -> None:
     """Writes a competition of ten training and two test images; one of them has an alpha channel."""
-    folder = write_competition(root, each=3, test=2)
+    folder = write_competition(root, per_class=3, test_images=2)
     for name, size in ODD_SIZES.items():
         write_image(folder / "train_image" / f"{name}.jpg", (90, 120, 60), int(name), size)
     image = Image.open(folder / "train_image" / "006.jpg").convert("RGBA")

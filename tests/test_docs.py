@@ -56,7 +56,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bin_folder.symlink_to(Path(sys.executable).parent)
     (folder / ".venv" / ".ready").touch()
     for slug in SLUGS:
-        unpacked = write_competition(folder / "elsewhere", slug, each=6, test=3)
+        unpacked = write_competition(folder / "elsewhere", slug, per_class=6, test_images=3)
         archive = folder / "data" / "raw" / f"{slug}.zip"
         archive.parent.mkdir(exist_ok=True)
         with zipfile.ZipFile(archive, "w") as file:

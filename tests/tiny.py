@@ -1,10 +1,10 @@
-"""A competition small enough to train on in seconds: plain colours, with everything a real one has."""
+"""A competition small enough to train on in seconds: plain colours, with everything that a real one has."""
 
 import csv
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,9 +13,14 @@ from PIL import Image
 from podium.disk import sha256
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from podium.recipe import Recipe
+    from podium.training.learner import Learner
+    from podium.training.run_folder import Run
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 40, 210), "lonely": (120, 120, 120)}
+# An epoch is one step: each of two folds trains on 13 images.
 FAST = ("-c", "tiny", "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
 Podium = Callable[..., tuple[int, str, str]]
 
@@ -26,41 +31,42 @@ def write_image(path: Path, colour: tuple[int, int, int], seed: int, size: tuple
     Image.fromarray(np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8)).save(path, quality=95)
 
 
-def write_competition(root: Path, slug: str = "tiny", each: int = 8, test: int = 7) -> Path:
-    """`each` images of three colours and one of a fourth, named by numbers with leading zeros."""
+def write_competition(root: Path, slug: str = "tiny", per_class: int = 8, test_images: int = 7) -> Path:
+    """Writes `per_class` training images of three colours, one of a fourth, and test images of the three.
+
+    Images are named by numbers with leading zeros. The sample submission has its own order of rows.
+    """
     folder = root / "data" / "raw" / slug
-    labels = [name for name in ("red", "green", "blue") for _ in range(each)] + ["lonely"]
-    rows, answers = [], []
+    labels = [name for name in ("red", "green", "blue") for _ in range(per_class)] + ["lonely"]
+    rows, solution = [], []
     for number, label in enumerate(labels):
         write_image(folder / "train_image" / f"{number:03d}.jpg", COLOURS[label], number)
         rows.append((f"{number:03d}", label))
-    for number in range(test):
+    for number in range(test_images):
         label = ("red", "green", "blue")[number % 3]
         write_image(folder / "test_image" / f"{number:03d}.jpg", COLOURS[label], 1000 + number)
-        answers.append((f"{number:03d}", label))
-    answers.reverse()  # the sample decides the order, not the names
+        solution.append((f"{number:03d}", label))
+    solution.reverse()
     for name, header, lines in (
         ("train.csv", ("id", "target"), rows),
-        ("sample_submission.csv", ("id", "predict"), [(number, "red") for number, _ in answers]),
+        ("sample_submission.csv", ("id", "predict"), [(number, "red") for number, _ in solution]),
     ):
         with (folder / name).open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([header, *lines])
     with (root / "solution.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("id", "target"), *answers])
+        csv.writer(file).writerows([("id", "target"), *solution])
     return folder
 
 
-def recipe_of(model: str, weights: str = "none", image_size: int = 64, **given: object) -> "Recipe":
-    """The whole recipe of a model."""
-    from podium.models.build import family_and_sizes
-    from podium.recipe import resolve
+def recipe_of(model: str, weights: str = "none", image_size: int = 64, **options: object) -> "Recipe":
+    """Returns the whole recipe of a model."""
+    from podium.models.build import resolve_recipe
 
-    knobs = {"model": model, "weights": weights, "image_size": image_size, **given}
-    return resolve(knobs, {}, *family_and_sizes(model))
+    return resolve_recipe({"model": model, "weights": weights, "image_size": image_size, **options}, {})
 
 
 def podium_at(root: Path, *words: object) -> None:
-    """A command that has to go well, for what several tests begin with."""
+    """Runs a command that must succeed, for fixtures that several tests share."""
     from podium import terminal
     from podium.__main__ import main
 
@@ -71,30 +77,45 @@ def podium_at(root: Path, *words: object) -> None:
         terminal.root = before
 
 
-def one_line(answer: tuple[int, str, str]) -> str:
-    """What a command refused with."""
-    status, _, err = answer
+def one_line(result: tuple[int, str, str]) -> str:
+    """Returns the one line with which a command refused."""
+    status, _, err = result
     assert status == 1, err
-    last = err.splitlines()[-1]
-    assert last.startswith("podium: error: ")
-    return last
+    line = err.splitlines()[-1]
+    assert line.startswith("podium: error: ")
+    return line
 
 
-def weights(root: Path, run: str, fold: int = 0) -> str:
-    return sha256(root / "runs" / "tiny" / run / f"fold{fold}" / "model.safetensors")
+# --- runs --------------------------------------------------------------------------------------------
 
 
-class Stopper:
+def run_of(root: Path, name: str = "test_vit") -> "Run":
+    from podium.training.run_folder import Run
+
+    return Run(root / "runs" / "tiny" / name)
+
+
+def weights_hash(root: Path, run: str, fold: int = 0) -> str:
+    return sha256(run_of(root, run).fold(fold) / "model.safetensors")
+
+
+def assert_same_fold(first: "Run", second: "Run", fold: int = 0) -> None:
+    """Two runs of one recipe computed the same bits."""
+    assert sha256(first.fold(fold) / "model.safetensors") == sha256(second.fold(fold) / "model.safetensors")
+    assert first.out_of_fold(fold).probs.tobytes() == second.out_of_fold(fold).probs.tobytes()
+    losses = [[record["loss"] for record in run.history(fold)] for run in (first, second)]
+    assert losses[0] == losses[1]
+
+
+def signal_in_step(monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals) -> None:
     """Sends this process a signal in the middle of a training step, as Ctrl-C and a scheduler do."""
+    from podium.training.learner import Learner
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, number: signal.Signals) -> None:
-        from podium.training.loop import Fold
+    original = Learner.step
 
-        step = Fold.step
+    def signalled(learner: "Learner", images: "Tensor", labels: "Tensor") -> "Tensor":
+        if learner.progress.step == step:
+            signal.raise_signal(number)
+        return original(learner, images, labels)
 
-        def interrupted(fold: Fold, *batch: Any) -> None:
-            if fold.state.step == at:
-                signal.raise_signal(number)
-            step(fold, *batch)
-
-        monkeypatch.setattr(Fold, "step", interrupted)
+    monkeypatch.setattr(Learner, "step", signalled)

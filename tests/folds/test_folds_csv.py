@@ -173,7 +173,7 @@ def test_the_file_has_four_columns_and_a_class_with_one_image_is_in_no_fold(tmp_
 
 @pytest.mark.parametrize("k", ["1", "0", "-3", "9"])
 def test_an_impossible_number_of_folds_is_refused(tmp_path: Path, podium: Podium, k: str) -> None:
-    write_competition(tmp_path, each=3, test=1)
+    write_competition(tmp_path, per_class=3, test_images=1)
     status, out, err = podium("folds", "-c", "tiny", "--k", k)
     assert (status, out) == (1, "")
     assert "--k" in err

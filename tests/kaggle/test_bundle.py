@@ -15,7 +15,7 @@ from tiny import Podium, one_line, write_competition
 
 
 def test_a_bundles_notebook_makes_the_same_csv_without_a_network(pip: None, tmp_path: Path, podium: Podium) -> None:
-    write_competition(tmp_path, each=12)
+    write_competition(tmp_path, per_class=12)
     assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
     for name in ("one", "two"):
         assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu", "--name", name)[0] == 0

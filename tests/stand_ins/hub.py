@@ -1,4 +1,4 @@
-"""A hub of weights on 127.0.0.1: what huggingface_hub's client asks for a file, and no more."""
+"""A hub of weights on 127.0.0.1: it answers what huggingface_hub's client asks for a file, and no more."""
 
 import hashlib
 import threading
@@ -13,23 +13,23 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 @contextmanager
 def serve(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Serves folder/<owner>/<model>/<file> as the hub does; yields its address and the requests it gets."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     class Hub(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
-            self.answer(with_body=False)
+            self.respond(with_body=False)
 
         def do_GET(self) -> None:
-            self.answer(with_body=True)
+            self.respond(with_body=True)
 
-        def answer(self, with_body: bool) -> None:
-            asked.append(f"{self.command} {self.path}")
-            repository, _, file = self.path.strip("/").partition("/resolve/main/")
-            path = folder / repository / file
-            found = bool(file) and path.is_file()
-            content = path.read_bytes() if found else b""
-            self.send_response(200 if found or self.path == "/" else 404)
-            if found:
+        def respond(self, with_body: bool) -> None:
+            requests.append(f"{self.command} {self.path}")
+            repository, _, name = self.path.strip("/").partition("/resolve/main/")
+            path = folder / repository / name
+            exists = bool(name) and path.is_file()
+            content = path.read_bytes() if exists else b""
+            self.send_response(200 if exists or self.path == "/" else 404)
+            if exists:
                 self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
             else:
                 self.send_header("X-Error-Code", "EntryNotFound")
@@ -46,7 +46,7 @@ def serve(folder: Path) -> Iterator[tuple[str, list[str]]]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", requests
     finally:
         server.shutdown()
         server.server_close()

@@ -12,7 +12,7 @@ from tiny import FAST, Podium, podium_at, write_competition
 def trained_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with the runs `good` and `idle` of two folds each. `idle` has learned nothing."""
     root = tmp_path_factory.mktemp("two_runs")
-    write_competition(root, each=12, test=9)
+    write_competition(root, per_class=12, test_images=9)
     podium_at(root, "folds", "-c", "tiny", "--k", "2")
     for name, epochs, rate in (("good", "8", "3e-3"), ("idle", "1", "1e-9")):
         words = ("--model", "test_convnext", "--name", name, "--epochs", epochs, "--lr", rate)
