@@ -1,4 +1,4 @@
-"""`podium bench`: the figures are there, and they are of what training does."""
+"""`podium bench`: its figures are there, and they are of what training does."""
 
 import json
 from pathlib import Path
@@ -6,40 +6,39 @@ from pathlib import Path
 import pytest
 
 from podium.training import bench
-from tiny import Podium, write_competition
+from tiny import Podium, one_line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_it_measures_every_model_and_leaves_nothing_but_its_figures(
-    tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, workers: str
+def test_it_measures_every_model_and_leaves_only_its_figures(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:
-    folder = write_competition(tmp_path)
-    (folder / "train_image" / "003.jpg").write_bytes(b"")  # what training refuses is left out
+    (tiny / "data" / "raw" / "tiny" / "train_image" / "003.jpg").write_bytes(b"")  # training would refuse it
     monkeypatch.setattr(bench, "WINDOWS", 2)
     monkeypatch.setattr(bench, "SECONDS", 0.01)
-    file = tmp_path / "figures.json"
-    models = ["test_vit", "test_convnext"]
+    file, models = tiny / "figures.json", ["test_vit", "test_convnext"]
     words = ("--image-size", "32", "--batch-size", "4", "--json", file, "--workers", workers)
     status, out, err = podium("bench", "-c", "tiny", "--model", *models, *words)
     assert status == 0, err
-    found = json.loads(file.read_text())
-    assert [each["model"] for each in found] == models
-    for each in found:
-        assert (each["image_size"], each["batch_size"], each["workers"]) == (32, 4, int(workers))
+    measurements = json.loads(file.read_text())
+    assert [measured["model"] for measured in measurements] == models
+    for measured in measurements:
+        assert (measured["image_size"], measured["batch_size"], measured["workers"]) == (32, 4, int(workers))
         for bare, whole, share in (
             ("bare_step", "training", "training_share"),
             ("bare_forward", "prediction", "prediction_share"),
         ):
-            assert 0 < each[bare]["lowest"] <= each[bare]["median"] <= each[bare]["highest"]
-            assert each[share] == pytest.approx(each[whole]["median"] / each[bare]["median"], rel=0.02)
-        assert each["model"] in out
-        assert 0 <= each["first_step_seconds"] < 1000
-        assert each["peak_memory_mb"] > 50
-    assert not (tmp_path / "runs").exists()
+            assert 0 < measured[bare]["lowest"] <= measured[bare]["median"] <= measured[bare]["highest"]
+            ratio = measured[whole]["median"] / measured[bare]["median"]
+            assert measured[share] == pytest.approx(ratio, rel=0.02)
+        assert measured["model"] in out
+        assert 0 <= measured["first_step_seconds"] < 1000
+        assert measured["peak_memory_mb"] > 50
+    assert not (tiny / "runs").exists()
 
 
-def test_a_misspelt_model_is_named_before_anything_is_measured(tmp_path: Path, podium: Podium) -> None:
-    write_competition(tmp_path)
-    status, _, err = podium("bench", "-c", "tiny", "--model", "test_vit", "test_vti")
-    assert status == 1
-    assert "no model 'test_vti' among timm's" in err
+def test_a_misspelt_model_is_refused_before_anything_is_measured(tiny: Path, podium: Podium) -> None:
+    message = one_line(podium("bench", "-c", "tiny", "--model", "test_vit", "test_vti"))
+    assert "no model 'test_vti' among timm's" in message
+    assert "did you mean test_vit" in message

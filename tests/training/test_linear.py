@@ -1,7 +1,8 @@
-"""A head on frozen features: as good as what is saved, never fitted to what it is judged by, and not computed twice."""
+"""A head on frozen features: as good as the model that is saved, blind to the held-out fold, and not computed twice."""
 
 import json
 import signal
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,263 +11,289 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from podium import PodiumError
 from podium.competition.csv_files import read_table
-from podium.competition.load import load
-from podium.disk import sha256
-from podium.images.store import open_store, stored_side
-from podium.models.normalise import Normaliser
 from podium.models.build import build_model
-from podium.models.model_file import load_model
 from podium.models.device import DTYPES
+from podium.models.model_file import load_model
+from podium.models.normalise import Normaliser
 from podium.models.predict import predict_proba
+from podium.training import features as features_module
 from podium.training import linear
 from podium.training.augment import TestView
 from podium.training.context import Context
-from podium.training.loader import ImageDataset, batches_in_order, load_batches
-from podium.training.loop import Fold
-from podium.training.run_folder import Run
-from tiny import Podium, recipe_of, write_competition
+from podium.training.features import features_of
+from podium.training.linear import Head, classifier_of, fit_head, predict_head
+from podium.training.loader import batches_in_order, load_batches
+from podium.training.train import train
+from tiny import FAST, Podium, assert_same_fold, podium_at, recipe_of, run_of, signal_in_step, weights_hash
+from training.damage import cut_end, flip_bit
+from training.learners import CPU, context_of, plan_of
 
-FAST = ("-c", "tiny", "--weights", "none", "--image-size", "32", "--batch-size", "4", "--workers", "0")
+LINEAR = ("train", *FAST, "--batch-size", "4", "--linear")
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, podium: Podium) -> Path:
-    write_competition(tmp_path)
-    assert podium("folds", "-c", "tiny", "--k", "3")[0] == 0
-    return tmp_path
+def tiny3(tiny: Path) -> Path:
+    """The tiny competition with three folds."""
+    podium_at(tiny, "folds", "-c", "tiny", "--k", "3")
+    return tiny
 
 
 class Passes:
-    """Counts the images that go through the backbone; the pass of number `stop` is one that Ctrl-C interrupts."""
+    """Counts what goes through the backbone; the pass of number `stop_at` is interrupted, as by Ctrl-C."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, stop: int = 0) -> None:
-        self.images = self.calls = 0
-        compute = linear._features
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stop_at: int = 0) -> None:
+        self.images = self.passes = 0
 
-        def counting(model: Any, images: torch.Tensor) -> torch.Tensor:
-            self.calls += 1
-            if self.calls == stop:
+        def count(model: Any, images: Tensor) -> Tensor:
+            self.passes += 1
+            if self.passes == stop_at:
                 raise KeyboardInterrupt
             self.images += len(images)
-            return compute(model, images)
+            return features_of(model, images)
 
-        monkeypatch.setattr(linear, "_features", counting)
-
-
-def run_of(root: Path, name: str) -> Run:
-    return Run(root / "runs" / "tiny" / name)
+        for module in (linear, features_module):
+            monkeypatch.setattr(module, "features_of", count)
 
 
-def weights(root: Path, run: str, fold: int = 0) -> str:
-    return sha256(run_of(root, run).fold(fold) / "model.safetensors")
+PROOF = 2  # images that prove, for every fold, that a model's output is linear in its features
+
+
+# --- the files of a fold -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", ["test_vit", "test_convnext"])
-def test_it_goes_all_the_way_to_a_submission(tiny: Path, podium: Podium, model: str) -> None:
-    status, out, err = podium("train", *FAST, "--model", model, "--linear")
+def test_it_goes_all_the_way_to_a_submission(tiny3: Path, podium: Podium, model: str) -> None:
+    status, out, err = podium(*LINEAR, "--model", model)
     assert status == 0, err
     assert "over 3 of 3 folds" in out
-    assert err.count("these features are those of random weights") == 1
-    run = run_of(tiny, model)
+    assert err.count("features of random weights") == 1
+    run = run_of(tiny3, model)
     names = ["metrics.jsonl", "model.safetensors", "oof.npz"]
     assert [sorted(path.name for path in run.fold(fold).iterdir()) for fold in range(3)] == [names] * 3
     assert [path.name for path in (run.path / "features").iterdir()] == ["0.npz"]
-    (entry,) = run.history(0)
-    assert {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "views", "images_per_s", "seconds"} <= set(entry)
-    assert (entry["epoch"], entry["views"]) == (1, "mirror")
+    (record,) = run.history(0)
+    assert {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "views", "images_per_s", "seconds"} <= set(record)
+    assert (record["epoch"], record["views"]) == (1, "mirror")
     status, out, err = podium("submit", "-c", "tiny", "--workers", "0")
     assert status == 0, err
-    scored = json.loads(podium("score", out.strip(), "--solution", tiny / "solution.csv")[1].splitlines()[-1])
+    scored = json.loads(podium("score", out.strip(), "--solution", tiny3 / "solution.csv")[1].splitlines()[-1])
     assert scored["score"] >= 0.8  # three plain colours, which random features tell apart
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("mirror", ["0.5", "0"])
-def test_the_saved_model_answers_as_its_out_of_fold_predictions(
-    tiny: Path, podium: Podium, precision: str, mirror: str
+@pytest.mark.parametrize(("mirror", "views"), [(0.5, "mirror"), (0.0, "none")])
+def test_the_saved_model_gives_the_out_of_fold_predictions(
+    tiny: Path, precision: str, mirror: float, views: str
 ) -> None:
-    words = ("--model", "test_convnext", "--linear", "--folds", "1", "--precision", precision, "--mirror", mirror)
-    assert podium("train", *FAST, *words)[0] == 0
-    run, competition = run_of(tiny, "test_convnext"), load("tiny", tiny)
-    model, spec = load_model(run.fold(1) / "model.safetensors")
-    folds = read_table(tiny / "data" / "prepared" / "tiny" / "folds.csv")["fold"].to_numpy()
-    rows = np.flatnonzero(folds == "1")
-    store = open_store(competition, tiny, stored_side(32))
-    positions = store.positions(competition.train["image"].iloc[rows])
-    unseen = ImageDataset(store.reader(positions), np.zeros(len(rows), np.int64), TestView(spec), rows)
-    in_turn = load_batches(unseen, batches_in_order(len(rows), 4), 0)
-    normalise = Normaliser(spec, torch.device("cpu"))
-    model.to(memory_format=normalise.layout)
-    probs = predict_proba(model, in_turn, normalise, DTYPES[precision], "mirror" if mirror != "0" else "none")
-    kept = run.out_of_fold(1).probs
-    assert np.abs(probs - kept).max() < 1e-3
-    assert (probs.argmax(1) == kept.argmax(1)).all()
+    options: dict[str, Any] = {"linear": True, "batch_size": 4, "precision": precision, "mirror": mirror}
+    run = train(plan_of(tiny, model="test_convnext", **options))
+    with context_of(tiny, model="test_convnext", **options) as context:
+        model, spec = load_model(run.weights(0))
+        rows = context.held_out_rows(0)
+        batches = load_batches(context.images(rows, TestView(spec)), batches_in_order(len(rows), 4), 0)
+        normalise = Normaliser(spec, CPU)
+        model.to(memory_format=normalise.layout)
+        probs = predict_proba(model, batches, normalise, DTYPES[precision], views)
+    recorded = run.out_of_fold(0).probs
+    assert np.abs(probs - recorded).max() < 1e-3
+    assert (probs.argmax(1) == recorded.argmax(1)).all()
 
 
-def test_a_killed_command_goes_on_at_the_block_it_was_in_and_later_folds_compute_nothing(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(linear, "BLOCK", 10)
-    command = ("train", *FAST, "--model", "test_vit", "--linear", "--mirror", "0", "--folds", "0")
-    assert podium(*command, "--name", "whole")[0] == 0
-    with monkeypatch.context() as patch:
-        Passes(patch, stop=7)  # one shows that the head is linear; then three batches a block of 10, 10 and 5
+def test_unreadable_images_are_left_out(tiny3: Path, podium: Podium) -> None:
+    (tiny3 / "data" / "raw" / "tiny" / "train_image" / "004.jpg").write_bytes(b"<html>")
+    status, out, err = podium(*LINEAR, "--model", "test_vit", "--skip-bad")
+    assert status == 0, err
+    assert "over 3 of 3 folds" in out
+    assert all("004" not in run_of(tiny3).out_of_fold(fold).id for fold in range(3))
+
+
+@pytest.mark.slow
+def test_neither_a_second_time_nor_loader_processes_change_a_bit(tiny: Path, podium: Podium) -> None:
+    for name, workers in (("first", "0"), ("second", "0"), ("two", "2")):
+        words = ("--model", "test_convnext", "--folds", "0", "--name", name, "--workers", workers)
+        status, _, err = podium(*LINEAR, *words)
+        assert status == 0, err
+    assert_same_fold(run_of(tiny, "first"), run_of(tiny, "second"))
+    assert_same_fold(run_of(tiny, "first"), run_of(tiny, "two"))
+
+
+# --- features on disk --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ten_images_per_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features_module, "BLOCK", 10)
+
+
+@pytest.mark.usefixtures("ten_images_per_block")
+def test_a_stopped_command_resumes_at_its_block_and_later_folds_compute_nothing(tiny3: Path, podium: Podium) -> None:
+    command = (*LINEAR, "--model", "test_vit", "--mirror", "0", "--folds", "0")
+    assert podium(*command, "--name", "undisturbed")[0] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        Passes(patch, stop_at=7)  # one pass proves linearity; then each of the blocks of 10, 10 and 5 takes three
         status, _, err = podium(*command)
     assert status == 75
-    assert "run the same command again to go on" in err
-    features = run_of(tiny, "test_vit").path / "features"
-    assert [path.name for path in features.iterdir()] == ["0.npz"]
-    with monkeypatch.context() as patch:
+    assert "run the same command again to resume" in err
+    assert [path.name for path in (run_of(tiny3).path / "features").iterdir()] == ["0.npz"]
+    with pytest.MonkeyPatch.context() as patch:
         passes = Passes(patch)
         assert podium(*command)[0] == 0
-    assert passes.images == 2 + 10 + 5
-    assert weights(tiny, "test_vit") == weights(tiny, "whole")
-    with monkeypatch.context() as patch:
+    assert passes.images == PROOF + 10 + 5
+    assert weights_hash(tiny3, "test_vit") == weights_hash(tiny3, "undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
         passes = Passes(patch)
         assert podium(*command[:-1], "1,2")[0] == 0
-    assert passes.images == 2 + 2
+    assert passes.images == 2 * PROOF
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "of another run"])
+def replace_by_another_runs(path: Path) -> None:
+    path.write_bytes((path.parents[2] / "other" / "features" / path.name).read_bytes())
+
+
+@pytest.mark.usefixtures("ten_images_per_block")
+@pytest.mark.parametrize("damage", [cut_end, flip_bit, replace_by_another_runs])
 def test_a_damaged_block_is_computed_again(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, damage: str
+    tiny3: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr(linear, "BLOCK", 10)
-    command = ("train", *FAST, "--model", "test_vit", "--linear", "--mirror", "0", "--folds", "0")
-    assert podium(*command, "--name", "whole")[0] == 0
+    command = (*LINEAR, "--model", "test_vit", "--mirror", "0", "--folds", "0")
     assert podium(*command, "--name", "other", "--seed", "1")[0] == 0
     assert podium(*command)[0] == 0
-    run = run_of(tiny, "test_vit")
-    path = run.path / "features" / "1.npz"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    other = run_of(tiny, "other").path / "features" / "1.npz"
-    path.write_bytes(
-        {"cut": bytes(content[:-40]), "flipped": bytes(content), "of another run": other.read_bytes()}[damage]
-    )
-    (run.fold(0) / "oof.npz").unlink()
+    run, expected = run_of(tiny3), weights_hash(tiny3, "test_vit")
+    damage(run.path / "features" / "1.npz")
+    for path in run.fold(0).iterdir():
+        path.unlink()
     passes = Passes(monkeypatch)
     status, _, err = podium(*command)
     assert status == 0, err
-    assert passes.images == 2 + 10
-    assert ("features/1.npz: cannot be read" in err) == (damage != "of another run")
-    assert weights(tiny, "test_vit") == weights(tiny, "whole")
+    assert passes.images == PROOF + 10
+    assert ("features/1.npz: cannot be read" in err) == (damage is not replace_by_another_runs)
+    assert weights_hash(tiny3, "test_vit") == expected
 
 
-def test_a_model_with_more_than_one_linear_head_is_refused_in_one_line(tiny: Path, podium: Podium) -> None:
-    for knob in ("--linear", "--head-first"):
-        words = ("--model", "deit_tiny_distilled_patch16_224", "--epochs", "1", "--folds", "0")
-        status, out, err = podium("train", *FAST, *words, knob, "--name", knob[2:])
-        assert (status, out) == (1, "")
-        (line,) = [line for line in err.splitlines() if line.startswith("podium: error: ")]
-        assert "deit_tiny_distilled_patch16_224 is not one linear layer" in line
-        assert "leave out --linear" in line
+# --- which models ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["test_resnet", "test_efficientnet", "test_vit3", "test_mambaout", "convnextv2_atto", "repvit_m0_9"]
-)
-def test_a_model_is_taken_only_if_its_answer_is_linear_in_its_features(name: str) -> None:
-    model, spec = build_model(recipe_of(name, "none", 64), ("a", "b", "c"))
-    normalise = Normaliser(spec, torch.device("cpu"))
-    images = torch.randint(0, 256, (3, 64, 64, 3), dtype=torch.uint8)
-    if name == "repvit_m0_9":  # two heads
-        with pytest.raises(PodiumError, match="not one linear layer"):
-            linear.classifier_of(model, spec, normalise)
-        return
-    classifier = linear.classifier_of(model, spec, normalise)
+@pytest.mark.parametrize("flag", ["--linear", "--head-first"])
+def test_a_model_with_two_heads_is_refused_in_one_line(tiny: Path, podium: Podium, flag: str) -> None:
+    words = ("--model", "deit_tiny_distilled_patch16_224", "--epochs", "1", "--folds", "0")
+    status, out, err = podium("train", *FAST, *words, flag)
+    assert (status, out) == (1, "")
+    (line,) = [line for line in err.splitlines() if line.startswith("podium: error: ")]
+    assert "the output of deit_tiny_distilled_patch16_224 is not one linear layer on its features" in line
+    assert "leave out --linear and --head-first, or take another model" in line
+
+
+@pytest.mark.parametrize("name", ["test_resnet", "test_efficientnet", "test_vit3", "test_mambaout", "convnextv2_atto"])
+def test_a_model_is_accepted_if_its_output_is_linear_in_its_features(name: str) -> None:
+    model, spec = build_model(recipe_of(name), ("a", "b", "c"))
+    normalise = Normaliser(spec, CPU)
+    classifier = classifier_of(model, spec, normalise)
     with torch.inference_mode():
-        inputs = normalise(images)
-        assert torch.allclose(classifier(linear._features(model, inputs)), model(inputs), rtol=1e-3, atol=1e-3)
+        inputs = normalise(torch.randint(0, 256, (3, 64, 64, 3), dtype=torch.uint8))
+        assert torch.allclose(classifier(features_of(model, inputs)), model(inputs), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("k", [2, 3])
-def test_the_fold_that_is_reported_is_never_seen_by_its_head(
-    tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, k: int
+def test_a_model_with_two_heads_is_not_accepted() -> None:
+    model, spec = build_model(recipe_of("repvit_m0_9"), ("a", "b", "c"))
+    with pytest.raises(PodiumError, match="not one linear layer"):
+        classifier_of(model, spec, Normaliser(spec, CPU))
+
+
+# --- the fit -----------------------------------------------------------------------------------------
+
+
+class BlindFit:
+    """Hides features and labels of the held-out images from the fit, and notes which folds choose the strength."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folds: NDArray[np.int64]) -> None:
+        self.folds, self.hidden = folds, np.empty(0, np.float32)
+        self.choosing: list[set[int]] = []
+        monkeypatch.setattr(linear, "fit_head", self.fit_head)
+        monkeypatch.setattr(linear, "predict_head", self.predict_head)
+
+    def fit_head(self, context: Context, fold: int, features: NDArray[np.float32]) -> Any:
+        self.hidden, targets = features.copy(), context.targets.copy()
+        self.hidden[:, self.folds == fold] = np.nan
+        targets[self.folds == fold] = 10**6
+        self.choosing.append(set())
+        try:
+            return fit_head(replace(context, targets=targets), fold, self.hidden)
+        finally:
+            self.hidden = np.empty(0, np.float32)
+
+    def predict_head(self, context: Context, head: Head, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self.hidden.size:  # within the fit: these images judge a strength
+            rows = [int(np.flatnonzero((self.hidden[0] == vector).all(1))[0]) for vector in features[0]]
+            self.choosing[-1] |= set(self.folds[rows].tolist())
+            assert 0 < len(rows) < np.isfinite(self.hidden[0, :, 0]).sum()  # some of the visible images
+        return predict_head(context, head, features)
+
+
+@pytest.mark.parametrize(("k", "choosing"), [(2, [{1}, {0}]), (3, [{1}, {2}, {0}])])
+def test_a_head_never_sees_the_fold_that_it_is_reported_on(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, k: int, choosing: list[set[int]]
 ) -> None:
-    write_competition(tmp_path)
     assert podium("folds", "-c", "tiny", "--k", k)[0] == 0
-    folds = read_table(tmp_path / "data" / "prepared" / "tiny" / "folds.csv")["fold"].to_numpy().astype(int)
-    fit, looked_at = linear.fit_head, []
-
-    def blind(setting: Context, fold: int, features: NDArray[np.float32]) -> Any:
-        """The held-out images' features and labels are gone: what would look at them could not go on."""
-        hidden, targets = features.copy(), setting.targets.copy()
-        hidden[:, folds == fold] = np.nan
-        targets[folds == fold] = 10**6
-        chooses = linear._chooses(setting, fold, setting.training(fold))
-        looked_at.append(set(folds[setting.training(fold)[chooses]].tolist()))
-        assert chooses.any()
-        assert not chooses.all()
-        return fit(replace(setting, targets=targets), fold, hidden)
-
-    command = ("train", *FAST, "--model", "test_vit", "--linear", "--name")
-    assert podium(*command, "seeing")[0] == 0
-    monkeypatch.setattr(linear, "fit_head", blind)
-    assert podium(*command, "blind")[0] == 0
-    assert [weights(tmp_path, "blind", fold) for fold in range(k)] == [
-        weights(tmp_path, "seeing", fold) for fold in range(k)
-    ]
-    assert looked_at == ([{1}, {2}, {0}] if k == 3 else [{1}, {0}])
+    folds = read_table(tiny / "data" / "prepared" / "tiny" / "folds.csv")["fold"].to_numpy().astype(int)
+    assert podium(*LINEAR, "--model", "test_vit", "--name", "seeing")[0] == 0
+    fit = BlindFit(monkeypatch, folds)
+    assert podium(*LINEAR, "--model", "test_vit", "--name", "blind")[0] == 0
+    for fold in range(k):
+        assert weights_hash(tiny, "blind", fold) == weights_hash(tiny, "seeing", fold)
+    assert fit.choosing == choosing
 
 
-def test_neither_another_time_nor_workers_change_a_bit(tiny: Path, podium: Podium) -> None:
-    for name, workers in (("first", 0), ("again", 0), ("two", 2)):
-        words = ("--model", "test_convnext", "--linear", "--folds", "0", "--name", name)
-        status, _, err = podium("train", *FAST[:-1], workers, *words)
-        assert status == 0, err
-    assert weights(tiny, "first") == weights(tiny, "again") == weights(tiny, "two")
-    first, two = (run_of(tiny, name).out_of_fold(0).probs for name in ("first", "two"))
-    assert np.array_equal(first, two)
+@pytest.fixture
+def float32_context(tiny: Path) -> Iterator[Context]:
+    with context_of(tiny, model="test_vit") as context:
+        yield context
 
 
-def test_images_that_cannot_be_read_are_left_out(tiny: Path, podium: Podium) -> None:
-    (tiny / "data" / "raw" / "tiny" / "train_image" / "004.jpg").write_bytes(b"<html>")
-    status, out, err = podium("train", *FAST, "--model", "test_vit", "--linear", "--skip-bad")
-    assert status == 0, err
-    assert "over 3 of 3 folds" in out
-    assert all("004" not in run_of(tiny, "test_vit").out_of_fold(fold).id for fold in range(3))
-
-
-def test_the_head_is_the_least_of_its_objective() -> None:
+@pytest.mark.parametrize("l2", [1.0, 1e-3])
+def test_the_head_is_the_minimum_of_its_objective(
+    float32_context: Context, monkeypatch: pytest.MonkeyPatch, l2: float
+) -> None:
     from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
 
     draws = np.random.default_rng(0)
-    seen = draws.normal(size=(300, 5)) * [3, 1, 1, 0.1, 0.01]
-    targets = (seen[:, :3] + draws.normal(size=(300, 3))).argmax(1)
-    begin = linear.Head(torch.zeros(3, 5), torch.zeros(3))
-    for l2 in (1.0, 1e-3):
-        variances = torch.from_numpy(seen.var(0)).float()
-        found = linear._fit(torch.from_numpy(seen).float(), torch.from_numpy(targets), l2, variances, begin)
-        wanted = LogisticRegression(C=1 / l2 / 300, tol=1e-8, max_iter=10_000).fit(seen, targets)
-        probs = (torch.from_numpy(seen).float() @ found.weight.T + found.bias).softmax(1).numpy()
-        assert np.abs(probs - wanted.predict_proba(seen)).max() < 0.02
+    evidence = draws.normal(size=(300, 5))
+    targets = (evidence[:, :4] + draws.normal(size=(300, 4))).argmax(1)
+    features = 3 + evidence * [3, 1, 1, 0.1, 0.01]
+    context = replace(float32_context, folds=np.arange(300) % 3, targets=targets)
+    monkeypatch.setattr(linear, "STRENGTHS", (l2,))
+    head, strength = fit_head(context, 0, features[None].astype(np.float32))
+    assert strength == l2
+    rows = context.training_rows(0)
+    inputs = StandardScaler().fit(features[rows]).transform(features)
+    expected = LogisticRegression(C=1 / l2 / len(rows), tol=1e-8, max_iter=10_000).fit(inputs[rows], targets[rows])
+    probs = predict_head(context, head, features[None].astype(np.float32))
+    assert np.abs(probs - expected.predict_proba(inputs)).max() < 0.02
 
 
-def test_a_head_fitted_first_lowers_the_first_loss_and_resumes_to_the_bit(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+# --- the head first ----------------------------------------------------------------------------------
+
+
+def test_a_head_fitted_first_lowers_the_first_loss_and_resumes_to_the_same_bits(
+    tiny3: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    knobs = ("--model", "test_vit", "--epochs", "2", "--mix", "0", "--folds", "1")
-    assert podium("train", *FAST, *knobs, "--name", "plain")[0] == 0
-    assert podium("train", *FAST, *knobs, "--name", "whole", "--head-first")[0] == 0
-    step, passes = Fold.step, Passes(monkeypatch)
-
-    def interrupted(fold: Fold, *batch: Any) -> None:
-        if fold.state.step == 1:
-            signal.raise_signal(signal.SIGINT)
-        step(fold, *batch)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Fold, "step", interrupted)
-        assert podium("train", *FAST, *knobs, "--name", "stopped", "--head-first")[0] == 75
-    computed = passes.images
-    assert podium("train", *FAST, *knobs, "--name", "stopped", "--head-first")[0] == 0
-    assert passes.images == computed  # the checkpoint holds the head
-    assert weights(tiny, "stopped", 1) == weights(tiny, "whole", 1)
-    plain, whole = (run_of(tiny, name).history(1)[0]["loss"] for name in ("plain", "whole"))
-    assert whole < plain
-    assert podium("train", *FAST, *knobs[:-1], "2", "--name", "whole", "--head-first")[0] == 0
-    assert passes.images == computed + 2  # the features serve the other folds
+    command = ("train", *FAST, "--batch-size", "4", "--model", "test_vit", "--epochs", "2", "--mix", "0")
+    assert podium(*command, "--folds", "1", "--name", "plain")[0] == 0
+    head_first = (*command, "--head-first", "--folds", "1")
+    assert podium(*head_first, "--name", "undisturbed")[0] == 0
+    passes = Passes(monkeypatch)
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 1, signal.SIGINT)
+        assert podium(*head_first, "--name", "stopped")[0] == 75
+    before = passes.images
+    assert podium(*head_first, "--name", "stopped")[0] == 0
+    assert passes.images == before  # the checkpoint holds the head
+    assert_same_fold(run_of(tiny3, "stopped"), run_of(tiny3, "undisturbed"), fold=1)
+    plain, fitted = (run_of(tiny3, name).history(1)[0]["loss"] for name in ("plain", "undisturbed"))
+    assert fitted < plain
+    assert podium(*command, "--head-first", "--folds", "2", "--name", "undisturbed")[0] == 0
+    assert passes.images == before + PROOF  # the features serve the other folds

@@ -1,0 +1,27 @@
+"""The metrics: they are scikit-learn's, and no set of classes breaks them."""
+
+import numpy as np
+import pytest
+
+from podium.metrics import METRICS, evaluate
+
+
+def test_a_right_answer_scores_best_and_a_wrong_one_worse() -> None:
+    targets = np.array([0, 1, 2, 2, 1])
+    right = np.eye(3)[targets] * 0.8 + 0.2 / 3
+    best = {"accuracy": 1, "macro_f1": 1, "balanced_accuracy": 1, "roc_auc": 1, "quadratic_kappa": 1}
+    for metric in METRICS:
+        score = evaluate(metric, targets, right)
+        assert score == pytest.approx(best.get(metric, -np.log(0.8 + 0.2 / 3)))
+        worse = evaluate(metric, targets, right[::-1].copy())
+        assert (score - worse) * METRICS[metric]().better > 0
+
+
+def test_classes_that_do_not_occur_break_no_metric() -> None:
+    targets, probs = np.array([0, 1, 1]), np.full((3, 5), 0.2)
+    assert {metric for metric in METRICS if not np.isfinite(evaluate(metric, targets, probs))} == set()
+
+
+def test_two_classes_are_ranked_by_the_probability_of_the_second() -> None:
+    probs = np.array([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]])
+    assert evaluate("roc_auc", np.array([0, 1, 0]), probs) == 1.0

@@ -1,0 +1,132 @@
+"""The recipe: where the value of an option comes from, and which values are refused."""
+
+from dataclasses import asdict
+
+import pytest
+
+from podium import PodiumError
+from podium.recipe import (
+    LEVELS,
+    Recipe,
+    check_card_options,
+    check_options,
+    differences,
+    expand_auto,
+    image_size_at,
+    resolve,
+)
+
+
+def recipe(**options: object) -> Recipe:
+    """Returns the recipe of convnext_small, which timm trains at 224 pixels and tests at 288."""
+    return resolve({"model": "convnext_small", **options}, {}, "convnext", 224, 288)
+
+
+# --- where a value comes from ------------------------------------------------------------------------
+
+
+def test_an_option_given_by_the_user_wins_over_the_card_and_the_card_over_the_family() -> None:
+    plain = recipe()
+    assert (plain.weights, plain.image_size, plain.layer_decay) == ("pretrained", 224, 0.8)
+    card = {"layer_decay": 0.5, "mirror": 0}
+    assert resolve({"model": "m"}, card, "convnext", 224, 288).layer_decay == 0.5
+    assert isinstance(resolve({"model": "m"}, card, "convnext", 224, 288).mirror, float)
+    assert resolve({"model": "m", "layer_decay": 0.7}, card, "convnext", 224, 288).layer_decay == 0.7
+    assert resolve({"model": "m"}, {}, "unknown_family", 64, 64).epochs == 15
+
+
+def test_the_default_learning_rate_grows_with_the_square_root_of_the_batch_and_a_given_one_does_not() -> None:
+    assert recipe(batch_size=128).lr == 1e-4
+    assert recipe(batch_size=512).lr == 2e-4
+    assert recipe(batch_size=512, lr=3e-4).lr == 3e-4
+
+
+def test_training_from_scratch_has_defaults_of_its_own() -> None:
+    pretrained, scratch = recipe(), recipe(weights="none")
+    assert scratch.lr > 10 * pretrained.lr
+    assert scratch.layer_decay == 1
+    assert scratch.epochs > pretrained.epochs
+
+
+def test_a_level_sets_several_options_and_a_given_option_wins() -> None:
+    light, strong = recipe(level="light"), recipe(level="strong", mix=0.1)
+    assert light.crop > strong.crop
+    assert (light.ops, strong.ops) == (0, 2)
+    assert strong.mix == 0.1
+    assert asdict(recipe(level="default")) == asdict(recipe())
+    assert resolve({"model": "m"}, {"level": "strong", "crop": 0.9}, "", 64, 64).crop == 0.9
+
+
+def test_views_and_test_size_have_defaults_that_fit_the_other_options() -> None:
+    assert (recipe().views, recipe(mirror=0.0).views) == ("mirror", "none")
+    assert recipe().test_size == 288  # as timm tests convnext_small
+    assert recipe(image_size=320).test_size == 320  # trained at another size, it is tested at that size
+    assert recipe(weights="none").test_size == 224
+    assert recipe(test_size=256).test_size == 256
+
+
+def test_auto_is_a_model_that_suits_the_device_and_given_options_win() -> None:
+    assert expand_auto({"model": "auto"}, "cpu")["weights"] == "none"
+    assert expand_auto({"model": "auto"}, "cpu with bfloat16")["optimizer"] == "muon"
+    assert expand_auto({"model": "auto"}, "cuda") == {"model": "convnext_small"}
+    assert expand_auto({"model": "auto", "epochs": 3}, "cpu")["epochs"] == 3
+    assert "mix" not in expand_auto({"model": "auto", "level": "strong"}, "cpu")  # the level sets it
+    assert expand_auto({"model": "test_vit"}, "cpu") == {"model": "test_vit"}
+
+
+def test_images_grow_from_half_the_size_to_the_whole_size() -> None:
+    growing = recipe(image_size=80, epochs=10, grow=0.6)
+    assert [image_size_at(epoch, growing) for epoch in range(10)] == [32, 32, 48, 48, 64, 64, 80, 80, 80, 80]
+    assert {image_size_at(epoch, recipe(image_size=80, grow=0.0)) for epoch in range(10)} == {80}
+    assert image_size_at(0, recipe(image_size=40, epochs=10, grow=1.0)) == 32
+    assert image_size_at(0, recipe(image_size=8, epochs=10, grow=1.0)) == 8
+
+
+# --- refusals ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("card", "message"),
+    [
+        ({"epoch": 3}, "no option 'epoch'; did you mean epochs?"),
+        ({"zzz": 3}, "no option 'zzz'; there are model, weights,"),
+        ({"model": "x"}, "a card cannot choose the model; remove `model`"),
+        ({"epochs": 2.5}, "epochs must be int, not 2.5"),
+        ({"mirror": True}, "mirror must be float, not True"),
+        ({"mirror": 7.0}, "mirror must be between 0 and 1, not 7.0"),
+    ],
+)
+def test_a_mistake_in_the_card_is_refused(card: dict[str, object], message: str) -> None:
+    with pytest.raises(PodiumError) as refusal:
+        check_card_options(card)
+    assert str(refusal.value).startswith("the card's [recipe]: ")
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epoch": 1}, "no option 'epoch'; did you mean epochs?"),
+        ({"epochs": 0}, "--epochs must be between 1 and 100,000, not 0"),
+        ({"lr": float("nan")}, "--lr must be between"),
+        ({"clip": -1.0}, "--clip must be at least 0"),
+        ({"skip_bad": 1}, "--skip-bad must be bool"),
+        ({"level": "medium"}, f"--level must be one of {', '.join(LEVELS)}, not 'medium'"),
+        *(({"views": views}, f"not '{views}'") for views in ("mirrored", "mirror+", "mirror+mirror", "")),
+    ],
+)
+def test_a_wrong_option_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(PodiumError) as refusal:
+        check_options(options)
+    assert message in str(refusal.value)
+
+
+def test_wrong_views_are_answered_with_the_right_ones() -> None:
+    check_options({"views": "mirror+zoom"})
+    with pytest.raises(PodiumError, match=r"--views must be none, or some of mirror, flip, turn, zoom"):
+        check_options({"views": "mirrored"})
+
+
+def test_differences_between_two_recipes_are_listed() -> None:
+    old, new = {"lr": 0.1, "folds_sha256": "a", "seed": 0}, {"lr": 0.2, "folds_sha256": "b", "seed": 0}
+    assert differences(old, new) == ["lr was 0.1 and is 0.2", "the folds changed"]

@@ -1,0 +1,48 @@
+"""Contexts and learners on the tiny competition, for tests of single parts of training."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from podium.machine import Machine
+from podium.training.context import Context, open_context
+from podium.training.learner import Learner
+from podium.training.plan import Plan, Request, make_plan
+
+CPU = torch.device("cpu")
+SMALL = {"weights": "none", "image_size": 32, "batch_size": 8, "epochs": 3, "precision": "float32"}
+
+
+def plan_of(root: Path, name: str | None = None, **options: object) -> Plan:
+    """Returns the plan of one fold, with a small recipe."""
+    machine = Machine(device="cpu", workers=0)
+    return make_plan("tiny", root, Request({**SMALL, **options}, folds=(0,), name=name, machine=machine))
+
+
+@contextmanager
+def context_of(root: Path, name: str | None = None, **options: object) -> Iterator[Context]:
+    with open_context(plan_of(root, name, **options)) as context:
+        yield context
+
+
+def learner_of(root: Path, name: str | None = None, **options: object) -> Learner:
+    """Returns a learner of fold 0 before its first step."""
+    with context_of(root, name, **options) as context:
+        return Learner(context, fold=0)
+
+
+def a_batch() -> tuple[Tensor, Tensor]:
+    """Returns eight images and their labels."""
+    return torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8), torch.arange(8) % 4
+
+
+def copy_state(learner: Learner) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
+
+
+def spoil_inputs(learner: Learner) -> None:
+    """Makes the inputs of the model not finite, and so its loss and gradients."""
+    learner.normalise.scale = learner.normalise.scale * float("nan")

@@ -1,0 +1,45 @@
+"""What all folds of a run share: the images that can be read, from any store, with any number of processes."""
+
+from pathlib import Path
+
+from podium.competition.csv_files import read_table
+from tiny import FAST, Podium, one_line, run_of, weights_hash, write_image
+
+TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")
+
+
+def spoil_training_images(root: Path, *names: str) -> None:
+    for name in names:
+        (root / "data" / "raw" / "tiny" / "train_image" / f"{name}.jpg").write_bytes(b"<html>")
+
+
+def test_unreadable_training_images_are_left_out_only_if_the_user_says_so(tiny: Path, podium: Podium) -> None:
+    spoil_training_images(tiny, "003", "011")
+    for words in (("--store", "on"), ("--store", "off"), ("--workers", "1")):
+        message = one_line(podium(*TRAIN, *words))
+        assert "2 training images cannot be read" in message
+        assert "train_image/003.jpg first (it is a web page" in message
+        assert "leave them out with --skip-bad" in message
+    status, _, err = podium(*TRAIN, "--skip-bad")
+    assert status == 0, err
+    assert "warning: 2 training images cannot be read" in err
+    assert run_of(tiny).recipe["skip_bad"] is True
+    assert "003" not in run_of(tiny).out_of_fold(0).id
+
+
+def test_a_fold_of_which_no_image_is_left_is_refused(tiny: Path, podium: Podium) -> None:
+    folds = read_table(tiny / "data" / "prepared" / "tiny" / "folds.csv")
+    spoil_training_images(tiny, *folds["id"][folds["fold"] == "1"])
+    message = one_line(podium(*TRAIN, "--skip-bad"))
+    assert "no image is left in fold 1" in message
+    assert "make new folds: " in message
+
+
+def test_the_weights_do_not_depend_on_the_store(tiny: Path, podium: Podium) -> None:
+    """The images are larger than what the store keeps, so that they are shrunk."""
+    for path in (tiny / "data" / "raw" / "tiny" / "train_image").glob("*.jpg"):
+        write_image(path, (200, 30, int(path.stem) * 9), int(path.stem), (90, 150))
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    for store in ("on", "off"):
+        assert podium(*TRAIN, "--store", store, "--name", store)[0] == 0
+    assert weights_hash(tiny, "on") == weights_hash(tiny, "off")

@@ -1,0 +1,103 @@
+"""Loader processes that are killed, cannot start or fail: one line that helps, no process left, and nothing lost."""
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from podium.training.checkpoint import checkpoints
+from podium.training.learner import Learner
+from podium.training.loader import ImageDataset, Key
+from tiny import Podium, one_line, run_of
+from training.resuming import TRAIN, assert_resumes_to_the_same_bits
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])  # at once, by a signal, or when its next batch is due
+def test_a_killed_loader_process_is_reported_and_the_same_command_resumes(
+    tiny: Path, podium: Podium, is_noticed: bool
+) -> None:
+    step = Learner.step
+
+    def kill_a_loader(learner: Learner, images: Tensor, labels: Tensor) -> Tensor:
+        loss = step(learner, images, labels)
+        if learner.progress.step == 4:
+            if not is_noticed:
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+            victim = multiprocessing.active_children()[0]
+            victim.kill()
+            os.waitid(os.P_PID, victim.pid or 0, os.WEXITED | os.WNOWAIT)
+        return loss
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "step", kill_a_loader)
+        message = one_line(podium(*TRAIN, "--epochs", "6", "--workers", "2", "--name", "killed"))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    assert "a loader process died" in message
+    assert "run the same command again with --workers 0" in message
+    assert not multiprocessing.active_children()
+    assert checkpoints(run_of(tiny, "killed").fold(0))
+    assert_resumes_to_the_same_bits(tiny, podium, (*TRAIN, "--epochs", "6"), "killed")
+
+
+FULL = "unable to allocate shared memory(shm) for file </torch_1_2_3>: No space left on device (28)"
+
+
+def test_training_does_not_hang_if_shared_memory_is_full(tiny: Path, podium: Podium) -> None:
+    share_memory, calls = torch.Tensor.share_memory_, list[int]()
+
+    def fail_from_the_third_batch(self: Tensor) -> Any:
+        calls.append(1)
+        if len(calls) > 4:  # images and targets of two batches, in each worker
+            raise RuntimeError(FULL)
+        return share_memory(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "share_memory_", fail_from_the_third_batch)
+        message = one_line(podium(*TRAIN, "--workers", "2", "--name", "full"))
+    assert "/dev/shm" in message
+    assert "No space left on device" in message
+    assert "run the same command again with --workers 0" in message
+    assert not multiprocessing.active_children()
+    assert not calls  # only the workers share
+    assert_resumes_to_the_same_bits(tiny, podium, name="full")
+
+
+def test_an_image_that_disappears_while_workers_read_leaves_no_process_behind(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_batch = ImageDataset.__getitems__
+
+    def read_missing_file(self: ImageDataset, keys: list[Key]) -> Any:
+        epoch = keys[0][0]
+        if epoch == 1:
+            self.read = lambda _: Path("no.jpg").read_bytes()  # type: ignore[assignment, return-value]
+        return read_batch(self, keys)
+
+    monkeypatch.setattr(ImageDataset, "__getitems__", read_missing_file)
+    message = one_line(podium(*TRAIN, "--workers", "2"))
+    assert "no.jpg: No such file or directory; run the same command again" in message
+    assert not multiprocessing.active_children()
+
+
+def test_loader_processes_that_cannot_start_end_the_command(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork, children = os.fork, list[int]()
+
+    def fail_at_the_third_child() -> int:
+        if len(children) == 2:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        children.append(fork())
+        return children[-1]
+
+    monkeypatch.setattr(os, "fork", fail_at_the_third_child)
+    message = one_line(podium(*TRAIN, "--workers", "3"))
+    assert "cannot start 3 loader processes (Resource temporarily unavailable); use --workers 0" in message
+    assert not multiprocessing.active_children()

@@ -1,0 +1,70 @@
+"""The plan of a run: what is refused before training, for Python as for the command line."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from podium import PodiumError
+from podium.training.plan import Request, make_plan
+from tiny import FAST, Podium, one_line, run_of
+
+TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "which model? For example: --model"),
+        ({"model": "convnxt"}, "no model 'convnxt'"),
+        ({"model": "test_vit", "epoch": 1}, "no option 'epoch'; did you mean epochs?"),
+        ({"model": "test_vit", "epochs": 1.7}, "--epochs must be int, not 1.7"),
+        ({"model": "test_vit", "epochs": "1"}, "--epochs must be int, not '1'"),
+        ({"model": "test_vit", "weights": "no.pth"}, "--weights no.pth: no such file"),
+    ],
+)
+def test_python_gets_the_same_refusals_as_the_command_line(
+    tiny: Path, options: Mapping[str, object], message: str
+) -> None:
+    with pytest.raises(PodiumError) as refusal:
+        make_plan("tiny", tiny, Request(options))
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--linear", "--budget", "1h"), "--linear fits a head in minutes and does not go with --budget; leave out"),
+        (("--distil", "0.5"), "name one with --teacher, or leave --distil out"),
+        (("--folds", "0,7"), "there is no fold 7; the folds of tiny are 0 to 1"),
+        (("--weights", "nowhere.safetensors"), "--weights nowhere.safetensors: no such file"),
+        (("--weights", "pretraind"), "--weights pretraind: no such file (nor 'pretrained' or 'none'); a model's name"),
+    ],
+)
+def test_a_request_that_contradicts_itself_is_refused(
+    tiny: Path, podium: Podium, words: tuple[str, ...], message: str
+) -> None:
+    assert message in one_line(podium(*TRAIN, *words))
+    assert not (tiny / "runs").exists()
+
+
+def test_a_mistake_in_the_card_is_refused(tiny: Path, podium: Podium) -> None:
+    card = tiny / "data" / "competitions" / "tiny.toml"
+    card.parent.mkdir()
+    card.write_text("[recipe]\nepochs = 2.5\n")
+    assert "the card's [recipe]: epochs must be int, not 2.5" in one_line(podium(*TRAIN))
+
+
+def test_weights_of_a_fold_of_this_competition_cause_a_warning(tiny: Path, podium: Podium) -> None:
+    warning = "was trained by Podium on these classes"
+    status, _, err = podium(*TRAIN)
+    assert (status, warning in err) == (0, False)
+    status, _, err = podium(*TRAIN, "--name", "again", "--weights", run_of(tiny).weights(0))
+    assert (status, warning in err) == (0, True)
+
+
+def test_auto_trains_a_small_model_on_a_cpu(tiny: Path, podium: Podium) -> None:
+    words = ("--image-size", "32", "--batch-size", "8", "--epochs", "1", "--folds", "0", "--device", "cpu")
+    status, _, err = podium("train", "-c", "tiny", "--model", "auto", *words)
+    assert status == 0, err
+    assert run_of(tiny, "resnet10t").recipe["weights"] == "none"

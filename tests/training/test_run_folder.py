@@ -1,0 +1,119 @@
+"""The files of a run that are damaged, replaced or deleted after they were written, and who may write them."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from podium.training.run_folder import Run
+from tiny import FAST, Podium, one_line, podium_at, run_of
+from training.damage import cut_end, empty, flip_bit
+
+TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")
+SUBMIT = ("submit", "-c", "tiny")
+
+
+@pytest.fixture(scope="module")
+def trained_template(tiny_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("trained") / "tiny"
+    shutil.copytree(tiny_template, root)
+    podium_at(root, *TRAIN)
+    return root
+
+
+@pytest.fixture
+def run(tmp_path: Path, trained_template: Path) -> Run:
+    """A run with one finished fold."""
+    shutil.copytree(trained_template, tmp_path, dirs_exist_ok=True)
+    return run_of(tmp_path)
+
+
+# --- damaged files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", [flip_bit, cut_end, Path.unlink])
+def test_weights_other_than_those_that_were_trained_are_never_used(
+    run: Run, podium: Podium, damage: Callable[[Path], None]
+) -> None:
+    damage(run.weights(0))
+    for command in (SUBMIT, TRAIN):
+        assert f"delete {run.fold(0)} and train that fold again" in one_line(podium(*command))
+    assert not (run.path.parents[2] / "submissions").exists()
+    shutil.rmtree(run.fold(0))
+    assert podium(*TRAIN)[0] == 0
+    assert podium(*SUBMIT)[0] == 0
+
+
+def test_a_run_without_its_recipe_is_neither_given_another_nor_forgotten(run: Run, podium: Podium) -> None:
+    recipe = run.path / "recipe.json"
+    recipe.unlink()
+    for command in (SUBMIT, (*TRAIN, "--epochs", "9")):
+        message = one_line(podium(*command))
+        assert "recipe.json" in message
+        assert f"restore it, or delete {run.path}" in message
+    for path in run.fold(0).iterdir():
+        path.unlink()
+    (run.fold(0) / "checkpoint-000000003.safetensors").write_bytes(b"")  # a checkpoint alone needs its recipe, too
+    assert f"{recipe} is missing" in one_line(podium(*TRAIN))
+    assert not recipe.exists()
+
+
+@pytest.mark.parametrize("content", ["", "5", "null", "[1]", "{}", "not json", '{"folds": "2"}', "\xff"])
+def test_a_file_that_is_not_a_recipe_is_reported(run: Run, podium: Podium, content: str) -> None:
+    (run.path / "recipe.json").write_text(content, encoding="latin-1")
+    for command in (SUBMIT, TRAIN):
+        message = one_line(podium(*command))
+        assert f"{run.path}/recipe.json: " in message
+        assert f"restore it, or delete {run.path}" in message
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe", b'{"loss": 1', b'{"loss": null, "seconds": 1}\n', b"[]\n"])
+def test_a_fold_without_its_history_is_still_finished(run: Run, podium: Podium, content: bytes | None) -> None:
+    path = run.fold(0) / "metrics.jsonl"
+    path.unlink() if content is None else path.write_bytes(content)
+    status, out, err = podium(*TRAIN)
+    assert status == 0
+    assert "metrics.jsonl: cannot be read" in err
+    assert "over 1 of 2 folds" in out
+    assert podium(*SUBMIT)[0] == 0
+
+
+@pytest.mark.parametrize("damage", [cut_end, empty])
+def test_damaged_test_predictions_are_made_again_and_damaged_out_of_fold_ones_cost_the_fold(
+    run: Run, podium: Podium, damage: Callable[[Path], None]
+) -> None:
+    first = podium(*SUBMIT)
+    damage(run.fold(0) / "test.npz")
+    again = podium(*SUBMIT)
+    assert again[:2] == first[:2]
+    assert "test.npz: cannot be read" in again[2]
+    damage(run.fold(0) / "oof.npz")
+    assert f"delete {run.fold(0)} and train that fold again" in one_line(podium(*SUBMIT))
+
+
+# --- who may write -----------------------------------------------------------------------------------
+
+
+def test_two_processes_cannot_train_one_run(tiny: Path, podium: Podium) -> None:
+    with run_of(tiny).lock():
+        message = one_line(podium(*TRAIN))
+    assert f"{run_of(tiny).path} is being trained by another process; wait, or use --name" in message
+
+
+def test_leftovers_of_a_killed_process_are_deleted(tiny: Path, podium: Podium) -> None:
+    run = run_of(tiny)
+    assert podium(*TRAIN[:-1], "1")[0] == 0
+    run.fold(0).mkdir(parents=True)
+    (run.fold(0) / ".checkpoint-000000001.safetensors.1.tmp").write_text("half")
+    (run.fold(1) / "checkpoint-000000001.safetensors").write_text("of a fold that is finished")
+    (run.path / ".trial-killed").mkdir()
+    assert podium(*TRAIN)[0] == 0
+    assert not list(run.path.glob("fold*/.*"))
+    assert not list(run.path.glob("fold*/checkpoint-*"))
+    assert not list(run.path.glob(".trial-*"))
+
+
+def test_a_file_in_the_place_of_a_folder_is_reported_in_one_line(tiny: Path, podium: Podium) -> None:
+    (tiny / "runs").write_text("")
+    assert str(tiny / "runs") in one_line(podium(*TRAIN))
