@@ -1,0 +1,143 @@
+"""Weights from a hub: our own, on this machine. What happens if they, or the hub, are not there."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from podium import PodiumError
+from podium.models.build import build_model
+from podium.models.hub import check_model_name, check_weights_available, registered_names
+from podium.models.model_file import load_model
+from stand_ins.hub import serve
+from tiny import Podium, one_line, recipe_of, run_of
+
+HOUSE_MODEL = "vit_small_patch32_224"
+REPOSITORY = "timm/vit_small_patch32_224.augreg_in21k_ft_in1k"
+UNREACHABLE = "http://127.0.0.1:9"  # an address where nothing answers
+
+
+@pytest.fixture(scope="module")
+def hub_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A house model as the hub holds it: with 1,000 classes, and a bias that tests recognise."""
+    folder = tmp_path_factory.mktemp("hub")
+    torch.manual_seed(0)
+    model = timm.create_model(HOUSE_MODEL)
+    with torch.no_grad():
+        model.patch_embed.proj.bias.fill_(0.125)
+    repository = folder / REPOSITORY
+    repository.mkdir(parents=True)
+    save_file({key: value.contiguous() for key, value in model.state_dict().items()}, repository / "model.safetensors")
+    config = {"architecture": HOUSE_MODEL, "num_classes": 1000, "pretrained_cfg": {"tag": "augreg_in21k_ft_in1k"}}
+    (repository / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture
+def use_hub(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Connects the hub's client to an address, with an empty cache.
+
+    The client reads its environment when it is imported, so its constants are loaded again.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+
+        def connect(address: str) -> None:
+            patch.setenv("HF_ENDPOINT", address)
+            patch.setenv("HF_HOME", str(tmp_path / "hub-cache"))
+            patch.setenv("HF_HUB_DISABLE_XET", "1")
+            patch.setenv("HF_HUB_OFFLINE", "0")
+            importlib.reload(huggingface_hub.constants)
+
+        yield connect
+    importlib.reload(huggingface_hub.constants)
+
+
+@pytest.mark.slow
+def test_a_house_model_is_fine_tuned_from_the_hub_and_later_from_the_cache(
+    tiny: Path, podium: Podium, hub_files: Path, use_hub: Callable[[str], None]
+) -> None:
+    # After training at a rate too small to move a weight, the weights show where they came from.
+    train = ("train", "-c", "tiny", "--model", HOUSE_MODEL, "--epochs", "1", "--batch-size", "8", "--lr", "1e-9")
+    with serve(hub_files) as (address, requests):
+        use_hub(address)
+        status, _, err = podium(*train, "--folds", "0")
+    assert status == 0, err
+    assert f"GET /{REPOSITORY}/resolve/main/model.safetensors" in requests
+    run = run_of(tiny, HOUSE_MODEL)
+    assert run.recipe["weights_source"] == f"{HOUSE_MODEL}.augreg_in21k_ft_in1k from {REPOSITORY}"
+    assert run.recipe["image_size"] == 224
+    model, spec = load_model(run.weights(0))
+    assert spec.mean == (0.5, 0.5, 0.5)  # of the model's own data config, unlike ImageNet's
+    state = model.state_dict()
+    assert state["patch_embed.proj.bias"].sub(0.125).abs().max() < 1e-4
+    assert state["head.weight"].shape == (4, 384)  # a fresh head, with a row per class
+
+    use_hub(UNREACHABLE)
+    check_weights_available(HOUSE_MODEL, "pretrained")
+    model, _ = build_model(recipe_of(HOUSE_MODEL, "pretrained", 224), ["a", "b"])
+    assert (model.state_dict()["patch_embed.proj.bias"] == 0.125).all()
+
+
+def test_a_hub_without_these_weights_is_not_confused_with_one_that_does_not_answer(
+    tiny: Path, podium: Podium, use_hub: Callable[[str], None]
+) -> None:
+    (tiny / "empty").mkdir()
+    with serve(tiny / "empty") as (address, _):
+        use_hub(address)
+        message = one_line(podium("train", "-c", "tiny", "--model", "test_vit"))
+    assert "the hub does not give the weights of test_vit" in message
+    assert "--weights none" in message
+
+
+def test_without_a_hub_the_client_reads_its_cache_which_must_hold_these_weights(
+    use_hub: Callable[[str], None], tmp_path: Path
+) -> None:
+    use_hub(UNREACHABLE)
+    cache = tmp_path / "hub-cache" / "hub"
+    (cache / "models--timm--convnext_small.in12k_ft_in1k").mkdir(parents=True)
+    with pytest.raises(PodiumError, match=f"the pretrained weights of {HOUSE_MODEL} cannot be had"):
+        check_weights_available(HOUSE_MODEL, "pretrained")
+    assert os.environ["HF_HUB_OFFLINE"] == "1"  # else the client would try for most of a minute
+    assert huggingface_hub.constants.HF_HUB_OFFLINE
+    check_weights_available(HOUSE_MODEL, "none")
+    (cache / f"models--{REPOSITORY.replace('/', '--')}").mkdir()
+    check_weights_available(HOUSE_MODEL, "pretrained")
+
+
+@pytest.mark.slow
+def test_without_a_network_the_remedies_are_named_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    environment = {"HF_ENDPOINT": UNREACHABLE, "HF_HOME": str(tmp_path / "hub-cache"), "PYTHONPROFILEIMPORTTIME": "1"}
+    command = [sys.executable, "-m", "podium", "--root", str(tmp_path), "train", "--model", HOUSE_MODEL]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**clean, **environment})
+    assert done.returncode == 1
+    message = done.stderr.splitlines()[-1]
+    assert message.startswith(f"podium: error: the pretrained weights of {HOUSE_MODEL} cannot be had: {UNREACHABLE}")
+    for remedy in ("--weights none", "--weights PATH", "hub cache", str(tmp_path / "hub-cache")):
+        assert remedy in message
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert "podium.models.hub" in imported
+    assert not imported & {"torch", "timm", "numpy", "pandas"}
+
+
+def test_a_wrong_tag_is_answered_with_the_right_ones() -> None:
+    with pytest.raises(PodiumError, match=r"no weights '.*in99k'; there are .*convnext_small.in12k_ft_in1k"):
+        build_model(recipe_of("convnext_small.in99k", "pretrained", 224), ["a", "b"])
+
+
+def test_every_name_that_timm_registers_is_known_without_importing_it() -> None:
+    assert registered_names() == set(timm.list_models())
+    check_model_name("convnext_small.in12k_ft_in1k")
+    with pytest.raises(PodiumError, match=rf"among timm's {len(timm.list_models()):,}; did you mean convnext_small"):
+        check_model_name("convnxt_small")
+    with pytest.raises(PodiumError, match=r"timm.list_models\(\) lists them"):
+        check_model_name("zzz")
