@@ -1,115 +1,156 @@
-"""The command line: what it answers to a wrong word, and that it answers before anything heavy is loaded."""
+"""The command line: a mistake is answered in one line before anything heavy is imported, and output is always safe."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from podium.cli.commands import COMMANDS
-from podium.recipe import knobs
-from tiny import Podium, write_competition
+from podium.recipe import recipe_options
+from tiny import Podium, one_line, write_competition
 
-HEAVY = {"torch", "timm", "numpy", "pandas", "sklearn", "albumentations", "cv2", "huggingface_hub"}
-
-
-def modules_after(*words: str) -> tuple[int, str, set[str]]:
-    """Exit status, what was printed, and the heavy modules that were imported for it."""
-    code = f"""
-import sys
-from podium.__main__ import main
-try:
-    status = main({list(words)!r})
-except SystemExit as stop:
-    status = stop.code
-print("imported", *sys.modules)
-sys.exit(status)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    out, _, modules = done.stdout.rpartition("imported")
-    return done.returncode, out + done.stderr, set(modules.split()) & HEAVY
-
-
-def test_help_names_every_command_and_imports_nothing_heavy() -> None:
-    status, text, heavy = modules_after("--help")
-    assert (status, heavy) == (0, set())
-    assert all(name in text for name in COMMANDS)
-
-
-def test_the_help_of_train_has_a_flag_for_every_knob() -> None:
-    status, text, heavy = modules_after("train", "--help")
-    assert (status, heavy) == (0, set())
-    assert all(f"--{name.replace('_', '-')}" in text for name in knobs())
-
-
-@pytest.mark.parametrize(
-    ("words", "answer"),
-    [
-        (["trian"], "no command trian; did you mean train?"),
-        (["train", "--modle", "x"], "no flag --modle; did you mean --model?"),
-        (["train", "--epoch=3"], "no flag --epoch; did you mean --epochs?"),
-        (["--rot", "x", "train"], "no flag --rot; did you mean --root?"),
-        (["train", "--model", "convnxt_small"], "did you mean convnext_small"),
-        (["train", "--model", "convnext_small", "--epochs", "ten"], "argument --epochs: invalid int value: 'ten'"),
-        (["train", "--model", "convnext_small", "--epochs", "0"], "--epochs must be between 1 and 100,000, not 0"),
-        (["train", "--model", "convnext_small", "--lr", "nan"], "--lr must be between"),
-        (["train", "--model", "convnext_small", "--mirror", "-1"], "--mirror must be between 0 and 1, not -1"),
-        (["train", "--model", "convnext_small", "--precision", "int8"], "--precision must be one of auto, float32"),
-        (["train", "--model", "convnext_small", "--folds", "a"], "'a' is not a list of folds such as 0,1"),
-        (["train", "--model", "convnext_small", "--name", "../x"], "'../x' is no name for a file"),
-        (["train", "-c", "a/../../b"], "is no name for a file"),
-        (["train", "--workers", "-2"], "'-2' is not a number from 0 up"),
-        (["train"], "which model? For example: --model convnext_small"),
-        (["score", "x.csv"], "the following arguments are required: --solution"),
-        (["--root", "/nowhere/at/all", "folds"], "--root /nowhere/at/all: no such folder"),
-        ([], "the following arguments are required: COMMAND"),
-    ],
+HEAVY = ["torch", "timm", "numpy", "pandas", "sklearn", "albumentations", "cv2", "huggingface_hub"]
+TRAIN = ("train", "--model", "convnext_small")
+MISTAKES = (
+    (("trian",), "no command trian; did you mean train?"),
+    (("train", "--modle", "x"), "no flag --modle; did you mean --model?"),
+    (("train", "--epoch=3"), "no flag --epoch; did you mean --epochs?"),
+    (("--rot", "x", "train"), "no flag --rot; did you mean --root?"),
+    (("train", "--model", "convnxt_small"), "did you mean convnext_small"),
+    ((*TRAIN, "--epochs", "ten"), "argument --epochs: invalid int value: 'ten'"),
+    ((*TRAIN, "--epochs", "0"), "--epochs must be between 1 and 100,000, not 0"),
+    ((*TRAIN, "--lr", "nan"), "--lr must be between"),
+    ((*TRAIN, "--mirror", "-1"), "--mirror must be between 0 and 1, not -1"),
+    ((*TRAIN, "--precision", "int8"), "--precision must be one of auto, float32"),
+    ((*TRAIN, "--folds", "a"), "'a' is not a list of folds such as 0,1"),
+    ((*TRAIN, "--name", "../x"), "'../x' is not a name for a file"),
+    ((*TRAIN, "--budget", "8"), "'8' is not a time such as 8h, 90m or 1h30m"),
+    (("train", "-c", "a/../../b"), "is not a name for a file"),
+    (("train", "--workers", "-2"), "'-2' is not a whole number of at least 0"),
+    (("train",), "which model? For example: --model convnext_small"),
+    (("score", "x.csv"), "the following arguments are required: --solution"),
+    (("--root", "/nowhere/at/all", "folds"), "--root /nowhere/at/all: no such folder"),
+    ((), "the following arguments are required: COMMAND"),
 )
-def test_a_mistake_is_answered_in_one_line_before_anything_heavy_is_loaded(words: list[str], answer: str) -> None:
-    status, text, heavy = modules_after(*words)
-    assert (status, heavy) == (1, set())
-    assert text.startswith("podium: error: ")
-    assert len(text.splitlines()) == 1
-    assert answer in text
+HELP = (("--help",), ("train", "--help"))
+
+# Runs many command lines in turn; reports which heavy modules each of them was the first to import.
+RUN_COMMANDS = """
+import contextlib, io, json, sys
+from podium.__main__ import main
+commands, heavy = map(json.loads, sys.argv[1:])
+results = []
+for words in commands:
+    before, output = set(sys.modules), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        try:
+            status = main(words)
+        except SystemExit as stop:
+            status = stop.code
+    results.append([status, output.getvalue(), [name for name in heavy if name in set(sys.modules) - before]])
+print(json.dumps(results))
+"""
+
+
+class Result(NamedTuple):
+    status: int
+    output: str
+    heavy_imports: list[str]
+
+
+def run_commands(commands: Sequence[Sequence[str]]) -> dict[tuple[str, ...], Result]:
+    """Runs command lines in one process of their own."""
+    process = [sys.executable, "-c", RUN_COMMANDS, json.dumps(commands), json.dumps(HEAVY)]
+    done = subprocess.run(process, capture_output=True, text=True, timeout=60, check=True)
+    results = [Result(*values) for values in json.loads(done.stdout)]
+    return {tuple(words): result for words, result in zip(commands, results, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[tuple[str, ...], Result]:
+    return run_commands([*HELP, *(words for words, _ in MISTAKES)])
+
+
+# --- before anything heavy is imported ---------------------------------------------------------------
+
+
+def test_help_names_every_command_and_imports_nothing_heavy(results: dict[tuple[str, ...], Result]) -> None:
+    help_of_podium = results[("--help",)]
+    assert (help_of_podium.status, help_of_podium.heavy_imports) == (0, [])
+    assert all(name in help_of_podium.output for name in COMMANDS)
+
+
+def test_help_of_train_has_a_flag_for_every_option(results: dict[tuple[str, ...], Result]) -> None:
+    help_of_train = results[("train", "--help")]
+    assert (help_of_train.status, help_of_train.heavy_imports) == (0, [])
+    assert all(f"--{name.replace('_', '-')}" in help_of_train.output for name in recipe_options())
+
+
+@pytest.mark.parametrize(("words", "message"), MISTAKES)
+def test_a_mistake_is_answered_in_one_line(
+    results: dict[tuple[str, ...], Result], words: tuple[str, ...], message: str
+) -> None:
+    status, output, heavy_imports = results[words]
+    assert (status, heavy_imports) == (1, [])
+    assert output.startswith("podium: error: ")
+    assert len(output.splitlines()) == 1
+    assert message in output
+
+
+# --- what to type ------------------------------------------------------------------------------------
 
 
 def test_the_address_of_a_competition_serves_as_its_name(podium: Podium, tmp_path: Path) -> None:
-    status, _, err = podium("folds", "-c", "https://www.kaggle.com/competitions/tiny/overview")
-    assert status == 1
-    assert f"{tmp_path}/data/raw/tiny does not exist" in err
-    assert f"get the competition's files with: podium --root {tmp_path} data -c tiny" in err
+    message = one_line(podium("folds", "-c", "https://www.kaggle.com/competitions/tiny/overview"))
+    assert f"{tmp_path}/data/raw/tiny does not exist" in message
+    assert f"podium --root {tmp_path} data -c tiny" in message
 
 
-def test_what_to_type_next_is_said_in_the_words_of_make_to_those_who_use_it(
-    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_advice_names_make_to_users_of_make(podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PODIUM_TYPED", "make")
     assert "next: make folds COMP=sample" in podium("sample")[2]
     monkeypatch.delenv("PODIUM_TYPED")
     assert f"next: podium --root {tmp_path} folds -c sample" in podium("sample")[2]
 
 
-def test_flags_that_help_are_given_as_make_takes_them(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_of_make_learn_how_to_give_a_flag(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PODIUM_TYPED", "make")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HUB_CACHE", "/nowhere")
-    _, _, err = podium("train", "-c", "tiny", "--model", "convnext_small")
-    assert "--weights none" in err
-    assert err.endswith('(flags go to make as ARGS="--flag ...")\n')
+    message = one_line(podium("train", "-c", "tiny", "--model", "convnext_small"))
+    assert "--weights none" in message
+    assert message.endswith('(flags go to make as ARGS="--flag ...")')
 
 
+def test_make_passes_a_message_on_to_the_letter() -> None:
+    text = """cost $5 of $(shell echo it) "so" 'it' -y"""
+    ready = ("READY=Makefile", "--old-file=Makefile")  # else make could set up an environment first
+    words = ["make", "-s", *ready, "submit", "UPLOAD=1", "PODIUM=printf '%s\\n'", f"MESSAGE={text}"]
+    done = subprocess.run(words, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["--upload", f"--message={text}"]
+
+
+# --- terminals and pipes -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-"])
-def test_closed_streams_are_no_reason_to_fail(tmp_path: Path, closed: str) -> None:
-    command = f"{sys.executable} -m podium --root {tmp_path} sample {closed}"
+def test_a_command_works_with_closed_streams(tmp_path: Path, closed: str) -> None:
+    write_competition(tmp_path, per_class=1, test_images=1)
+    command = f"{sys.executable} -m podium --root {tmp_path} data -c tiny {closed}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
 
 
-def test_a_terminal_of_another_encoding_is_written_to_as_well_as_it_can(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_letters_that_the_encoding_of_the_terminal_lacks_are_replaced(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    write_competition(tmp_path)
-    for path in (tmp_path / "data" / "raw" / "tiny").glob("*.csv"):
+    for path in write_competition(tmp_path).glob("*.csv"):
         path.write_text(path.read_text().replace("lonely", "einsäm").replace("red", "röt"), encoding="utf-8")
     command = [sys.executable, "-m", "podium", "--root", str(tmp_path), "data", "-c", "tiny"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
@@ -117,17 +158,9 @@ def test_a_terminal_of_another_encoding_is_written_to_as_well_as_it_can(tmp_path
     assert "eins?m" in done.stdout
 
 
-def test_what_a_file_is_called_cannot_command_the_terminal(tmp_path: Path, podium: Podium) -> None:
-    folder = write_competition(tmp_path)
-    path = folder / "train.csv"
+def test_a_name_in_a_file_cannot_command_the_terminal(tmp_path: Path, podium: Podium) -> None:
+    path = write_competition(tmp_path) / "train.csv"
     path.write_text(path.read_text().replace("lonely", "\x1b[2Jlonely"))
     _, out, _ = podium("data", "-c", "tiny")
     assert "'\\x1b[2Jlonely'" in out
     assert "\x1b" not in out
-
-
-def test_make_hands_on_a_message_to_the_letter() -> None:
-    text = """cost $5 of $(shell echo it) "so" 'it' -y"""
-    told = ["make", "-s", "submit", "UPLOAD=1", "READY=Makefile", "PODIUM=printf '%s\\n'", f"MESSAGE={text}"]
-    done = subprocess.run(told, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-2:] == ["--upload", f"--message={text}"]
