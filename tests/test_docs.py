@@ -9,12 +9,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import parser
 from podium.competition.card import read_card
-from tiny import Podium, write_competition
+from tiny import Podium, podium_at, write_competition
 
 ROOT = Path(__file__).parents[1]
 README, GUIDE, API, ARCHITECTURE = (
@@ -42,8 +43,8 @@ TRAINING = [line for line in OTHERS if line.startswith("make train")]
 REST = [line for line in OTHERS if line not in TRAINING and line != "make demo"]
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def clone_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a newcomer has after cloning and downloading, with this environment in the place of .venv."""
     folder = tmp_path_factory.mktemp("clone")
     for name in ("Makefile", "requirements.txt"):
@@ -65,6 +66,29 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def prepared_template(clone_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The clone with data and folds."""
+    folder = tmp_path_factory.mktemp("prepared")
+    shutil.copytree(clone_template, folder, symlinks=True, dirs_exist_ok=True)
+    for slug in SLUGS:
+        podium_at(folder, "data", "-c", slug)
+        podium_at(folder, "folds", "-c", slug)
+    return folder
+
+
+@pytest.fixture
+def clone(clone_template: Path, tmp_path: Path) -> Path:
+    shutil.copytree(clone_template, tmp_path, symlinks=True, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.fixture
+def prepared(prepared_template: Path, tmp_path: Path) -> Path:
+    shutil.copytree(prepared_template, tmp_path, symlinks=True, dirs_exist_ok=True)
+    return tmp_path
+
+
 def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(["make", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
@@ -81,21 +105,11 @@ def podium_words(folder: Path, line: str) -> list[str]:
 
 
 @pytest.fixture
-def prepared(clone: Path, podium_here: Podium) -> Path:
-    """The clone with data and folds, for what follows them."""
-    for slug in SLUGS:
-        if not (clone / "data" / "prepared" / slug / "folds.csv").exists():
-            assert podium_here("data", "-c", slug)[0] == 0
-            assert podium_here("folds", "-c", slug)[0] == 0
-    return clone
-
-
-@pytest.fixture
-def podium_here(clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Podium:
-    """The command line in the clone, as make calls it."""
+def podium_here(prepared: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Podium:
+    """The command line in the prepared clone, as make calls it."""
     from podium.__main__ import main
 
-    monkeypatch.chdir(clone)
+    monkeypatch.chdir(prepared)
     monkeypatch.setenv("PODIUM_TYPED", "make")
     monkeypatch.setattr("podium.terminal.root", Path())
 
@@ -244,7 +258,7 @@ def test_the_worked_examples_of_the_architecture_page_work(
             if hasattr(module, table):
                 monkeypatch.setattr(module, table, dict(getattr(module, table)))
         exec(code, vars(module))
-    assert metrics.evaluate("matthews", *metrics_example()) == 1.0
+    assert metrics.evaluate("matthews", np.array([0, 1, 1]), np.eye(2)[[0, 1, 1]]) == 1.0
     monkeypatch.setattr("podium.__main__.COMMANDS", commands.COMMANDS)
     write_competition(tmp_path)
     status, out, _ = podium("classes", "-c", "tiny")
@@ -255,12 +269,6 @@ def test_the_worked_examples_of_the_architecture_page_work(
     assert "TARGET_NAMES" in layout
     assert hasattr(labels, "TARGET_NAMES")
     assert card.CHOICES
-
-
-def metrics_example() -> tuple[object, object]:
-    import numpy as np
-
-    return np.array([0, 1, 1]), np.eye(2)[[0, 1, 1]]
 
 
 # --- pages -------------------------------------------------------------------------------------------
