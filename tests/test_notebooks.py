@@ -50,6 +50,7 @@ def test_there_are_notebooks() -> None:
     assert NOTEBOOKS
 
 
+@pytest.mark.slow
 @each_notebook
 def test_runs_from_clean(path: Path, kernel: str, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
@@ -60,6 +61,7 @@ def test_runs_from_clean(path: Path, kernel: str, tmp_path: Path) -> None:
     assert "Handwritten digits" in text
 
 
+@pytest.mark.slow
 @each_notebook
 def test_another_competition_without_a_run(path: Path, kernel: str, tmp_path: Path) -> None:
     images = write_competition(tmp_path) / "train_image"

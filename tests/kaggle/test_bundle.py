@@ -14,6 +14,7 @@ from stand_ins.kaggle_kernels import KNOBS
 from tiny import Podium, one_line, write_competition
 
 
+@pytest.mark.slow
 def test_a_bundles_notebook_makes_the_same_csv_without_a_network(pip: None, tmp_path: Path, podium: Podium) -> None:
     write_competition(tmp_path, per_class=12)
     assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0

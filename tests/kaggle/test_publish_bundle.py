@@ -27,6 +27,7 @@ def service_with_run(
     return service
 
 
+@pytest.mark.slow
 def test_a_bundle_is_uploaded_and_its_notebook_makes_the_csv_at_kaggle(
     service_with_run: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path / "runs" / "tiny" / "test_vit")
 
 
+@pytest.mark.slow
 def test_a_run_is_trained_in_two_real_kernels_and_comes_back(
     service: Service, run: Run, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:

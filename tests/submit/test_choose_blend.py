@@ -31,6 +31,7 @@ def test_equal_runs_get_equal_weights_and_a_useless_run_gets_almost_none() -> No
     assert candidates[unlike.blend.strategy].gain_interval[0] > 0  # better than equal weights by more than chance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["accuracy", "log_loss", "macro_f1", "quadratic_kappa"])
 def test_the_choice_is_near_the_best_on_new_images(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium.submit.expected_score.SLOW_RESAMPLES", 60)
@@ -81,6 +82,7 @@ def test_few_groups_get_equal_weights(group_count: int) -> None:
         choose_blend(held_out, "accuracy", 50, "convex")
 
 
+@pytest.mark.slow
 def test_probabilities_of_exactly_zero_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium.submit.expected_score.SLOW_RESAMPLES", 20)
     correct = np.eye(4)[np.arange(40) % 4]
@@ -92,6 +94,7 @@ def test_probabilities_of_exactly_zero_break_nothing(monkeypatch: pytest.MonkeyP
         assert choice.blend.weights[0] >= 0.5
 
 
+@pytest.mark.slow
 def test_a_rare_class_that_a_resample_lacks_breaks_nothing() -> None:
     targets = np.array([1] * 2 + [0] * 58)
     probs = np.random.default_rng(0).dirichlet((1, 1), (2, 60))
