@@ -19,6 +19,7 @@ from tiny import FAST, Podium, one_line, run_of, weights_hash, write_competition
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1")
 
 
+@pytest.mark.slow
 def test_a_convnext_and_a_vit_go_all_the_way_to_a_submission(tiny: Path, podium: Podium) -> None:
     for model, epochs in (("test_convnext", 8), ("test_vit", 3)):
         status, out, err = podium("train", *FAST, "--model", model, "--epochs", epochs)

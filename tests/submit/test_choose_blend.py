@@ -20,6 +20,7 @@ def interval_of(choice: BlendChoice) -> Interval:
     return choice.estimate.interval
 
 
+@pytest.mark.slow
 def test_equal_runs_get_equal_weights_and_a_useless_run_gets_almost_none() -> None:
     alike = choose_blend(simulate_runs((2.0, 2.0, 2.0), 3000, 0), "accuracy", 1000)
     assert alike.blend.strategy == "equal"

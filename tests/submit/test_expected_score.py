@@ -23,6 +23,7 @@ def with_fold_gain(choice: BlendChoice, metric: str, fold_probs: Sequence[Sequen
     return add_fold_gain(estimate_of(choice), choice.blend, metric, fold_probs)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_test_score_about_as_often_as_it_claims() -> None:
     covered = 0
     for seed in range(60):
@@ -33,6 +34,7 @@ def test_the_interval_covers_the_test_score_about_as_often_as_it_claims() -> Non
     assert covered >= 54  # of 60; 57 are expected
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_score_of_a_mean_over_folds_too() -> None:
     covered = covered_without_gain = 0
     for seed in range(40):
@@ -48,6 +50,7 @@ def test_the_interval_covers_the_score_of_a_mean_over_folds_too() -> None:
     assert covered_without_gain < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["accuracy", "log_loss", "macro_f1"])
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 def test_the_gain_of_a_mean_over_folds_is_estimated_without_labels(metric: str, temperature: float) -> None:
