@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError, terminal
 from podium.cli import flags
-from podium.machine import Machine
 
 if TYPE_CHECKING:
     from podium.competition.load import Competition
+    from podium.machine import Machine
 
 
 # --- data --------------------------------------------------------------------------------------------
@@ -90,6 +90,7 @@ def bench(args: argparse.Namespace) -> None:
     check_options(options)
     for model in args.model:
         check_model_name(model)
+    from podium.machine import Machine
     from podium.training.bench import bench
 
     machine = Machine(device=args.device, workers=args.workers)
@@ -220,7 +221,9 @@ def _recipe_options(args: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(args, name) for name in recipe_options() if getattr(args, name) is not None}
 
 
-def _machine(args: argparse.Namespace) -> Machine:
+def _machine(args: argparse.Namespace) -> "Machine":
+    from podium.machine import Machine
+
     return Machine(
         device=args.device,
         workers=args.workers,
