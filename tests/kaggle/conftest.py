@@ -45,7 +45,7 @@ def service(split_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """A Kaggle that knows the user, who has the competition and its folds."""
     shutil.copytree(split_root, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("KAGGLE_API_TOKEN", TOKEN)
-    monkeypatch.setattr("podium.kaggle.start_kernel.PAUSE", 0.0)
+    monkeypatch.setattr("podium.kaggle.push_kernel.PAUSE", 0.0)
     service = Service()
     service.kernel_statuses = ["QUEUED", "RUNNING"]
     return service

@@ -8,9 +8,9 @@ import pytest
 from podium import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.submit.blend import Blend
+from podium.submit.blend_strategies import fit_blend
 from podium.submit.choose_blend import BlendChoice, choose_blend
 from podium.submit.expected_score import Interval
-from podium.submit.fit_blend import fit_blend
 from podium.submit.held_out import HeldOut
 from submit.simulated_runs import simulate_runs
 

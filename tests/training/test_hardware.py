@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from podium.training import features as features_module
-from podium.training import loop
+from podium.training import frozen_features, loop
 from podium.training.learner import Learner
 from tiny import FAST, Podium, one_line, run_of
 from training.resuming import assert_resumes_to_the_same_bits
@@ -48,7 +47,7 @@ def test_a_batch_that_does_not_fit_is_answered_with_one_that_does(tiny: Path, po
 def test_features_that_do_not_fit_are_answered_alike(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features_module, "features_of", with_memory_for(7, features_module.features_of))
+    monkeypatch.setattr(frozen_features, "features_of", with_memory_for(7, frozen_features.features_of))
     message = one_line(podium(*TRAIN, "--linear", "--batch-size", "20"))
     assert "does not hold a batch of 20, but holds one of 5; use --batch-size 5" in message
 

@@ -24,7 +24,7 @@ def data(args: argparse.Namespace) -> None:
 
 def sample(args: argparse.Namespace) -> None:
     """Write the embedded competition (handwritten digits), which needs no network."""
-    from podium.competition.digits import write_digits
+    from podium.competition.handwritten_digits import write_digits
 
     write_digits(args.root)
 
@@ -108,7 +108,7 @@ def submit(args: argparse.Namespace) -> None:
     machine = Machine(device=args.device, workers=args.workers, keep_pixels=args.store == "on")
     if args.lineage:
         from podium.submit.lineage import read_lineage
-        from podium.submit.rebuild import rebuild
+        from podium.submit.rebuild_submission import rebuild
 
         given = [name for name in ("runs", "name", "blend") if getattr(args, name)]
         if given:
@@ -147,7 +147,7 @@ def lineage(args: argparse.Namespace) -> None:
 
 def score(args: argparse.Namespace) -> None:
     """Score a submission against a solution."""
-    from podium.competition.score import score
+    from podium.competition.score_csv import score
 
     print(score(args.file, args.solution, args.metric, args.positive))
 

@@ -137,7 +137,7 @@ def _weights(model: str) -> Iterator[Finding]:
 
 
 def _kaggle(slug: str, root: Path) -> Iterator[Finding]:
-    from podium.competition.digits import DIGITS_SLUG
+    from podium.competition.handwritten_digits import DIGITS_SLUG
     from podium.competition.load import raw_folder
     from podium.kaggle.client import fetch_competition_page, signed_in_client
 

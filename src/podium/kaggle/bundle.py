@@ -20,7 +20,7 @@ from podium.disk import write_json, write_text
 from podium.kaggle.inside_kernel import NOT_FOR_INFERENCE, read_requirements
 from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_card, find_code_files
-from podium.kaggle.start_kernel import make_kernel_name
+from podium.kaggle.push_kernel import make_kernel_name
 from podium.submit.lineage import read_lineage
 from podium.submit.submission import SubmitOptions, submit
 from podium.terminal import say

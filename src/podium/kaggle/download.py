@@ -15,13 +15,13 @@ from podium import PodiumError
 from podium.competition.load import load, raw_folder
 from podium.disk import locked
 from podium.kaggle.client import signed_in_client
-from podium.kaggle.unpack import unpack
+from podium.kaggle.unpack_archives import unpack
 from podium.terminal import command_for, say, show
 
 
 def download_competition(slug: str, root: Path) -> None:
     """Downloads and unpacks the files unless data/raw/<slug>/ exists, and prints what they hold."""
-    from podium.competition.digits import DIGITS_SLUG, write_digits
+    from podium.competition.handwritten_digits import DIGITS_SLUG, write_digits
 
     if slug == DIGITS_SLUG:
         write_digits(root)

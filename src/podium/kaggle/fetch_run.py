@@ -13,7 +13,7 @@ from podium.disk import write_bytes
 from podium.folds.folds_csv import folds_path
 from podium.kaggle.inside_kernel import REPORT
 from podium.kaggle.kernel_chain import Kernel, chain_path
-from podium.kaggle.start_kernel import KernelFailed
+from podium.kaggle.push_kernel import KernelFailed
 from podium.recipe import differences, recipe_options
 from podium.terminal import say
 from podium.training.run_folder import Run

@@ -21,7 +21,7 @@ from podium.disk import sha256, write_json
 from podium.kaggle.bundle import METADATA, NOTEBOOK
 from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.polling import Poll
-from podium.kaggle.start_kernel import (
+from podium.kaggle.push_kernel import (
     ACCELERATOR,
     KernelFailed,
     follow_kernel,

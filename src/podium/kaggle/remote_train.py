@@ -23,7 +23,7 @@ from podium.kaggle.fetch_run import fetch_run
 from podium.kaggle.inside_kernel import LIMIT, TrainFlags
 from podium.kaggle.kernel_chain import Kernel, KernelChain, chain_path
 from podium.kaggle.pack_kernel import build_kernel_script
-from podium.kaggle.start_kernel import (
+from podium.kaggle.push_kernel import (
     ACCELERATOR,
     KernelFailed,
     follow_kernel,

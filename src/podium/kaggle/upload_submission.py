@@ -16,8 +16,8 @@ from typing import Any
 from podium import PodiumError
 from podium.disk import locked, sha256
 from podium.kaggle.client import signed_in_client
-from podium.kaggle.history import Standing, add_to_history, find_rank, read_status
 from podium.kaggle.polling import Poll
+from podium.kaggle.upload_history import Standing, add_to_history, find_rank, read_status
 from podium.metrics import METRICS
 from podium.terminal import duration, say
 

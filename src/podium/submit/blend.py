@@ -1,6 +1,6 @@
 """A blend: how the probabilities of several runs become one prediction.
 
-fit_blend.py fits its weights and temperatures.
+blend_strategies.py fits its weights and temperatures.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MIN_PROB = 1e-12  # 0 has no logarithm
 class Blend:
     """The weighted mean of the runs' probabilities. Temperatures other than 1 calibrate them."""
 
-    strategy: str  # one of STRATEGIES in fit_blend.py
+    strategy: str  # one of STRATEGIES in blend_strategies.py
     weights: tuple[float, ...]  # one per run; they sum to 1
     temperatures: tuple[float, ...]  # one per run; above 1 the run becomes less confident
     temperature: float = 1.0  # of the mean

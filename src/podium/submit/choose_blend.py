@@ -3,7 +3,7 @@
     podium submit --runs A B [--blend STRATEGY]
 
 Each strategy is scored by nested cross-validation: fitted on all parts of the held-out images but one, scored on that
-one. fit_blend.py fits the weights; expected_score.py estimates what the chosen blend will score on the test images.
+one. blend_strategies.py fits the weights; expected_score.py estimates the score of the chosen blend on the test images.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ import numpy as np
 from podium import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.submit.blend import Blend, Probs
+from podium.submit.blend_strategies import STRATEGIES, fit_blend, list_strategies
 from podium.submit.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
-from podium.submit.fit_blend import STRATEGIES, fit_blend, list_strategies
 from podium.submit.held_out import HeldOut
 from podium.terminal import plural, progress_bar, table
 

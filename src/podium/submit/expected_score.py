@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from podium.metrics import METRICS, evaluate, score_per_image
 from podium.submit.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
-from podium.submit.fit_blend import find_temperature
+from podium.submit.blend_strategies import find_temperature
 from podium.submit.held_out import HeldOut
 
 Scores = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
     podium lineage FILE.csv
 
-record_lineage.py says what a lineage holds; rebuild.py makes the CSV from it.
+record_lineage.py says what a lineage holds; rebuild_submission.py makes the CSV from it.
 """
 
 import json

@@ -18,7 +18,7 @@ from podium.machine import Machine
 from podium.submit.blend import Blend, Probs
 from podium.submit.expected_score import GAIN_SAMPLE
 from podium.terminal import plural, progress_bar, say
-from podium.training.predictions import Predictions
+from podium.training.prediction_files import Predictions
 from podium.training.run_folder import Run
 
 PredictionFacts = dict[Run, dict[int, dict[str, str]]]  # by run and fold: hashes of input and output, and the device

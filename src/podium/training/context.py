@@ -22,7 +22,7 @@ from podium.terminal import command_for, plural, say
 from podium.training.augment import STEP, View, generator
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
 from podium.training.plan import Plan
-from podium.training.predictions import Predictions
+from podium.training.prediction_files import Predictions
 from podium.training.processes import Processes, join_processes
 from podium.training.run_folder import Run
 

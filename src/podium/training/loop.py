@@ -29,7 +29,7 @@ from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord
 from podium.training.forecast import Forecast
 from podium.training.learner import Diverged, Learner
-from podium.training.linear import fit_head_of
+from podium.training.linear_probe import fit_head_of
 from podium.training.loader import Batch, batches_in_order, load_batches
 from podium.training.processes import started_by_torchrun
 

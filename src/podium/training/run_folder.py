@@ -28,7 +28,7 @@ from podium.metrics import evaluate
 from podium.recipe import differences
 from podium.terminal import command_for, did_you_mean, duration, say, table
 from podium.training.checkpoint import checkpoints
-from podium.training.predictions import Predictions
+from podium.training.prediction_files import Predictions
 
 READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "folds": int,

@@ -20,7 +20,7 @@ from podium.terminal import command_for, say, show
 from podium.training.context import Context, open_context
 from podium.training.distill import check_teachers
 from podium.training.fit_to_budget import fit_to_budget
-from podium.training.linear import train_head
+from podium.training.linear_probe import train_head
 from podium.training.loop import train_fold
 from podium.training.plan import Plan
 from podium.training.processes import Processes

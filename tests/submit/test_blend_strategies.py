@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from podium.cli import flags
 from podium.metrics import evaluate
 from podium.submit.blend import apply_temperature
-from podium.submit.fit_blend import STRATEGIES, fit_convex, fit_greedy, fit_temperature, list_strategies
+from podium.submit.blend_strategies import STRATEGIES, fit_convex, fit_greedy, fit_temperature, list_strategies
 from submit.simulated_runs import simulate_runs
 
 
@@ -47,7 +47,7 @@ def test_only_strategies_that_can_differ_are_listed() -> None:
 
 @pytest.mark.parametrize("add_flags", [flags.submit, flags.kaggle_bundle])
 def test_the_command_line_has_all_strategies(add_flags: Callable[[argparse.ArgumentParser], None]) -> None:
-    """It lists them itself: an import of fit_blend.py would import scipy before any help is printed."""
+    """It lists them itself: an import of blend_strategies.py would import scipy before any help is printed."""
     parser = argparse.ArgumentParser()
     add_flags(parser)
     assert f"--blend {{{','.join(STRATEGIES)}}}" in parser.format_usage()

@@ -20,12 +20,11 @@ from podium.models.device import DTYPES
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.predict import predict_proba
-from podium.training import features as features_module
-from podium.training import linear
+from podium.training import frozen_features, linear_probe
 from podium.training.augment import TestView
 from podium.training.context import Context
-from podium.training.features import features_of
-from podium.training.linear import Head, classifier_of, fit_head, predict_head
+from podium.training.frozen_features import features_of
+from podium.training.linear_probe import Head, classifier_of, fit_head, predict_head
 from podium.training.loader import batches_in_order, load_batches
 from podium.training.train import train
 from tiny import FAST, Podium, assert_same_fold, podium_at, recipe_of, run_of, signal_in_step, weights_hash
@@ -55,7 +54,7 @@ class Passes:
             self.images += len(images)
             return features_of(model, images)
 
-        for module in (linear, features_module):
+        for module in (linear_probe, frozen_features):
             monkeypatch.setattr(module, "features_of", count)
 
 
@@ -126,7 +125,7 @@ def test_neither_a_second_time_nor_loader_processes_change_a_bit(tiny: Path, pod
 
 @pytest.fixture
 def ten_images_per_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features_module, "BLOCK", 10)
+    monkeypatch.setattr(frozen_features, "BLOCK", 10)
 
 
 @pytest.mark.usefixtures("ten_images_per_block")
@@ -212,8 +211,8 @@ class BlindFit:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folds: NDArray[np.int64]) -> None:
         self.folds, self.hidden = folds, np.empty(0, np.float32)
         self.choosing: list[set[int]] = []
-        monkeypatch.setattr(linear, "fit_head", self.fit_head)
-        monkeypatch.setattr(linear, "predict_head", self.predict_head)
+        monkeypatch.setattr(linear_probe, "fit_head", self.fit_head)
+        monkeypatch.setattr(linear_probe, "predict_head", self.predict_head)
 
     def fit_head(self, context: Context, fold: int, features: NDArray[np.float32]) -> Any:
         self.hidden, targets = features.copy(), context.targets.copy()
@@ -265,7 +264,7 @@ def test_the_head_is_the_minimum_of_its_objective(
     targets = (evidence[:, :4] + draws.normal(size=(300, 4))).argmax(1)
     features = 3 + evidence * [3, 1, 1, 0.1, 0.01]
     context = replace(float32_context, folds=np.arange(300) % 3, targets=targets)
-    monkeypatch.setattr(linear, "STRENGTHS", (l2,))
+    monkeypatch.setattr(linear_probe, "STRENGTHS", (l2,))
     head, strength = fit_head(context, 0, features[None].astype(np.float32))
     assert strength == l2
     rows = context.training_rows(0)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium import PodiumError
-from podium.kaggle.unpack import MARGIN, unpack
+from podium.kaggle.unpack_archives import MARGIN, unpack
 
 
 def make_zip(entries: Mapping[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -189,7 +189,7 @@ def test_a_zip_bomb_in_several_archives_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive_count: int, is_allowed: bool
 ) -> None:
     size = 2_000_000
-    monkeypatch.setattr("podium.kaggle.unpack.MARGIN", 3 * size - 1)
+    monkeypatch.setattr("podium.kaggle.unpack_archives.MARGIN", 3 * size - 1)
     data = make_zip({f"{i}.zip": make_zip({f"{i}.jpg": bytes(size)}) for i in range(archive_count)})
     if is_allowed:
         assert len(unpack_files(tmp_path, data)) == archive_count
@@ -202,7 +202,7 @@ def test_a_zip_bomb_that_hides_its_size_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_an_archive_larger_than_the_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.kaggle.unpack.MAX_RATIO", 10**15)
+    monkeypatch.setattr("podium.kaggle.unpack_archives.MAX_RATIO", 10**15)
     message = refusal_of(tmp_path, make_zip_declaring(10**17))
     assert re.search(r"it needs 100000000\.0 GB and [0-9.]+ GB are free on that disk\); fix that", message)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from podium.competition.csv_files import read_table
-from podium.competition.digits import DIGITS_SLUG, write_digits
+from podium.competition.handwritten_digits import DIGITS_SLUG, write_digits
 from podium.competition.load import Competition, load
 from podium.images.decode import read_image
 from tiny import Podium

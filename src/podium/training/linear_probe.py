@@ -2,8 +2,8 @@
 
     podium train --model convnext_small --linear
 
-Writes the files of a fold as training does, and the features once for all folds (features.py). With --head-first,
-training of all weights starts from such a head.
+Writes the files of a fold as training does, and the features once for all folds (frozen_features.py). With
+--head-first, training of all weights starts from such a head.
 """
 
 import math
@@ -28,7 +28,7 @@ from podium.models.normalise import Normaliser
 from podium.terminal import say
 from podium.training.context import Context, seed_torch
 from podium.training.epoch_record import EpochRecord
-from podium.training.features import Features, all_features, features_of
+from podium.training.frozen_features import Features, all_features, features_of
 
 STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the mean log loss: 0.1 to 0.00001
 # The gradient, or the change of the loss, that ends a fit. A tenth of it takes twice as long and scores the same.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from podium.competition.score import score
+from podium.competition.score_csv import score
 from tiny import Podium, one_line
 
 
