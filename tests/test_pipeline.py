@@ -69,8 +69,8 @@ def test_a_run_leaves_the_files_that_are_documented(tiny: Path, podium: Podium) 
         assert labels == folds["target"][folds["fold"] == "1"].tolist()
 
     history = run.history(1)
-    assert [record["epoch"] for record in history] == [1, 2]
-    assert set(history[0]) == {
+    assert [record.epoch for record in history] == [1, 2]
+    assert set(history[0].to_json()) == {
         *("epoch", "step", "lr", "loss", "log_loss", "accuracy", "views"),
         *("images_per_s", "seconds", "validation_seconds", "memory_mb"),
     }

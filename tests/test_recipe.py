@@ -12,14 +12,14 @@ from podium.recipe import (
     check_options,
     differences,
     expand_auto,
+    fill_in_defaults,
     image_size_at,
-    resolve,
 )
 
 
 def recipe(**options: object) -> Recipe:
     """Returns the recipe of convnext_small, which timm trains at 224 pixels and tests at 288."""
-    return resolve({"model": "convnext_small", **options}, {}, "convnext", 224, 288)
+    return fill_in_defaults({"model": "convnext_small", **options}, {}, "convnext", 224, 288)
 
 
 # --- where a value comes from ------------------------------------------------------------------------
@@ -29,10 +29,10 @@ def test_an_option_given_by_the_user_wins_over_the_card_and_the_card_over_the_fa
     plain = recipe()
     assert (plain.weights, plain.image_size, plain.layer_decay) == ("pretrained", 224, 0.8)
     card = {"layer_decay": 0.5, "mirror": 0}
-    assert resolve({"model": "m"}, card, "convnext", 224, 288).layer_decay == 0.5
-    assert isinstance(resolve({"model": "m"}, card, "convnext", 224, 288).mirror, float)
-    assert resolve({"model": "m", "layer_decay": 0.7}, card, "convnext", 224, 288).layer_decay == 0.7
-    assert resolve({"model": "m"}, {}, "unknown_family", 64, 64).epochs == 15
+    assert fill_in_defaults({"model": "m"}, card, "convnext", 224, 288).layer_decay == 0.5
+    assert isinstance(fill_in_defaults({"model": "m"}, card, "convnext", 224, 288).mirror, float)
+    assert fill_in_defaults({"model": "m", "layer_decay": 0.7}, card, "convnext", 224, 288).layer_decay == 0.7
+    assert fill_in_defaults({"model": "m"}, {}, "unknown_family", 64, 64).epochs == 15
 
 
 def test_the_default_learning_rate_grows_with_the_square_root_of_the_batch_and_a_given_one_does_not() -> None:
@@ -54,7 +54,7 @@ def test_a_level_sets_several_options_and_a_given_option_wins() -> None:
     assert (light.ops, strong.ops) == (0, 2)
     assert strong.mix == 0.1
     assert asdict(recipe(level="default")) == asdict(recipe())
-    assert resolve({"model": "m"}, {"level": "strong", "crop": 0.9}, "", 64, 64).crop == 0.9
+    assert fill_in_defaults({"model": "m"}, {"level": "strong", "crop": 0.9}, "", 64, 64).crop == 0.9
 
 
 def test_views_and_test_size_have_defaults_that_fit_the_other_options() -> None:
@@ -91,8 +91,8 @@ def test_images_grow_from_half_the_size_to_the_whole_size() -> None:
         ({"epoch": 3}, "no option 'epoch'; did you mean epochs?"),
         ({"zzz": 3}, "no option 'zzz'; there are model, weights,"),
         ({"model": "x"}, "a card cannot choose the model; remove `model`"),
-        ({"epochs": 2.5}, "epochs must be int, not 2.5"),
-        ({"mirror": True}, "mirror must be float, not True"),
+        ({"epochs": 2.5}, "epochs must be a whole number, not 2.5"),
+        ({"mirror": True}, "mirror must be a number, not True"),
         ({"mirror": 7.0}, "mirror must be between 0 and 1, not 7.0"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_mistake_in_the_card_is_refused(card: dict[str, object], message: str)
         ({"epochs": 0}, "--epochs must be between 1 and 100,000, not 0"),
         ({"lr": float("nan")}, "--lr must be between"),
         ({"clip": -1.0}, "--clip must be at least 0"),
-        ({"skip_bad": 1}, "--skip-bad must be bool"),
+        ({"skip_bad": 1}, "--skip-bad must be true or false"),
         ({"level": "medium"}, f"--level must be one of {', '.join(LEVELS)}, not 'medium'"),
         *(({"views": views}, f"not '{views}'") for views in ("mirrored", "mirror+", "mirror+mirror", "")),
     ],

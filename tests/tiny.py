@@ -103,7 +103,7 @@ def assert_same_fold(first: "Run", second: "Run", fold: int = 0) -> None:
     """Two runs of one recipe computed the same bits."""
     assert sha256(first.fold(fold) / "model.safetensors") == sha256(second.fold(fold) / "model.safetensors")
     assert first.out_of_fold(fold).probs.tobytes() == second.out_of_fold(fold).probs.tobytes()
-    losses = [[record["loss"] for record in run.history(fold)] for run in (first, second)]
+    losses = [[record.loss for record in run.history(fold)] for run in (first, second)]
     assert losses[0] == losses[1]
 
 

@@ -1,6 +1,10 @@
-"""What a command computes on, and how. Nothing of it changes a result, except by rounding."""
+"""What a command computes on, and how. It changes no result, except by rounding."""
 
+import contextlib
+import os
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -12,3 +16,57 @@ class Machine:
     parallel: str = "auto"  # what several processes share: a fold (data), or the folds
     deterministic: bool = False  # the same bits again on a GPU too, more slowly
     compiled: bool = False  # by torch.compile
+
+
+def usable_cores() -> int:
+    """Returns the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory_mb() -> int:
+    """Returns the memory of this process without mapped files; its peak where the system says nothing else."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        resident, shared = Path("/proc/self/statm").read_text().split()[1:3]
+        return round((int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE") / 1e6)
+    return peak_memory_mb()
+
+
+def peak_memory_mb() -> int:
+    """Returns the most memory that this process has held, mapped files included."""
+    import resource
+
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3))
+
+
+# --- torchrun ----------------------------------------------------------------------------------------
+# It starts several processes, one per GPU, on one or several machines, and describes them in the environment.
+
+LAUNCHED_BY_PODIUM = "PODIUM_LAUNCHED"  # environment variable: the launching process reports how this one ended
+
+
+def started_by_torchrun() -> bool:
+    return "WORLD_SIZE" in os.environ
+
+
+def launched_by_podium() -> bool:
+    return LAUNCHED_BY_PODIUM in os.environ
+
+
+def world_size() -> int:
+    """Returns the number of processes on all machines, also before they have joined."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def process_rank() -> int:
+    """Returns this process's number among all processes."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def local_rank() -> int | None:
+    """Returns this process's number on its machine; None if torchrun has not started it."""
+    return int(os.environ["LOCAL_RANK"]) if "LOCAL_RANK" in os.environ else None
+
+
+def local_world_size() -> int:
+    """Returns the number of processes on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

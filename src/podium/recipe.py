@@ -1,7 +1,7 @@
 """Every option of a run in one frozen dataclass; the flags are made from it, the defaults stand in the tables below.
 
 An option that is not given takes the first value found in: the competition's card ([recipe]), the row of the model's
-family, the row for all models. `resolve` does that, and the run's recipe.json holds the result.
+family, the row for all models. `fill_in_defaults` does that, and the run's recipe.json holds the result.
 """
 
 import math
@@ -18,11 +18,11 @@ FITS = ("crop", "squash")
 VIEWS = {"mirror": 2, "flip": 2, "turn": 4, "zoom": 2}  # images that each view makes of one
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-# Several options at once, after "How to train your ViT?" (Steiner et al., 2021). An option that is given wins.
+# Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
 LEVELS: dict[str, dict[str, Any]] = {
     "default": {},
     "none": {"crop": 1.0, "colour": 0.0, "erase": 0.0, "ops": 0, "mix": 0.0, "smoothing": 0.0},
-    # For short runs, which see each image a few times only: nothing that takes long to learn.
+    # For short runs, which see each image only a few times: no augmentation that takes long to learn.
     "light": {"crop": 0.75, "colour": 0.0, "erase": 0.0, "ops": 0, "mix": 0.0},
     # For long runs from scratch (60 epochs and more), and for large models on few images.
     "strong": {"crop": 0.4, "colour": 0.3, "erase": 0.25, "ops": 2, "strength": 0.65, "mix": 0.8},
@@ -48,7 +48,7 @@ class Recipe:
     epochs: int = option("passes over the training images", 1, 100_000)
     batch_size: int = option("images per step", 1, 65_536)
     optimizer: str = option(
-        "adamw, or muon: makes the update of a matrix equally long in all directions (AdamW for the rest)",
+        "adamw, or muon: orthogonalises the updates of matrices (AdamW for the rest)",
         choices=OPTIMIZERS,
     )
     lr: float = option("peak learning rate; the default grows with the square root of the batch size", 1e-12, 10)
@@ -57,7 +57,7 @@ class Recipe:
     warmup: float = option("epochs of warm-up; at most a fifth of the run", 0)
     clip: float = option("largest norm of the gradient; 0: no limit", 0)
     sam: float = option("radius of sharpness-aware minimisation, which doubles the time of a step; 0: off", 0, 10)
-    drop_path: float = option("rate of stochastic depth, rising with the layer", 0, 0.95)
+    drop_path: float = option("stochastic depth rate, increasing with depth", 0, 0.95)
     smoothing: float = option("label smoothing", 0, 0.95)
     ema: float = option("share of the run that the averaged weights remember; 0: use the last weights", 0, 1)
     mix: float = option("share of the steps with mixup or cutmix, half of each", 0, 1)
@@ -76,12 +76,15 @@ class Recipe:
     ops: int = option("random operations per image, as in RandAugment: rotation, shear, shift, tones", 0, 9)
     strength: float = option("strength of these operations", 0, 1)
     level: str = option(
-        "sets crop, colour, erase, ops, mix and smoothing at once: none, light or strong", choices=tuple(LEVELS)
+        "sets crop, colour, erase, ops, mix and smoothing at once: default, none, light or strong",
+        choices=tuple(LEVELS),
     )
     linear: bool = option("linear evaluation: freeze the backbone and fit a logistic head on its features")
     head_first: bool = option("fit the head on frozen features before all weights are trained")
     skip_bad: bool = option("leave out training images that cannot be read")
-    precision: str = option("auto (what the hardware gains by), float32, bfloat16 or float16", choices=PRECISIONS)
+    precision: str = option(
+        "auto (the fastest that the hardware has), float32, bfloat16 or float16", choices=PRECISIONS
+    )
     seed: int = option("seed of everything random in training", 0, 2**32 - 1)
     teacher: str = option("a finished run to learn from, or several, RUN1+RUN2: the mean of their probabilities")
     distil: float = option("the teacher's share of the loss", 0, 1)
@@ -101,40 +104,40 @@ COMMON: dict[str, Any] = {
     "clip": 1.0,  # cuts off the rare large gradient and leaves the others
     "sam": 0.0,  # whether it beats twice the epochs depends on the competition
     "smoothing": 0.1,  # some labels are wrong
-    "ema": 0.1,  # long enough to average out noise, short enough to forget the start
+    "ema": 0.1,  # long enough to average out noise, short enough to forget the first epochs
     "mix": 0.5,  # the other half of the steps sees plain images
     "plain": 0.15,  # the last epochs see images as the test set has them
     "grow": 0.0,  # works only for models that take any size
     "fit": "crop",  # as the weights were trained
     "crop": 0.6,  # milder than ImageNet's 0.08: an object that fills its image must stay recognisable
-    "mirror": 0.5,  # few things change their class in a mirror; letters and digits do
-    "colour": 0.2,  # imitates another light, not another colour: the colour often tells the class
-    "erase": 0.1,  # now and then the model has to do without one part
+    "mirror": 0.5,  # most objects keep their class when mirrored; letters and digits do not
+    "colour": 0.2,  # imitates another light, not another colour: the colour often depends on the class
+    "erase": 0.1,  # sometimes the model has to recognise an object without one of its parts
     "ops": 0,  # whether a rotated image keeps its class depends on the competition
     "strength": 0.5,  # AugReg's medium level: magnitude 15 of 30
     "level": "default",
     "linear": False,  # a first look at a model in minutes; training all weights scores higher
-    "head_first": False,  # warm-up and layer decay already protect the backbone from a fresh head's gradients
+    "head_first": False,  # warm-up and layer decay already protect the backbone from a new head's gradients
     "skip_bad": False,
     "precision": "auto",
     "seed": 0,
     "teacher": "",
-    "distil": 0.5,  # the labels correct the teacher's mistakes, the teacher adds how alike classes are
+    "distil": 0.5,  # the labels correct the teacher's mistakes, the teacher shows which classes are similar
 }
 # Rows by family: the timm module that registers the model. Learning rates are for REFERENCE_BATCH.
 PRETRAINED: dict[str, dict[str, Any]] = {
     "convnext": {
         "lr": 1e-4,  # published fine-tunings lie between 5e-5 and 2e-4
         "layer_decay": 0.8,  # as its authors fine-tune it
-        "drop_path": 0.1,  # a quarter of what 300 epochs on ImageNet need: the run is short, the set small
-        "epochs": 12,  # 10 to 15 suffice for pretrained weights; an epoch costs twice a ViT's and more
-        "warmup": 1.0,  # until AdamW's moments and the fresh head are more than noise
+        "drop_path": 0.1,  # a quarter of the value for 300 epochs on ImageNet: the run is short, the data set small
+        "epochs": 12,  # 10 to 15 are enough for pretrained weights; an epoch takes at least twice as long as a ViT's
+        "warmup": 1.0,  # until AdamW's moments and the new head are better than noise
     },
     "vision_transformer": {
         "lr": 1e-4,
-        "layer_decay": 0.75,  # from BEiT and MAE; the early layers hardly need to move
+        "layer_decay": 0.75,  # from BEiT and MAE; the early layers need small changes only
         "drop_path": 0.1,
-        "epochs": 20,  # cheaper and slower to adapt: patches of 32 px leave 50 tokens
+        "epochs": 20,  # an epoch is cheaper, and it adapts more slowly: patches of 32 px give 50 tokens
         "warmup": 1.0,
     },
     "": {
@@ -147,7 +150,7 @@ PRETRAINED: dict[str, dict[str, Any]] = {
 }
 SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: one rate for all layers, and time to find features
     "convnext": {
-        "lr": 3e-3,  # below its authors' 4e-3 for batches of 4096, which needs more steps than a small set has
+        "lr": 3e-3,  # below its authors' 4e-3 for batches of 4,096, which needs more steps than a small data set has
         "layer_decay": 1.0,
         "drop_path": 0.05,
         "epochs": 40,
@@ -155,7 +158,7 @@ SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: one rate for all 
         "mix": 0.0,  # mixed images take longer to learn, and 40 epochs are not enough for both
     },
     "vision_transformer": {
-        "lr": 1e-3,  # DeiT's for batches of 1,024; attention bears less than convolutions
+        "lr": 1e-3,  # DeiT's for batches of 1,024; attention needs a lower rate than convolutions
         "layer_decay": 1.0,
         "drop_path": 0.05,
         "epochs": 60,  # it first has to learn that neighbouring pixels belong together
@@ -165,11 +168,11 @@ SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: one rate for all 
     "": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.0, "epochs": 40, "warmup": 3.0, "mix": 0.0},
 }
 
-# What `--model auto` means. About the best that nine minutes per fold buy on two cores: docs/benchmarks.md.
+# What `--model auto` means: about the best result in the time that docs/benchmarks.md gives for it.
 SMALL: dict[str, Any] = {
-    "model": "resnet10t",  # plain convolutions learn soonest; regnet, csp and convnext nets of its cost trail it
+    "model": "resnet10t",  # plain convolutions learn fastest; regnet, csp and convnext of similar cost score lower
     "weights": "none",
-    "image_size": 64,  # 80 px halve the epochs in the same time, and score the same
+    "image_size": 64,  # 80 px allow half the epochs in the same time, and score the same
     "batch_size": 128,  # a quarter faster than 64
     "epochs": 24,
     "level": "light",
@@ -178,7 +181,7 @@ SMALL: dict[str, Any] = {
 }
 AUTO: dict[str, dict[str, Any]] = {  # by kind of device
     "cpu": SMALL,
-    # A step of Muon costs half as much again where bfloat16 products are fast, and several times that elsewhere.
+    # A step with Muon takes 1.5 times as long if the CPU multiplies bfloat16 natively, else several times as long.
     "cpu with bfloat16": {**SMALL, "optimizer": "muon", "lr": 6e-3, "epochs": 16},
     "": {"model": "convnext_small"},
 }
@@ -193,7 +196,7 @@ def expand_auto(given: Options, device_kind: str) -> Options:
     return {**auto, **{name: value for name, value in given.items() if name != "model"}}
 
 
-def resolve(given: Options, card: Options, family: str, native_size: int, test_size: int) -> Recipe:
+def fill_in_defaults(given: Options, card: Options, family: str, native_size: int, test_size: int) -> Recipe:
     """Returns the whole recipe. `check_options` and `check_card_options` come first."""
     rows = SCRATCH if {**card, **given}.get("weights") == "none" else PRETRAINED
     chosen = {
@@ -232,6 +235,8 @@ def image_size_at(epoch: int, recipe: Recipe) -> int:
 
 # --- checks ------------------------------------------------------------------------------------------
 
+KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
 
 def recipe_options() -> dict[str, tuple[type, str]]:
     """Returns type and help text of every option, for the command line and the card."""
@@ -259,11 +264,11 @@ def check_options(values: Options, where: str = "") -> None:
 
 
 def _problem_with(value: Any, kind: type, option: Field[Any]) -> str:
-    """Returns what the value must be and what it is, or nothing where it fits."""
+    """Returns what the value must be and what it is; nothing if it is right."""
     lowest, highest, choices, parts = (option.metadata[key] for key in ("lowest", "highest", "choices", "parts"))
     accepted = (int, float) if kind is float else kind
     if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
-        return f"{kind.__name__}, not {value!r}"
+        return f"{KINDS[kind]}, not {value!r}"
     if kind in (int, float) and not lowest <= value <= highest:  # NaN fails this comparison as well
         bounds = f"at least {lowest:,}" if highest == math.inf else f"between {lowest:,} and {highest:,}"
         return f"{bounds}, not {value}"

@@ -72,6 +72,11 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", most: int
     return f"did you mean {', '.join(near)}?" if near else otherwise
 
 
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, or its kind if it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], text_columns: int = 1) -> str:
     """Aligns columns: the first ones hold text and go to the left, the others hold numbers and go to the right."""
     lines = [[printable(str(cell)).replace("\n", "\\n") for cell in row] for row in (header, *rows)]

@@ -79,7 +79,7 @@ def test_a_run_of_another_recipe_is_kept_apart(
         message = one_line(podium(*TRAIN))
         assert "is another run than the kernel's: lr was 0.01" in message
         assert str(runs / "test_vit-kaggle") in message
-        assert "began otherwise: lr was 0.01" in one_line(podium(*TRAIN, "--name", "test_vit"))
+        assert "was started with other options: lr was 0.01" in one_line(podium(*TRAIN, "--name", "test_vit"))
     assert len(instant_service.kernels) == 1
     assert Run(runs / "test_vit").finished() == [0]
     assert Run(runs / "test_vit-kaggle").finished() == [0, 1]

@@ -112,7 +112,7 @@ def test_what_would_fail_on_kaggle_is_refused_here(
         assert "--folds" in message
         assert podium(*TRAIN)[0] == 0
         assert "is trained already" in one_line(podium(*TRAIN, "--folds", "0"))
-        assert "began otherwise: lr was" in one_line(podium(*TRAIN, "--lr", "0.5"))
+        assert "was started with other options: lr was" in one_line(podium(*TRAIN, "--lr", "0.5"))
         with run.lock():
             assert "is being trained by another process" in one_line(podium(*TRAIN))
         for words in (("--weights", "/some/file.pt"), ("--teacher", "another")):

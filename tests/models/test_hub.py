@@ -104,7 +104,7 @@ def test_without_a_hub_the_client_reads_its_cache_which_must_hold_these_weights(
     use_hub(UNREACHABLE)
     cache = tmp_path / "hub-cache" / "hub"
     (cache / "models--timm--convnext_small.in12k_ft_in1k").mkdir(parents=True)
-    with pytest.raises(PodiumError, match=f"the pretrained weights of {HOUSE_MODEL} cannot be had"):
+    with pytest.raises(PodiumError, match=f"the pretrained weights of {HOUSE_MODEL} are not available"):
         check_weights_available(HOUSE_MODEL, "pretrained")
     assert os.environ["HF_HUB_OFFLINE"] == "1"  # else the client would try for most of a minute
     assert huggingface_hub.constants.HF_HUB_OFFLINE
@@ -121,7 +121,9 @@ def test_without_a_network_the_remedies_are_named_before_anything_heavy_is_impor
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**clean, **environment})
     assert done.returncode == 1
     message = done.stderr.splitlines()[-1]
-    assert message.startswith(f"podium: error: the pretrained weights of {HOUSE_MODEL} cannot be had: {UNREACHABLE}")
+    assert message.startswith(
+        f"podium: error: the pretrained weights of {HOUSE_MODEL} are not available: {UNREACHABLE}"
+    )
     for remedy in ("--weights none", "--weights PATH", "hub cache", str(tmp_path / "hub-cache")):
         assert remedy in message
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}

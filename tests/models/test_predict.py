@@ -7,7 +7,7 @@ import torch
 from podium.models.build import ModelSpec
 from podium.models.normalise import Normaliser
 from podium.models.predict import predict_proba, views_of
-from podium.recipe import VIEWS, resolve
+from podium.recipe import VIEWS, fill_in_defaults
 
 CPU = torch.device("cpu")
 
@@ -17,7 +17,7 @@ def spec_with(mean: tuple[float, ...], std: tuple[float, ...]) -> ModelSpec:
 
 
 def view_count(views: str) -> int:
-    return resolve({"model": "m", "views": views}, {}, "", 64, 64).view_count
+    return fill_in_defaults({"model": "m", "views": views}, {}, "", 64, 64).view_count
 
 
 def test_the_model_gets_images_with_its_own_mean_and_deviation() -> None:

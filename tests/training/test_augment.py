@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from podium.models.build import ModelSpec
-from podium.recipe import Recipe, resolve
-from podium.training.augment import TestView, TrainView, generator, mix
+from podium.recipe import Recipe, fill_in_defaults
+from podium.training.augment import TestView, TrainView, mix
 from podium.training.processes import Processes
+from podium.training.randomness import generator
 
 SPEC = ModelSpec("test_vit", ("a", "b"), 48, 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")
 SQUASHED = replace(SPEC, fit="squash")
@@ -20,7 +21,7 @@ STREAM = 9  # of random draws, which training does not use
 
 
 def recipe(**options: object) -> Recipe:
-    return resolve({"model": "convnext_small", "image_size": 48, **options}, {}, "convnext", 224, 288)
+    return fill_in_defaults({"model": "convnext_small", "image_size": 48, **options}, {}, "convnext", 224, 288)
 
 
 def noise(*size: int) -> NDArray[np.uint8]:

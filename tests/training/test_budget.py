@@ -32,10 +32,10 @@ def test_fewer_epochs_come_before_fewer_folds(
 
 def test_every_fold_gets_an_equal_share_and_the_submission_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    budget = Budget(1000.0)
+    budget = Budget(1000.0, clock.now)
     budget.test_share = 0.1
     for folds_left in (4, 3, 2, 1):
-        deadline = budget.deadline(folds_left)
+        deadline = budget.start_fold(folds_left)
         assert deadline - clock.now == pytest.approx((990 - SUBMIT_START) / 4 * 0.9)
         clock.now = deadline
     assert budget.end - clock.now == pytest.approx(SUBMIT_START + 0.1 * (990 - SUBMIT_START))
@@ -52,12 +52,12 @@ def test_a_budget_shortens_a_run_and_the_next_call_keeps_its_plan(
     command = (*TRAIN, "--epochs", "100000", "--budget", "6s")
     status, _, err = podium(*command)
     assert status == 0, err
-    assert "the budget of 6 s holds 1 fold of " in err
+    assert "in 6 s: 1 fold of " in err
     run = run_of(tiny)
     assert 1 <= run.recipe["epochs"] < 100_000
     history = run.history(0)
-    assert history[-1]["lr"] < 1e-5  # the schedule came to its end
-    assert history[-1]["views"] == "mirror"
+    assert history[-1].lr < 1e-5  # the schedule came to its end
+    assert history[-1].views == "mirror"
     assert not list(run.path.glob(".trial-*"))
     status, _, err = podium(*command)
     assert status == 0, err

@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,38 @@ from safetensors.torch import save_file
 
 from podium import PodiumError
 from podium.models.tensors import load_tensors, tensors_digest
-from podium.training.checkpoint import CheckpointWriter, checkpoints, restore_learner, save_learner
+from podium.training.checkpoint import CheckpointWriter, checkpoints, restore_newest
+from podium.training.epoch_record import EpochRecord
+from podium.training.learner import Learner
+from podium.training.learner_state import COUNTERS, learner_state, restore_learner
 from tiny import FAST, Podium, assert_same_fold, run_of, signal_in_step
 from training.damage import cut_end, empty, flip_bit
 from training.learners import a_batch, copy_state, learner_of
 
 SIX_STEPS = ("train", *FAST, "--model", "test_vit", "--folds", "0", "--epochs", "6")
+
+
+A_RECORD = EpochRecord(
+    epoch=1,
+    step=1,
+    lr=0.1,
+    loss=1.0,
+    scores={"log_loss": 1.0, "accuracy": 0.5},
+    views="none",
+    images_per_s=10.0,
+    seconds=1.5,
+    validation_seconds=0.5,
+)
+
+
+def save(folder: Path, learner: Learner) -> None:
+    writer = CheckpointWriter(folder)
+    with writer.finish_writing():
+        writer.save(learner.progress.step, *learner_state(learner))
+
+
+def restore(folder: Path, learner: Learner) -> bool:
+    return restore_newest(folder, partial(restore_learner, learner))
 
 
 def stop_after(step: int, root: Path, podium: Podium) -> Path:
@@ -35,26 +62,25 @@ def test_a_restored_learner_takes_the_same_next_step(tiny: Path) -> None:
     learner, restored = (learner_of(tiny, model="test_resnet", drop_path=0.2) for _ in range(2))
     images, labels = a_batch()
     learner.step(images, labels)
-    learner.progress.seconds, learner.progress.history = 1.5, [{"epoch": 1, "step": 1}]
-    writer = CheckpointWriter(tiny)
-    with writer.finish_writing():
-        save_learner(writer, learner)
-    assert restore_learner(tiny, restored)
-    for name in ("step", "total", "seconds", "history", "loss", "skipped", "in_a_row"):
+    learner.progress.seconds, learner.progress.history = 1.5, [A_RECORD]
+    save(tiny, learner)
+    assert restore(tiny, restored)
+    for name in ("step", "total_steps", "seconds", "history", *COUNTERS.values()):
         assert getattr(restored.progress, name) == getattr(learner.progress, name), name
     learner.step(images, labels)
     restored.step(images, labels)
     expected = copy_state(learner)
     assert all(torch.equal(tensor, expected[name]) for name, tensor in copy_state(restored).items())
-    assert all(torch.equal(*pair) for pair in zip(learner.final.parameters(), restored.final.parameters(), strict=True))
+    assert all(
+        torch.equal(*pair)
+        for pair in zip(learner.final_model.parameters(), restored.final_model.parameters(), strict=True)
+    )
 
 
 def test_a_checkpoint_of_something_else_is_refused(tiny: Path) -> None:
     learner = learner_of(tiny, model="test_vit")
     learner.step(*a_batch())
-    writer = CheckpointWriter(tiny)
-    with writer.finish_writing():
-        save_learner(writer, learner)
+    save(tiny, learner)
     (path,) = checkpoints(tiny)
     tensors, metadata = load_tensors(path)
     progress = json.loads(metadata["podium"])
@@ -71,11 +97,11 @@ def test_a_checkpoint_of_something_else_is_refused(tiny: Path) -> None:
         text = json.dumps(content)
         save_file(some_tensors, path, {"podium": text, "sha256": tensors_digest(some_tensors, text)})
         with pytest.raises(PodiumError) as refusal:
-            restore_learner(tiny, learner_of(tiny, model="test_vit"))
+            restore(tiny, learner_of(tiny, model="test_vit"))
         assert f"{path} is not of this run" in str(refusal.value), content
         assert "delete it to start this fold again" in str(refusal.value)
     save_file(tensors, path, metadata)
-    assert restore_learner(tiny, learner)
+    assert restore(tiny, learner)
 
 
 @pytest.mark.parametrize("damage", [flip_bit, cut_end, empty])

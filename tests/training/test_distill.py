@@ -199,7 +199,7 @@ def test_micro_batches_are_taught_like_the_whole_batch(
         monkeypatch.setattr(learner_module, "micro_batch_limit", lambda *_, limit=limit: limit)
         status, _, err = teach(podium, name, *words, model="test_vit")
         assert status == 0, err
-        losses.append(run_of(taught, name).history(0)[0]["loss"])
+        losses.append(run_of(taught, name).history(0)[0].loss)
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
@@ -264,7 +264,7 @@ def test_other_weights_of_the_teacher_are_refused_for_a_fold_that_has_begun(taug
     status, _, err = teach(podium, "student", *words)
     assert status == 1
     message = err.splitlines()[-1]
-    assert f"{student}/fold0 began with other weights of its teacher test_vit" in message
+    assert f"{student}/fold0 was started with other weights of its teacher test_vit" in message
     assert "restore those, or delete that folder" in message
     shutil.copytree(student, taught / "begun student")
     shutil.rmtree(student / "fold0")

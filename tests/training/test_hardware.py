@@ -30,13 +30,13 @@ def with_memory_for(images: int, compute: Callable[..., Any]) -> Callable[..., A
 def test_a_batch_that_does_not_fit_is_answered_with_one_that_does(tiny: Path, podium: Podium) -> None:
     command = (*TRAIN, "--batch-size", "12")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "backward", with_memory_for(3, Learner.backward))
+        patch.setattr(Learner, "forward_backward", with_memory_for(3, Learner.forward_backward))
         message = one_line(podium(*command))
         assert "does not hold a batch of 12, but holds one of 3" in message
         assert "use --batch-size 3 under another --name" in message
         assert podium(*TRAIN, "--batch-size", "3", "--name", "smaller")[0] == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "backward", with_memory_for(1, Learner.backward))
+        patch.setattr(Learner, "forward_backward", with_memory_for(1, Learner.forward_backward))
         message = one_line(podium(*command))
         assert "nor one of 2" in message
         assert "use a smaller model" in message

@@ -8,7 +8,7 @@ import torch
 from podium import PodiumError
 from podium.recipe import OPTIMIZERS
 from podium.training import learner as learner_module
-from podium.training.learner import MOST_BAD_STEPS, Diverged, split
+from podium.training.learner import MAX_BAD_STEPS, Diverged, split
 from podium.training.schedule import learning_rate
 from training.learners import a_batch, copy_state, learner_of, spoil_inputs
 
@@ -19,7 +19,7 @@ def test_layer_decay_reaches_the_step_and_never_freezes_the_stem_of_a_deep_model
     learner.step(torch.zeros(8, 32, 32, 3, dtype=torch.uint8), torch.zeros(8, dtype=torch.int64))
     rates = [group["lr"] for group in learner.optimizer.param_groups]
     assert min(rates) / max(rates) == pytest.approx(0.8**12)
-    total, per_epoch = learner.progress.total, learner.sampler.per_epoch
+    total, per_epoch = learner.progress.total_steps, learner.sampler.per_epoch
     assert max(rates) == pytest.approx(learning_rate(1, total, per_epoch, learner.recipe))
 
 
@@ -69,7 +69,7 @@ def test_the_averaged_weights_predict_and_without_an_average_the_last_weights(ti
         initial = copy_state(learner)
         for _ in range(4):
             learner.step(*a_batch())
-        last, final = learner.model.state_dict(), learner.final.state_dict()
+        last, final = learner.model.state_dict(), learner.final_model.state_dict()
         assert not torch.equal(final["fc.weight"], initial["fc.weight"])
         is_last = all(torch.equal(last[name], final[name]) for name in last)
         assert is_last == (share == 0)
@@ -89,7 +89,7 @@ def test_a_step_whose_gradients_are_not_finite_changes_nothing(tiny: Path, optim
     spoil_inputs(learner)
     learner.step(*a_batch())
     assert learner.progress.skipped.item() == 1
-    assert learner.progress.loss.isfinite()
+    assert learner.progress.loss_sum.isfinite()
     assert all(torch.equal(tensor, weights[name]) for name, tensor in learner.model.state_dict().items())
     for before, slots in zip(moments, learner.optimizer.state.values(), strict=True):
         assert all(torch.equal(torch.as_tensor(value), before[slot]) for slot, value in slots.items())
@@ -102,9 +102,9 @@ def test_many_such_steps_in_a_row_end_the_training(tiny: Path, monkeypatch: pyte
     monkeypatch.setattr(learner_module, "CHECK_EVERY", 1)
     learner = learner_of(tiny, model="test_resnet")
     spoil_inputs(learner)
-    for _ in range(MOST_BAD_STEPS - 1):
+    for _ in range(MAX_BAD_STEPS - 1):
         learner.step(*a_batch())
-    with pytest.raises(Diverged, match=f"not finite, at least {MOST_BAD_STEPS} steps in a row"):
+    with pytest.raises(Diverged, match=f"not finite for {MAX_BAD_STEPS} steps in a row"):
         learner.step(*a_batch())
 
 

@@ -75,8 +75,9 @@ def test_it_goes_all_the_way_to_a_submission(tiny3: Path, podium: Podium, model:
     assert [sorted(path.name for path in run.fold(fold).iterdir()) for fold in range(3)] == [names] * 3
     assert [path.name for path in (run.path / "features").iterdir()] == ["0.npz"]
     (record,) = run.history(0)
-    assert {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "views", "images_per_s", "seconds"} <= set(record)
-    assert (record["epoch"], record["views"]) == (1, "mirror")
+    keys = {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "views", "images_per_s", "seconds", "l2"}
+    assert keys <= set(record.to_json())
+    assert (record.epoch, record.views) == (1, "mirror")
     status, out, err = podium("submit", "-c", "tiny", "--workers", "0")
     assert status == 0, err
     scored = json.loads(podium("score", out.strip(), "--solution", tiny3 / "solution.csv")[1].splitlines()[-1])
@@ -215,12 +216,12 @@ class BlindFit:
         monkeypatch.setattr(linear_probe, "predict_head", self.predict_head)
 
     def fit_head(self, context: Context, fold: int, features: NDArray[np.float32]) -> Any:
-        self.hidden, targets = features.copy(), context.targets.copy()
+        self.hidden, targets = features.copy(), context.target_of_image.copy()
         self.hidden[:, self.folds == fold] = np.nan
         targets[self.folds == fold] = 10**6
         self.choosing.append(set())
         try:
-            return fit_head(replace(context, targets=targets), fold, self.hidden)
+            return fit_head(replace(context, target_of_image=targets), fold, self.hidden)
         finally:
             self.hidden = np.empty(0, np.float32)
 
@@ -263,7 +264,9 @@ def test_the_head_is_the_minimum_of_its_objective(
     evidence = draws.normal(size=(300, 5))
     targets = (evidence[:, :4] + draws.normal(size=(300, 4))).argmax(1)
     features = 3 + evidence * [3, 1, 1, 0.1, 0.01]
-    context = replace(float32_context, folds=np.arange(300) % 3, targets=targets)
+    folds = np.arange(300) % 3
+    plan = replace(float32_context.plan, fold_of_image=folds)
+    context = replace(float32_context, plan=plan, fold_of_image=folds, target_of_image=targets)
     monkeypatch.setattr(linear_probe, "STRENGTHS", (l2,))
     head, strength = fit_head(context, 0, features[None].astype(np.float32))
     assert strength == l2
@@ -292,7 +295,7 @@ def test_a_head_fitted_first_lowers_the_first_loss_and_resumes_to_the_same_bits(
     assert podium(*head_first, "--name", "stopped")[0] == 0
     assert passes.images == before  # the checkpoint holds the head
     assert_same_fold(run_of(tiny3, "stopped"), run_of(tiny3, "undisturbed"), fold=1)
-    plain, fitted = (run_of(tiny3, name).history(1)[0]["loss"] for name in ("plain", "undisturbed"))
+    plain, fitted = (run_of(tiny3, name).history(1)[0].loss for name in ("plain", "undisturbed"))
     assert fitted < plain
     assert podium(*command, "--head-first", "--folds", "2", "--name", "undisturbed")[0] == 0
     assert passes.images == before + PROOF  # the features serve the other folds

@@ -60,7 +60,7 @@ def test_a_schedule_that_a_deadline_has_shortened_stays_short_when_it_resumes(ti
     status, _, err = podium(*ONE_STEP_PER_EPOCH, "--epochs", "20")
     assert status == 0, err
     assert "resumes from step 4 of 5" in err
-    assert run_of(tiny).history(0)[-1]["step"] == 5
+    assert run_of(tiny).history(0)[-1].step == 5
 
 
 def test_the_first_signal_asks_to_stop_and_the_second_stops_at_once() -> None:
@@ -110,7 +110,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 ) -> None:
     monkeypatch.setattr(learner_module, "learning_rate", lambda *_: float("nan"))
     message = one_line(podium(*TRAIN, "--epochs", "3"))
-    assert "the weights are not finite by step 1 of fold 0" in message
+    assert "fold 0, step 1: the weights are not finite" in message
     assert "try a lower --lr" in message
     assert not list((tiny / "runs").rglob("checkpoint-*"))
 
@@ -138,8 +138,8 @@ def test_a_few_steps_without_finite_gradients_are_skipped_and_many_end_the_run(
     monkeypatch.setattr(learner_module, "CHECK_EVERY", 1)
     spoilt = range(4, 1000)
     message = one_line(podium(*ONE_STEP_PER_EPOCH, "--epochs", "99", "--name", "many"))
-    assert "not finite, at least 10 steps in a row, by step 14 of fold 0" in message
-    assert "checkpoint-000000013.safetensors is from before" in message
+    assert "fold 0, step 14: the loss or its gradients were not finite for 10 steps in a row" in message
+    assert "checkpoint-000000013.safetensors" in message
     assert "try a lower --lr" in message
 
 
@@ -153,7 +153,7 @@ def test_when_one_fold_fails_the_others_are_kept_and_submit_names_what_is_missin
         spoilt_rate = property(lambda learner: float("nan") if learner.fold == 2 else rate(learner))
         patch.setattr(Learner, "learning_rate", spoilt_rate)
         message = one_line(podium(*command))
-        assert "of fold 2" in message
+        assert "fold 2, step" in message
         assert "try a lower --lr" in message
         assert run_of(tiny).finished() == [0, 1]
         assert "test_vit lacks its folds 2, 3, 4" in podium("submit", "-c", "tiny")[2]

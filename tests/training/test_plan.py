@@ -18,8 +18,8 @@ TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
         ({}, "which model? For example: --model"),
         ({"model": "convnxt"}, "no model 'convnxt'"),
         ({"model": "test_vit", "epoch": 1}, "no option 'epoch'; did you mean epochs?"),
-        ({"model": "test_vit", "epochs": 1.7}, "--epochs must be int, not 1.7"),
-        ({"model": "test_vit", "epochs": "1"}, "--epochs must be int, not '1'"),
+        ({"model": "test_vit", "epochs": 1.7}, "--epochs must be a whole number, not 1.7"),
+        ({"model": "test_vit", "epochs": "1"}, "--epochs must be a whole number, not '1'"),
         ({"model": "test_vit", "weights": "no.pth"}, "--weights no.pth: no such file"),
     ],
 )
@@ -34,8 +34,8 @@ def test_python_gets_the_same_refusals_as_the_command_line(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--linear", "--budget", "1h"), "--linear fits a head in minutes and does not go with --budget; leave out"),
-        (("--distil", "0.5"), "name one with --teacher, or leave --distil out"),
+        (("--linear", "--budget", "1h"), "--linear cannot be combined with --budget"),
+        (("--distil", "0.5"), "with --teacher, or leave out --distil"),
         (("--folds", "0,7"), "there is no fold 7; the folds of tiny are 0 to 1"),
         (("--weights", "nowhere.safetensors"), "--weights nowhere.safetensors: no such file"),
         (("--weights", "pretraind"), "--weights pretraind: no such file (nor 'pretrained' or 'none'); a model's name"),
@@ -52,7 +52,7 @@ def test_a_mistake_in_the_card_is_refused(tiny: Path, podium: Podium) -> None:
     card = tiny / "data" / "competitions" / "tiny.toml"
     card.parent.mkdir()
     card.write_text("[recipe]\nepochs = 2.5\n")
-    assert "the card's [recipe]: epochs must be int, not 2.5" in one_line(podium(*TRAIN))
+    assert "the card's [recipe]: epochs must be a whole number, not 2.5" in one_line(podium(*TRAIN))
 
 
 def test_weights_of_a_fold_of_this_competition_cause_a_warning(tiny: Path, podium: Podium) -> None:

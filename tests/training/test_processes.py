@@ -76,8 +76,8 @@ def test_a_fold_of_several_processes_is_that_of_one(root: Path) -> None:
         assert one.out_of_fold(0).id.tolist() == group.out_of_fold(0).id.tolist()
         assert np.allclose(one.out_of_fold(0).probs, group.out_of_fold(0).probs, atol=1e-3)
         for alone, together in zip(one.history(0), group.history(0), strict=True):
-            assert alone["loss"] == pytest.approx(together["loss"], rel=1e-3)
-            assert alone["log_loss"] == pytest.approx(together["log_loss"], rel=1e-3)
+            assert alone.loss == pytest.approx(together.loss, rel=1e-3)
+            assert alone.scores["log_loss"] == pytest.approx(together.scores["log_loss"], rel=1e-3)
 
 
 @pytest.mark.slow
@@ -95,10 +95,10 @@ def test_a_teacher_a_head_and_a_budget_go_with_several_processes(root: Path) -> 
     podium_at(root, *ONE_FOLD, "--epochs", "1", "--name", "teacher")
     words = ("--teacher", "teacher", "--head-first", "--budget", "10m", "--epochs", "2", "--name", "student")
     output = train_in_group(root, 2, *ONE_FOLD, *words)
-    assert "holds 1 fold of 2 epochs" in output
+    assert "in 10 min: 1 fold of 2 epochs" in output
     assert "taught by teacher" in output
     student = run_of(root, "student")
-    assert [record["epoch"] for record in student.history(0)] == [1, 2]
+    assert [record.epoch for record in student.history(0)] == [1, 2]
     assert not list(student.path.glob(".trial-*"))
 
 
@@ -108,7 +108,7 @@ def test_a_teacher_a_head_and_a_budget_go_with_several_processes(root: Path) -> 
     [
         (("--folds", "7"), "there is no fold 7; the folds of tiny are 0 to 1"),
         (("--batch-size", "2"), "a batch of 2 images is too small for 2 processes; use a larger --batch-size"),
-        (("--linear",), "--linear fits a head in minutes and does not go with --processes; leave out one of them"),
+        (("--linear",), "--linear cannot be combined with --processes"),
     ],
 )
 def test_a_mistake_is_reported_once(root: Path, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
@@ -132,7 +132,7 @@ TOO_MANY_GPUS = str(torch.cuda.device_count() + 2)
         (("--processes", TOO_MANY_GPUS, "--device", "cuda"), f"--processes {TOO_MANY_GPUS} needs as many GPUs"),
         (("--processes", "0"), "--processes 0: use at least 1"),
         (("--processes", "1000000"), "--processes 1000000: use at least 1"),
-        (("--processes", "2", "--device", "cuda:1"), "--device cuda:1 is one device"),
+        (("--processes", "2", "--device", "cuda:1"), "--processes cannot be used with --device cuda:1"),
         (("--processes", "2", "--model", "test_vti"), "no model 'test_vti'"),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_teacher_teaches_only_the_folds_that_it_has_finished(taught: Path, pod
     weights = run_of(taught, "half").weights(1)
     weights.write_bytes(weights.read_bytes() + b"x")
     message = refusal(podium, taught, "--teacher", "half", "--folds", "1")
-    assert f"{weights} is not what was trained" in message
+    assert f"{weights} was damaged or replaced" in message
 
 
 def test_a_teacher_of_other_classes_folds_or_data_is_refused(taught: Path, podium: Podium) -> None:

@@ -1,7 +1,6 @@
 """One function per command. Each imports what it needs when it runs, so that `podium --help` stays fast."""
 
 import argparse
-import os
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError, terminal
@@ -30,7 +29,7 @@ def sample(args: argparse.Namespace) -> None:
 
 
 def audit(args: argparse.Namespace) -> None:
-    """Look at every image: bad files, copies, leaks into the test set, labels that disagree."""
+    """Check every image: bad files, duplicates, leaks into the test set, labels that disagree."""
     from podium.recipe import check_options
 
     check_options({"image_size": args.image_size})
@@ -58,18 +57,21 @@ def folds(args: argparse.Namespace) -> None:
 
 def train(args: argparse.Namespace) -> None:
     """Train a model on every fold, or resume it."""
-    from podium.training.budget import Budget, process_start
-    from podium.training.plan import Request, check_request, make_plan
+    from podium.machine import started_by_torchrun
+    from podium.training.budget import process_start
+    from podium.training.plan import Request, check_request, check_weights, make_plan
 
     request = Request(
         options=_recipe_options(args),
         folds=args.folds or (),
         name=args.name,
         machine=_machine(args),
-        budget=Budget(args.budget, process_start()) if args.budget else None,
+        budget=args.budget,
+        started=process_start(),
     )
-    if args.processes is not None and "WORLD_SIZE" not in os.environ:
-        check_request(args.competition, args.root, request)  # before any process starts
+    if args.processes is not None and not started_by_torchrun():
+        options = check_request(args.competition, args.root, request, args.processes)
+        check_weights(args.competition, args.root, options)
         from podium.training.processes import launch_processes
 
         launch_processes(args.processes, args.device, args.words)
@@ -81,18 +83,12 @@ def train(args: argparse.Namespace) -> None:
 
 
 def bench(args: argparse.Namespace) -> None:
-    """Measure training beside the bare step, on this machine."""
-    from podium.models.hub import check_model_name
-    from podium.recipe import check_options
-
-    names = ("image_size", "batch_size", "precision")
-    options = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    check_options(options)
-    for model in args.model:
-        check_model_name(model)
+    """Measure training, compared with a bare training loop on this machine."""
     from podium.machine import Machine
     from podium.training.bench import bench
 
+    names = ("image_size", "batch_size", "precision")
+    options = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     machine = Machine(device=args.device, workers=args.workers)
     bench(_competition(args), args.root, args.model, options, machine, args.json)
 
@@ -112,7 +108,7 @@ def submit(args: argparse.Namespace) -> None:
 
         given = [name for name in ("runs", "name", "blend") if getattr(args, name)]
         if given:
-            raise PodiumError(f"--from says all of a submission: leave out --{given[0]}")
+            raise PodiumError(f"--from takes the runs, the name and the blend from the file; leave out --{given[0]}")
         lineage = read_lineage(args.lineage)
         args.competition = lineage.competition
         competition = _competition(args)
@@ -157,30 +153,11 @@ def score(args: argparse.Namespace) -> None:
 
 def kaggle_train(args: argparse.Namespace) -> None:
     """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
-    from podium.competition.card import read_card
-    from podium.kaggle.inside_kernel import TrainFlags
-    from podium.models.hub import check_model_name
-    from podium.recipe import check_card_options, check_options
-
-    options = _recipe_options(args)
-    check_options(options)
-    if options.get("model") == "auto":
-        options["model"] = "convnext_small"
-    check_model_name(options.get("model"))
-    for flag, is_on_kaggle in (
-        ("--weights", options.get("weights", "none") in ("none", "pretrained")),
-        ("--teacher", "teacher" not in options),
-    ):
-        if not is_on_kaggle:
-            raise PodiumError(f"{flag}: its files are not on Kaggle's machines; leave it out, or train here")
-    card = read_card(args.competition, args.root).get("recipe", {})
-    check_card_options(card)
     from podium.kaggle.remote_train import train_on_kaggle
-    from podium.models.build import resolve_recipe
+    from podium.training.plan import Request
 
-    recipe = resolve_recipe(options, card)
-    train_flags = TrainFlags(options, args.folds, args.budget)
-    train_on_kaggle(args.competition, args.root, args.name or recipe.model, recipe, train_flags, args.accelerator)
+    request = Request(options=_recipe_options(args), folds=args.folds or (), name=args.name, budget=args.budget)
+    train_on_kaggle(args.competition, args.root, request, args.accelerator)
 
 
 def kaggle_bundle(args: argparse.Namespace) -> None:
@@ -200,7 +177,7 @@ def kaggle_bundle(args: argparse.Namespace) -> None:
 
 
 def doctor(args: argparse.Namespace) -> None:
-    """Find what would cost a day later: packages, disk, GPU, weights, Kaggle's terms, the data."""
+    """Check packages, disk, GPU, weights, Kaggle's terms and data before a long run."""
     from podium.cli.doctor import doctor
 
     doctor(args.competition, args.root, args.model, args.device)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from podium import STOPPED, PodiumError
+from podium.competition.card import read_card
 from podium.competition.csv_files import read_table
 from podium.competition.load import raw_folder
 from podium.disk import locked, sha256
@@ -32,8 +33,10 @@ from podium.kaggle.push_kernel import (
     push_kernel,
     read_user_name,
 )
-from podium.recipe import Recipe
+from podium.models.build import resolve_recipe
+from podium.recipe import Options, Recipe, expand_auto
 from podium.terminal import command_for, say
+from podium.training.plan import Request, check_request
 from podium.training.run_folder import Run, runs_folder
 
 MAX_SCRIPT = 1_000_000  # characters that Kaggle accepts
@@ -44,11 +47,13 @@ class AlreadyTrained(PodiumError):
     """Nothing is left to train."""
 
 
-def train_on_kaggle(
-    slug: str, root: Path, name: str, recipe: Recipe, flags: TrainFlags, accelerator: str = ACCELERATOR
-) -> Run:
-    """Trains the run on Kaggle and brings it back. `flags` and the card make `recipe`."""
-    run = Run(runs_folder(slug, root) / name)
+def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = ACCELERATOR) -> Run:
+    """Trains the run on Kaggle and brings it back."""
+    options = check_request(slug, root, replace(request, options=expand_auto(request.options, "cuda")))
+    _refuse_local_files(options)
+    recipe = resolve_recipe(options, read_card(slug, root).get("recipe", {}))
+    run = Run(runs_folder(slug, root) / (request.name or recipe.model))
+    flags = TrainFlags(dict(options), list(request.folds) or None, request.budget)
     receipt = chain_path(run)
     job = TrainingJob(slug, root, run, flags, accelerator)
     with locked(receipt.with_suffix(".lock")) as acquired:
@@ -66,6 +71,16 @@ def train_on_kaggle(
     say(f"podium: wrote {run.path}")
     say(f"next: {command_for('submit', slug)}")
     return run
+
+
+def _refuse_local_files(options: Options) -> None:
+    is_on_kaggle = {
+        "--weights": options.get("weights", "none") in ("none", "pretrained"),
+        "--teacher": "teacher" not in options,
+    }
+    for flag, is_there in is_on_kaggle.items():
+        if not is_there:
+            raise PodiumError(f"{flag}: its files are not on Kaggle's machines; leave it out, or train here")
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from podium import PodiumError
 from podium.disk import sha256
 from podium.models.hub import weights_unreachable
-from podium.recipe import Options, Recipe, resolve
-from podium.terminal import say
+from podium.recipe import Options, Recipe, fill_in_defaults
+from podium.terminal import first_line, say
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,7 +42,7 @@ class ModelSpec:
 
 def resolve_recipe(given: Options, card: Options) -> Recipe:
     """Returns the whole recipe, with the defaults of the model's family."""
-    return resolve(given, card, *family_and_sizes(given["model"]))
+    return fill_in_defaults(given, card, *family_and_sizes(given["model"]))
 
 
 def family_and_sizes(name: str) -> tuple[str, int, int]:
@@ -78,7 +78,7 @@ def _weights_config(name: str) -> Any:
 
 
 def build_model(recipe: Recipe, classes: Sequence[str]) -> tuple["nn.Module", ModelSpec]:
-    """Returns a model that answers images with a logit per class, and how it is fed."""
+    """Returns a model with an output per class, and the description of its inputs."""
     name, weights = recipe.model, recipe.weights
     options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None}
     source = "none"
@@ -139,7 +139,7 @@ def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn
             f"{name} cannot take images of {image_size} pixels ({problem}); try --image-size {native_size}"
         )
     if shape != (1, options["num_classes"]):
-        raise PodiumError(f"{name} answers with {tuple(shape)}, not with one number per class; take another model")
+        raise PodiumError(f"the output of {name} is {tuple(shape)}, not one number per class; take another model")
     return model
 
 
@@ -151,8 +151,8 @@ def _try_size(model: "nn.Module", size: int) -> tuple[tuple[int, ...], str]:
     try:
         with torch.inference_mode():
             return tuple(model(torch.zeros(1, 3, size, size)).shape), ""
-    except Exception as error:  # every family refuses in its own way
-        return (), _first_line(error)
+    except Exception as error:  # every family raises another error
+        return (), first_line(error)
 
 
 def _data_config(model: "nn.Module", test_size: int) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _warn_of_licence(source: str, licence: str) -> None:
 def _explain_failed_build(name: str, image_size: int, pretrained: bool, error: Exception) -> PodiumError:
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
 
-    reason = _first_line(error)
+    reason = first_line(error)
     if isinstance(error, LocalEntryNotFoundError):
         return weights_unreachable(name)
     if isinstance(error, GatedRepoError):
@@ -191,9 +191,5 @@ def _explain_failed_build(name: str, image_size: int, pretrained: bool, error: E
         return PodiumError(f"{name} has no stochastic depth; add --drop-path 0")
     if "weights_only" in str(error) or "unpickling" in reason.lower():
         return PodiumError(f"these weights are not a checkpoint that can be loaded safely ({reason}); use another file")
-    what = f"{name} for images of {image_size} pixels"
-    return PodiumError(f"{what} cannot be built{' with these weights' if pretrained else ''}: {reason}")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    model = f"{name} for images of {image_size} pixels"
+    return PodiumError(f"{model} cannot be built{' with these weights' if pretrained else ''}: {reason}")

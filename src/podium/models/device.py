@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import torch
 
 from podium import PodiumError, terminal
+from podium.machine import local_rank
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # A CPU gains nothing from more images at 224 px (and loses 8 % with 16). Half of convnext_small's batch of 64 also
@@ -18,21 +18,22 @@ CPU_MICRO_BATCH = 32
 
 
 def pick_device(name: str) -> torch.device:
-    """Returns the device; `auto` takes a GPU that works, and of several processes each takes its own.
+    """Returns the device; `auto` takes a GPU that works, and each of several processes takes its own.
 
     A GPU that is there and does not work is an error: training must not fall back to the CPU silently.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    if name == "cuda" and "LOCAL_RANK" in os.environ:
-        name = f"cuda:{os.environ['LOCAL_RANK']}"
+    if name == "cuda" and local_rank() is not None:
+        name = f"cuda:{local_rank()}"
     try:
         device = torch.device(name)
         (torch.ones(2, device=device) * 2).sum().item()  # is_available() is true for cards this torch cannot drive
     except (RuntimeError, AssertionError, ImportError, AttributeError) as error:
-        reason = (str(error).strip().splitlines() or ["it does not answer"])[0]
         terminal.quiet = False  # only the process with this GPU knows of it
-        raise PodiumError(f"--device {name} does not work here ({reason}); use --device cpu") from None
+        raise PodiumError(
+            f"--device {name} does not work here ({terminal.first_line(error)}); use --device cpu"
+        ) from None
     return device
 
 
@@ -110,16 +111,3 @@ def _cpu_multiplies_bfloat16() -> bool:
 def micro_batch_limit(device: torch.device, image_size: int) -> int:
     """Returns how many images go through the model together; the gradients of micro-batches are added up."""
     return max(1, CPU_MICRO_BATCH * 224**2 // image_size**2) if device.type == "cpu" else sys.maxsize
-
-
-def memory_mb() -> int:
-    """Returns the memory of this process without mapped files; its peak where the system says nothing else."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        resident, shared = Path("/proc/self/statm").read_text().split()[1:3]
-        return round((int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE") / 1e6)
-    return peak_memory_mb()
-
-
-def peak_memory_mb() -> int:
-    """Returns the most memory that this process has held, mapped files included."""
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from podium import PodiumError
+from podium.terminal import first_line
 
 LOADER_DIED = "a loader process died, most likely for lack of memory; run the same command again with --workers 0"
 
@@ -16,8 +17,10 @@ LOADER_DIED = "a loader process died, most likely for lack of memory; run the sa
 def explain_hardware_errors(
     batch_size: int | None = None, try_batch: Callable[[int], None] | None = None
 ) -> Iterator[None]:
-    """Replaces errors in the block by advice. Where a batch does not fit into memory, `try_batch` tries smaller ones,
-    so the advice names a size that fits."""
+    """Replaces errors of the hardware by a sentence with a remedy.
+
+    If a batch does not fit into memory, `try_batch` tries smaller ones, so that the sentence names a size that fits.
+    """
     try:
         yield
     except (RuntimeError, ValueError) as error:
@@ -32,8 +35,7 @@ def explain_hardware_errors(
 
 def _explain(error: Exception) -> str:
     if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-        reason = (str(error).strip().splitlines() or ["no reason given"])[0]
-        return f"torch.compile does not work here ({reason}); leave out --compile"
+        return f"torch.compile does not work here ({first_line(error)}); leave out --compile"
     if "deterministic implementation" in str(error):
         return (
             "this model has an operation that has no deterministic version on a GPU; leave out --deterministic, or"

@@ -1,4 +1,4 @@
-"""Checks in a fraction of a second, before torch is imported, that a model and its weights can be had.
+"""Checks in a fraction of a second, before torch is imported, that a model and its weights are available.
 
 Otherwise a misspelt name, a missing file or a hub that cannot be reached would stop a command after many seconds.
 """
@@ -39,7 +39,7 @@ def check_model_name(name: str | None) -> None:
 
 
 def check_weights_available(name: str, weights: str) -> None:
-    """Refuses weights that cannot be had; switches the hub's client to its cache if the hub does not answer."""
+    """Refuses weights that are not available; switches the hub's client to its cache if the hub does not answer."""
     if weights not in ("pretrained", "none") and not Path(weights).is_file():
         hint = "; a model's name goes to --model" if "/" not in weights and "." not in weights else ""
         raise PodiumError(f"--weights {weights}: no such file (nor 'pretrained' or 'none'){hint}")
@@ -58,7 +58,7 @@ def check_weights_available(name: str, weights: str) -> None:
 
 def weights_unreachable(name: str) -> PodiumError:
     return PodiumError(
-        f"the pretrained weights of {name} cannot be had: {_endpoint()} does not answer and the hub cache"
+        f"the pretrained weights of {name} are not available: {_endpoint()} does not answer and the hub cache"
         f" ({_hub_cache()}) does not hold them; train from scratch with --weights none, give a file you have with"
         " --weights PATH, or bring the hub cache from a machine with a network"
     )

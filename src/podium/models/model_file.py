@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from podium import PodiumError
 from podium.models.build import ModelSpec, rebuild_model
 from podium.models.tensors import load_tensors, save_tensors
+from podium.terminal import first_line
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,8 +35,7 @@ def load_model(path: Path) -> tuple["nn.Module", ModelSpec]:
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0][:300]
-        raise PodiumError(f"{path}: these weights do not fit {spec.architecture}: {reason}") from None
+        raise PodiumError(f"{path}: these weights do not fit {spec.architecture}: {first_line(error)}") from None
     return model, spec
 
 

@@ -1,4 +1,4 @@
-"""The one way from images to probabilities: validation, out-of-fold and test predictions are the same function."""
+"""Predicts probabilities: the same function for validation, out-of-fold predictions and test images."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -30,7 +30,7 @@ def predict_proba(
     for images, _ in batches:
         with autocast(normalise.device, precision):
             logits = [model(view) for view in views_of(normalise(images), views)]
-        # Stays on the device: to fetch each batch would make the GPU wait for the loader.
+        # Stays on the device: copying every batch to the CPU would make the GPU wait.
         batch_probs.append(torch.stack([view_logits.float().softmax(1) for view_logits in logits]).mean(0))
         if progress is not None:
             progress.update(len(images))
@@ -42,10 +42,10 @@ def predict_proba(
 
 def views_of(images: Tensor, views: str) -> list[Tensor]:
     """Returns the images, and the images in all combinations of the views: `mirror+zoom` makes four."""
-    seen = [images]
+    batches = [images]
     for view in views.split("+"):
-        seen += [changed for batch in seen for changed in _apply_view(batch, view)]
-    return seen
+        batches += [changed for batch in batches for changed in _apply_view(batch, view)]
+    return batches
 
 
 def _apply_view(images: Tensor, view: str) -> list[Tensor]:

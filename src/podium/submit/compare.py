@@ -48,8 +48,8 @@ def _costs_of(run: Run) -> list[str]:
     first_fold = run.finished()[0]
     try:
         histories = [run.history(fold) for fold in run.finished()]
-        rate = np.median([epochs[-1]["images_per_s"] for epochs in histories])
-        seconds = sum(epoch["seconds"] + epoch["validation_seconds"] for epochs in histories for epoch in epochs)
+        rate = np.median([epochs[-1].images_per_s for epochs in histories])
+        seconds = sum(epoch.seconds + epoch.validation_seconds for epochs in histories for epoch in epochs)
         costs = [f"{rate:,.1f}", duration(seconds)]
     except (PodiumError, LookupError, TypeError) as error:
         say(f"podium: warning: {run.path}: {error}")

@@ -18,20 +18,14 @@ from torch import Tensor
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
 from podium.recipe import Recipe, image_size_at
+from podium.training.randomness import AUGMENT, generator
 
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else every import asks the network for a newer version
 import albumentations as A
 
 INTERPOLATION = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
-# What a random draw is for: each purpose has a stream of its own.
-ORDER, AUGMENT, MIX, STEP = range(4)
 
 View = Callable[[Pixels, int, int], Pixels]  # (image, epoch, row of the training table) -> image
-
-
-def generator(purpose: int, *key: int) -> np.random.Generator:
-    """Returns independent draws for every purpose and key, so there is no state to save."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([purpose, *key])))
 
 
 # --- training ----------------------------------------------------------------------------------------
@@ -53,12 +47,12 @@ class TrainView:
 
     def __call__(self, image: Pixels, epoch: int, row: int) -> Pixels:
         recipe, size = self.recipe, image_size_at(epoch, self.recipe)
-        draws = generator(AUGMENT, recipe.seed, epoch, row)
-        image = _random_crop(image, draws, recipe.crop, self.spec.fit)
-        is_mirrored = draws.random() < recipe.mirror
+        rng = generator(AUGMENT, recipe.seed, epoch, row)
+        image = _random_crop(image, rng, recipe.crop, self.spec.fit)
+        is_mirrored = rng.random() < recipe.mirror
         uses_albumentations = recipe.colour or recipe.erase or recipe.ops
         # albumentations draws from two generators, Python's and numpy's.
-        python_draws = random.Random(int(draws.integers(2**63))) if uses_albumentations else None
+        python_rng = random.Random(int(rng.integers(2**63))) if uses_albumentations else None
         # What costs by the pixel is done where there are fewer: before the image is enlarged, or after it is shrunk.
         is_small = image.shape[0] * image.shape[1] < size * size
         for step in ("mirror", "colour", "ops", "resize") if is_small else ("resize", "mirror", "colour", "ops"):
@@ -67,14 +61,14 @@ class TrainView:
             elif step == "mirror" and is_mirrored:
                 image = cv2.flip(image, 1)  # type: ignore[assignment]
             elif step == "colour" and recipe.colour:
-                image = _apply(self.colour, np.ascontiguousarray(image), draws, python_draws)
+                image = _apply(self.colour, np.ascontiguousarray(image), rng, python_rng)
             elif step == "ops" and recipe.ops:
-                image = _apply(self.operations, np.ascontiguousarray(image), draws, python_draws)
-        return _apply(self.erase, image, draws, python_draws) if recipe.erase else image
+                image = _apply(self.operations, np.ascontiguousarray(image), rng, python_rng)
+        return _apply(self.erase, image, rng, python_rng) if recipe.erase else image
 
 
-def _apply(pipeline: Any, image: Pixels, draws: np.random.Generator, python_draws: random.Random | None) -> Pixels:
-    pipeline.set_random_state(draws, python_draws)
+def _apply(pipeline: Any, image: Pixels, rng: np.random.Generator, python_rng: random.Random | None) -> Pixels:
+    pipeline.set_random_state(rng, python_rng)
     changed: Pixels = pipeline(image=image)["image"]
     return changed
 
@@ -102,13 +96,13 @@ def _operations(strength: float) -> list[Any]:
     ]
 
 
-def _random_crop(image: Pixels, draws: np.random.Generator, smallest: float, fit: str) -> Pixels:
+def _random_crop(image: Pixels, rng: np.random.Generator, smallest: float, fit: str) -> Pixels:
     """Crops a box of at least the `smallest` share of the image, with sides of a ratio between 3:4 and 4:3.
 
     Where the image will be squashed, it counts as square.
     """
     height, width = image.shape[:2]
-    share, shape, right, down = draws.random(4).tolist()
+    share, shape, right, down = rng.random(4).tolist()
     share = smallest + (1 - smallest) * share
     oblong = 1.0 if fit == "squash" else width / height
     # The ratio of the box: within 3/4 and 4/3, and such that the box fits into the image.
@@ -151,17 +145,17 @@ def _resize(image: Pixels, side: int, spec: ModelSpec) -> Pixels:
 # --- whole batches -----------------------------------------------------------------------------------
 
 
-def mix(images: Tensor, targets: Tensor, draws: np.random.Generator) -> tuple[Tensor, Tensor]:
+def mix(images: Tensor, targets: Tensor, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Mixes neighbours of the batch by mixup or cutmix, with equal probability; returns images and soft targets."""
     partner = torch.arange(len(images), device=images.device) ^ 1
     partner[-1] -= len(images) % 2  # the last of an odd number stays as it is
-    if draws.random() < 0.5:
-        keep = float(draws.beta(0.2, 0.2))  # mostly near 0 or 1: a light mixture
+    if rng.random() < 0.5:
+        keep = float(rng.beta(0.2, 0.2))  # mostly near 0 or 1: a light mixture
         images = images.lerp(images[partner], 1 - keep)
     else:
         height, width = images.shape[-2:]
-        cut = (1 - draws.random()) ** 0.5  # beta(1, 1): the area of the box is uniform
-        y, x = draws.integers(height), draws.integers(width)
+        cut = (1 - rng.random()) ** 0.5  # beta(1, 1): the area of the box is uniform
+        y, x = rng.integers(height), rng.integers(width)
         top, bottom = (int(np.clip(y + d * cut * height / 2, 0, height)) for d in (-1, 1))
         left, right = (int(np.clip(x + d * cut * width / 2, 0, width)) for d in (-1, 1))
         images = images.clone()

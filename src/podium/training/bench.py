@@ -1,4 +1,4 @@
-"""Measures training beside the fastest that the same step can be on this machine.
+"""Measures training compared with a bare training loop: the fastest that the same step can be on this machine.
 
     podium bench [-c SLUG] [--model NAME ...] [--image-size N] [--batch-size N] [--json FILE]
 
@@ -23,9 +23,9 @@ import torch.nn.functional as F
 
 from podium.competition.load import Competition
 from podium.disk import write_text
-from podium.machine import Machine
+from podium.machine import Machine, peak_memory_mb
 from podium.models.build import resolve_recipe
-from podium.models.device import autocast, device_name, peak_memory_mb, precision_name
+from podium.models.device import autocast, device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import predict_proba
 from podium.recipe import Options
@@ -36,7 +36,7 @@ from podium.training.context import Context, open_context
 from podium.training.learner import Learner
 from podium.training.loader import PREFETCHED, Batch, batches_in_order, load_batches
 from podium.training.loop import training_batches
-from podium.training.plan import Plan, Request
+from podium.training.plan import Plan, Request, check_request
 from podium.training.run_folder import Run
 
 WINDOWS = 9
@@ -87,15 +87,15 @@ def bench(
 ) -> list[Measurement]:
     """Measures each model from random weights."""
     measurements, started = [], process_start()
-    for model in models:
-        request = Request(
-            {**options, "model": model, "weights": "none", "skip_bad": True}, machine=machine or Machine()
-        )
-        recipe = resolve_recipe(request.options, competition.recipe)
-        folds = np.arange(len(competition.train)) % FOLDS
+    fixed = {"weights": "none", "skip_bad": True}
+    requests = [Request({**options, **fixed, "model": model}, machine=machine or Machine()) for model in models]
+    checked = [check_request(competition.slug, root, request) for request in requests]  # all, before it takes time
+    for request, request_options in zip(requests, checked, strict=True):
+        recipe = resolve_recipe(request_options, competition.recipe)
+        fold_of_image = np.arange(len(competition.train)) % FOLDS
         with tempfile.TemporaryDirectory() as folder:
             run = Run(Path(folder))
-            plan = Plan(competition, root, request, run, recipe, folds, chosen=(0,))
+            plan = Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train=(0,))
             with open_context(plan) as context, explain_hardware_errors(recipe.batch_size):
                 run.begin(asdict(recipe), {"folds": FOLDS})
                 measurements.append(_measure(context, started))
@@ -165,9 +165,9 @@ class BareStep:
 
     @torch.inference_mode()
     def forward(self) -> None:
-        self.learner.final.eval()
+        self.learner.final_model.eval()
         with autocast(self.learner.device, self.learner.context.precision):
-            self.learner.final(self.test_images)
+            self.learner.final_model(self.test_images)
 
 
 def _training_rates(
@@ -201,7 +201,7 @@ def _prediction_rates(
 
     def predict() -> None:
         batches = load_batches(images, batches_in_order(count, recipe.batch_size), context.workers)
-        predict_proba(learner.final, batches, learner.normalise, context.precision, "none")
+        predict_proba(learner.final_model, batches, learner.normalise, context.precision, "none")
 
     forward_rates, prediction_rates = [], []
     for window in range(WINDOWS + 1):

@@ -4,26 +4,29 @@ import os
 import time
 from pathlib import Path
 
-SPARE = 0.01  # of the time, for the unforeseen
+SPARE = 0.01  # of the time: a reserve for what was not foreseen
 SUBMIT_START = 12.0  # seconds that `podium submit` takes to start, on two cores
 
 
 class Budget:
     """The time of one command, and the part of it that is reserved for the submission."""
 
-    def __init__(self, seconds: float, started: float | None = None) -> None:
-        """Starts now, or at a moment of time.monotonic()."""
-        self.seconds, self.started = seconds, time.monotonic() if started is None else started
-        self.end = self.started + seconds * (1 - SPARE)
+    def __init__(self, seconds: float, started: float) -> None:
+        """`started` is on the clock of time.monotonic()."""
+        self.seconds, self.started = seconds, started
+        self.end = started + seconds * (1 - SPARE)
         self.reserved = SUBMIT_START
         self.test_share = 0.0  # of a fold's time: what it takes to predict the test images
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         return self.end - self.reserved - time.monotonic()
 
-    def deadline(self, folds_left: int) -> float:
-        """Returns when the next fold has to be finished; every fold gets an equal share."""
-        share = self.left() / folds_left
+    def start_fold(self, folds_left: int) -> float:
+        """Reserves time for the fold's part of the submission; returns when its training has to be finished.
+
+        Every fold gets an equal share of the time.
+        """
+        share = self.seconds_left() / folds_left
         self.reserved += share * self.test_share
         return time.monotonic() + share * (1 - self.test_share)
 

@@ -1,11 +1,10 @@
-"""Writes checkpoints of a fold, and restores the newest sound one.
+"""Writes checkpoints of a fold, and restores the newest undamaged one. learner_state.py says what they hold.
 
-The files are fold<k>/checkpoint-<step>.safetensors, the newest KEPT of them, each with a hash of its contents. Every
-random draw is a function of the step, so a checkpoint holds no generator's state.
+The files are fold<k>/checkpoint-<step>.safetensors, the newest KEPT of them, each with a hash of its contents.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,13 +16,8 @@ from podium.terminal import say
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.optim import Optimizer
 
-    from podium.training.learner import Learner
-
-KEPT = 2  # checkpoints of a fold: if the newest is damaged, the one before serves
-OPTIMIZER_SLOTS = {frozenset(("step", "exp_avg", "exp_avg_sq")), frozenset(("momentum_buffer",))}  # AdamW, Muon
-COUNTERS = ("loss", "skipped", "in_a_row")  # tensors of a learner's progress
+KEPT = 2  # checkpoints of a fold: if the newest is damaged, the one before it is used
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -35,7 +29,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 class CheckpointWriter:
-    """Writes checkpoints in a thread, while training goes on."""
+    """Writes checkpoints in a thread, while training continues."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +51,7 @@ class CheckpointWriter:
 
     @contextmanager
     def finish_writing(self) -> Iterator[None]:
-        """However the block ends, its last checkpoint is on disk before another process can start."""
+        """Waits at the end of the block, also after an error, until its last checkpoint is on disk."""
         try:
             yield
         except BaseException:
@@ -77,32 +71,10 @@ class CheckpointWriter:
             outdated.unlink(missing_ok=True)
 
 
-def save_learner(writer: CheckpointWriter, learner: "Learner") -> None:
-    """Saves enough to resume as if nothing had happened."""
-    import torch
-
-    tensors = {
-        f"{name}.{key}": value for name, module in learner.modules.items() for key, value in module.state_dict().items()
-    }
-    for index, slots in learner.optimizer.state_dict()["state"].items():
-        # Other slots follow from the options.
-        kept = {slot: value for slot, value in slots.items() if isinstance(value, torch.Tensor)}
-        tensors |= {f"optimizer.{index}.{slot}": value for slot, value in kept.items()}
-    tensors |= {name: getattr(learner.progress, name) for name in COUNTERS}
-    progress = {
-        "step": learner.progress.step,
-        "total": learner.progress.total,
-        "seconds": learner.progress.seconds,
-        "history": learner.progress.history,
-        "scaler": learner.scaler.state_dict(),
-    }
-    writer.save(learner.progress.step, tensors, progress)
-
-
 # --- restoring ---------------------------------------------------------------------------------------
 
 
-def restore_learner(folder: Path, learner: "Learner") -> bool:
+def restore_newest(folder: Path, restore: Callable[[Mapping[str, "Tensor"], dict[str, Any]], None]) -> bool:
     """Restores the newest checkpoint whose hash is right, and deletes damaged ones; False if there is none."""
     for path in checkpoints(folder):
         try:
@@ -116,42 +88,10 @@ def restore_learner(folder: Path, learner: "Learner") -> bool:
             path.unlink()
             continue
         try:
-            _restore(learner, tensors, json.loads(metadata["podium"]))
-        except Exception as error:  # a sound file of another model or version can raise nearly anything
+            restore(tensors, json.loads(metadata["podium"]))
+        except Exception as error:  # an undamaged file of another model or version can raise nearly anything
             raise PodiumError(
                 f"{path} is not of this run ({type(error).__name__}: {error}); delete it to start this fold again"
             ) from None
         return True
     return False
-
-
-def _restore(learner: "Learner", tensors: dict[str, "Tensor"], progress: dict[str, Any]) -> None:
-    for name, module in learner.modules.items():
-        module.load_state_dict({key: tensors[f"{name}.{key}"] for key in module.state_dict()})
-    _restore_optimizer(learner.optimizer, tensors)
-    learner.scaler.load_state_dict(progress["scaler"])
-    for name in COUNTERS:
-        getattr(learner.progress, name).copy_(tensors[name])
-    step, total = int(progress["step"]), int(progress["total"])
-    if not 0 < step <= total <= learner.progress.total:
-        raise ValueError(f"it is at step {step} of {total}, but the run has {learner.progress.total}")
-    learner.progress.step, learner.progress.total = step, total
-    learner.progress.seconds = float(progress["seconds"])
-    learner.progress.history = [dict(record) for record in progress["history"]]
-
-
-def _restore_optimizer(optimizer: "Optimizer", tensors: dict[str, "Tensor"]) -> None:
-    import torch
-
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    slots: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        if key.startswith("optimizer."):
-            _, index, slot = key.split(".")
-            parameter = parameters[int(index)]
-            if value.shape == parameter.shape:  # the fused kernel needs the moments in the layout of their weights
-                value = torch.empty_like(parameter).copy_(value)
-            slots.setdefault(int(index), {})[slot] = value
-    if any(frozenset(slot) not in OPTIMIZER_SLOTS for slot in slots.values()):
-        raise ValueError("the optimiser's state is incomplete")
-    optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})

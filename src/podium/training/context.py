@@ -1,6 +1,6 @@
-"""A plan on a machine: what all folds of a run share while they train, whatever is trained.
+"""The context of a run: its plan, and what all folds share while they train (device, precision, processes, images).
 
-`train` and `bench` open it alike.
+`train` and `bench` open it in the same way.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from podium.machine import Machine
 from podium.models.device import pick_device, pick_precision, prepare_device
 from podium.recipe import Recipe
 from podium.terminal import command_for, plural, say
-from podium.training.augment import STEP, View, generator
+from podium.training.augment import View
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
 from podium.training.plan import Plan
 from podium.training.prediction_files import Predictions
@@ -33,8 +33,8 @@ LEFT_OUT = -2  # the fold of an image that cannot be read
 class Context:
     plan: Plan
     store: Store
-    folds: NDArray[np.int64]  # of every training image
-    targets: NDArray[np.int64]
+    fold_of_image: NDArray[np.int64]  # as in the plan, but LEFT_OUT for images that cannot be read
+    target_of_image: NDArray[np.int64]
     device: torch.device
     precision: torch.dtype
     processes: Processes
@@ -63,14 +63,14 @@ class Context:
         return replace(self, plan=replace(self.plan, recipe=recipe))
 
     def training_rows(self, fold: int) -> NDArray[np.int64]:
-        return np.flatnonzero((self.folds != fold) & (self.folds != LEFT_OUT))
+        return np.flatnonzero((self.fold_of_image != fold) & (self.fold_of_image != LEFT_OUT))
 
     def held_out_rows(self, fold: int) -> NDArray[np.int64]:
-        return np.flatnonzero(self.folds == fold)
+        return np.flatnonzero(self.fold_of_image == fold)
 
     def images(self, rows: NDArray[np.int64], view: View) -> ImageDataset:
         positions = self.store.positions(self.competition.train["image"].iloc[rows])
-        return ImageDataset(self.store.reader(positions), self.targets[rows], view, rows)
+        return ImageDataset(self.store.reader(positions), self.target_of_image[rows], view, rows)
 
     def batch_sampler(self, fold: int) -> BatchSampler:
         recipe = self.recipe
@@ -82,7 +82,7 @@ class Context:
         rows, folder = self.held_out_rows(fold), self.run.fold(fold)
         ids = self.competition.train["id"].to_numpy(dtype=str)[rows]
         weights_hash = sha256(folder / "model.safetensors")
-        predictions = Predictions(ids, probs, self.targets[rows], self.competition.classes, weights_hash)
+        predictions = Predictions(ids, probs, self.target_of_image[rows], self.competition.classes, weights_hash)
         predictions.save(folder / "oof.npz")
 
 
@@ -93,45 +93,41 @@ def open_context(plan: Plan) -> Iterator[Context]:
     device = pick_device(machine.device)
     prepare_device(device, machine.deterministic)
     recipe, competition = plan.recipe, plan.competition
+    precision = pick_precision(recipe.precision, device)
     with join_processes(device) as processes, plan.run.lock() if processes.is_first else nullcontext():
         with processes.first_then_others():  # the first builds the store, the others find it
             side = stored_side(max(recipe.image_size, recipe.test_size))
             store = open_store(competition, plan.root, side, machine.keep_pixels)
-            folds = _without_unreadable(plan, store)
+            fold_of_image = _leave_out_unreadable(plan, store)
         index = {label: number for number, label in enumerate(competition.classes)}
         yield Context(
             plan=plan,
             store=store,
-            folds=folds,
-            targets=np.array([index[label] for label in competition.train["target"]]),
+            fold_of_image=fold_of_image,
+            target_of_image=np.array([index[label] for label in competition.train["target"]]),
             device=device,
-            precision=pick_precision(recipe.precision, device),
+            precision=precision,
             processes=processes,
         )
 
 
-def _without_unreadable(plan: Plan, store: Store) -> NDArray[np.int64]:
-    """Returns the folds without the images that cannot be read, if the recipe says so; else refuses them."""
+def _leave_out_unreadable(plan: Plan, store: Store) -> NDArray[np.int64]:
+    """Returns the fold of every image. Images that cannot be read are left out with --skip-bad, and refused without."""
     competition = plan.competition
     positions = store.positions(competition.train["image"])
     unreadable = store.bad(positions)
     if not unreadable.any():
-        return plan.folds
+        return plan.fold_of_image
     first = store.files[positions[unreadable][0]]
     count = plural(int(unreadable.sum()), "training image")
-    problem = f"{count} cannot be read, {competition.folder / first.image} first ({first.reason})"
+    problem = f"{count} cannot be read; the first is {competition.folder / first.image} ({first.reason})"
     if not plan.recipe.skip_bad:
         listing = command_for("audit", competition.slug)
-        raise PodiumError(f"{problem}; {listing} lists them: replace them, or leave them out with --skip-bad")
+        raise PodiumError(f"{problem}; {listing} lists them all: replace them, or leave them out with --skip-bad")
     say(f"podium: warning: {problem}; they are left out")
-    folds = np.where(unreadable, LEFT_OUT, plan.folds)
+    fold_of_image = np.where(unreadable, LEFT_OUT, plan.fold_of_image)
     for fold in range(plan.fold_count):
-        if not (folds == fold).any():
+        if not (fold_of_image == fold).any():
             remedy = command_for("folds", competition.slug)
-            raise PodiumError(f"without them, no image is left in fold {fold}; make new folds: {remedy}")
-    return folds
-
-
-def seed_torch(seed: int, fold: int, step: int, rank: int = 0) -> None:
-    """Makes torch's own draws (initial weights, dropout) a function of the step and the process."""
-    torch.manual_seed(int(generator(STEP, seed, fold, step, rank).integers(2**63)))
+            raise PodiumError(f"fold {fold} has no image that can be read; make new folds: {remedy}")
+    return fold_of_image

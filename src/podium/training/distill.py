@@ -7,9 +7,8 @@ have not seen the held-out images of that fold either, so the student's out-of-f
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,36 +20,42 @@ from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.training.run_folder import Run
 
-# At 1, a confident teacher says little more than the label does. Far above 2, the tail of its probabilities, which
-# nothing has trained, counts as much as the classes that it really compares.
+# At 1, a confident teacher adds little to the label. Far above 2, its very small probabilities, which training has
+# hardly shaped, count as much as those of the classes that it confuses.
 TEMPERATURE = 2.0
 
 
-def check_teachers(
-    teachers: Sequence[Run], folds: Sequence[int], classes: tuple[str, ...], identity: Mapping[str, Any]
-) -> dict[str, str]:
-    """Returns the hashes of the weights that teach each fold; refuses teachers of other classes, folds or data.
-
-    Such teachers may have seen the images that score the student. The data's hash covers labels and files, not pixels,
-    so the teacher's image size does not matter.
-    """
+def check_teachers(teachers: Sequence[Run], folds: Sequence[int], classes: Sequence[str], folds_sha256: str) -> None:
+    """Refuses teachers of other classes or folds: they may have seen the images that score the student."""
     for teacher in teachers:
-        agrees = {
-            "classes": all(teacher.out_of_fold(fold).classes == classes for fold in folds),
-            "folds": teacher.recipe.get("folds_sha256") == identity["folds_sha256"],
-            "data": teacher.recipe.get("data_sha256") == identity["data_sha256"],
-        }
-        for subject, is_same in agrees.items():
-            if not is_same:
-                raise PodiumError(
-                    f"the teacher {teacher.name} was trained on other {subject} than its student would be; train it"
-                    " again under another name, or take another --teacher"
-                )
+        if any(teacher.out_of_fold(fold).classes != classes for fold in folds):
+            raise _other(teacher, "classes")
+        if teacher.recipe.get("folds_sha256") != folds_sha256:
+            raise _other(teacher, "folds")
+
+
+def check_teachers_data(teachers: Sequence[Run], data_sha256: str) -> None:
+    """Refuses teachers of other data. The hash covers labels and files, not pixels, so a teacher's image size may
+    differ."""
+    for teacher in teachers:
+        if teacher.recipe.get("data_sha256") != data_sha256:
+            raise _other(teacher, "data")
+
+
+def _other(teacher: Run, subject: str) -> PodiumError:
+    return PodiumError(
+        f"the teacher {teacher.name} was trained on other {subject} than its student; train the teacher again under"
+        " another name, or take another --teacher"
+    )
+
+
+def hash_teachers(teachers: Sequence[Run], folds: Sequence[int]) -> dict[str, str]:
+    """Returns the hashes of the weights that teach each fold."""
     return {str(fold): "+".join(teacher.check_weights(fold) for teacher in teachers) for fold in folds}
 
 
 class Teacher:
-    """The fold's models of all teaching runs, as one. It draws no random numbers, so the student's stay the same."""
+    """The fold's models of all teaching runs, as one. It draws no random numbers, so the student's do not change."""
 
     def __init__(self, runs: Sequence[Run], fold: int, student: Normaliser, precision: torch.dtype) -> None:
         self.device, self.precision = student.device, precision
@@ -58,10 +63,10 @@ class Teacher:
 
     @torch.no_grad()  # inference_mode would not let the result take part in the student's loss
     def __call__(self, inputs: Tensor) -> Tensor:
-        """Returns the logarithm of the models' mean probabilities for the student's own inputs.
+        """Returns the logarithm of the models' mean probabilities.
 
-        The teacher must see the same crops, colours and mixtures: with another view it would teach what the student
-        cannot see.
+        The teacher gets the student's own inputs (crops, colours, mixtures): with another view it would teach what the
+        student cannot see.
         """
         with autocast(self.device, self.precision):
             logits = [member.model(member.adapt(inputs)) for member in self.members]
@@ -69,19 +74,19 @@ class Teacher:
         return log_probs.logsumexp(0) - math.log(len(log_probs))
 
     def loss(self, inputs: Tensor, logits: Tensor, token_logits: Tensor | None) -> Tensor:
-        """Returns how far the student is from the teacher.
+        """Returns the distance between student and teacher.
 
-        A distillation token is compared with the teacher's decision; DeiT learnt more from that than from its
-        probabilities.
+        A distillation token learns the teacher's predicted class: in the DeiT paper that scored higher than learning
+        the teacher's probabilities.
         """
         log_probs = self(inputs)
         if token_logits is not None:
             return F.cross_entropy(token_logits.float(), log_probs.argmax(1))
         softened = (log_probs / TEMPERATURE).log_softmax(1)
-        answer = (logits.float() / TEMPERATURE).log_softmax(1)
-        # The temperature divides the gradient by its square; multiplied by it, the loss has the same weight beside
-        # that of the labels at any temperature.
-        return F.kl_div(answer, softened, reduction="batchmean", log_target=True) * TEMPERATURE**2
+        student = (logits.float() / TEMPERATURE).log_softmax(1)
+        # A temperature T divides the gradient by T squared. Multiplied by T squared, the loss keeps the same weight
+        # relative to the labels' loss.
+        return F.kl_div(student, softened, reduction="batchmean", log_target=True) * TEMPERATURE**2
 
 
 class Member:

@@ -1,13 +1,14 @@
-"""The record of an epoch, a line of metrics.jsonl: the training loop and linear evaluation write the same one."""
+"""The record of an epoch, a line of metrics.jsonl: the training loop and the linear probe write the same one."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.machine import memory_mb
 from podium.metrics import evaluate
-from podium.models.device import memory_mb
 
 
 @dataclass(frozen=True)
@@ -16,23 +17,40 @@ class EpochRecord:
     step: int
     lr: float
     loss: float  # mean over the training images
-    images: int  # trained on in this epoch
+    scores: dict[str, float]  # of the held-out images: log_loss and the competition's metric
+    views: str  # of the validation; the last record has the views that are submitted
+    images_per_s: float  # in training
     seconds: float  # of training
     validation_seconds: float
-    views: str  # of the validation; the last record has the views that are submitted
+    memory_mb: int = field(default_factory=memory_mb)
+    l2: float | None = None  # strength of the linear probe's regularisation
 
-    def scored(self, metric: str, targets: NDArray[np.int64], probs: NDArray[np.float32]) -> dict[str, Any]:
-        """Returns the line, with the scores of the held-out images."""
-        return {
-            "epoch": self.epoch,
-            "step": self.step,
-            "lr": self.lr,
-            "loss": self.loss,
-            "log_loss": evaluate("log_loss", targets, probs),
-            metric: evaluate(metric, targets, probs),
-            "views": self.views,
-            "images_per_s": round(self.images / max(self.seconds, 1e-9), 1),
-            "seconds": round(self.seconds, 1),
-            "validation_seconds": round(self.validation_seconds, 1),
-            "memory_mb": memory_mb(),
-        }
+    def to_json(self) -> dict[str, Any]:
+        """Returns the line; the scores stand beside the other numbers, each under the name of its metric."""
+        line: dict[str, Any] = {}
+        for name, value in asdict(self).items():
+            if name == "scores":
+                line |= value
+            else:
+                line[name] = round(value, 1) if name in ("images_per_s", "seconds", "validation_seconds") else value
+        if self.l2 is None:
+            del line["l2"]
+        return line
+
+    @staticmethod
+    def from_json(line: Mapping[str, Any]) -> "EpochRecord":
+        """Reads a line; raises LookupError, TypeError or ValueError if it is not a record."""
+        if not isinstance(line, Mapping):
+            raise TypeError("a line is not an object")
+        own = {name: line[name] for name in _NAMES if name in line}
+        scores = {name: float(value) for name, value in line.items() if name not in own}
+        floats = {name: float(line[name]) for name in ("loss", "seconds")}
+        return EpochRecord(**{**own, **floats}, scores=scores)
+
+
+_NAMES = [name for name in EpochRecord.__dataclass_fields__ if name != "scores"]
+
+
+def score_held_out(metric: str, targets: NDArray[np.int64], probs: NDArray[np.float32]) -> dict[str, float]:
+    """Returns the scores that a record holds."""
+    return {name: evaluate(name, targets, probs) for name in ("log_loss", metric)}

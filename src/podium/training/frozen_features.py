@@ -37,7 +37,7 @@ Features = NDArray[np.float32]  # [views, images, features]
 @torch.inference_mode()
 def all_features(context: Context, model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> Features:
     """Returns the features of all training images, from disk or computed; NaN for images that cannot be read."""
-    rows = np.flatnonzero(context.folds != LEFT_OUT)
+    rows = np.flatnonzero(context.fold_of_image != LEFT_OUT)
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
     weights_digest = tensors_digest({name: tensor.cpu() for name, tensor in model.state_dict().items()}, "")
     keys = [_key(context, block, spec, weights_digest) for block in blocks]
@@ -52,10 +52,10 @@ def all_features(context: Context, model: nn.Module, spec: ModelSpec, normalise:
         with atomic(paths[number]) as temporary, temporary.open("wb") as file:
             np.savez(file, features=features, key=np.array(keys[number]))
     view_count, _, size = by_block[0].shape
-    whole = np.full((view_count, len(context.folds), size), np.nan, np.float32)
+    features = np.full((view_count, len(context.fold_of_image), size), np.nan, np.float32)
     for number, block in enumerate(blocks):
-        whole[:, block] = by_block.pop(number)
-    return whole
+        features[:, block] = by_block.pop(number)
+    return features
 
 
 def features_of(model: Any, images: Tensor) -> Tensor:
@@ -66,9 +66,9 @@ def features_of(model: Any, images: Tensor) -> Tensor:
 
 def _announce(context: Context, image_count: int) -> None:
     if image_count and context.recipe.weights == "none":
-        say("podium: warning: these are features of random weights: good for a trial, not for a submission")
+        say("podium: warning: these are features of random weights: good enough for a trial, not for a submission")
     if image_count:
-        say(f"podium: the features of {plural(image_count, 'image')} come first, once for all folds")
+        say(f"podium: computing the features of {plural(image_count, 'image')}, once for all folds")
 
 
 def _compute(

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,14 +20,16 @@ from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import autocast, micro_batch_limit
 from podium.models.normalise import Normaliser
 from podium.recipe import Recipe, image_size_at
-from podium.training.augment import MIX, generator, mix
-from podium.training.context import Context, seed_torch
+from podium.training.augment import mix
+from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
+from podium.training.epoch_record import EpochRecord
+from podium.training.randomness import MIX, generator, seed_torch
 from podium.training.schedule import learning_rate
 
-DECAYED_LAYERS = 12
+DECAYED_LAYERS = 12  # over which the layer decay is spread, as in the ViT-Base of the papers
 CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
-MOST_BAD_STEPS = 10  # in a row: a step with non-finite gradients changes nothing, but so many are no accident
+MAX_BAD_STEPS = 10  # in a row: a step with non-finite gradients is skipped, but so many mean that training diverged
 
 
 class Diverged(Exception):
@@ -36,29 +38,29 @@ class Diverged(Exception):
 
 @dataclass
 class Progress:
-    """How far a fold has come. The tensors stay on the device: to look at them makes it wait."""
+    """How far a fold has come. The tensors stay on the device: to read them makes it wait."""
 
-    total: int  # steps
-    loss: Tensor  # summed over the steps of this epoch
+    total_steps: int
+    loss_sum: Tensor  # over the steps of this epoch
     skipped: Tensor  # steps of this epoch whose gradients were not finite
-    in_a_row: Tensor  # such steps, up to the last one
+    skipped_in_a_row: Tensor  # up to the last step
     step: int = 0
     seconds: float = 0.0  # spent on this epoch
-    history: list[dict[str, Any]] = field(default_factory=list)  # a record per finished epoch, as in metrics.jsonl
+    history: list[EpochRecord] = field(default_factory=list)
 
     @staticmethod
-    def start(total: int, device: torch.device) -> "Progress":
-        loss, skipped, in_a_row = (torch.zeros((), device=device) for _ in range(3))
-        return Progress(total, loss, skipped, in_a_row)
+    def start(total_steps: int, device: torch.device) -> "Progress":
+        loss_sum, skipped, skipped_in_a_row = (torch.zeros((), device=device) for _ in range(3))
+        return Progress(total_steps, loss_sum, skipped, skipped_in_a_row)
 
     def count_step(self, loss: Tensor, is_bad: Tensor) -> None:
-        self.loss += torch.where(loss.isfinite(), loss, 0)
+        self.loss_sum += torch.where(loss.isfinite(), loss, 0)
         self.skipped += is_bad
-        self.in_a_row.add_(1).mul_(is_bad)
+        self.skipped_in_a_row.add_(1).mul_(is_bad)
         self.step += 1
 
     def start_epoch(self) -> None:
-        self.loss.zero_()
+        self.loss_sum.zero_()
         self.skipped.zero_()
         self.seconds = 0.0
 
@@ -88,31 +90,28 @@ class Learner:
         self.batch_statistics = [buffer for norm in norms for buffer in norm.buffers()]
 
     @property
-    def final(self) -> nn.Module:
-        """The model that predicts: the averaged weights if there are any."""
+    def final_model(self) -> nn.Module:
+        """The model that predicts and is kept: the averaged weights, if there are any."""
         return self.average.module if self.average else self.model
 
     @property
-    def modules(self) -> dict[str, nn.Module]:
-        """What a checkpoint holds."""
-        return {"model": self.model, "ema": self.final} if self.average else {"model": self.model}
-
-    @property
     def learning_rate(self) -> float:
-        return learning_rate(self.progress.step, self.progress.total, self.sampler.per_epoch, self.recipe)
+        return learning_rate(self.progress.step, self.progress.total_steps, self.sampler.per_epoch, self.recipe)
 
     def step(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Forward, backward, update; returns the mean loss. Non-finite gradients change nothing."""
+        """Forward, backward, update; returns the mean loss.
+
+        With non-finite gradients, the weights and the batch statistics stay as they were.
+        """
         inputs, targets = self.prepare(images, labels)
         self.model.train()
         statistics = [buffer.clone() for buffer in self.batch_statistics]
-        loss = self.backward(inputs, targets)
+        loss = self.forward_backward(inputs, targets)
         if self.recipe.sam:
             with moved_uphill(self.model, self.batch_statistics, self.recipe.sam):
-                self.backward(inputs, targets)
+                self.forward_backward(inputs, targets)
         is_bad = self.update()
-        for buffer, before in zip(self.batch_statistics, statistics, strict=True):
-            buffer.copy_(torch.where(is_bad > 0, before, buffer))
+        restore_where(is_bad, self.batch_statistics, statistics)
         if self.average:
             self.average.update(self.model, step=self.progress.step)
         self.progress.count_step(loss, is_bad)
@@ -125,17 +124,17 @@ class Learner:
         recipe, progress = self.recipe, self.progress
         inputs = self.normalise(images)
         targets = F.one_hot(labels.to(self.device, non_blocking=True), len(self.spec.classes)).float()
-        draws = generator(MIX, recipe.seed, self.fold, progress.step)
-        if draws.random() < recipe.mix and progress.step < progress.total * (1 - recipe.plain):
-            inputs, targets = mix(inputs, targets, draws)
+        rng = generator(MIX, recipe.seed, self.fold, progress.step)
+        if rng.random() < recipe.mix and progress.step < progress.total_steps * (1 - recipe.plain):
+            inputs, targets = mix(inputs, targets, rng)
         return inputs, targets
 
-    def backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Backpropagates in micro-batches; returns the mean loss."""
+    def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Computes the gradients of the batch, in micro-batches; returns the mean loss."""
         processes = self.context.processes
         seed_torch(self.recipe.seed, self.fold, self.progress.step + 1, processes.rank)  # for dropout and drop path
         self.optimizer.zero_grad()
-        # What an image weighs. The processes' gradients are averaged, so their number cancels out.
+        # The weight of an image. The processes' gradients are averaged, so their number cancels out.
         weight = processes.size / self.sampler.batch_size
         loss = torch.zeros((), device=self.device)
         micro_batches = split(inputs, targets, micro_batch_limit(self.device, self.recipe.image_size))
@@ -177,16 +176,25 @@ class Learner:
         return is_bad
 
     def check_gradients(self) -> None:
-        if self.progress.in_a_row.item() >= MOST_BAD_STEPS:
-            raise Diverged(f"the loss or its gradients are not finite, at least {MOST_BAD_STEPS} steps in a row,")
+        if self.progress.skipped_in_a_row.item() >= MAX_BAD_STEPS:
+            raise Diverged(f"the loss or its gradients were not finite for {MAX_BAD_STEPS} steps in a row or more")
 
     def check_weights(self) -> None:
         if not nn.utils.get_total_norm(self.model.parameters()).isfinite():
             raise Diverged("the weights are not finite")
 
+    @property
+    def batch_trial(self) -> Callable[[int], None] | None:
+        """What tries smaller batches after one did not fit; of several processes, none can take a step alone."""
+        return self.try_batch if self.context.processes.size == 1 else None
+
     def try_batch(self, images: int) -> None:
-        """Takes a step with so many blank images, to see whether it fits into memory. The learner is spoilt then."""
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scaler.is_enabled())  # none amid a step
+        """Takes a step with so many blank images, to test whether it fits into memory.
+
+        Do not use the learner afterwards.
+        """
+        # A new scaler: the old one is in the middle of the step that failed.
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scaler.is_enabled())
         size = self.recipe.image_size
         self.step(torch.zeros(images, size, size, 3, dtype=torch.uint8), torch.zeros(images, dtype=torch.int64))
 
@@ -217,6 +225,12 @@ def moved_uphill(model: nn.Module, statistics: Sequence[Tensor], radius: float) 
     with torch.no_grad():
         for tensor, value in before:
             tensor.copy_(value)
+
+
+def restore_where(is_bad: Tensor, tensors: Sequence[Tensor], before: Sequence[Tensor]) -> None:
+    """Restores the tensors if the step was bad, without making the GPU wait."""
+    for tensor, value in zip(tensors, before, strict=True):
+        tensor.copy_(torch.where(is_bad > 0, value, tensor))
 
 
 def step_unless_bad(optimizer: torch.optim.Optimizer, is_bad: Tensor) -> None:

@@ -26,9 +26,10 @@ from podium.models.device import autocast, full_float32
 from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
 from podium.terminal import say
-from podium.training.context import Context, seed_torch
-from podium.training.epoch_record import EpochRecord
+from podium.training.context import Context
+from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.frozen_features import Features, all_features, features_of
+from podium.training.randomness import seed_torch
 
 STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the mean log loss: 0.1 to 0.00001
 # The gradient, or the change of the loss, that ends a fit. A tenth of it takes twice as long and scores the same.
@@ -41,9 +42,9 @@ class Head(NamedTuple):
 
 
 def train_head(context: Context, fold: int) -> None:
-    """Takes a fold from the model's features to the files that training leaves."""
+    """Fits a head for one fold and writes the same files as train_fold."""
     started = time.monotonic()
-    recipe, metric, targets = context.recipe, context.competition.metric, context.targets
+    recipe, metric, targets = context.recipe, context.competition.metric, context.target_of_image
     seed_torch(recipe.seed, 0, 0)  # random weights, too, are the same for all folds
     model, spec = build_model(replace(recipe, drop_path=0.0), context.competition.classes)
     context.run.keep_source(spec.source)
@@ -54,21 +55,23 @@ def train_head(context: Context, fold: int) -> None:
     training, held_out = context.training_rows(fold), context.held_out_rows(fold)
     training_probs = predict_head(context, head, features[:, training])
     probs = predict_head(context, head, features[:, held_out])
+    seconds = time.monotonic() - started
     record = EpochRecord(
         epoch=1,
         step=0,
         lr=0.0,
         loss=evaluate("log_loss", targets[training], training_probs),
-        images=len(training),
-        seconds=time.monotonic() - started,
-        validation_seconds=0.0,
+        scores=score_held_out(metric, targets[held_out], probs),
         views=recipe.views,
-    ).scored(metric, targets[held_out], probs)
+        images_per_s=len(training) / max(seconds, 1e-9),
+        seconds=seconds,
+        validation_seconds=0.0,
+        l2=l2,
+    )
     save_model(context.run.fold(fold) / "model.safetensors", model, spec)
-    context.run.write_history(fold, [{**record, "l2": l2}])
+    context.run.write_history(fold, [record])
     context.save_predictions(fold, probs)
-    loss, score = record["loss"], record[metric]
-    say(f"  fold {fold}  a head with L2 {l2:.2g}  loss {loss:.4f}  {metric} {score:.4f}")
+    say(f"  fold {fold}  a head with L2 {l2:.2g}  loss {record.loss:.4f}  {metric} {record.scores[metric]:.4f}")
 
 
 def fit_head_of(
@@ -86,16 +89,16 @@ def fit_head_of(
 def classifier_of(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> nn.Linear:
     """Returns the model's last layer with fixed random weights; refuses models that are not linear in their features.
 
-    The random weights prove the linearity: some models start with a layer of zeros, which would prove nothing.
+    With random weights the comparison is a real test: some models start with a layer of zeros, which would always pass.
     """
     model.eval()
-    draws = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     with suppress(Exception):  # families differ in what they lack or return
         classifier: Any = model.get_classifier()  # type: ignore[operator]
         for parameter in (classifier.weight, classifier.bias):
-            parameter.copy_(torch.randn(parameter.shape, generator=draws))
+            parameter.copy_(torch.randn(parameter.shape, generator=rng))
         shape = 2, spec.test_size, spec.test_size, 3
-        images = normalise(torch.randint(256, shape, generator=draws, dtype=torch.uint8))
+        images = normalise(torch.randint(256, shape, generator=rng, dtype=torch.uint8))
         logits = F.linear(features_of(model, images), classifier.weight, classifier.bias)
         if isinstance(classifier, nn.Linear) and torch.allclose(logits, model(images), rtol=1e-3, atol=1e-3):
             return classifier
@@ -120,8 +123,7 @@ def predict_head(context: Context, head: Head, features: Features) -> NDArray[np
 class Standardiser:
     """Standardises features and turns them to their principal axes.
 
-    Along these axes a step can be as long as the curvature allows. Otherwise a fit of nearly as many steps ends far
-    from the minimum.
+    Without this, L-BFGS needs many more steps.
     """
 
     def __init__(self, features: Tensor, precision: torch.dtype) -> None:
@@ -130,7 +132,9 @@ class Standardiser:
         self.mean = features.mean((0, 1))
         deviation = features.flatten(0, 1).std(0, correction=0)
         rounding_error = self.mean.abs() * torch.finfo(precision).eps
-        self.deviation = torch.where(deviation > rounding_error, deviation, math.inf)  # constant features say nothing
+        self.deviation = torch.where(
+            deviation > rounding_error, deviation, math.inf
+        )  # a constant feature carries no information
         features.sub_(self.mean).div_(self.deviation)
         rows = features.flatten(0, 1)
         covariance = (rows.T @ rows / len(rows)).cpu()
@@ -138,7 +142,7 @@ class Standardiser:
         self.features = features @ self.axes
 
     def head_for_raw_features(self, head: Head) -> Head:
-        # Autocast will round the weight; with the rounded weight the bias makes up for the mean of the change.
+        # Autocast will round the weight, so the bias is computed from the rounded weight.
         weight = (head.weight @ self.axes.T / self.deviation).to(self.precision).float()
         return Head(weight, head.bias - weight @ self.mean)
 
@@ -147,7 +151,7 @@ class Standardiser:
 def fit_head(context: Context, fold: int, features: Features) -> tuple[Head, float]:
     """Fits a head to all images but the fold's; returns it and the strength of its L2."""
     rows, device = context.training_rows(fold), context.device
-    targets = torch.from_numpy(context.targets[rows]).to(device)
+    targets = torch.from_numpy(context.target_of_image[rows]).to(device)
     standard = Standardiser(torch.from_numpy(features[:, rows]).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
     counts = torch.bincount(targets, minlength=len(context.competition.classes)).float()
@@ -155,16 +159,16 @@ def fit_head(context: Context, fold: int, features: Features) -> tuple[Head, flo
 
     validates = _validating_rows(context, fold, rows)
     trains = torch.from_numpy(~validates).to(device)
-    validation_features, validation_targets = features[:, rows[validates]], context.targets[rows[validates]]
-    strength, least, best, head = STRENGTHS[0], math.inf, start, start
+    validation_features, validation_targets = features[:, rows[validates]], context.target_of_image[rows[validates]]
+    strength, lowest_loss, best, head = STRENGTHS[0], math.inf, start, start
     for l2 in STRENGTHS if validates.any() else ():
         part = inputs[:, trains]
         head = _fit(part.flatten(0, 1), targets[trains].repeat(len(inputs)), l2, variances, head)
         probs = predict_head(context, standard.head_for_raw_features(head), validation_features)
         loss = evaluate("log_loss", validation_targets, probs)
-        if loss >= least:
+        if loss >= lowest_loss:
             break
-        least, strength, best = loss, l2, head
+        lowest_loss, strength, best = loss, l2, head
     head = _fit(inputs.flatten(0, 1), targets.repeat(len(inputs)), strength, variances, best)
     return standard.head_for_raw_features(head), strength
 
@@ -174,10 +178,10 @@ def _validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> ND
 
     With two folds there is no other; then every fifth image of each class, from the second on.
     """
-    fold_count = int(context.folds.max()) + 1
+    fold_count = context.plan.fold_count
     if fold_count > 2:
-        return np.asarray(context.folds[rows] == (fold + 1) % fold_count)
-    targets = pd.Series(context.targets[rows])
+        return np.asarray(context.fold_of_image[rows] == (fold + 1) % fold_count)
+    targets = pd.Series(context.target_of_image[rows])
     return np.asarray(targets.groupby(targets).cumcount() % 5 == 1)
 
 

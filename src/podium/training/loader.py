@@ -4,7 +4,6 @@ The order of a run is a list of (epoch, image) computed from the seed. A loader 
 epochs, so workers start once, and nothing has to be saved to resume.
 """
 
-import os
 import signal
 import sys
 import warnings
@@ -19,16 +18,18 @@ from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from podium import PodiumError
 from podium.images.store import Reader
+from podium.machine import local_world_size, usable_cores
 from podium.models.hardware_errors import LOADER_DIED
-from podium.training.augment import ORDER, View, generator
+from podium.training.augment import View
 from podium.training.processes import Processes
+from podium.training.randomness import ORDER, generator
 
 PREFETCHED = 4  # batches that a worker has ready
 Key = tuple[int, int]  # epoch, index of an image
 Batch = tuple[Tensor, Tensor]  # uint8 images [n, height, width, 3], targets [n]
 
 
-# --- which images ------------------------------------------------------------------------------------
+# --- the order of images ------------------------------------------------------------------------------
 
 
 class BatchSampler(Sampler[list[Key]]):
@@ -39,14 +40,14 @@ class BatchSampler(Sampler[list[Key]]):
         images: int,
         batch_size: int,
         epochs: int,
-        key: tuple[int, int],  # seed, fold
+        seed_and_fold: tuple[int, int],
         processes: Processes | None = None,
         start: int = 0,
     ) -> None:
         self.images, self.batch_size = images, min(batch_size, images)
         self.per_epoch = images // self.batch_size
         self.start, self.stop = start, epochs * self.per_epoch
-        self.key = key
+        self.seed, self.fold = seed_and_fold
         self.share = (processes or Processes()).share_of_batch(self.batch_size)
 
     def __len__(self) -> int:
@@ -57,7 +58,7 @@ class BatchSampler(Sampler[list[Key]]):
         for step in range(self.start, self.stop):
             epoch, number = divmod(step, self.per_epoch)
             if number == 0 or step == self.start:
-                order = generator(ORDER, *self.key, epoch).permutation(self.images)
+                order = generator(ORDER, self.seed, self.fold, epoch).permutation(self.images)
             batch = order[number * self.batch_size : (number + 1) * self.batch_size]
             yield [(epoch, int(image)) for image in batch[self.share]]
 
@@ -95,25 +96,23 @@ class ImageDataset(Dataset[Any]):
 
 def load_batches(images: ImageDataset, batches: Sampler[list[Key]] | list[list[Key]], workers: int) -> Generator[Batch]:
     """Yields the batches in order; ends its worker processes when it is closed."""
-    loading = _start_loader(images, batches, workers)
+    loader = _start_loader(images, batches, workers)
     try:
-        for batch in loading:
+        for batch in loader:
             if isinstance(batch, PodiumError):
                 raise batch
             yield batch
-    except (ConnectionError, EOFError, FileNotFoundError):  # the worker that should hand over this batch is dead
+    except (ConnectionError, EOFError, FileNotFoundError):  # the worker that loads this batch is dead
         raise PodiumError(LOADER_DIED) from None
     finally:
-        _end_workers(loading)
+        _end_workers(loader)
 
 
 def pick_workers(workers: int | None, device: torch.device) -> int:
     """Returns the number of loader processes. On a CPU they would take the cores that train."""
     if workers is not None:
         return workers
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    training_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # of this machine
-    return min(8, max(1, cores // training_processes)) if device.type == "cuda" else 0
+    return min(8, max(1, usable_cores() // local_world_size())) if device.type == "cuda" else 0
 
 
 def _start_loader(images: ImageDataset, batches: Sampler[list[Key]] | list[list[Key]], workers: int) -> Any:
@@ -131,23 +130,29 @@ def _start_loader(images: ImageDataset, batches: Sampler[list[Key]] | list[list[
                 )
             )
     except OSError as error:
-        for process in torch.multiprocessing.active_children():
-            process.kill()  # else Python would wait for the workers that did start when it exits
-        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # torch stumbles over its half-built loader
-        reason, error.__traceback__ = error.strerror, None
-        sys.unraisablehook = hook
-        raise PodiumError(f"cannot start {workers} loader processes ({reason}); use --workers 0") from None
+        _discard_half_built_loader(error)
+        raise PodiumError(f"cannot start {workers} loader processes ({error.strerror}); use --workers 0") from None
+
+
+def _discard_half_built_loader(error: OSError) -> None:
+    """Kills the workers that did start, for which Python would wait at its exit, and deletes the loader."""
+    for process in torch.multiprocessing.active_children():
+        process.kill()
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # torch's loader raises when it is deleted half built
+    error.__traceback__ = None  # the last reference to the loader
+    sys.unraisablehook = hook
 
 
 def _move_to_shared_memory(images: Tensor, targets: Tensor) -> Batch | PodiumError:
     """Moves a worker's batch into memory that its parent shares.
 
-    Torch would do so later, in a thread whose errors are lost: with a full /dev/shm the batch would be gone, and
-    training would wait for it forever.
+    Torch would do so later, in a thread whose errors are lost: with a full /dev/shm, training would wait forever for
+    the lost batch.
     """
     if get_worker_info() is not None:
         try:
-            images.share_memory_(), targets.share_memory_()
+            images.share_memory_()
+            targets.share_memory_()
         except (RuntimeError, OSError) as error:
             reason = str(error).rpartition(">: ")[2]
             remedy = "run the same command again with --workers 0, or enlarge it (docker run --shm-size=8g)"
@@ -155,11 +160,11 @@ def _move_to_shared_memory(images: Tensor, targets: Tensor) -> Batch | PodiumErr
     return images, targets
 
 
-def _end_workers(loading: Any) -> None:
+def _end_workers(loader: Any) -> None:
     """An error keeps its loader alive, and Python would wait forever for workers that ignore SIGTERM."""
-    if hasattr(loading, "_shutdown_workers"):  # with workers only
-        loading._shutdown_workers()
-        for process in loading._workers:
+    if hasattr(loader, "_shutdown_workers"):  # with workers only
+        loader._shutdown_workers()
+        for process in loader._workers:
             process.kill()  # no effect on those that have ended
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,20 +19,21 @@ from numpy.typing import NDArray
 from torch import nn
 
 from podium import PodiumError, terminal
+from podium.machine import started_by_torchrun
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
 from podium.recipe import Recipe
 from podium.terminal import plural, progress_bar, say
 from podium.training.augment import TestView, TrainView
-from podium.training.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_learner, save_learner
+from podium.training.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
 from podium.training.context import Context
-from podium.training.epoch_record import EpochRecord
+from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.forecast import Forecast
 from podium.training.learner import Diverged, Learner
+from podium.training.learner_state import learner_state, restore_learner
 from podium.training.linear_probe import fit_head_of
 from podium.training.loader import Batch, batches_in_order, load_batches
-from podium.training.processes import started_by_torchrun
 
 
 def train_fold(context: Context, fold: int, folds_left: int = 1, deadline: float = math.inf) -> None:
@@ -42,45 +44,42 @@ def train_fold(context: Context, fold: int, folds_left: int = 1, deadline: float
     if recipe.head_first and progress.step == 0:
         _fit_first_head(learner)
     forecast = make_forecast(learner, recipe, folds_left, deadline)
-    planned_steps = progress.total  # a schedule that the deadline has shortened does not grow again
+    planned_steps = progress.total_steps  # a schedule that the deadline has shortened does not grow again
     checkpoint = CheckpointWriter(context.run.fold(fold))
-    try_batch = learner.try_batch if processes.size == 1 else None
-    with (
-        stop_signals() as stop_requested,
-        explain_divergence(learner, checkpoint),
-        checkpoint.finish_writing(),
-        explain_hardware_errors(recipe.batch_size, try_batch),
-        progress_bar(total=progress.total, initial=progress.step, desc=f"fold {fold}", unit="step") as bar,
-        closing(training_batches(learner)) as batches,
-    ):
-        started = time.monotonic()
-        for images, labels in batches:
-            forecast.start_step(progress.step)
-            learner.step(images, labels)
-            bar.update()
+    with explain_failures(learner, checkpoint):
+        with (
+            stop_signals() as stop_requested,
+            checkpoint.finish_writing(),
+            progress_bar(total=progress.total_steps, initial=progress.step, desc=f"fold {fold}", unit="step") as bar,
+            closing(training_batches(learner)) as batches,
+        ):
+            started = time.monotonic()
+            for images, labels in batches:
+                forecast.start_step(progress.step)
+                learner.step(images, labels)
+                bar.update()
 
-            now = time.monotonic()
-            save_is_due = now - started > context.machine.save_every
-            last_step = forecast.last_step(progress.step, planned_steps)
-            decision = decide(learner, stop_requested(), save_is_due, last_step)
-            progress.total = bar.total = decision.last_step
-            if decision.save:
-                progress.seconds += now - started
-                learner.check_weights()  # what is saved must be fit to resume from
-                if decision.validate:
-                    close_epoch(learner, validate(learner, views="none"))
-                progress.loss.copy_(processes.mean(progress.loss))
-                if processes.is_first:
-                    save_learner(checkpoint, learner)
-                started = time.monotonic()
-            if decision.stop:
-                checkpoint.wait()
-                processes.wait()
-                where = f"step {progress.step:,} of {progress.total:,} of fold {fold}"
-                raise KeyboardInterrupt(f"stopped after {where}; all is saved")
-            if progress.step >= progress.total:
-                break
-    with explain_divergence(learner, checkpoint), explain_hardware_errors(recipe.batch_size, try_batch):
+                now = time.monotonic()
+                save_is_due = now - started > context.machine.save_every
+                last_step = forecast.last_step(progress.step, planned_steps)
+                decision = decide(learner, stop_requested(), save_is_due, last_step)
+                progress.total_steps = bar.total = decision.last_step
+                if decision.save:
+                    progress.seconds += now - started
+                    learner.check_weights()  # training cannot resume from weights that are not finite
+                    if decision.validate:
+                        close_epoch(learner, validate(learner, views="none"))
+                    progress.loss_sum = processes.mean(progress.loss_sum)
+                    if processes.is_first:
+                        checkpoint.save(progress.step, *learner_state(learner))
+                    started = time.monotonic()
+                if decision.stop:
+                    checkpoint.wait()
+                    processes.wait()
+                    where = f"step {progress.step:,} of {progress.total_steps:,} of fold {fold}"
+                    raise KeyboardInterrupt(f"stopped after {where}; all is saved")
+                if progress.step >= progress.total_steps:
+                    break
         finish(learner, checkpoint)
 
 
@@ -95,11 +94,11 @@ def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
         _refuse_full_disk(context, learner.model, folds_left)
     progress = learner.progress
     with processes.first_then_others():  # the first deletes damaged checkpoints
-        if restore_learner(folder, learner):
-            say(f"podium: fold {fold} resumes from step {progress.step:,} of {progress.total:,}")
+        if restore_newest(folder, partial(restore_learner, learner)):
+            say(f"podium: fold {fold} resumes from step {progress.step:,} of {progress.total_steps:,}")
     if processes.maximum(progress.step, -progress.step) != [progress.step, -progress.step]:
         raise PodiumError(f"{folder}: not all machines see the same checkpoints yet; run the same command again")
-    learner.sampler.start, learner.sampler.stop = progress.step, progress.total
+    learner.sampler.start, learner.sampler.stop = progress.step, progress.total_steps
     return learner
 
 
@@ -128,7 +127,7 @@ def _fit_first_head(learner: Learner) -> None:
 
 def _refuse_full_disk(context: Context, model: nn.Module, folds_left: int) -> None:
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
-    # A checkpoint holds weights, average and two moments, and a new one is written before an old one goes.
+    # A checkpoint holds weights, average and two moments, and a new one is written before an old one is deleted.
     needed = weights * ((KEPT + 1) * 4 + folds_left)
     folder = context.run.path
     free = shutil.disk_usage(folder).free
@@ -150,7 +149,7 @@ class Decision(NamedTuple):
 
 
 def decide(learner: Learner, stop: bool, save: bool, last_step: int) -> Decision:
-    """All processes decide together what follows a step: none may go where another does not."""
+    """Returns what follows this step: the same in all processes, because they would wait for each other otherwise."""
     any_stop, any_save, earliest = learner.context.processes.maximum(stop, save, -last_step)
     step, last_step = learner.progress.step, round(-earliest)
     is_epoch_end = step % learner.sampler.per_epoch == 0 or step == last_step
@@ -175,8 +174,8 @@ def validate(learner: Learner, views: str) -> Validation:
     rows = processes.share(context.held_out_rows(learner.fold))
     images = context.images(rows, TestView(learner.spec))
     batches = load_batches(images, batches_in_order(len(rows), learner.recipe.batch_size), context.workers)
-    processes.broadcast_statistics(learner.final)
-    probs = processes.gather(predict_proba(learner.final, batches, learner.normalise, context.precision, views))
+    processes.broadcast_statistics(learner.final_model)
+    probs = processes.gather(predict_proba(learner.final_model, batches, learner.normalise, context.precision, views))
     if not np.isfinite(probs).all():
         raise Diverged("the model's predictions are not finite")
     return Validation(probs, time.monotonic() - started, views)
@@ -186,57 +185,58 @@ def close_epoch(learner: Learner, validation: Validation) -> None:
     """Adds a record to metrics.jsonl, and prints it."""
     context, progress, fold = learner.context, learner.progress, learner.fold
     metric = context.competition.metric
-    steps = progress.step - (progress.history[-1]["step"] if progress.history else 0)
-    epoch = math.ceil(progress.step / learner.sampler.per_epoch)
+    steps = progress.step - (progress.history[-1].step if progress.history else 0)
     record = EpochRecord(
-        epoch=epoch,
+        epoch=math.ceil(progress.step / learner.sampler.per_epoch),
         step=progress.step,
         lr=learner.learning_rate,
-        loss=context.processes.mean(progress.loss).item() / steps,
-        images=steps * learner.sampler.batch_size,
+        loss=context.processes.mean(progress.loss_sum).item() / steps,
+        scores=score_held_out(metric, context.target_of_image[context.held_out_rows(fold)], validation.probs),
+        views=validation.views,
+        images_per_s=steps * learner.sampler.batch_size / max(progress.seconds, 1e-9),
         seconds=progress.seconds,
         validation_seconds=validation.seconds,
-        views=validation.views,
-    ).scored(metric, context.targets[context.held_out_rows(fold)], validation.probs)
+    )
     progress.history.append(record)
-    skipped = int(progress.skipped.item())
+    epoch, skipped = record.epoch, int(progress.skipped.item())
     if skipped:
         steps_skipped = f"{plural(skipped, 'step')} of epoch {epoch}"
         say(f"podium: warning: fold {fold}: skipped {steps_skipped}, whose gradients were not finite")
     progress.start_epoch()
     if context.processes.is_first:
         context.run.write_history(fold, progress.history)
-    loss, score = record["loss"], record[metric]
-    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  loss {loss:.4f}  {metric} {score:.4f}")
+    score = f"{metric} {record.scores[metric]:.4f}"
+    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  loss {record.loss:.4f}  {score}")
 
 
 def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
-    """Predicts with the last, averaged weights. No epoch is picked on the fold that reports the score."""
-    context, progress = learner.context, learner.progress
+    """Predicts with the last, averaged weights. No epoch is chosen by the fold that reports the score."""
+    context = learner.context
     validation = validate(learner, learner.recipe.views)
-    if not progress.history or progress.history[-1]["step"] < progress.total:
-        close_epoch(learner, validation)
+    close_epoch(learner, validation)
     if context.processes.is_first:
-        save_model(context.run.fold(learner.fold) / "model.safetensors", learner.final, learner.spec)
+        save_model(context.run.fold(learner.fold) / "model.safetensors", learner.final_model, learner.spec)
         context.save_predictions(learner.fold, validation.probs)
         checkpoint.delete_all()
     context.processes.wait()
 
 
-# --- what may happen in between ----------------------------------------------------------------------
+# --- errors and signals ------------------------------------------------------------------------------
 
 
 @contextmanager
-def explain_divergence(learner: Learner, checkpoint: CheckpointWriter) -> Iterator[None]:
+def explain_failures(learner: Learner, checkpoint: CheckpointWriter) -> Iterator[None]:
+    """Explains errors of the hardware and diverged training, with a remedy."""
     try:
-        yield
+        with explain_hardware_errors(learner.recipe.batch_size, learner.batch_trial):
+            yield
     except Diverged as problem:
         checkpoint.wait()
         saved = checkpoints(checkpoint.folder)
-        good = f"; {saved[0]} is from before" if saved else ""
-        where = f"step {learner.progress.step:,} of fold {learner.fold}"
+        last_good = f"; the last good checkpoint is {saved[0]}" if saved else ""
+        where = f"fold {learner.fold}, step {learner.progress.step:,}"
         remedy = "try a lower --lr or --precision float32, under another --name"
-        error = PodiumError(f"{problem} by {where}{good}; {remedy}")
+        error = PodiumError(f"{where}: {problem}{last_good}; {remedy}")
         error.in_all_processes = True  # all have the same weights
         raise error from None
 
@@ -253,7 +253,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         received.append(number)
         if not terminal.quiet:
-            hint = b"" if started_by_torchrun() else b" (again: at once)"
+            hint = b"" if started_by_torchrun() else b" (press Ctrl-C again to stop now)"
             os.write(2, b"\npodium: stopping after this step" + hint + b"\n")  # print is not safe in a handler
 
     if threading.current_thread() is not threading.main_thread():

@@ -1,16 +1,17 @@
 """The plan of a run: its recipe, folds and teachers, made in one place from what the user asked for.
 
-Everything that can be refused before an image is read is refused here, for the command line and for Python alike, the
-cheapest checks first: nothing heavy is imported before a misspelt name is found.
+Everything that can be refused before an image is read is refused here, for the command line and for Python callers
+alike, the cheapest checks first: nothing heavy is imported before a misspelt name is found.
 """
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
-from podium.machine import Machine
+from podium.machine import Machine, world_size
 from podium.recipe import Options, Recipe, check_card_options, check_options, expand_auto
 from podium.terminal import say
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from podium.competition.load import Competition
-    from podium.training.budget import Budget
     from podium.training.run_folder import Run
 
 
@@ -31,7 +31,8 @@ class Request:
     folds: Sequence[int] = ()  # default: all
     name: str | None = None  # of the run; default: the model
     machine: Machine = field(default_factory=Machine)
-    budget: "Budget | None" = None
+    budget: float | None = None  # seconds
+    started: float = field(default_factory=time.monotonic)  # the budget counts from this moment
 
 
 @dataclass(frozen=True)
@@ -41,39 +42,53 @@ class Plan:
     request: Request
     run: "Run"
     recipe: Recipe
-    folds: "NDArray[np.int64]"  # of every training image
-    chosen: tuple[int, ...]  # the folds to train
+    fold_of_image: "NDArray[np.int64]"  # of every training image
+    folds_to_train: tuple[int, ...]
     teachers: tuple["Run", ...] = ()
 
     @property
     def fold_count(self) -> int:
-        return int(self.folds.max()) + 1
+        return int(self.fold_of_image.max()) + 1
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what must stay the same when the run is resumed; the images are checked when they are read."""
+        from podium.disk import sha256
+        from podium.folds.folds_csv import folds_path
+
+        slug = self.competition.slug
+        return {**asdict(self.recipe), "competition": slug, "folds_sha256": sha256(folds_path(slug, self.root))}
+
+    def unfinished_folds(self) -> list[int]:
+        finished = self.run.finished()
+        return [fold for fold in self.folds_to_train if fold not in finished]
 
 
 def make_plan(slug: str, root: Path, request: Request) -> Plan:
-    options = check_request(slug, root, request)
+    options = check_request(slug, root, request, world_size())
+    check_weights(slug, root, options)
     from podium.competition.load import load_and_report
     from podium.folds.folds_csv import read_folds
     from podium.models.build import resolve_recipe
     from podium.training.run_folder import Run, runs_folder
 
     competition = load_and_report(slug, root)
-    folds = read_folds(competition, root)
-    chosen = _choose_folds(request.folds, int(folds.max()) + 1, slug)
+    fold_of_image = read_folds(competition, root)
+    folds_to_train = _choose_folds(request.folds, int(fold_of_image.max()) + 1, slug)
     recipe = resolve_recipe(options, competition.recipe)
+    _refuse_small_share_of_batch(recipe, int((fold_of_image != 0).sum()))
     run = Run(runs_folder(slug, root) / (request.name or recipe.model))
-    unfinished = [fold for fold in chosen if fold not in run.finished()]
-    teachers = _find_teachers(recipe.teacher, run, slug, root, unfinished) if recipe.teacher and unfinished else ()
-    _refuse_contradictions(options, recipe, request)
-    _refuse_small_share_of_batch(recipe, int((folds != 0).sum()))
+    plan = Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train)
+    _refuse_other_recipe(plan)
+    if recipe.teacher:
+        plan = replace(plan, teachers=_find_teachers(plan))
     _warn_of_known_images(recipe, competition)
-    return Plan(competition, root, request, run, recipe, folds, chosen, teachers)
+    return plan
 
 
-def check_request(slug: str, root: Path, request: Request) -> Options:
-    """Returns the options with the model `auto` resolved; refuses wrong names and weights that cannot be had."""
+def check_request(slug: str, root: Path, request: Request, processes: int = 1) -> Options:
+    """Returns the options with a model in place of `auto`; refuses wrong names, wrong values and contradictions."""
     from podium.competition.card import read_card
-    from podium.models.hub import check_model_name, check_weights_available
+    from podium.models.hub import check_model_name
 
     options = request.options
     check_options(options)
@@ -84,31 +99,68 @@ def check_request(slug: str, root: Path, request: Request) -> Options:
     check_model_name(options.get("model"))
     card = read_card(slug, root).get("recipe", {})
     check_card_options(card)
-    check_weights_available(options["model"], {**card, **options}.get("weights", "pretrained"))
+    _refuse_contradictions(options, card, request.budget, processes)
     return options
+
+
+def check_weights(slug: str, root: Path, options: Options) -> None:
+    """Refuses weights that are neither here nor on a hub that answers."""
+    from podium.competition.card import read_card
+    from podium.models.hub import check_weights_available
+
+    card = read_card(slug, root).get("recipe", {})
+    check_weights_available(options["model"], {**card, **options}.get("weights", "pretrained"))
 
 
 # --- refusals ----------------------------------------------------------------------------------------
 
 
+def _refuse_contradictions(options: Options, card: Options, budget: float | None, processes: int) -> None:
+    teacher = {**card, **options}.get("teacher")
+    if {**card, **options}.get("linear"):
+        for flag, is_given in {
+            "--processes": processes > 1,
+            "--budget": budget is not None,
+            "--teacher": bool(teacher),
+        }.items():
+            if is_given:
+                raise PodiumError(
+                    f"--linear cannot be combined with {flag}, because it fits a head in minutes; leave out one of them"
+                )
+    if "distil" in options and not teacher:
+        raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")
+
+
 def _choose_folds(folds: Sequence[int], count: int, slug: str) -> tuple[int, ...]:
     for fold in folds:
         if not 0 <= fold < count:
-            raise PodiumError(f"there is no fold {fold}; the folds of {slug} are 0 to {count - 1}")
+            raise PodiumError(f"there is no fold {fold}; the folds of {slug} are 0 to {count - 1}: correct --folds")
     return tuple(sorted(set(folds)) or range(count))
 
 
-def _find_teachers(names: str, student: "Run", slug: str, root: Path, folds: Sequence[int]) -> tuple["Run", ...]:
-    """Returns the runs that teach these folds of the student."""
+def _refuse_other_recipe(plan: Plan) -> None:
+    """Refuses to resume a run with another recipe or other folds."""
+    if plan.run.has_begun():
+        identity = plan.identity()
+        if plan.request.budget is not None:
+            del identity["epochs"]  # the first call chose them
+        plan.run.check_same(identity)
+
+
+def _find_teachers(plan: Plan) -> tuple["Run", ...]:
+    """Returns the runs that teach the unfinished folds; refuses teachers that cannot."""
+    from podium.training.distill import check_teachers
     from podium.training.run_folder import find_runs
 
-    wanted = names.split("+")
-    if student.name in wanted:
+    student, names, folds = plan.run, plan.recipe.teacher.split("+"), plan.unfinished_folds()
+    if not folds:
+        return ()
+    if student.name in names:
         raise PodiumError(
             f"run '{student.name}' cannot be its own teacher; give the student another name (--name RUN, with make"
             " NAME=RUN) or take another --teacher"
         )
-    teachers = find_runs(slug, root, wanted)
+    teachers = find_runs(plan.competition.slug, plan.root, names)
     for teacher in teachers:
         missing = [fold for fold in folds if fold not in teacher.finished()]
         if missing:
@@ -116,28 +168,11 @@ def _find_teachers(names: str, student: "Run", slug: str, root: Path, folds: Seq
                 f"the teacher {teacher.name} has not finished fold {missing[0]}; run its training command again to"
                 f" resume, or choose the student's --folds among {','.join(map(str, teacher.finished()))}"
             )
+    check_teachers(teachers, folds, plan.competition.classes, plan.identity()["folds_sha256"])
     return tuple(teachers)
 
 
-def _refuse_contradictions(options: Options, recipe: Recipe, request: Request) -> None:
-    from podium.training.processes import world_size
-
-    if recipe.linear:
-        others = {
-            "--processes": world_size() > 1,
-            "--budget": request.budget is not None,
-            "--teacher": bool(recipe.teacher),
-        }
-        for flag, is_given in others.items():
-            if is_given:
-                raise PodiumError(f"--linear fits a head in minutes and does not go with {flag}; leave out one of them")
-    if "distil" in options and not recipe.teacher:
-        raise PodiumError("--distil is the share of a teacher; name one with --teacher, or leave --distil out")
-
-
 def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
-    from podium.training.processes import world_size
-
     if 1 < world_size() > min(recipe.batch_size, training_images) // 2:
         raise PodiumError(
             f"a batch of {recipe.batch_size} images is too small for {world_size()} processes; use a larger"
@@ -151,5 +186,5 @@ def _warn_of_known_images(recipe: Recipe, competition: "Competition") -> None:
     if classes_of_weights(recipe.weights) == competition.classes:
         say(
             f"podium: warning: {recipe.weights} was trained by Podium on these classes; if it has seen a fold's"
-            " held-out images, that fold's score will be too good (a model of the same fold has not seen them)"
+            " held-out images, that fold's score will be too high (a model of the same fold has not seen them)"
         )

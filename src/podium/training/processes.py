@@ -1,7 +1,7 @@
 """Several processes that train together: how they share a batch and the folds, and what they tell each other.
 
 torchrun starts them, one per GPU, on one machine or on several that share the project's folder; `podium train
---processes N` calls torchrun. A process that was started otherwise is a group of one, for which all of this is free.
+--processes N` calls torchrun. Without torchrun there is one process, and these functions do nothing.
 """
 
 import logging
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from podium import STOPPED, PodiumError, terminal
+from podium.machine import LAUNCHED_BY_PODIUM, launched_by_podium, started_by_torchrun
 
 # Long, because the others wait while the first builds the pixel store. torchrun itself notices processes that die.
 TIMEOUT = timedelta(hours=12)
-LAUNCHED_BY_PODIUM = "PODIUM_LAUNCHED"  # environment variable: the launching process reports how this one ended
-GRACE = "600"  # seconds between a signal and the end, to finish a step and to save
+GRACE = "600"  # seconds between a signal and the end, to finish a step and save
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,9 @@ class Processes:
     def mean(self, value: Tensor) -> Tensor:
         if self.size == 1:
             return value
-        dist.all_reduce(value)
-        return value / self.size
+        total = value.clone()
+        dist.all_reduce(total)
+        return total / self.size
 
     def broadcast_statistics(self, model: nn.Module) -> None:
         """Gives all processes the first one's batch statistics; each has seen other images."""
@@ -101,15 +102,6 @@ class Processes:
 # --- joining -----------------------------------------------------------------------------------------
 
 
-def started_by_torchrun() -> bool:
-    return "WORLD_SIZE" in os.environ
-
-
-def world_size() -> int:
-    """Returns the number of processes, also before they have joined."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
 @contextmanager
 def join_processes(device: torch.device) -> Iterator[Processes]:
     """Joins the group that torchrun has started this process for."""
@@ -118,7 +110,7 @@ def join_processes(device: torch.device) -> Iterator[Processes]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    # Nothing is at stake yet, and init_process_group would not react to the usual handler while it waits.
+    # Podium's handler would not be called while init_process_group waits, and there is nothing to save yet.
     handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
     signal.signal(signal.SIGTERM, handler)
@@ -134,7 +126,7 @@ def join_processes(device: torch.device) -> Iterator[Processes]:
     except RuntimeError as error:
         ignore_signals()
         if _lost_a_process(error):
-            if LAUNCHED_BY_PODIUM in os.environ:
+            if launched_by_podium():
                 raise SystemExit(1) from None
             raise _explain_lost_process(error) from None
         raise
@@ -191,10 +183,10 @@ def launch_processes(count: int, device: str, words: Sequence[str]) -> None:
 
 def _refuse_impossible_count(count: int, device: str) -> None:
     if device not in ("auto", "cpu", "cuda"):
-        raise PodiumError(f"--device {device} is one device; --processes goes with auto, cuda or cpu")
-    most = 8 * (os.cpu_count() or 1)
-    if not 1 <= count <= most:
-        raise PodiumError(f"--processes {count}: use at least 1 and, on this machine, at most {most}")
+        raise PodiumError(f"--processes cannot be used with --device {device}; use auto, cuda or cpu")
+    highest = 8 * (os.cpu_count() or 1)
+    if not 1 <= count <= highest:
+        raise PodiumError(f"--processes {count}: use at least 1 and, on this machine, at most {highest}")
     uses_gpus = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     if uses_gpus and count > torch.cuda.device_count():
         raise PodiumError(f"--processes {count} needs as many GPUs, but there are {torch.cuda.device_count()}")

@@ -28,6 +28,7 @@ from podium.metrics import evaluate
 from podium.recipe import differences
 from podium.terminal import command_for, did_you_mean, duration, say, table
 from podium.training.checkpoint import checkpoints
+from podium.training.epoch_record import EpochRecord
 from podium.training.prediction_files import Predictions
 
 READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
@@ -85,11 +86,11 @@ class Run:
         write_json(path, {**identity, **facts, "weights_source": None, "versions": package_versions()})
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
-        """Refuses anything that differs from what the run began with."""
+        """Refuses anything that differs from what the run was started with."""
         changes = differences({key: self.recipe.get(key) for key in identity}, identity)
         if changes:
             raise PodiumError(
-                f"{self.path} began otherwise: {'; '.join(changes)}. Give this run a name of its own"
+                f"{self.path} was started with other options: {'; '.join(changes)}. Choose another name for this run"
                 " (--name RUN, with make NAME=RUN), or delete that folder to start it again"
             )
 
@@ -101,17 +102,17 @@ class Run:
             write_json(self.path / "recipe.json", self.recipe)
         elif recorded != source:
             raise PodiumError(
-                f"{self.path} began with the weights {recorded}, not {source}; use --name for another run"
+                f"{self.path} was started from the weights {recorded}, not {source}; choose another --name"
             )
 
     def keep_teachers(self, hashes: Mapping[str, str]) -> None:
-        """Records which weights teach each fold; a fold that began with others cannot resume."""
+        """Records which weights teach each fold; a fold that was started with others cannot resume."""
         recorded = self.recipe.get("teacher_sha256", {})
         for fold, weights_hash in hashes.items():
             if recorded.get(fold, weights_hash) != weights_hash and checkpoints(self.fold(int(fold))):
                 raise PodiumError(
-                    f"{self.fold(int(fold))} began with other weights of its teacher {self.recipe['teacher']}; restore"
-                    " those, or delete that folder and train that fold again"
+                    f"{self.fold(int(fold))} was started with other weights of its teacher {self.recipe['teacher']};"
+                    " restore those, or delete that folder and train that fold again"
                 )
         self.recipe["teacher_sha256"] = {**recorded, **hashes}
         write_json(self.path / "recipe.json", self.recipe)
@@ -142,7 +143,7 @@ class Run:
         path = self.weights(fold)
         weights_hash = sha256(path)
         if weights_hash != self.out_of_fold(fold).key:
-            raise PodiumError(f"{path} is not what was trained, but damaged or replaced; {self._restore_fold(fold)}")
+            raise PodiumError(f"{path} was damaged or replaced after training; {self._restore_fold(fold)}")
         return weights_hash
 
     def score(self, fold: int, metric: str) -> float:
@@ -150,26 +151,25 @@ class Run:
         held_out = self.out_of_fold(fold)
         return evaluate(metric, held_out.target, held_out.probs)
 
-    def history(self, fold: int) -> list[dict[str, Any]]:
+    def history(self, fold: int) -> list[EpochRecord]:
         """Reads metrics.jsonl: a record per epoch."""
         path = self.fold(fold) / "metrics.jsonl"
         try:
-            records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            if not records:
+            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            if not lines:
                 raise ValueError("it is empty")
-            return [
-                {**record, "loss": float(record["loss"]), "seconds": float(record["seconds"])} for record in records
-            ]
+            return [EpochRecord.from_json(line) for line in lines]
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise PodiumError(f"{path}: cannot be read ({error}); no prediction depends on it") from None
 
-    def write_history(self, fold: int, records: Sequence[Mapping[str, Any]]) -> None:
-        write_text(self.fold(fold) / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    def write_history(self, fold: int, records: Sequence[EpochRecord]) -> None:
+        lines = [json.dumps(record.to_json()) + "\n" for record in records]
+        write_text(self.fold(fold) / "metrics.jsonl", "".join(lines))
 
     def _restore_fold(self, fold: int) -> str:
         return f"restore it, or delete {self.fold(fold)} and train that fold again"
 
-    # --- who may write it ---
+    # --- locking ---
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -232,7 +232,7 @@ def results_table(run: Run, fold_count: int, metric: str) -> str:
         scores.append(evaluate(metric, held_out.target, held_out.probs))
         try:
             history = run.history(fold)
-            loss, seconds = f"{history[-1]['loss']:.4f}", duration(sum(record["seconds"] for record in history))
+            loss, seconds = f"{history[-1].loss:.4f}", duration(sum(record.seconds for record in history))
         except PodiumError as damage:
             say(f"podium: warning: {damage}")
         rows.append([fold, f"{len(held_out.id):,}", f"{scores[-1]:.5f}", loss, seconds])

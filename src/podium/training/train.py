@@ -3,22 +3,22 @@
     podium train --model convnext_small [-c SLUG] [--folds 0,1] [--name RUN] [one flag per option of the recipe]
 
 Reads the competition's files and data/prepared/<slug>/folds.csv. Writes runs/<slug>/<run>/, see run_folder.py.
-The same command resumes where it was stopped: a finished fold is kept, an unfinished one resumes from its last
-checkpoint and computes exactly what it would have computed undisturbed.
+The same command resumes: a finished fold is kept, an unfinished one continues from its last checkpoint. On a CPU, or
+with --deterministic, the result is the same to the bit as without the interruption.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
-from podium.disk import sha256
-from podium.folds.folds_csv import folds_path, warn_unless_certified
+from podium.folds.folds_csv import warn_unless_certified
 from podium.models.device import device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.terminal import command_for, say, show
+from podium.training.budget import Budget
 from podium.training.context import Context, open_context
-from podium.training.distill import check_teachers
+from podium.training.distill import check_teachers_data, hash_teachers
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.linear_probe import train_head
 from podium.training.loop import train_fold
@@ -43,21 +43,22 @@ def train(plan: Plan) -> Run:
 
 def _train_folds(context: Context) -> None:
     """Trains the unfinished folds, each with all processes, or each process with folds of its own."""
-    run, processes, budget = context.run, context.processes, context.plan.request.budget
-    chosen, facts = list(context.plan.chosen), dict[str, Any]()
+    processes, request = context.processes, context.plan.request
+    budget = None if request.budget is None else Budget(request.budget, request.started)
+    facts: dict[str, Any] = {}  # for recipe.json
     if budget:
-        context, chosen, facts = fit_to_budget(context, chosen, budget)
-    unfinished = [fold for fold in chosen if fold not in run.finished()]
+        context, facts = fit_to_budget(context, budget)
+    unfinished = context.plan.unfinished_folds()
     if processes.is_first:
         _begin(context, unfinished, facts)
     processes.wait()
-    _announce(context, chosen, unfinished)
+    _announce(context, unfinished)
     if _each_process_has_folds(context, len(unfinished)):
         unfinished = unfinished[processes.rank :: processes.size]
         context = replace(context, processes=Processes())
     for number, fold in enumerate(unfinished):
         folds_left = len(unfinished) - number
-        deadline = budget.deadline(folds_left) if budget else math.inf
+        deadline = budget.start_fold(folds_left) if budget else math.inf
         with explain_hardware_errors(context.recipe.batch_size):
             if context.recipe.linear:
                 train_head(context, fold)
@@ -71,36 +72,33 @@ def _each_process_has_folds(context: Context, fold_count: int) -> bool:
 
 
 def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -> None:
-    """Writes recipe.json, or refuses to resume a run that began otherwise."""
+    """Writes recipe.json, or refuses to resume a run that was started with other options, folds or data."""
     plan, competition, run = context.plan, context.competition, context.run
     files_digest = context.store.digest(context.store.positions(competition.train["image"]))
-    identity = {
-        **asdict(plan.recipe),
-        "competition": competition.slug,
-        "folds_sha256": sha256(folds_path(competition.slug, plan.root)),
-        "data_sha256": f"{competition.train_hash[:32]}{files_digest[:32]}",
-    }
-    teacher_hashes = check_teachers(plan.teachers, unfinished, competition.classes, identity)
+    data_sha256 = f"{competition.train_hash[:32]}{files_digest[:32]}"
+    check_teachers_data(plan.teachers, data_sha256)
+    teacher_hashes = hash_teachers(plan.teachers, unfinished)
     machine_facts = {
         "folds": plan.fold_count,
         "metric": competition.metric,
         "device": device_name(context.device),
         "computed_in": precision_name(context.precision),
     }
-    run.begin(identity, {**machine_facts, **facts})
+    # The plan has compared the recipe and the folds already, but without the lock of the run.
+    run.begin({**plan.identity(), "data_sha256": data_sha256}, {**machine_facts, **facts})
     if plan.teachers:
         run.keep_teachers(teacher_hashes)
         say(f"podium: taught by {' and '.join(teacher.name for teacher in plan.teachers)}")
 
 
-def _announce(context: Context, chosen: Sequence[int], unfinished: Sequence[int]) -> None:
+def _announce(context: Context, unfinished: Sequence[int]) -> None:
     recipe, processes = context.recipe, context.processes
     if unfinished:
         warn_unless_certified(context.competition, context.plan.root)
         several = f", {processes.size} processes" if processes.size > 1 else ""
         where = f"{precision_name(context.precision)}, on {device_name(context.device)}{several}"
         say(f"podium: {recipe.model} at {recipe.image_size} px, {where}")
-    for fold in sorted(set(chosen) - set(unfinished)):
+    for fold in sorted(set(context.plan.folds_to_train) - set(unfinished)):
         if processes.is_first:
             context.run.check_weights(fold)
         say(f"podium: fold {fold} is trained already")
