@@ -65,7 +65,7 @@ def test_a_restored_learner_takes_the_same_next_step(tiny: Path) -> None:
     learner.progress.seconds, learner.progress.history = 1.5, [A_RECORD]
     save(tiny, learner)
     assert restore(tiny, restored)
-    for name in ("step", "total_steps", "seconds", "history", *COUNTERS.values()):
+    for name in ("step", "total_steps", "seconds", "history", "loss_sum", *COUNTERS.values()):
         assert getattr(restored.progress, name) == getattr(learner.progress, name), name
     learner.step(images, labels)
     restored.step(images, labels)

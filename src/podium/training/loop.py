@@ -69,9 +69,9 @@ def train_fold(context: Context, fold: int, folds_left: int = 1, deadline: float
                     learner.check_weights()  # training cannot resume from weights that are not finite
                     if decision.validate:
                         close_epoch(learner, validate(learner, views="none"))
-                    progress.loss_sum = processes.mean(progress.loss_sum)
+                    state = learner_state(learner)
                     if processes.is_first:
-                        checkpoint.save(progress.step, *learner_state(learner))
+                        checkpoint.save(progress.step, *state)
                     started = time.monotonic()
                 if decision.stop:
                     checkpoint.wait()

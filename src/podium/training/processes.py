@@ -66,11 +66,20 @@ class Processes:
         return largest.tolist()
 
     def mean(self, value: Tensor) -> Tensor:
+        """Returns the mean over all processes."""
         if self.size == 1:
             return value
         total = value.clone()
         dist.all_reduce(total)
         return total / self.size
+
+    def values_of_all(self, value: Tensor) -> Tensor:
+        """Returns the values of all processes in one tensor; with one process, the value itself."""
+        if self.size == 1:
+            return value
+        values = [torch.empty_like(value) for _ in range(self.size)]
+        dist.all_gather(values, value)
+        return torch.stack(values)
 
     def broadcast_statistics(self, model: nn.Module) -> None:
         """Gives all processes the first one's batch statistics; each has seen other images."""
