@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from podium import DEFAULT_COMPETITION, PodiumError, __version__
+from podium.submit.strategy_names import STRATEGIES
 from podium.terminal import did_you_mean
 
 HOUSE_MODELS = ["vit_small_patch32_224", "convnext_small"]
@@ -205,9 +206,8 @@ def _runs_flag(command: argparse.ArgumentParser) -> None:
 
 
 def _blend_flag(command: argparse.ArgumentParser) -> None:
-    ways = [f"{name}{kind}" for name in ("equal", "convex", "greedy") for kind in ("", "-calibrated")]
-    text = "how runs are weighted (default: the simplest way that is not worse than the best by more than chance)"
-    command.add_argument("--blend", choices=ways, help=text)
+    text = "how runs are weighted (default: the simplest strategy that is not worse than the best by more than chance)"
+    command.add_argument("--blend", choices=STRATEGIES, help=text)
 
 
 def _device_flag(command: argparse.ArgumentParser) -> None:

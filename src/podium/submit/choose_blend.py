@@ -14,9 +14,10 @@ import numpy as np
 from podium import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.submit.blend import Blend, Probs
-from podium.submit.blend_strategies import STRATEGIES, fit_blend, list_strategies
+from podium.submit.blend_strategies import fit_blend, list_strategies
 from podium.submit.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
 from podium.submit.held_out import HeldOut
+from podium.submit.strategy_names import STRATEGIES
 from podium.terminal import plural, progress_bar, table
 
 MIN_GROUPS = 20  # weights are not fitted to fewer; an image without a group counts as one

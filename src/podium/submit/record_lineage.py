@@ -74,7 +74,7 @@ def current_commit() -> str | None:
 
 def _blend_as_json(blend: Blend) -> dict[str, Any]:
     return {
-        "way": blend.strategy,
+        "strategy": blend.strategy,
         "weights": blend.weights,
         "temperatures": blend.temperatures,
         "temperature": blend.temperature,
@@ -86,9 +86,9 @@ def _estimate_as_json(choice: BlendChoice) -> dict[str, Any] | None:
         return None
     return {
         "blend": choice.blend.strategy,
-        "judged": [
+        "candidates": [
             {
-                "way": candidate.strategy,
+                "strategy": candidate.strategy,
                 "score": candidate.score,
                 "gain": candidate.gain,
                 "between": candidate.gain_interval,
@@ -98,7 +98,7 @@ def _estimate_as_json(choice: BlendChoice) -> dict[str, Any] | None:
         "between": choice.estimate.interval,
         "images": choice.estimate.image_count,
         "log_loss": choice.estimate.log_loss,
-        "folds_add": choice.estimate.fold_gain,
+        "fold_gain": choice.estimate.fold_gain,
         "score": choice.estimate.score,
     }
 

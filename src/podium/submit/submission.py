@@ -41,7 +41,7 @@ class SubmitOptions:
 
     runs: list[str] | None = None  # None: all that have a finished fold
     name: str | None = None  # of the CSV, without ".csv"; None: the names of the runs
-    blend: str | None = None  # one of STRATEGIES in blend_strategies.py; None: choose_blend.py chooses
+    blend: str | None = None  # one of STRATEGIES in strategy_names.py; None: choose_blend.py chooses
     anyway: bool = False  # write it even if one class takes all answers
 
 
