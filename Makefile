@@ -9,7 +9,7 @@ override COMP := $(firstword $(subst /, ,$(lastword $(subst /competitions/, ,$(C
 
 READY  := $(VENV)/.ready
 BIN    := $(VENV)/bin
-PODIUM := PODIUM_TYPED=make $(BIN)/podium
+PODIUM := PODIUM_CALLED_BY=make $(BIN)/podium
 RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
