@@ -59,7 +59,7 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
     scores = {name: evaluate(metric, held_out.targets, probs) for name, probs in nested.items()}
     resampled = {name: better * bootstrap_scores(held_out, probs, metric) for name, probs in nested.items()}
     best = max(strategies, key=lambda name: better * scores[name])
-    # The best may be better than another by chance: then zero is in the interval of the difference.
+    # If the best is better than another by chance only, zero is in the interval of the difference.
     is_worse = {name: percentile_interval(resampled[best] - resampled[name])[0] > 0 for name in strategies}
     chosen = strategy or next(name for name in strategies if not is_worse[name])
     candidates = [

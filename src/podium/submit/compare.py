@@ -1,4 +1,4 @@
-"""Compares the runs of a competition: what they score, what they cost, and how often each pair of them disagrees.
+"""Compares the runs of a competition: their scores, their costs, and how often each pair of them disagrees.
 
     podium compare [-c SLUG] [--runs A B]
 

@@ -93,7 +93,7 @@ def read_lineage(path: Path) -> Lineage:
         content = json.loads(json_path.read_text(encoding="utf-8"))
         _validate(content)
         lineage = Lineage(json_path, content)
-        lineage.describe()  # so that a lineage that was read can be described
+        lineage.describe()  # a lineage that cannot be described is refused here
     except OSError as error:
         raise PodiumError(f"{json_path}: {error.strerror}; podium submit writes it beside its CSV") from None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Collects the lineage of a submission: where every number of it came from.
+"""Collects the lineage of a submission: how its CSV was made.
 
 These are the hashes of the CSV, the data, the folds and the weights, the recipes, the versions of the packages, the
 commit, how the runs were blended, and the score to expect. submission.py writes them beside the CSV; lineage.py reads
@@ -45,7 +45,7 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
 
 
 def csv_form(competition: Competition) -> dict[str, str]:
-    """Returns how the CSV is written, which the sample submission decides."""
+    """Returns how the CSV is written; the sample submission decides it."""
     expected = competition.submission_format
     return {
         "header": expected.line_style.header,
