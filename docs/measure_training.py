@@ -1,4 +1,4 @@
-"""Measures what a run spends besides training and validation, and its memory from epoch to epoch.
+"""Measures the time that a run needs beside training and validation, and its memory after each epoch.
 
     python docs/measure_training.py ROOT [any flag of podium train]
 
@@ -16,14 +16,14 @@ from podium.training.run_folder import Run
 
 def main(root: Path, *flags: str) -> None:
     started = time.monotonic()
-    words = [sys.executable, "-m", "podium", "--root", str(root), "train", "--name", "measured", *flags]
-    subprocess.run(words, check=True)
+    command = [sys.executable, "-m", "podium", "--root", str(root), "train", "--name", "measured", *flags]
+    subprocess.run(command, check=True)
     seconds = time.monotonic() - started
     (path,) = root.glob("runs/*/measured")
     run = Run(path)
     histories = [run.history(fold) for fold in run.finished()]
-    accounted = sum(record["seconds"] + record["validation_seconds"] for history in histories for record in history)
-    print(f"{seconds:.0f} s in all, {100 * (1 - accounted / seconds):.1f} % of them neither training nor validation")
+    measured = sum(record["seconds"] + record["validation_seconds"] for history in histories for record in history)
+    print(f"{seconds:.0f} s in all, {100 * (1 - measured / seconds):.1f} % of them neither training nor validation")
     for fold, history in zip(run.finished(), histories, strict=True):
         print(f"fold {fold}, MB after each epoch:", *(record["memory_mb"] for record in history))
 
