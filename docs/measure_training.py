@@ -22,8 +22,8 @@ def main(root: Path, *flags: str) -> None:
     (path,) = root.glob("runs/*/measured")
     run = Run(path)
     histories = [run.history(fold) for fold in run.finished()]
-    measured = sum(record["seconds"] + record["validation_seconds"] for history in histories for record in history)
-    print(f"{seconds:.0f} s in all, {100 * (1 - measured / seconds):.1f} % of them neither training nor validation")
+    accounted = sum(record["seconds"] + record["validation_seconds"] for history in histories for record in history)
+    print(f"{seconds:.0f} s in all, {100 * (1 - accounted / seconds):.1f} % of them neither training nor validation")
     for fold, history in zip(run.finished(), histories, strict=True):
         print(f"fold {fold}, MB after each epoch:", *(record["memory_mb"] for record in history))
 

@@ -17,7 +17,7 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for pa
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a kernel that is this Python, whatever is installed beside it; the user's own settings stay out."""
+    """The name of a kernel that runs this Python, without other kernels and without the user's settings."""
     folder = tmp_path / "jupyter" / "kernels" / "python3"
     folder.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]

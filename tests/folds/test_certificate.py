@@ -1,4 +1,4 @@
-"""The certificate: what a split guarantees, computed from images and labels, whoever made the split."""
+"""The certificate: what a split guarantees, computed from images and labels, for any split."""
 
 import json
 from collections import Counter, defaultdict
@@ -185,15 +185,15 @@ def test_folds_json_holds_the_whole_certificate(tmp_path: Path, podium: Podium, 
 
 
 def test_making_and_verifying_folds_print_and_write_the_same(tmp_path: Path, podium: Podium, folder: Path) -> None:
-    _, made, err = podium("folds", "-c", "tiny", "--k", "2")
+    _, printed, err = podium("folds", "-c", "tiny", "--k", "2")
     assert err.splitlines()[-1].startswith("next: podium ")
     assert "folds.json" in err
     written = certificate_path(tmp_path).read_bytes()
     status, verified, _ = podium("folds", "-c", "tiny", "--verify")
     assert status == 0
-    assert verified == made
+    assert verified == printed
     assert certificate_path(tmp_path).read_bytes() == written
-    lines = [line.strip() for line in made.splitlines()]
+    lines = [line.strip() for line in printed.splitlines()]
     assert "holds  duplicates of one image in different folds: 0" in lines
     assert "holds  classes missing from a fold's training images: 0" in lines
     assert "test images with a duplicate among the training images: 1 of 2" in lines

@@ -1,4 +1,4 @@
-"""Fitting a blend: weights and temperatures come out right where the right ones are known."""
+"""Fitting a blend: weights and temperatures are correct in cases where the correct ones are known."""
 
 import numpy as np
 import pytest

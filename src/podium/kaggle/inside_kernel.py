@@ -1,7 +1,7 @@
 """Runs on Kaggle's machines: trains in a kernel, or predicts in the notebook of a bundle.
 
 pack_kernel.py and bundle.py write the code that unpacks this package there and calls `run_training` or `run_inference`.
-Until these have installed the missing packages, this module must import nothing but Python's library and `podium`.
+Until these have installed the missing packages, this module may import only Python's library and `podium`.
 Reads /kaggle/input, writes /kaggle/working. For trials elsewhere, PODIUM_KAGGLE names another folder than /kaggle.
 """
 

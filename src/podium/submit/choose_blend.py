@@ -2,8 +2,9 @@
 
     podium submit --runs A B [--blend STRATEGY]
 
-Each strategy is scored by nested cross-validation: fitted on all parts of the held-out images but one, scored on that
-one. blend_strategies.py fits the weights; expected_score.py estimates the score of the chosen blend on the test images.
+Each strategy is scored by nested cross-validation: fitted on all parts of the held-out images except one, and scored
+on that one. blend_strategies.py fits the weights; expected_score.py estimates the score of the chosen blend on the test
+images.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
     podium compare [-c SLUG] [--runs A B]
 
-Reads runs/<slug>/*/. Runs that score alike but often disagree gain most from a blend.
+Reads runs/<slug>/*/. Runs with similar scores that often disagree gain most from a blend.
 """
 
 import math
