@@ -9,7 +9,7 @@ override COMP := $(firstword $(subst /, ,$(lastword $(subst /competitions/, ,$(C
 
 READY  := $(VENV)/.ready
 BIN    := $(VENV)/bin
-PODIUM := PODIUM_TYPED=make $(BIN)/podium
+PODIUM := PODIUM_CALLED_BY=make $(BIN)/podium
 RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
@@ -18,7 +18,7 @@ FOLDED := data/prepared/$(COMP)/folds.csv
   test test-fast chaos lint constraints clean
 
 help:  ## show this list
-	@echo 'usage: make TARGET [VARIABLE=...]    COMP is $(COMP) unless you say otherwise'
+	@echo 'usage: make TARGET [VARIABLE=...]    default: COMP=$(COMP)'
 	@echo
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
 	  do printf '  %-14s %s\n' "$$name" "$$text"; done
@@ -54,10 +54,10 @@ kaggle-train: $(READY)  ## train on Kaggle's own GPUs: MODEL=  [COMP= FOLDS= EPO
 kaggle-bundle: $(READY)  ## pack models, code and notebook for a competition without a network  [COMP= RUNS="a b" UPLOAD=1]
 	$(PODIUM) kaggle-bundle -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(if $(UPLOAD),--upload)
 
-doctor: $(READY)  ## find what would cost a day later  [COMP= MODEL="a b"]
+doctor: $(READY)  ## check packages, disk, GPU, weights, Kaggle's terms and data  [COMP= MODEL="a b"]
 	$(PODIUM) doctor -c $(COMP) $(if $(MODEL),--model $(MODEL))
 
-demo: $(READY)  ## go the whole way on handwritten digits, without a network or a GPU
+demo: $(READY)  ## run the whole pipeline on handwritten digits, without a network or a GPU
 	$(PODIUM) sample
 	$(PODIUM) folds -c sample --k 3
 	$(PODIUM) train -c sample --name demo-convnext --model convnext_atto --weights none --epochs 10
@@ -65,7 +65,7 @@ demo: $(READY)  ## go the whole way on handwritten digits, without a network or 
 	csv=$$($(PODIUM) submit -c sample --runs demo-convnext demo-vit) && \
 	  $(PODIUM) score $$csv --solution data/raw/sample/solution.csv
 
-bench: $(READY) | $(RAW)  ## measure training beside the bare step  [COMP= MODEL="a b" ARGS=]
+bench: $(READY) | $(RAW)  ## measure training, compared with a bare training loop  [COMP= MODEL="a b" ARGS=]
 	$(PODIUM) bench -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 notebook: $(READY)  ## open the notebooks in Jupyter
@@ -75,7 +75,7 @@ test: $(READY)  ## run the tests: two at a time, then those that need the machin
 	$(BIN)/pytest -n 2 --dist worksteal -m "not alone"
 	$(BIN)/pytest -m alone
 
-test-fast: $(READY)  ## run the tests that start no process and train for seconds at most
+test-fast: $(READY)  ## run the tests that start no process and take seconds at most
 	$(BIN)/pytest -n 2 -m "not slow and not alone"
 
 chaos: $(READY)  ## kill training at random moments, compare the results to the bit  [KILLS=25]
@@ -95,7 +95,7 @@ clean:  ## delete caches; keeps data, runs and submissions
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -exec rm -rf {} +
 
-# What the targets above need, and make once.
+# Files that the targets above depend on.
 
 $(READY): requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,4 +1,4 @@
-"""Measures what a run spends besides training and validation, and its memory from epoch to epoch.
+"""Measures the time that a run needs beside training and validation, and its memory after each epoch.
 
     python docs/measure_training.py ROOT [any flag of podium train]
 
@@ -16,8 +16,8 @@ from podium.training.run_folder import Run
 
 def main(root: Path, *flags: str) -> None:
     started = time.monotonic()
-    words = [sys.executable, "-m", "podium", "--root", str(root), "train", "--name", "measured", *flags]
-    subprocess.run(words, check=True)
+    command = [sys.executable, "-m", "podium", "--root", str(root), "train", "--name", "measured", *flags]
+    subprocess.run(command, check=True)
     seconds = time.monotonic() - started
     (path,) = root.glob("runs/*/measured")
     run = Run(path)

@@ -1,9 +1,9 @@
-"""Trains tiny runs of every kind and writes the hashes of what they leave: did a change of the code change a bit?
+"""Trains tiny runs of every kind and writes the hashes of their files, to check that results stay identical.
 
     python tests/freeze.py FILE.json          writes the hashes, or compares with those that FILE.json holds
 
-It uses the command line only, so it runs before and after modules move. Hashes are the same on one machine with one
-set of packages, and on no other.
+It uses the command line only, so it runs before and after modules move. Hashes can be compared on
+one machine with one set of packages only.
 """
 
 import hashlib
@@ -45,7 +45,12 @@ SUBMISSIONS = {
     "blend": ("--runs", "convnext", "resnet", "vit", "--name", "blend"),
     "convex": ("--runs", "convnext", "resnet", "vit", "--blend", "convex-calibrated", "--name", "convex"),
 }
-OF_THE_CLOCK = ("seconds", "validation_seconds", "images_per_s", "memory_mb")  # keys of an epoch's record
+VARYING_KEYS = (
+    "seconds",
+    "validation_seconds",
+    "images_per_s",
+    "memory_mb",
+)  # of an epoch's record: they depend on the clock
 
 
 def podium(root: Path, *words: str) -> str:
@@ -61,44 +66,44 @@ def sha256(path: Path) -> str:
 
 
 def history_hash(path: Path) -> str:
-    """What each epoch came to, without what the clock said."""
+    """Hashes the record of every epoch, without its times."""
     entries = [json.loads(line) for line in path.read_text().splitlines()]
-    kept = [{key: value for key, value in entry.items() if key not in OF_THE_CLOCK} for entry in entries]
+    kept = [{key: value for key, value in entry.items() if key not in VARYING_KEYS} for entry in entries]
     return hashlib.sha256(json.dumps(kept).encode()).hexdigest()
 
 
 def hashes(root: Path) -> dict[str, str]:
-    found = {}
+    file_hashes = {}
     write_competition(root, per_class=24, test_images=19)
     podium(root, "audit", "-c", "tiny")
     podium(root, "folds", "-c", "tiny", "--k", "2")
     for name in ("audit.csv", "duplicates.csv", "folds.csv", "folds.json"):
-        found[name] = sha256(root / "data" / "prepared" / "tiny" / name)
-    for run, knobs in RUNS.items():
+        file_hashes[name] = sha256(root / "data" / "prepared" / "tiny" / name)
+    for run, flags in RUNS.items():
         print(run, flush=True)
-        podium(root, "train", "-c", "tiny", "--name", run, *BASE, *knobs)
+        podium(root, "train", "-c", "tiny", "--name", run, *BASE, *flags)
         for fold in sorted((root / "runs" / "tiny" / run).glob("fold*")):
             for name in ("model.safetensors", "oof.npz"):
-                found[f"{run}/{fold.name}/{name}"] = sha256(fold / name)
-            found[f"{run}/{fold.name}/metrics.jsonl"] = history_hash(fold / "metrics.jsonl")
+                file_hashes[f"{run}/{fold.name}/{name}"] = sha256(fold / name)
+            file_hashes[f"{run}/{fold.name}/metrics.jsonl"] = history_hash(fold / "metrics.jsonl")
     for name, words in SUBMISSIONS.items():
         csv = podium(root, "submit", "-c", "tiny", *words).splitlines()[-1]
-        found[f"submission {name}"] = sha256(root / csv)
-    return found
+        file_hashes[f"submission {name}"] = sha256(root / csv)
+    return file_hashes
 
 
 def main(file: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        found = hashes(Path(folder))
+        current = hashes(Path(folder))
     if not file.exists():
-        file.write_text(json.dumps(found, indent=2) + "\n")
-        print(f"wrote {len(found)} hashes to {file}")
+        file.write_text(json.dumps(current, indent=2) + "\n")
+        print(f"wrote {len(current)} hashes to {file}")
         return 0
     known = json.loads(file.read_text())
-    changed = sorted(name for name in {*known, *found} if known.get(name) != found.get(name))
+    changed = sorted(name for name in {*known, *current} if known.get(name) != current.get(name))
     for name in changed:
         print(f"CHANGED: {name}")
-    print(f"{len(found) - len(changed)} of {len(known)} hashes are as before")
+    print(f"{len(current) - len(changed)} of {len(known)} hashes are as before")
     return int(bool(changed))
 
 

@@ -110,7 +110,7 @@ def podium_here(prepared: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     from podium.__main__ import main
 
     monkeypatch.chdir(prepared)
-    monkeypatch.setenv("PODIUM_TYPED", "make")
+    monkeypatch.setenv("PODIUM_CALLED_BY", "make")
     monkeypatch.setattr("podium.terminal.root", Path())
 
     def run(*words: object) -> tuple[int, str, str]:

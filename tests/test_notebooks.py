@@ -17,7 +17,7 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for pa
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a kernel that is this Python, whatever is installed beside it; the user's own settings stay out."""
+    """The name of a kernel that runs this Python, without other kernels and without the user's settings."""
     folder = tmp_path / "jupyter" / "kernels" / "python3"
     folder.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -57,7 +57,7 @@ def test_runs_from_clean(path: Path, kernel: str, tmp_path: Path) -> None:
     pictures, text = execute(notebook, kernel, tmp_path)
     drawing = {cell.id for cell in notebook.cells if cell.cell_type == "code" and "plt.show()" in cell.source}
     assert drawing
-    assert pictures == dict.fromkeys(drawing - {"copy-pairs"}, 1)  # no digit is the copy of another
+    assert pictures == dict.fromkeys(drawing - {"duplicate-pairs"}, 1)  # no digit is a duplicate of another
     assert "Handwritten digits" in text
 
 
@@ -71,7 +71,7 @@ def test_another_competition_without_a_run(path: Path, kernel: str, tmp_path: Pa
     assert 'COMPETITION = "sample"' in first.source
     first.source = first.source.replace('COMPETITION = "sample"', 'COMPETITION = "tiny"')
     pictures, text = execute(notebook, kernel, tmp_path)
-    assert pictures["copy-pairs"] == 1
+    assert pictures["duplicate-pairs"] == 1
     assert "podium train -c tiny" in text
     assert not (tmp_path / "runs").exists()  # a real competition's training is its owner's decision
 

@@ -1,4 +1,4 @@
-"""The whole way on a tiny competition, and what the README promises of it."""
+"""The whole pipeline on a tiny competition, and what the README promises of it."""
 
 import json
 import os
@@ -122,10 +122,10 @@ def test_predictions_are_kept_until_the_images_change(tiny: Path, podium: Podium
     assert podium(*TRAIN, "--folds", "0")[0] == 0
     first, again = podium("submit", "-c", "tiny"), podium("submit", "-c", "tiny")
     assert first[:2] == again[:2]  # the same file, because nothing has changed
-    assert "predicted already" not in first[2]
-    assert "predicted already" in again[2]
+    assert "already predicted" not in first[2]
+    assert "already predicted" in again[2]
     write_image(tiny / "data" / "raw" / "tiny" / "test_image" / "000.jpg", (9, 9, 9), 5, (60, 60))
-    assert "predicted already" not in podium("submit", "-c", "tiny")[2]
+    assert "already predicted" not in podium("submit", "-c", "tiny")[2]
 
 
 def test_another_submission_is_never_overwritten(tiny: Path, podium: Podium) -> None:

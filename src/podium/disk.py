@@ -1,4 +1,4 @@
-"""Writes files whole or not at all (beside their place, flushed, then renamed), and locks them."""
+"""Writes a file completely or not at all (to a temporary file, which is renamed at the end), and locks files."""
 
 import contextlib
 import errno
@@ -20,7 +20,7 @@ os.umask(UMASK)
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Yields a temporary path, which becomes `path` when the block ends well and is deleted when it does not."""
+    """Yields a temporary path, which is renamed to `path` if the block succeeds and deleted if it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
     try:
@@ -34,7 +34,7 @@ def atomic(path: Path) -> Iterator[Path]:
         problem = error.strerror or error
         raise PodiumError(f"{path} cannot be written: {problem}; check the permissions of its folder") from None
     finally:
-        with contextlib.suppress(OSError):  # in a folder that nothing can be written to
+        with contextlib.suppress(OSError):  # the folder may be read-only
             temporary.unlink(missing_ok=True)
 
 
@@ -50,7 +50,7 @@ def rename_durably(old: Path, new: Path) -> None:
 
 @contextlib.contextmanager
 def explain_full_disk(path: Path, remedy: str = "free some space and run the same command again") -> Iterator[None]:
-    """Turns the errors of a full disk into one sentence."""
+    """Replaces the error of a full disk by one sentence."""
     try:
         yield
     except Exception as error:  # torch and safetensors have errors of their own for a full disk

@@ -1,4 +1,4 @@
-"""The metrics of competitions: scikit-learn's, under one name each. METRICS, below, is where a new one is added."""
+"""The metrics of competitions, computed with scikit-learn. To add one, add it to METRICS, below."""
 
 from __future__ import annotations  # numpy appears in the types and is imported only where a score is computed
 
@@ -98,7 +98,7 @@ def evaluate(metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating
 def score_per_image(
     metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]
 ) -> NDArray[np.float64] | None:
-    """Returns what each image adds to a score that is a mean over images; None for other metrics."""
+    """Returns the score of each image if the metric is a mean over images, else None."""
     import numpy as np
 
     if metric == "accuracy":

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: results on standard output, progress and advice on standard error."""
+"""Prints what a user sees: results on standard output, progress and advice on standard error."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from typing import Any
 from podium import DEFAULT_COMPETITION
 
 root = Path()  # as the user gave it, so that printed commands can be pasted
-quiet = False  # true in all processes of a group but the first
+quiet = False  # true in all processes of a group except the first
 
 
 def show(text: str) -> None:
@@ -28,12 +28,12 @@ def say(text: str) -> None:
         return
     try:
         tqdm.write(printable(text), file=sys.stderr)
-    except BrokenPipeError:  # the reader has gone; the work goes on
+    except BrokenPipeError:  # the reader has closed the pipe; continue without output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def printable(text: str) -> str:
-    """Escapes control characters: a file name may hold a terminal's command."""
+    """Escapes control characters: a file name may contain commands for the terminal."""
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
 
 
@@ -44,11 +44,11 @@ def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
     return tqdm(iterable, disable=quiet or None, dynamic_ncols=True, leave=False, **options)
 
 
-# --- words -------------------------------------------------------------------------------------------
+# --- formatting --------------------------------------------------------------------------------------
 
 
 def duration(seconds: float) -> str:
-    """Formats `95 s`, `12 min`, `3 h 05 min`: as exact as a plan needs."""
+    """Formats `95 s`, `12 min`, `3 h 05 min`: as exact as a user needs."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -67,7 +67,7 @@ def first_few(names: Iterable[object], most: int = 5) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", most: int = 1) -> str:
-    """Returns `did you mean train?`, or the other hint where no known word is near."""
+    """Returns `did you mean train?`, or `otherwise` if no known word is similar."""
     near = get_close_matches(word, list(known), most)
     return f"did you mean {', '.join(near)}?" if near else otherwise
 
@@ -78,7 +78,7 @@ def first_line(error: BaseException) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], text_columns: int = 1) -> str:
-    """Aligns columns: the first ones hold text and go to the left, the others hold numbers and go to the right."""
+    """Aligns columns: the first `text_columns` to the left, the others (numbers) to the right."""
     lines = [[printable(str(cell)).replace("\n", "\\n") for cell in row] for row in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(
@@ -90,11 +90,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], text_columns:
     )
 
 
-# --- what to type ------------------------------------------------------------------------------------
+# --- commands ----------------------------------------------------------------------------------------
 
 
 def command_for(name: str, slug: str, **variables: object) -> str:
-    """Returns what to type for a command, in the way this user types: `make` or `podium`."""
+    """Returns the text of a command as this user calls it: with `make` or with `podium`."""
     given = {key: value for key, value in variables.items() if value is not None}
     if uses_make():
         words = [f"COMP={slug}"] if slug != DEFAULT_COMPETITION else []
@@ -106,11 +106,11 @@ def command_for(name: str, slug: str, **variables: object) -> str:
 
 
 def podium_command() -> str:
-    """Returns how this user calls podium, also for what make has no target for."""
+    """Returns how this user calls podium; for commands that have no make target too."""
     if uses_make():
         return quote(sys.argv[0])
     return "podium" if root == Path() else f"podium --root {quote(str(root))}"
 
 
 def uses_make() -> bool:
-    return os.environ.get("PODIUM_TYPED") == "make"
+    return os.environ.get("PODIUM_CALLED_BY") == "make"

@@ -28,9 +28,9 @@ MISTAKES = (
     ((*TRAIN, "--mirror", "-1"), "--mirror must be between 0 and 1, not -1"),
     ((*TRAIN, "--precision", "int8"), "--precision must be one of auto, float32"),
     ((*TRAIN, "--folds", "a"), "'a' is not a list of folds such as 0,1"),
-    ((*TRAIN, "--name", "../x"), "'../x' is not a name for a file"),
+    ((*TRAIN, "--name", "../x"), "'../x' is not a valid name"),
     ((*TRAIN, "--budget", "8"), "'8' is not a time such as 8h, 90m or 1h30m"),
-    (("train", "-c", "a/../../b"), "is not a name for a file"),
+    (("train", "-c", "a/../../b"), "is not a valid name"),
     (("train", "--workers", "-2"), "'-2' is not a whole number of at least 0"),
     (("train",), "which model? For example: --model convnext_small"),
     (("score", "x.csv"), "the following arguments are required: --solution"),
@@ -112,14 +112,14 @@ def test_the_address_of_a_competition_serves_as_its_name(podium: Podium, tmp_pat
 
 
 def test_advice_names_make_to_users_of_make(podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PODIUM_TYPED", "make")
+    monkeypatch.setenv("PODIUM_CALLED_BY", "make")
     assert "next: make folds COMP=sample" in podium("sample")[2]
-    monkeypatch.delenv("PODIUM_TYPED")
+    monkeypatch.delenv("PODIUM_CALLED_BY")
     assert f"next: podium --root {tmp_path} folds -c sample" in podium("sample")[2]
 
 
 def test_users_of_make_learn_how_to_give_a_flag(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PODIUM_TYPED", "make")
+    monkeypatch.setenv("PODIUM_CALLED_BY", "make")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HUB_CACHE", "/nowhere")
     message = one_line(podium("train", "-c", "tiny", "--model", "convnext_small"))

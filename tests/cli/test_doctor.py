@@ -36,7 +36,10 @@ def test_a_machine_that_is_ready(tiny: Path, podium: Podium, monkeypatch: pytest
     line = line_about("kaggle", out)
     assert "you have entered tiny: Categorization Accuracy, 5 submissions a day, until 2030-01-31" in line
     line = line_about("data", out)
-    assert "25 training and 7 test images, 4 classes; the rows are those of sample_submission.csv" in line
+    assert (
+        "25 training and 7 test images, 4 classes; the rows of the submission are those of sample_submission.csv"
+        in line
+    )
     assert line_about("folds", out).startswith("ok")
     assert line_about("vit_small_patch32_224", out).endswith("licence apache-2.0")
     assert not service.submissions
@@ -60,7 +63,7 @@ def test_a_machine_that_is_not_ready(tmp_path: Path, podium: Podium, monkeypatch
     line = line_about("convnextv2_tiny", out)
     assert line.startswith("note")
     assert "cc-by-nc-4.0: check that the competition allows it" in line
-    assert "not here yet; get it with: " in line_about("data", out)
+    assert "not downloaded yet; get it with: " in line_about("data", out)
 
 
 def test_once_the_data_is_here_only_uploads_need_an_account(tmp_path: Path, podium: Podium) -> None:
@@ -81,7 +84,7 @@ def test_a_gpu_that_computes_nothing_is_found(podium: Podium, monkeypatch: pytes
     status, out, _ = podium("doctor", "-c", "sample", "--device", "cpu")
     assert status == 1
     line = line_about("device", out)
-    assert "computes nothing (CUDA error: no kernel image is available" in line
+    assert "cannot run a training step (CUDA error: no kernel image is available" in line
     assert "use --device cpu" in line
     assert line_about("kaggle", out) == "ok    kaggle                 not needed for this competition"
 

@@ -98,7 +98,7 @@ def test_images_of_a_linked_folder_count(tmp_path: Path) -> None:
 
 
 def test_a_folder_named_like_an_image_counts_only_if_it_is_empty(tmp_path: Path) -> None:
-    """An empty one stands for its image until the image is read, and is reported then."""
+    """An empty one counts as an image; reading it gives an error."""
     folder = raw_path(tmp_path, "train", "1.jpg")
     folder.mkdir(parents=True)
     assert load_files(tmp_path, IMAGES[1:], TABLES).train["image"][0] == "train/1.jpg"

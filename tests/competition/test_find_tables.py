@@ -78,12 +78,12 @@ def test_a_table_without_a_header_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_a_cell_of_several_lines_is_noted_because_it_may_have_swallowed_rows(tmp_path: Path, line_end: str) -> None:
+def test_a_cell_of_several_lines_is_noted_because_it_may_hold_other_rows(tmp_path: Path, line_end: str) -> None:
     train = table("id,target,about", '1,cat,"', "2,dog,x", '3,cat,"', "7,dog,x").replace("\n", line_end)
     competition = load_files(tmp_path, [*IMAGES, "train/7.jpg"], TABLES | {"train.csv": train})
     (note,) = [note for note in competition.notes if "train.csv" in note]
     assert "1 row with a cell of several lines, the first on line 2" in note
-    assert "is a quote left open" in note
+    assert "is a quote not closed" in note
 
 
 def test_an_open_quote_in_the_sample_submission_is_refused(tmp_path: Path) -> None:

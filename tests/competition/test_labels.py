@@ -53,7 +53,7 @@ def test_the_answers_of_the_sample_submission_show_which_column_holds_the_labels
     competition = load_files(tmp_path, IMAGES, tables)
     position = train[0].split(",").index(column)
     assert list(competition.train["target"]) == [row.split(",")[position] for row in train[1:]]
-    is_noted = f"sample_submission.csv answers '{answer}', which are not labels" in " ".join(competition.notes)
+    is_noted = f"answers that are not labels of the training table: '{answer}'" in " ".join(competition.notes)
     assert is_noted == (answer not in set(competition.train["target"]))
 
 
@@ -64,7 +64,7 @@ def test_a_placeholder_does_not_count_against_a_column_of_the_same_name(tmp_path
     }
     competition = load_files(tmp_path, IMAGES, tables)
     assert competition.classes == ("cat", "dog")
-    assert "sample_submission.csv answers '0'" in competition.notes[0]
+    assert "answers that are not labels of the training table: '0'" in competition.notes[0]
 
 
 def test_an_unclear_label_column_is_refused(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_an_unclear_label_column_is_refused(tmp_path: Path) -> None:
 
 def test_a_training_table_of_ids_alone_is_refused(tmp_path: Path) -> None:
     message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": "id\n1\n2\n3\n"})
-    assert "train.csv: no column beside 'id' could hold the label" in message
+    assert "train.csv: 'id' is the only column" in message
     assert 'train_table = "NAME"' in message
 
 

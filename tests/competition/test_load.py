@@ -44,7 +44,7 @@ def test_one_class_alone_is_refused(tmp_path: Path) -> None:
 
 def test_images_without_rows_are_counted(tmp_path: Path) -> None:
     beside_test, others = load_files(tmp_path, [*IMAGES, "train/9.jpg", "test/8.jpg"], TABLES).notes
-    assert "1 image beside the test images in no row of sample_submission.csv" in beside_test
+    assert "1 image in the folder of the test images but in no row of sample_submission.csv" in beside_test
     assert "1 image in neither the training nor the test rows" in others
 
 
@@ -78,5 +78,9 @@ def test_the_description_says_all_that_was_understood(tmp_path: Path) -> None:
     text = load_files(tmp_path, [*IMAGES, "test/6.jpg"], TABLES, 'title = "Pets"').describe()
     for part in ("Pets", "3 images in train/", "2 images in test/", "2, from 2 images ('cat') down to 1 ('dog')"):
         assert part in text
-    for part in ("id, target: one label a row, as in sample_submission.csv", "accuracy", "is it complete?"):
+    for part in (
+        "id, target: one label a row, as in sample_submission.csv",
+        "accuracy",
+        "is sample_submission.csv complete?",
+    ):
         assert part in text

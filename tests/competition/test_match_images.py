@@ -109,7 +109,7 @@ def test_ids_without_images_are_shown_with_their_blanks_and_a_remedy(tmp_path: P
 
 
 def test_an_id_of_several_lines_has_no_image(tmp_path: Path) -> None:
-    """Its quote was left open, and it swallowed the next row."""
+    """Its quote was not closed, so the next row became part of it."""
     train = table("id,target", '"1', '2",dog', "3,cat")
     assert "(ids 1\\n2), the first on line 2" in load_error(tmp_path, IMAGES, TABLES | {"train.csv": train})
 

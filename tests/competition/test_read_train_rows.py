@@ -18,7 +18,7 @@ def test_a_repeated_row_counts_once_and_is_noted(tmp_path: Path) -> None:
     assert list(competition.train["id"]) == ["1", "2", "3"]
     (note,) = competition.notes
     assert "2 rows of train.csv left out" in note
-    assert "a repeated id with the same label" in note
+    assert "they repeat an id with the same label" in note
 
 
 def test_an_id_with_two_labels_is_refused_with_both_lines(tmp_path: Path) -> None:

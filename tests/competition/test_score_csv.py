@@ -55,7 +55,7 @@ def test_kappa_uses_the_whole_scale_even_where_a_grade_never_occurs(tmp_path: Pa
         ("id,predict\n1,a\n", "'2' is missing"),
         ("id,predict\n1,a\n2,b\n3,a\n", "3 ids do not match the 2 of"),
         ("id,predict\n1,a\n1,a\n", "line 3: id '1'"),
-        ("id\n1\n2\n", "one column only"),
+        ("id\n1\n2\n", "only one column"),
         ("id,a,c\n1,0.5,0.5\n2,0.5,0.5\n", "no column for the class 'b'"),
         ("id,a,b\n1,0.5,0.5\n2,0,0\n", "id '2' has no probabilities"),
         ("id,a,b\n1,0.5,1.5\n2,0,1\n", "id '1' has no probabilities"),

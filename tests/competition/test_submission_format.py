@@ -33,7 +33,7 @@ def test_the_sample_submission_decides_columns_rows_and_line_ends(tmp_path: Path
 
 def test_a_sample_submission_of_ids_alone_is_refused(tmp_path: Path) -> None:
     message = load_error(tmp_path, IMAGES, TABLES | {"sample_submission.csv": "id\n4\n5\n"})
-    assert "sample_submission.csv: one column only" in message
+    assert "sample_submission.csv: only one column" in message
     assert 'sample_submission = "NAME"' in message
 
 

@@ -1,4 +1,4 @@
-"""The certificate: what a split guarantees, computed from images and labels, whoever made the split."""
+"""The certificate: what a split guarantees, computed from images and labels, for any split."""
 
 import json
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ from podium.folds.folds_csv import folds_path, write_folds
 from tiny import Podium
 
 Folds = dict[str, int]
-ImageRow = tuple[str, str, str, bool]  # label, group of copies, scene, whether it is unreadable
+ImageRow = tuple[str, str, str, bool]  # label, group of duplicates, scene, whether it is unreadable
 
 
 @pytest.fixture
@@ -83,14 +83,14 @@ def swap(image: str, other: str) -> Callable[[Folds], Folds]:
     return lambda folds: {**folds, image: folds[other], other: folds[image]}
 
 
-COPIES_APART = "copies of one image are in different folds: train/1.png"
+DUPLICATES_APART = "duplicates of one image are in different folds: train/1.png"
 CLASS_UNEVEN = "the folds differ by more than one group in the images of a class: a"
 CLASS_LEFT_OUT = "classes that could be validated are in no fold: b"
 CLASS_NOT_TRAINED = "classes are missing from a fold's training images: c"
 FEW_VALIDATED = "only 5 of 12 images that could be validated"
 MISTAKES: dict[str, tuple[Callable[[Folds], Folds], list[str]]] = {
-    "a copy in another fold": (swap("6", "8"), [COPIES_APART]),
-    "a copy that is always trained on": (lambda folds: {**folds, "6": -1}, [COPIES_APART]),
+    "a copy in another fold": (swap("6", "8"), [DUPLICATES_APART]),
+    "a copy that is always trained on": (lambda folds: {**folds, "6": -1}, [DUPLICATES_APART]),
     "uneven classes": (
         lambda folds: {**folds, "0": 1, "2": 1, "7": 1, "9": 0, "11": 0, "8": 0},
         [CLASS_UNEVEN],
@@ -102,7 +102,7 @@ MISTAKES: dict[str, tuple[Callable[[Folds], Folds], list[str]]] = {
     "a class within one fold": (lambda folds: {**folds, "lonely": 0}, [CLASS_NOT_TRAINED]),
     "three mistakes": (
         lambda folds: {**folds, "lonely": 1, "6": 0, "0": 1, "2": 1},
-        [COPIES_APART, CLASS_UNEVEN, CLASS_NOT_TRAINED],
+        [DUPLICATES_APART, CLASS_UNEVEN, CLASS_NOT_TRAINED],
     ),
 }
 
@@ -185,18 +185,18 @@ def test_folds_json_holds_the_whole_certificate(tmp_path: Path, podium: Podium, 
 
 
 def test_making_and_verifying_folds_print_and_write_the_same(tmp_path: Path, podium: Podium, folder: Path) -> None:
-    _, made, err = podium("folds", "-c", "tiny", "--k", "2")
+    _, printed, err = podium("folds", "-c", "tiny", "--k", "2")
     assert err.splitlines()[-1].startswith("next: podium ")
     assert "folds.json" in err
     written = certificate_path(tmp_path).read_bytes()
     status, verified, _ = podium("folds", "-c", "tiny", "--verify")
     assert status == 0
-    assert verified == made
+    assert verified == printed
     assert certificate_path(tmp_path).read_bytes() == written
-    lines = [line.strip() for line in made.splitlines()]
-    assert "holds  copies of one image in different folds: 0" in lines
+    lines = [line.strip() for line in printed.splitlines()]
+    assert "holds  duplicates of one image in different folds: 0" in lines
     assert "holds  classes missing from a fold's training images: 0" in lines
-    assert "test images with a copy among the training images: 1 of 2" in lines
+    assert "test images with a duplicate among the training images: 1 of 2" in lines
     assert "classes that no fold validates: 1 (c)" in lines
 
 
@@ -206,7 +206,7 @@ def test_folds_no_longer_hold_when_an_image_becomes_a_copy(tmp_path: Path, podiu
     photograph(2).save(folder / "train" / "3.png")
     status, _, err = podium("folds", "-c", "tiny", "--verify")
     assert status == 1
-    assert "copies of one image are in different folds: train/2.png" in err
+    assert "duplicates of one image are in different folds: train/2.png" in err
 
 
 def test_verifying_uses_the_group_column_that_the_folds_were_made_with(
@@ -228,7 +228,7 @@ def test_folds_hold_if_a_class_has_no_readable_image(tmp_path: Path, podium: Pod
 # --- large and mixed groups --------------------------------------------------------------------------
 
 
-def test_images_that_copies_and_scenes_link_may_make_a_class_uneven(tmp_path: Path, podium: Podium) -> None:
+def test_images_that_duplicates_and_scenes_link_may_make_a_class_uneven(tmp_path: Path, podium: Podium) -> None:
     """Copies and scenes, in turns, link six of the eight images of `a` into one group."""
     train: LabelledImages = {str(seed): ("ab"[seed >= 8], photograph(seed)) for seed in range(16)}
     train["2"], train["4"] = ("a", photograph(1)), ("a", photograph(3))

@@ -1,4 +1,4 @@
-"""folds.csv: copies and groups stay together, and a mistake in a hand-made file is refused."""
+"""folds.csv: duplicates and groups stay together, and a mistake in a hand-made file is refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,10 +31,10 @@ def images_of_two_classes(count: int = 12) -> LabelledImages:
     return {str(seed): ("ab"[seed % 2], photograph(seed)) for seed in range(count)}
 
 
-# --- copies and groups -------------------------------------------------------------------------------
+# --- duplicates and groups ---------------------------------------------------------------------------
 
 
-def test_copies_share_a_fold_also_if_resized_and_mirrored(tmp_path: Path, podium: Podium) -> None:
+def test_duplicates_share_a_fold_also_if_resized_and_mirrored(tmp_path: Path, podium: Podium) -> None:
     train = images_of_two_classes()
     for seed in range(6):
         train[f"copy {seed}"] = (train[str(seed)][0], ImageOps.mirror(photograph(seed)).resize((60, 45)))
@@ -93,7 +93,7 @@ def test_an_empty_group_column_is_refused(tmp_path: Path, podium: Podium, name: 
     assert "name of a column" in err
 
 
-def test_copies_and_groups_link_images_into_one_group(tmp_path: Path, podium: Podium) -> None:
+def test_duplicates_and_groups_link_images_into_one_group(tmp_path: Path, podium: Podium) -> None:
     """1 is a copy of 0 and shares a scene with 2; 4 is a copy of 2 and shares a scene with 7."""
     train = images_of_two_classes(16)
     train["1"], train["4"] = ("b", ImageOps.mirror(photograph(0))), ("a", photograph(2).resize((60, 45)))
@@ -113,13 +113,13 @@ def test_a_copy_in_the_test_set_makes_no_group(tmp_path: Path, podium: Podium) -
     assert groups_in_file(tmp_path) == {name: name for name in images_of_two_classes()}
 
 
-def test_a_split_is_refused_with_a_remedy_if_all_images_count_as_copies(tmp_path: Path, podium: Podium) -> None:
+def test_a_split_is_refused_with_a_remedy_if_all_images_count_as_duplicates(tmp_path: Path, podium: Podium) -> None:
     train = {str(seed): ("ab"[seed % 2], photograph(0)) for seed in range(30)}
     write_image_competition(tmp_path, train, {"x": photograph(9)})
     status, _, err = podium("folds", "-c", "tiny")
     assert status == 1
     assert "nothing could be validated" in err
-    assert "30 training images count as copies" in err
+    assert "30 training images count as duplicates" in err
     assert 'write copies = "exact" in the competition\'s card' in err
     write_card(tmp_path, 'copies = "exact"\n')
     status, _, err = podium("folds", "-c", "tiny")
@@ -167,7 +167,7 @@ def test_the_file_has_four_columns_and_a_class_with_one_image_is_in_no_fold(tmp_
     assert "classes that no fold validates: 1 (lonely)" in out
     assert f"next: podium --root {tmp_path} train -c tiny" in err
     before = path.read_bytes()
-    assert "holds these folds already" in podium("folds", "-c", "tiny", "--k", "4")[2]
+    assert "already holds these folds" in podium("folds", "-c", "tiny", "--k", "4")[2]
     assert path.read_bytes() == before
 
 
@@ -226,7 +226,7 @@ def drop_image_001(text: str) -> str:
 # The edit of folds.csv, the problem in the message, and the remedy.
 MISTAKES: dict[str, tuple[Callable[[str], str], str, str]] = {
     "a missing column": (lambda text: text.replace("fold", "split", 1), "no column 'fold'", "add or rename one"),
-    "an id twice": (lambda text: text + "000,red,1,000\n", "line 27: id '000' is there twice", "delete one"),
+    "an id twice": (lambda text: text + "000,red,1,000\n", "line 27: id '000' appears twice", "delete one"),
     "a fold that is not a number": (
         lambda text: text.replace("001,red,", "001,red,x", 1),
         "line 3: fold 'x",

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of images: a competition for stores, one with copies, and what is decoded or compared."""
+"""Fixtures of the tests of images: a competition for stores, one with duplicates, and what is decoded or compared."""
 
 import shutil
 from pathlib import Path
@@ -42,8 +42,8 @@ def expected_hashes(root: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def copies_folder(tmp_path: Path) -> Path:
-    """The folder of a competition with three groups of copies: the same file, mirrored, and in training and test."""
+def duplicates_folder(tmp_path: Path) -> Path:
+    """The folder of a competition with three groups of duplicates: same file, mirrored, and in training and test."""
     train = {str(seed): ("a" if seed % 2 else "b", photograph(seed)) for seed in range(10)}
     train["copy"] = ("b", photograph(0))  # of 0, with its label
     train["other"] = ("b", ImageOps.mirror(photograph(1)).resize((120, 90)))  # of 1, with another label

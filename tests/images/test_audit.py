@@ -17,7 +17,7 @@ from podium.competition.load import load
 from podium.disk import sha256
 from podium.images import audit as audit_module
 from podium.images.audit import audit_path, load_audit
-from podium.images.duplicates import Pairs, find_copies
+from podium.images.duplicates import Pairs, find_duplicates
 from tiny import Podium
 
 HEADER = "role,id,target,image,reason,width,height,format,mode,bytes,sha256,group,doubt"
@@ -30,9 +30,9 @@ def compared_counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def find_and_count(thumbs: NDArray[np.uint8], areas: NDArray[np.int64]) -> Pairs:
         counts.append(len(thumbs))
-        return find_copies(thumbs, areas)
+        return find_duplicates(thumbs, areas)
 
-    monkeypatch.setattr(audit_module, "find_copies", find_and_count)
+    monkeypatch.setattr(audit_module, "find_duplicates", find_and_count)
     return counts
 
 
@@ -47,7 +47,7 @@ def read_duplicates(root: Path) -> pd.DataFrame:
 # --- the two files -----------------------------------------------------------------------------------
 
 
-def test_audit_csv_has_a_row_for_every_image(tmp_path: Path, podium: Podium, copies_folder: Path) -> None:
+def test_audit_csv_has_a_row_for_every_image(tmp_path: Path, podium: Podium, duplicates_folder: Path) -> None:
     assert podium("audit", "-c", "tiny")[0] == 0
     rows, competition = read_audit(tmp_path), load("tiny", tmp_path)
     assert ",".join(rows.columns) == HEADER
@@ -55,8 +55,8 @@ def test_audit_csv_has_a_row_for_every_image(tmp_path: Path, podium: Podium, cop
     for column in ("id", "image"):
         assert list(rows[column]) == [*competition.train[column], *competition.test[column]]
     assert list(rows["target"]) == [*competition.train["target"], "", "", ""]
-    assert list(rows["bytes"]) == [str((copies_folder / image).stat().st_size) for image in rows["image"]]
-    assert list(rows["sha256"]) == [sha256(copies_folder / image) for image in rows["image"]]
+    assert list(rows["bytes"]) == [str((duplicates_folder / image).stat().st_size) for image in rows["image"]]
+    assert list(rows["sha256"]) == [sha256(duplicates_folder / image) for image in rows["image"]]
     facts = rows.set_index(["role", "id"])[["reason", "width", "height", "format", "mode"]]
     assert facts.loc[("train", "3")].tolist() == ["", "80", "60", "PNG", "RGB"]
     assert facts.loc[("test", "leak")].tolist() == ["", "40", "30", "PNG", "RGB"]
@@ -71,7 +71,9 @@ def test_audit_csv_has_a_row_for_every_image(tmp_path: Path, podium: Podium, cop
     }
 
 
-def test_duplicates_csv_has_a_row_for_every_pair_of_copies(tmp_path: Path, podium: Podium, copies_folder: Path) -> None:
+def test_duplicates_csv_has_a_row_for_every_pair_of_duplicates(
+    tmp_path: Path, podium: Podium, duplicates_folder: Path
+) -> None:
     assert podium("audit", "-c", "tiny")[0] == 0
     pairs = read_duplicates(tmp_path)
     assert list(pairs.columns) == ["first", "second", "kind", "distance"]
@@ -85,7 +87,7 @@ def test_duplicates_csv_has_a_row_for_every_pair_of_copies(tmp_path: Path, podiu
     assert (distances < 4).all()
 
 
-def test_without_copies_duplicates_csv_is_a_header_and_no_image_has_a_group(tmp_path: Path, podium: Podium) -> None:
+def test_without_duplicates_the_csv_is_a_header_and_no_image_has_a_group(tmp_path: Path, podium: Podium) -> None:
     train = {str(seed): ("ab"[seed % 2], photograph(seed)) for seed in range(4)}
     write_image_competition(tmp_path, train, {"x": photograph(9)})
     assert podium("audit", "-c", "tiny")[0] == 0
@@ -94,11 +96,11 @@ def test_without_copies_duplicates_csv_is_a_header_and_no_image_has_a_group(tmp_
     assert set(read_audit(tmp_path)["group"]) == {""}
 
 
-def test_unreadable_files_have_a_reason_and_are_not_copies_of_each_other(
-    tmp_path: Path, podium: Podium, copies_folder: Path
+def test_unreadable_files_have_a_reason_and_are_not_duplicates_of_each_other(
+    tmp_path: Path, podium: Podium, duplicates_folder: Path
 ) -> None:
     for name in ("4", "copy"):
-        (copies_folder / "train" / f"{name}.png").write_bytes(b"")
+        (duplicates_folder / "train" / f"{name}.png").write_bytes(b"")
     assert podium("audit", "-c", "tiny")[0] == 0
     row = read_audit(tmp_path).set_index("image").loc["train/4.png"]
     assert row[["reason", "width", "height", "format", "mode", "bytes", "group"]].tolist() == [
@@ -106,15 +108,15 @@ def test_unreadable_files_have_a_reason_and_are_not_copies_of_each_other(
     ]  # fmt: skip
 
 
-def test_with_exact_copies_in_the_card_only_the_same_file_is_a_copy(
-    tmp_path: Path, podium: Podium, copies_folder: Path
+def test_with_exact_in_the_card_only_the_same_file_is_a_duplicate(
+    tmp_path: Path, podium: Podium, duplicates_folder: Path
 ) -> None:
     podium("audit", "-c", "tiny")
     assert set(read_audit(tmp_path)["group"]) > {"", "train/1.png"}
     write_card(tmp_path, 'copies = "exact"')
     status, out, _ = podium("audit", "-c", "tiny")
     assert status == 0
-    assert "1 group of copies" in out
+    assert "1 group of duplicates" in out
     rows = read_audit(tmp_path)
     assert set(rows["id"][rows["group"] != ""]) == {"0", "copy"}
     assert list(read_duplicates(tmp_path)["kind"]) == ["same file"]
@@ -124,7 +126,7 @@ def test_with_exact_copies_in_the_card_only_the_same_file_is_a_copy(
 
 @pytest.mark.parametrize("size", ["20", "512"])
 def test_the_audit_does_not_depend_on_the_stored_pixels(
-    tmp_path: Path, podium: Podium, copies_folder: Path, size: str
+    tmp_path: Path, podium: Podium, duplicates_folder: Path, size: str
 ) -> None:
     files = [audit_path("tiny", tmp_path), audit_path("tiny", tmp_path).with_name("duplicates.csv")]
     assert podium("audit", "-c", "tiny", "--store", "off")[0] == 0
@@ -176,7 +178,7 @@ def test_labels_may_hold_any_character_but_line_ends(tmp_path: Path, podium: Pod
     write_image_competition(tmp_path, {**train, "copy": ("usual", photograph(1))}, {"x": photograph(99)})
     status, out, _ = podium("audit", "-c", "tiny")
     assert status == 0
-    assert "copies with different labels: 1" in out
+    assert "duplicates with different labels: 1" in out
     assert list(read_audit(tmp_path)["target"]) == ["usual", label, label, "usual", ""]
 
 
@@ -198,14 +200,14 @@ def write_hand_made_folds(folder: Path) -> None:
 
 @pytest.mark.parametrize("command", [("audit",), ("folds",), ("folds", "--verify")])
 def test_a_competition_without_a_readable_image_is_refused_in_one_line(
-    podium: Podium, copies_folder: Path, command: tuple[str]
+    podium: Podium, duplicates_folder: Path, command: tuple[str]
 ) -> None:
-    make_unreadable(copies_folder, "*/*.png")
-    write_hand_made_folds(copies_folder)
+    make_unreadable(duplicates_folder, "*/*.png")
+    write_hand_made_folds(duplicates_folder)
     status, out, err = podium(command[0], "-c", "tiny", *command[1:])
     assert (status, out) == (1, "")
     last_line = err.splitlines()[-1]
-    assert last_line.startswith(f"podium: error: {copies_folder}: none of its 15 images can be read")
+    assert last_line.startswith(f"podium: error: {duplicates_folder}: none of its 15 images can be read")
     assert "download it again" in last_line
 
 
@@ -214,28 +216,28 @@ def test_a_competition_without_a_readable_image_is_refused_in_one_line(
     [("", "none of the training images can be read"), ("train/1.png", "nothing could be validated")],
 )
 def test_folds_of_at_most_one_readable_training_image_are_refused_in_one_line(
-    podium: Podium, copies_folder: Path, readable: str, problem: str
+    podium: Podium, duplicates_folder: Path, readable: str, problem: str
 ) -> None:
     """The test images can be read."""
-    kept = (copies_folder / readable).read_bytes() if readable else b""
-    make_unreadable(copies_folder, "train/*.png")
+    kept = (duplicates_folder / readable).read_bytes() if readable else b""
+    make_unreadable(duplicates_folder, "train/*.png")
     if readable:
-        (copies_folder / readable).write_bytes(kept)
+        (duplicates_folder / readable).write_bytes(kept)
     assert podium("audit", "-c", "tiny")[0] == 0
     status, out, err = podium("folds", "-c", "tiny", "--k", "2")
     assert (status, out) == (1, "")
     assert problem in err.splitlines()[-1]
 
 
-def test_folds_without_a_readable_training_image_cannot_be_verified(podium: Podium, copies_folder: Path) -> None:
-    make_unreadable(copies_folder, "train/*.png")
-    write_hand_made_folds(copies_folder)
+def test_folds_without_a_readable_training_image_cannot_be_verified(podium: Podium, duplicates_folder: Path) -> None:
+    make_unreadable(duplicates_folder, "train/*.png")
+    write_hand_made_folds(duplicates_folder)
     status, out, err = podium("folds", "-c", "tiny", "--verify")
     assert (status, out) == (1, "")
     assert "none of the training images can be read" in err.splitlines()[-1]
 
 
-def test_an_image_size_of_zero_is_refused_in_one_line(podium: Podium, copies_folder: Path) -> None:
+def test_an_image_size_of_zero_is_refused_in_one_line(podium: Podium, duplicates_folder: Path) -> None:
     status, out, err = podium("audit", "-c", "tiny", "--image-size", "0")
     assert (status, out) == (1, "")
     assert "--image-size" in err
@@ -245,7 +247,7 @@ def test_an_image_size_of_zero_is_refused_in_one_line(podium: Podium, copies_fol
 
 
 def test_a_second_reading_compares_nothing_and_returns_the_same(
-    tmp_path: Path, copies_folder: Path, compared_counts: list[int]
+    tmp_path: Path, duplicates_folder: Path, compared_counts: list[int]
 ) -> None:
     first = load_audit(load("tiny", tmp_path), tmp_path)
     written = audit_path("tiny", tmp_path).read_bytes()
@@ -278,14 +280,14 @@ CHANGES: dict[str, Callable[[Path, Path], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_after_a_change_the_audit_is_written_again(
-    tmp_path: Path, copies_folder: Path, compared_counts: list[int], change: str
+    tmp_path: Path, duplicates_folder: Path, compared_counts: list[int], change: str
 ) -> None:
     load_audit(load("tiny", tmp_path), tmp_path)
-    CHANGES[change](copies_folder, tmp_path)
+    CHANGES[change](duplicates_folder, tmp_path)
     competition = load("tiny", tmp_path)
     rows = load_audit(competition, tmp_path)
     assert compared_counts == [15, 15]
-    assert list(rows["sha256"]) == [sha256(copies_folder / image) for image in rows["image"]]
+    assert list(rows["sha256"]) == [sha256(duplicates_folder / image) for image in rows["image"]]
     assert list(rows["target"][:12]) == list(competition.train["target"])
     assert list(rows["id"][12:]) == list(competition.test["id"])
     assert read_audit(tmp_path).to_numpy().tolist() == rows.to_numpy().tolist()
@@ -310,7 +312,7 @@ def rename_column(text: str) -> str:
 
 @pytest.mark.parametrize("edit", [drop_last_row, swap_first_rows, repeat_last_row, rename_column])
 def test_an_audit_that_was_changed_by_hand_is_refused_until_it_is_deleted(
-    tmp_path: Path, podium: Podium, copies_folder: Path, edit: Callable[[str], str]
+    tmp_path: Path, podium: Podium, duplicates_folder: Path, edit: Callable[[str], str]
 ) -> None:
     assert podium("audit", "-c", "tiny")[0] == 0
     path = audit_path("tiny", tmp_path)
@@ -325,14 +327,14 @@ def test_an_audit_that_was_changed_by_hand_is_refused_until_it_is_deleted(
 
 
 def test_a_damaged_store_is_built_again_before_its_images_are_compared(
-    tmp_path: Path, podium: Podium, copies_folder: Path
+    tmp_path: Path, podium: Podium, duplicates_folder: Path
 ) -> None:
     assert podium("audit", "-c", "tiny")[0] == 0
     (thumbs,) = audit_path("tiny", tmp_path).parent.glob("pixels-*/thumbs.bin")
     expected = thumbs.read_bytes()
-    thumbs.write_bytes(bytes(len(expected)))  # by these thumbnails, all images are copies of each other
+    thumbs.write_bytes(bytes(len(expected)))  # by these thumbnails, all images are duplicates of each other
     status, out, err = podium("audit", "-c", "tiny")
     assert status == 0
     assert f"{thumbs} is damaged" in err
-    assert "3 groups of copies" in out
+    assert "3 groups of duplicates" in out
     assert thumbs.read_bytes() == expected

@@ -1,4 +1,4 @@
-"""The report of `podium audit`: what a person reads about files, copies, leaks and classes."""
+"""The report of `podium audit`: what a person reads about files, duplicates, leaks and classes."""
 
 import re
 from pathlib import Path
@@ -9,16 +9,18 @@ from podium.images.audit import audit_path
 from tiny import Podium
 
 
-def test_the_report_counts_files_copies_leaks_and_classes(tmp_path: Path, podium: Podium, copies_folder: Path) -> None:
+def test_the_report_counts_files_duplicates_leaks_and_classes(
+    tmp_path: Path, podium: Podium, duplicates_folder: Path
+) -> None:
     status, out, err = podium("audit", "-c", "tiny")
     assert status == 0
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "train 12 0 80 x 60 (91.7%), 2 in all PNG RGB 12" in lines
-    assert re.search(r"duplicates .*: 3 groups of copies\n", out)
-    assert re.search(r"\b4 training images .*copy among the training images", out)
-    assert re.search(r"\b1 test image .*copy among the training images", out)
+    assert re.search(r"duplicates .*: 3 groups of duplicates\n", out)
+    assert re.search(r"\b4 training images .*duplicate among the training images", out)
+    assert re.search(r"\b1 test image .*duplicate among the training images", out)
     assert "33.33%" in out
-    assert lines[lines.index("copies with different labels: 1") + 1] == "train/1.png 'a', train/other.png 'b'"
+    assert lines[lines.index("duplicates with different labels: 1") + 1] == "train/1.png 'a', train/other.png 'b'"
     assert [line.split()[:2] for line in lines[-2:]] == [["b", "7"], ["a", "5"]]
     assert "not readable images" not in out
     assert str(audit_path("tiny", tmp_path)) in err
@@ -26,7 +28,7 @@ def test_the_report_counts_files_copies_leaks_and_classes(tmp_path: Path, podium
     assert err.splitlines()[-1].endswith("folds -c tiny")
 
 
-def test_the_report_says_that_there_are_no_copies(tmp_path: Path, podium: Podium) -> None:
+def test_the_report_says_that_there_are_no_duplicates(tmp_path: Path, podium: Podium) -> None:
     train = {str(seed): ("ab"[seed % 2], photograph(seed)) for seed in range(4)}
     write_image_competition(tmp_path, train, {"x": photograph(9)})
     assert "duplicates: none" in podium("audit", "-c", "tiny")[1].splitlines()
@@ -48,17 +50,17 @@ def test_a_large_group_of_copies_gives_a_warning_with_a_remedy(tmp_path: Path, p
     others = {f"other {seed}": ("a", photograph(seed)) for seed in range(1, 12)}
     write_image_competition(tmp_path, copies | others, {"x": photograph(99)})
     _, out, _ = podium("audit", "-c", "tiny")
-    assert "warning: 12 training images count as copies" in out
+    assert "warning: 12 training images count as duplicates" in out
     assert 'write copies = "exact" in the competition\'s card' in out
-    conflict = out[out.index("copies with different labels: 1\n") :].splitlines()[1]
+    conflict = out[out.index("duplicates with different labels: 1\n") :].splitlines()[1]
     assert conflict.count("train/") == 5
     assert "(12 in all)" in conflict
 
 
-def test_unreadable_files_are_listed_with_their_reasons(podium: Podium, copies_folder: Path) -> None:
-    (copies_folder / "train" / "4.png").write_bytes(b"")
-    (copies_folder / "train" / "copy.png").write_bytes(b"")
-    (copies_folder / "test" / "x.png").write_bytes(b"<html>")
+def test_unreadable_files_are_listed_with_their_reasons(podium: Podium, duplicates_folder: Path) -> None:
+    (duplicates_folder / "train" / "4.png").write_bytes(b"")
+    (duplicates_folder / "train" / "copy.png").write_bytes(b"")
+    (duplicates_folder / "test" / "x.png").write_bytes(b"<html>")
     lines = podium("audit", "-c", "tiny")[1].splitlines()
     start = lines.index("files that are not readable images: 3")
     assert [line.strip() for line in lines[start + 1 : start + 4]] == [
@@ -70,10 +72,10 @@ def test_unreadable_files_are_listed_with_their_reasons(podium: Podium, copies_f
 
 
 def test_damaged_images_that_can_be_read_are_listed_and_used(
-    tmp_path: Path, podium: Podium, copies_folder: Path
+    tmp_path: Path, podium: Podium, duplicates_folder: Path
 ) -> None:
     jpeg = saved(photograph(5), "JPEG")
-    (copies_folder / "train" / "5.png").write_bytes(jpeg[:-2] + bytes(9) + jpeg[-2:])
+    (duplicates_folder / "train" / "5.png").write_bytes(jpeg[:-2] + bytes(9) + jpeg[-2:])
     lines = podium("audit", "-c", "tiny")[1].splitlines()
     row = read_table(audit_path("tiny", tmp_path)).set_index("image").loc["train/5.png"]
     assert row["doubt"].endswith("extraneous bytes before marker 0xd9")

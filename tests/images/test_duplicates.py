@@ -1,4 +1,4 @@
-"""Duplicates: copies are found however they were saved, and other images are not paired with them."""
+"""Duplicates are found however they were saved, and other images are not paired with them."""
 
 import io
 from collections.abc import Callable
@@ -15,16 +15,18 @@ from PIL import Image, ImageDraw, ImageOps
 from pictures import photograph
 from podium.images import duplicates
 from podium.images.decode import decode
-from podium.images.duplicates import Pairs, candidate_pairs, find_copies, perceptual_hashes
+from podium.images.duplicates import Pairs, candidate_pairs, find_duplicates, perceptual_hashes
 from podium.images.store_format import THUMB
 
 Floats = NDArray[np.float32]
 Change = Callable[[Image.Image], Image.Image]
 
 
-def find_copies_among(images: list[Image.Image]) -> Pairs:
+def find_duplicates_among(images: list[Image.Image]) -> Pairs:
     thumbs = [cv2.resize(np.asarray(image), (THUMB, THUMB), interpolation=cv2.INTER_AREA) for image in images]
-    return find_copies(np.stack(thumbs).astype(np.uint8), np.array([image.width * image.height for image in images]))
+    return find_duplicates(
+        np.stack(thumbs).astype(np.uint8), np.array([image.width * image.height for image in images])
+    )
 
 
 def as_list(pairs: Pairs) -> list[tuple[int, int, bool]]:
@@ -32,7 +34,7 @@ def as_list(pairs: Pairs) -> list[tuple[int, int, bool]]:
     return list(zip(pairs.first.tolist(), pairs.second.tolist(), pairs.mirrored.tolist(), strict=True))
 
 
-# --- copies and other images -------------------------------------------------------------------------
+# --- duplicates and other images ---------------------------------------------------------------------
 
 
 def jpeg(quality: int) -> Change:
@@ -70,26 +72,26 @@ def test_copies_and_mirrored_copies_are_found_among_other_images(change: str, mi
     originals = [photograph(seed) for seed in range(30)]
     copies = [COPIES[change](ImageOps.mirror(image) if mirror else image) for image in originals]
     expected = [(number, 30 + number, mirror) for number in range(30)]
-    assert as_list(find_copies_among([*originals, *copies])) == expected
+    assert as_list(find_duplicates_among([*originals, *copies])) == expected
 
 
 def test_a_copy_of_a_copy_is_paired_with_both() -> None:
     image = photograph(0)
-    pairs = find_copies_among([image, photograph(1), ImageOps.mirror(image), jpeg(60)(image)])
+    pairs = find_duplicates_among([image, photograph(1), ImageOps.mirror(image), jpeg(60)(image)])
     assert as_list(pairs) == [(0, 2, True), (0, 3, False), (2, 3, True)]
 
 
 def test_the_distance_of_a_mirror_image_is_almost_zero_and_grows_as_quality_falls() -> None:
     image = photograph(0)
     copies = (ImageOps.mirror(image), jpeg(95)(image), jpeg(60)(image), jpeg(30)(image))
-    distances = [find_copies_among([image, copy]).distance.item() for copy in copies]
+    distances = [find_duplicates_among([image, copy]).distance.item() for copy in copies]
     assert distances == sorted(distances)
     assert distances[0] < 0.1
     assert 0.1 < distances[1] < distances[-1] < 4
 
 
 def test_different_images_are_not_paired() -> None:
-    assert as_list(find_copies_among([photograph(seed) for seed in range(200)])) == []
+    assert as_list(find_duplicates_among([photograph(seed) for seed in range(200)])) == []
 
 
 def test_images_that_differ_in_colour_by_a_shape_or_by_a_shift_are_not_paired() -> None:
@@ -101,14 +103,14 @@ def test_images_that_differ_in_colour_by_a_shape_or_by_a_shift_are_not_paired() 
     ImageDraw.Draw(with_a_shape).rectangle((30, 20, 50, 40), fill=(255, 255, 255))
     upside_down = ImageOps.flip(image)
     for other in (other_colours, shifted, with_a_shape, upside_down):
-        assert as_list(find_copies_among([image, other])) == []
+        assert as_list(find_duplicates_among([image, other])) == []
 
 
 def test_images_with_the_same_background_and_a_faint_content_are_not_paired() -> None:
     """As digits or scans: dark, and each with another faint content."""
     contents = [np.asarray(photograph(seed).convert("L"), dtype=np.float32) for seed in range(40)]
     scans = [Image.fromarray((20 + (grey - grey.mean()) * 0.1).clip(0, 255).astype(np.uint8)) for grey in contents]
-    assert as_list(find_copies_among([scan.convert("RGB") for scan in scans])) == []
+    assert as_list(find_duplicates_among([scan.convert("RGB") for scan in scans])) == []
 
 
 # --- identical images, few images --------------------------------------------------------------------
@@ -116,13 +118,13 @@ def test_images_with_the_same_background_and_a_faint_content_are_not_paired() ->
 
 def test_identical_images_are_paired_with_the_first_of_them_only() -> None:
     image, other = photograph(0), photograph(1)
-    pairs = find_copies_among([other, image, other, image, image])
+    pairs = find_duplicates_among([other, image, other, image, image])
     assert as_list(pairs) == [(0, 2, False), (1, 3, False), (1, 4, False)]
 
 
 def test_thousands_of_identical_images_make_one_pair_each() -> None:
     thumb = np.asarray(photograph(0).resize((THUMB, THUMB)))
-    pairs = find_copies(np.repeat(thumb[None], 2000, axis=0), np.full(2000, 4800))
+    pairs = find_duplicates(np.repeat(thumb[None], 2000, axis=0), np.full(2000, 4800))
     assert as_list(pairs) == [(0, number, False) for number in range(1, 2000)]
 
 
@@ -146,13 +148,13 @@ def plain(*colours: tuple[int, int, int]) -> list[Image.Image]:
 def test_few_images_and_plain_images_are_compared_too(
     images: list[Image.Image], pairs: list[tuple[int, int, bool]]
 ) -> None:
-    assert as_list(find_copies_among(images)) == pairs
+    assert as_list(find_duplicates_among(images)) == pairs
 
 
 def test_every_pair_is_returned_once_and_in_order() -> None:
     images = [change(photograph(seed)) for seed in range(12) for change in (jpeg(50), resized(0.5), ImageOps.mirror)]
     shuffled = [images[number] for number in np.random.default_rng(0).permutation(len(images))]
-    copies = find_copies_among(shuffled)
+    copies = find_duplicates_among(shuffled)
     pairs = list(zip(copies.first.tolist(), copies.second.tolist(), strict=True))
     assert pairs == sorted(set(pairs))
     assert len(pairs) == 3 * 12
@@ -218,9 +220,9 @@ def test_the_search_proposes_the_pairs_that_a_comparison_of_all_rows_finds(
 @pytest.mark.parametrize(("block", "max_neighbours"), [(1, 1), (5, 3), (64, 10**9)])
 def test_the_size_of_a_block_changes_no_pair(monkeypatch: pytest.MonkeyPatch, block: int, max_neighbours: int) -> None:
     images = [change(photograph(seed)) for seed in range(20) for change in (jpeg(40), resized(0.5))]
-    expected = find_copies_among(images)
+    expected = find_duplicates_among(images)
     monkeypatch.setattr(duplicates, "BLOCK", block)
     monkeypatch.setattr(duplicates, "MAX_NEIGHBOURS", max_neighbours)
-    pairs = find_copies_among(images)
+    pairs = find_duplicates_among(images)
     assert len(expected.first) == 20
     assert np.array_equal(np.column_stack(pairs), np.column_stack(expected))

@@ -1,4 +1,4 @@
-"""Building a store: whatever interrupts it, it continues after the last stored image and ends with the same files."""
+"""Building a store: after any interruption it continues after the last stored image and writes the same files."""
 
 import errno
 import json

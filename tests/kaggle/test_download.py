@@ -145,4 +145,4 @@ def test_a_download_that_is_not_an_archive_is_refused_and_leaves_no_folder(
 
 def test_two_processes_do_not_download_at_once(tmp_path: Path, podium: Podium) -> None:
     with locked(tmp_path / "data" / "raw" / ".tiny.lock"):
-        assert "another process is downloading tiny already" in one_line(podium("data", "-c", "tiny"))
+        assert "another process is already downloading tiny" in one_line(podium("data", "-c", "tiny"))

@@ -25,8 +25,12 @@ def without(files: Files, part: str) -> Files:
     [
         (lambda files: {}, "left no podium.json", 2),
         (lambda files: {**files, "podium.json": b"{}"}, "left no podium.json", 2),
-        (lambda files: {**files, "podium.json": b'{"exit": 0, "token": "x", "folds": []}'}, "trained nothing", 2),
-        (lambda files: {"podium.json": files["podium.json"]}, "trained nothing", 2),
+        (
+            lambda files: {**files, "podium.json": b'{"exit": 0, "token": "x", "folds": []}'},
+            "has not trained this run",
+            2,
+        ),
+        (lambda files: {"podium.json": files["podium.json"]}, "has not trained this run", 2),
         (lambda files: {**files, "runs/tiny/test_vit/recipe.json": b"<html>"}, "is incomplete or damaged", 1),
         (lambda files: {**files, "runs/tiny/test_vit/fold1/oof.npz": b""}, "is incomplete or damaged", 1),
         (lambda files: without(files, "fold1/oof"), "is incomplete or damaged", 1),

@@ -58,7 +58,7 @@ def test_a_bundle_is_uploaded_and_its_notebook_makes_the_csv_at_kaggle(
     assert re.fullmatch("somebody/podium-tiny-notebook-[0-9a-f]{6}", kernel["slug"])
     assert (kernel["isPrivate"], kernel["enableInternet"], kernel["kernelType"]) == (True, False, "notebook")
     assert (kernel["datasetDataSources"], kernel["competitionDataSources"]) == ([f"somebody/{name}"], ["tiny"])
-    made = service.kernel_outputs[kernel["slug"].rpartition("/")[2]]["submission.csv"]
-    assert made == (tmp_path / "submissions" / "tiny" / "test_vit.csv").read_bytes()
+    csv = service.kernel_outputs[kernel["slug"].rpartition("/")[2]]["submission.csv"]
+    assert csv == (tmp_path / "submissions" / "tiny" / "test_vit.csv").read_bytes()
     assert f"https://www.kaggle.com/code/{kernel['slug']}" in err
     assert TOKEN not in json.dumps(service.kernels)

@@ -87,7 +87,7 @@ def test_the_same_command_follows_again_after_an_interruption(
         instant_service.next_statuses["GetKernelSessionStatus"] = [0, 500]
         status, _, err = podium(*TRAIN)
     assert status == 0, err
-    assert "is at Kaggle already" in err
+    assert "is already at Kaggle" in err
     assert len(instant_service.kernels) == 1
     assert run.finished() == [0, 1]
 

@@ -39,7 +39,7 @@ def test_a_submission_is_uploaded_judged_and_written_to_the_history(
     assert status == 0, err
     csv = Path(out.strip())
     assert service.uploaded == {csv.name: csv.read_bytes()}
-    assert "public 0.97125; number 2 of today's 3; 4 more may follow today" in err
+    assert "public 0.97125; rank 2 of today's 3 submissions; 4 submissions left today" in err
     (row,) = read_history(tmp_path).to_dict("records")
     assert (row["file"], row["message"], row["status"]) == (csv.name, "a first try", "complete")
     assert (row["public_score"], row["rank_today"]) == ("0.97125", "2")
@@ -69,7 +69,7 @@ def test_a_submission_that_kaggle_has_is_not_uploaded_again(
         assert podium(*UPLOAD)[0] == 0
         status, _, err = podium(*UPLOAD)
     assert status == 0, err
-    assert "is at Kaggle already" in err
+    assert "is already at Kaggle" in err
     assert service.count_requests("upload") == service.count_requests("CreateSubmission") == 1
     assert len(read_history(tmp_path)) == 1
 
@@ -174,7 +174,7 @@ def test_a_score_is_kept_even_if_its_rank_cannot_be_had(
     with kaggle(service, monkeypatch):
         status, _, err = podium(*UPLOAD)
     assert status == 0, err
-    assert "public 0.97125; 4 more may follow today" in err
+    assert "public 0.97125; 4 submissions left today" in err
     assert read_history(tmp_path)["rank_today"].tolist() == [""]
 
 
@@ -220,6 +220,6 @@ def test_two_processes_do_not_upload_at_once(
 ) -> None:
     with kaggle(service, monkeypatch), locked(tmp_path / "submissions" / "tiny" / ".upload.lock"):
         message = one_line(podium(*UPLOAD))
-    assert "another process uploads to tiny already" in message
+    assert "another process is already uploading to tiny" in message
     assert "wait for it" in message
     assert not service.uploaded

@@ -1,17 +1,14 @@
-"""Fitting a blend: weights and temperatures come out right where the right ones are known."""
-
-import argparse
-from collections.abc import Callable
+"""Fitting a blend: weights and temperatures are correct in cases where the correct ones are known."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.cli import flags
 from podium.metrics import evaluate
 from podium.submit.blend import apply_temperature
-from podium.submit.blend_strategies import STRATEGIES, fit_convex, fit_greedy, fit_temperature, list_strategies
+from podium.submit.blend_strategies import FIT_WEIGHTS, fit_convex, fit_greedy, fit_temperature, list_strategies
+from podium.submit.strategy_names import STRATEGIES, WEIGHTINGS
 from submit.simulated_runs import simulate_runs
 
 
@@ -45,9 +42,5 @@ def test_only_strategies_that_can_differ_are_listed() -> None:
     assert STRATEGIES[0] == "equal"
 
 
-@pytest.mark.parametrize("add_flags", [flags.submit, flags.kaggle_bundle])
-def test_the_command_line_has_all_strategies(add_flags: Callable[[argparse.ArgumentParser], None]) -> None:
-    """It lists them itself: an import of blend_strategies.py would import scipy before any help is printed."""
-    parser = argparse.ArgumentParser()
-    add_flags(parser)
-    assert f"--blend {{{','.join(STRATEGIES)}}}" in parser.format_usage()
+def test_every_named_strategy_can_be_fitted() -> None:
+    assert tuple(FIT_WEIGHTS) == WEIGHTINGS

@@ -11,28 +11,31 @@ from submit.competitions import make_competition
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
+    ("content", "problem", "remedy"),
     [
-        ("id,predict\nb,x\na,y\n", "at row 1"),
-        ("id,predict\na,x\n", "1 ids are not the 2 expected; they differ at row 2"),
-        ("id,predict\na,x\nb,x\nc,x\n", "3 ids are not the 2 expected; they differ at row 3"),
-        ("id,label\na,x\nb,y\n", "the columns are ['id', 'label'], not ['id', 'predict']"),
-        ("id,predict\na,x\nb,nan\n", "line 3: 'nan' is not a class"),
-        ("id,predict\na,x\nb,\n", "line 3: '' is not a class"),
+        ("id,predict\nb,x\na,y\n", "at row 1", "keep the ids"),
+        ("id,predict\na,x\n", "1 ids are not the 2 expected; they differ at row 2", "keep the ids"),
+        ("id,predict\na,x\nb,x\nc,x\n", "3 ids are not the 2 expected; they differ at row 3", "keep the ids"),
+        ("id,label\na,x\nb,y\n", "the columns are ['id', 'label'], not ['id', 'predict']", "use the header"),
+        ("id,predict\na,x\nb,nan\n", "line 3: 'nan' is not a class", "the classes are x, y"),
+        ("id,predict\na,x\nb,\n", "line 3: '' is not a class", "the classes are x, y"),
     ],
 )
-def test_a_csv_that_kaggle_would_refuse_is_refused(tmp_path: Path, content: str, problem: str) -> None:
+def test_a_csv_that_kaggle_would_refuse_is_refused(tmp_path: Path, content: str, problem: str, remedy: str) -> None:
     path = tmp_path / "made.csv"
     path.write_text(content)
     with pytest.raises(PodiumError) as refused:
         check_csv(make_competition(["a", "b"], ["x", "y"], ["id", "predict"]), path)
-    assert str(path) in str(refused.value)
-    assert problem in str(refused.value)
+    for part in (str(path), problem, remedy):
+        assert part in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("last_row", "problem"),
-    [("b,0.5,0.4", "the probabilities sum to 0.9"), ("b,0.5,1.5", "'1.5' is not a probability")],
+    [
+        ("b,0.5,0.4", "the probabilities sum to 0.9, not 1; divide them"),
+        ("b,0.5,1.5", "'1.5' is not a probability; write a number from 0 to 1"),
+    ],
 )
 def test_wrong_probabilities_are_refused(tmp_path: Path, last_row: str, problem: str) -> None:
     path = tmp_path / "made.csv"
@@ -45,7 +48,7 @@ def test_wrong_probabilities_are_refused(tmp_path: Path, last_row: str, problem:
 def test_one_class_for_all_images_is_refused_unless_the_user_wants_it(capsys: pytest.CaptureFixture[str]) -> None:
     competition = make_competition([str(number) for number in range(100)], ["a", "b"], ["id", "predict"])
     probs = np.tile([[0.9, 0.1]], (100, 1))
-    with pytest.raises(PodiumError, match=r"all 100 test images .* 'a', which is 50.0% of training.*--anyway"):
+    with pytest.raises(PodiumError, match=r"all 100 test images .* 'a', like 50.0% of the training images.*--anyway"):
         check_class_shares(competition, probs, anyway=False)
     check_class_shares(competition, probs, anyway=True)
     warning = capsys.readouterr().err

@@ -18,6 +18,19 @@ def test_a_lineage_is_described(two_runs: Path, podium: Podium) -> None:
         assert fact in description
 
 
+def test_a_lineage_of_an_older_version_is_read(csv: Path, podium: Podium) -> None:
+    path = csv.with_suffix(".json")
+    content = json.loads(path.read_text())
+    content["blend"]["way"] = content["blend"].pop("strategy")
+    path.write_text(json.dumps(content))
+    status, description, err = podium("lineage", csv)
+    assert status == 0, err
+    assert content["blend"]["way"] in description
+    csv.unlink()
+    assert podium("submit", "--from", path)[0] == 0
+    assert csv.exists()
+
+
 def test_a_changed_or_missing_csv_has_a_command_that_rebuilds_it(csv: Path, podium: Podium) -> None:
     csv.write_text(csv.read_text().replace("red", "blue"))
     message = one_line(podium("lineage", csv))

@@ -16,7 +16,7 @@ def test_a_blend_is_written_with_its_lineage(two_runs: Path, podium: Podium) -> 
     assert "blending strategies" in err
     assert "expect between" in err
     lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
-    assert lineage["blend"]["way"] == "greedy-calibrated"
+    assert lineage["blend"]["strategy"] == "greedy-calibrated"
     assert lineage["runs"][0]["run"] == "good"
     assert lineage["runs"][0]["weight"] > 0.7
     assert lineage["estimate"]["images"] == 36

@@ -52,9 +52,9 @@ def test_one_column_for_two_classes_holds_the_probability_of_the_second() -> Non
 
 def test_predictions_that_are_not_numbers_or_too_few_are_never_written() -> None:
     competition = make_competition(["a", "b"], ["x", "y"], ["id", "predict"])
-    with pytest.raises(PodiumError, match="id 'b' is not a number"):
+    with pytest.raises(PodiumError, match=r"id 'b' is not a number; .* --runs"):
         render(competition, np.array([[0.5, 0.5], [np.nan, 0.5]]))
-    with pytest.raises(PodiumError, match=r"predictions of shape \(1, 2\) for 2 images"):
+    with pytest.raises(PodiumError, match=r"predictions of shape \(1, 2\) for 2 images and 2 classes; give a row"):
         render(competition, np.ones((1, 2)))
 
 

@@ -1,4 +1,4 @@
-"""Finds what would cost a day if it came out later: packages, disk, GPU, weights, Kaggle's terms, the data.
+"""Checks packages, disk, GPU, weights, Kaggle's terms and the data before a long run.
 
     podium doctor [-c SLUG] [--model A B]
 
@@ -19,7 +19,7 @@ from podium.models.build import PERMISSIVE, licence_of
 from podium.models.hub import check_model_name, check_weights_available
 from podium.terminal import command_for, plural, say, show, table
 
-# Bytes: for a large competition, its pixels and two house models' runs; for a first look.
+# Bytes: for a large competition, its pixels and the runs of the two default models; for a first small run.
 ENOUGH_SPACE, LITTLE_SPACE = 20e9, 3e9
 
 
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 def doctor(slug: str, root: Path, models: Sequence[str], device: str) -> None:
-    """Prints all findings; raises if one of them is bad."""
+    """Prints all findings; raises if one of them is BAD."""
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("packages", _packages),
         ("disk", partial(_disk, root)),
@@ -93,7 +93,7 @@ def _devices(name: str) -> Iterator[Finding]:
 
 
 def _device(name: str) -> Finding:
-    """Takes a small training step: is_available() is true for cards that this build of torch has no kernels for."""
+    """Runs a small training step: is_available() is also true for a GPU that this build of torch has no kernels for."""
     import torch
 
     from podium.models.device import autocast, device_name, pick_device, pick_precision, precision_name
@@ -108,13 +108,13 @@ def _device(name: str) -> Finding:
         is_finite = bool(torch.isfinite(loss).item())
     except RuntimeError as error:
         reason = (str(error).strip().splitlines() or ["no reason"])[0]
-        return Finding("device", "BAD", f"{name} is there but computes nothing ({reason}); use --device cpu")
+        return Finding("device", "BAD", f"{name} exists but cannot run a training step ({reason}); use --device cpu")
     memory = f", {torch.cuda.get_device_properties(device).total_memory / 1e9:.0f} GB" if device.type == "cuda" else ""
     text = f"{device_name(device)}{memory}, trains in {precision_name(precision)}"
     if not is_finite:
         return Finding("device", "BAD", f"{text}, but the result is not finite; use --device cpu")
     if device.type == "cpu":
-        advice = "no GPU: use --model auto; the house models take a day and more"
+        advice = "no GPU: use --model auto; the two default models take a day or more"
         return Finding("device", "note", f"{text}; {advice}")
     return Finding("device", "ok", text)
 
@@ -150,13 +150,15 @@ def _kaggle(slug: str, root: Path) -> Iterator[Finding]:
     except PodiumError as error:
         if not raw_folder(slug, root).is_dir():
             raise
-        yield Finding("kaggle", "note", f"{error}; the data is here, so only --upload and kaggle-train need Kaggle")
+        yield Finding(
+            "kaggle", "note", f"{error}; the data is downloaded, so only --upload and kaggle-train need Kaggle"
+        )
         return
     yield from _terms(slug, page)
 
 
 def _terms(slug: str, page: Any) -> Iterator[Finding]:
-    """Reports what Kaggle says of the competition and of this user."""
+    """Reports what Kaggle says about the competition and about this user."""
     if not page.user_has_entered:
         rules = f"https://www.kaggle.com/competitions/{slug}/rules"
         yield Finding("kaggle", "BAD", f"you have not accepted the rules of {slug} yet; do so once at {rules}")
@@ -177,12 +179,14 @@ def _data(slug: str, root: Path) -> Iterator[Finding]:
     from podium.folds.folds_csv import folds_path, read_folds
 
     if not raw_folder(slug, root).is_dir():
-        yield Finding("data", "note", f"not here yet; get it with: {command_for('data', slug)}")
+        yield Finding("data", "note", f"not downloaded yet; get it with: {command_for('data', slug)}")
         return
     competition = load(slug, root)
     counts = f"{len(competition.train):,} training and {len(competition.test):,} test images"
     source = competition.submission_format.source
-    yield Finding("data", "ok", f"{counts}, {len(competition.classes)} classes; the rows are those of {source}")
+    yield Finding(
+        "data", "ok", f"{counts}, {len(competition.classes)} classes; the rows of the submission are those of {source}"
+    )
     for note in competition.notes:
         yield Finding("data", "note", note)
     if not folds_path(slug, root).exists():

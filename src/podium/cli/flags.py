@@ -1,4 +1,4 @@
-"""The flags of every command, and a parser whose errors are one line that names the nearest right word."""
+"""The flags of every command, and a parser whose errors are one line with the most similar correct word."""
 
 import argparse
 import re
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from podium import DEFAULT_COMPETITION, PodiumError, __version__
+from podium.submit.strategy_names import STRATEGIES
 from podium.terminal import did_you_mean
 
-HOUSE_MODELS = ["vit_small_patch32_224", "convnext_small"]
+DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
 WITHOUT_COMPETITION = ("sample", "score", "lineage")
 
 # The function that runs a command, and the one that adds its flags.
@@ -20,7 +21,7 @@ Command = tuple[Callable[[argparse.Namespace], None], Callable[[argparse.Argumen
 def parser(commands: dict[str, Command]) -> "Parser":
     main = Parser("podium", description="From a Kaggle image-classification competition's files to a submission.")
     main.add_argument("--version", action="version", version=f"podium {__version__}")
-    root_help = "the folder that holds data/, runs/ and submissions/ (default: here)"
+    root_help = "the folder that holds data/, runs/ and submissions/ (default: the current folder)"
     main.add_argument("--root", type=Path, default=Path(), metavar="DIR", help=root_help)
     subparsers = main.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name, (run, add_flags) in commands.items():
@@ -33,7 +34,7 @@ def parser(commands: dict[str, Command]) -> "Parser":
                 type=_slug,
                 default=DEFAULT_COMPETITION,
                 metavar="SLUG",
-                help="as in the address of its page on Kaggle (default: %(default)s)",
+                help="name in the address of its Kaggle page (default: %(default)s)",
             )
         add_flags(command)
         command.set_defaults(run=run)
@@ -41,7 +42,7 @@ def parser(commands: dict[str, Command]) -> "Parser":
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse without abbreviations, with errors of one line that name the nearest right word."""
+    """argparse without abbreviations, with errors of one line that suggest the most similar correct word."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "allow_abbrev": False})
@@ -82,7 +83,7 @@ def no_flags(command: argparse.ArgumentParser) -> None:
 
 
 def audit(command: argparse.ArgumentParser) -> None:
-    text = "pixels that models will be trained at; decides how far images are shrunk (default: %(default)s)"
+    text = "size in pixels of the images in training; stored images are shrunk to fit it (default: %(default)s)"
     command.add_argument("--image-size", type=_count, default=224, metavar="N", help=text)
     _store_flag(command)
 
@@ -90,52 +91,52 @@ def audit(command: argparse.ArgumentParser) -> None:
 def folds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--k", type=int, default=5, help="number of folds (default: %(default)s)")
     command.add_argument("--seed", type=_count, default=0, help="seed of the shuffle (default: %(default)s)")
-    text = "a column of the training table whose equal values must share a fold, such as a patient or a scene"
+    text = "column of the training table, such as patient or scene: images with the same value share a fold"
     command.add_argument("--group", type=_column, metavar="COLUMN", help=text)
-    text = "make no folds: check what FILE (default: the competition's folds.csv) guarantees"
+    text = "make no folds; check what FILE guarantees (default: the competition's folds.csv)"
     command.add_argument("--verify", nargs="?", type=Path, const=False, metavar="FILE", help=text)
 
 
 def train(command: argparse.ArgumentParser) -> None:
     _run_flags(command)
-    text = "save after so much time, besides at every epoch (default: 5m)"
+    text = "time between checkpoints; one is also saved after every epoch (default: 5m)"
     command.add_argument("--save-every", type=_seconds, default=300.0, metavar="TIME", help=text)
     _machine_flags(command)
-    text = "train with N processes, one per GPU; torchrun starts them, and also serves several machines"
+    text = "train with N processes, one per GPU, on this machine; torchrun starts them"
     command.add_argument("--processes", type=_count, metavar="N", help=text)
-    text = "what processes share: each fold (data), or the folds (default: folds where they come out even)"
+    text = "data: all processes share each fold; folds: each trains its own folds; auto: folds if they divide evenly"
     command.add_argument("--parallel", choices=("auto", "data", "folds"), default="auto", help=text)
-    text = "compute the same bits again on a GPU too, more slowly"
+    text = "give identical results on a GPU when training is repeated; slower"
     command.add_argument("--deterministic", action="store_true", help=text)
-    text = "use torch.compile: it takes a minute per fold, for long runs on a GPU"
+    text = "use torch.compile: compiling takes a minute per fold, so it is for long runs on a GPU"
     command.add_argument("--compile", action="store_true", help=text)
     _recipe_flags(command)
 
 
 def kaggle_train(command: argparse.ArgumentParser) -> None:
     _run_flags(command)
-    text = "as Kaggle calls it (default: %(default)s, of which it gives two)"
+    text = "Kaggle's name for the accelerator (default: %(default)s; Kaggle gives two of them)"
     command.add_argument("--accelerator", default="NvidiaTeslaT4", metavar="NAME", help=text)
     _recipe_flags(command)
 
 
 def submit(command: argparse.ArgumentParser) -> None:
     _runs_flag(command)
-    command.add_argument("--name", type=_name, help="of the CSV (default: the runs' names)")
+    command.add_argument("--name", type=_name, help="name of the CSV (default: the runs' names)")
     _blend_flag(command)
     command.add_argument("--upload", action="store_true", help="upload to Kaggle and wait for the score")
     text = "description in Kaggle's list of submissions (default: the blend and its expected score)"
     command.add_argument("--message", metavar="TEXT", help=text)
     text = "rebuild the CSV of a submission from its lineage, byte for byte"
     command.add_argument("--from", dest="lineage", type=Path, metavar="FILE.json", help=text)
-    command.add_argument("--anyway", action="store_true", help="write it even if one class swallows everything")
+    command.add_argument("--anyway", action="store_true", help="write the CSV even if all images get the same class")
     _machine_flags(command)
 
 
 def kaggle_bundle(command: argparse.ArgumentParser) -> None:
     _runs_flag(command)
     _blend_flag(command)
-    text = "make it a private data set at Kaggle and run its notebook there"
+    text = "upload the bundle to Kaggle as a private data set and run its notebook there"
     command.add_argument("--upload", action="store_true", help=text)
 
 
@@ -153,25 +154,25 @@ def score(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
     command.add_argument("--solution", type=Path, required=True, metavar="FILE.csv", help="the true labels")
     command.add_argument("--metric", choices=METRICS, help="default: accuracy for labels, log_loss for probabilities")
-    text = "of two classes, the one whose probability a column holds (default: the one in its name, or the second)"
+    text = "the class (of two) whose probability the column holds (default: the one in its name, or the second)"
     command.add_argument("--positive", metavar="LABEL", help=text)
 
 
 def bench(command: argparse.ArgumentParser) -> None:
     from podium.recipe import PRECISIONS
 
-    text = "timm models, with random weights (default: both house models)"
-    command.add_argument("--model", nargs="+", default=HOUSE_MODELS, metavar="NAME", help=text)
+    text = "timm models, with random weights (default: the two default models)"
+    command.add_argument("--model", nargs="+", default=DEFAULT_MODELS, metavar="NAME", help=text)
     command.add_argument("--image-size", type=_count, metavar="N", help="pixels (default: the model's own)")
     command.add_argument("--batch-size", type=_count, metavar="N", help="images per step (default: the recipe's)")
-    command.add_argument("--precision", choices=PRECISIONS, help="default: what the hardware gains by")
+    command.add_argument("--precision", choices=PRECISIONS, help="default: what is fast on this hardware")
     command.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     _device_flags(command)
 
 
 def doctor(command: argparse.ArgumentParser) -> None:
-    text = "models whose pretrained weights are needed (default: both house models)"
-    command.add_argument("--model", nargs="+", default=HOUSE_MODELS, metavar="NAME", help=text)
+    text = "models whose pretrained weights are needed (default: the two default models)"
+    command.add_argument("--model", nargs="+", default=DEFAULT_MODELS, metavar="NAME", help=text)
     _device_flag(command)
 
 
@@ -180,8 +181,8 @@ def doctor(command: argparse.ArgumentParser) -> None:
 
 def _run_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--folds", type=_numbers, metavar="0,1", help="folds to train (default: all)")
-    command.add_argument("--name", type=_name, metavar="RUN", help="of the run's folder (default: the model)")
-    text = "time it may take, such as 8h or 90m, a submission included: trains fewer epochs, or fewer folds"
+    command.add_argument("--name", type=_name, metavar="RUN", help="name of the run (default: the model's name)")
+    text = "time for training and submission, such as 8h or 90m: trains fewer epochs, or fewer folds, if needed"
     command.add_argument("--budget", type=_seconds, metavar="TIME", help=text)
 
 
@@ -201,13 +202,14 @@ def _recipe_flags(command: argparse.ArgumentParser) -> None:
 
 
 def _runs_flag(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--runs", nargs="+", metavar="RUN", help="which runs (default: all of the competition)")
+    command.add_argument(
+        "--runs", nargs="+", metavar="RUN", help="names of runs (default: all runs of the competition)"
+    )
 
 
 def _blend_flag(command: argparse.ArgumentParser) -> None:
-    ways = [f"{name}{kind}" for name in ("equal", "convex", "greedy") for kind in ("", "-calibrated")]
-    text = "how runs are weighted (default: the simplest way that is not worse than the best by more than chance)"
-    command.add_argument("--blend", choices=ways, help=text)
+    text = "how runs are weighted (default: the simplest strategy that is not worse than the best by more than chance)"
+    command.add_argument("--blend", choices=STRATEGIES, help=text)
 
 
 def _device_flag(command: argparse.ArgumentParser) -> None:
@@ -226,11 +228,11 @@ def _machine_flags(command: argparse.ArgumentParser) -> None:
 
 
 def _store_flag(command: argparse.ArgumentParser) -> None:
-    text = "keep the decoded pixels on disk, or decode each file whenever it is read; never changes the result"
+    text = "on: keep the decoded pixels on disk; off: decode a file each time it is read; never changes the result"
     command.add_argument("--store", choices=("on", "off"), default="on", help=f"{text} (default: %(default)s)")
 
 
-# --- what a flag takes -------------------------------------------------------------------------------
+# --- values of flags ---------------------------------------------------------------------------------
 
 
 def _numbers(text: str) -> list[int]:
@@ -259,7 +261,7 @@ def _name(text: str) -> str:
     from podium.disk import NAME_PATTERN
 
     if not re.fullmatch(NAME_PATTERN, text):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a name for a file: use letters, digits and . _ - + =")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a valid name; use letters, digits and . _ - + =")
     return text
 
 

@@ -1,6 +1,6 @@
-"""A competition's card, data/competitions/<slug>.toml: the user's settings, which override what Podium guesses.
+"""A competition's card, data/competitions/<slug>.toml: the user's settings, which replace what Podium guesses.
 
-`read_card` reads and checks it; `in_card` words the advice to write something in it.
+`read_card` reads and checks it; `in_card` returns the advice to write something in it.
 """
 
 import tomllib

@@ -17,7 +17,7 @@ import pandas as pd
 from podium import PodiumError
 from podium.terminal import plural
 
-# The first bytes of files that are named like a table but are something else.
+# The first bytes of files that have a table's name but are something else.
 SIGNATURES = {
     b"\x1f\x8b": "a gzip archive (unpack it)",
     b"PK\x03\x04": "a spreadsheet or a ZIP archive (save it as CSV or unpack it)",

@@ -1,4 +1,4 @@
-"""Lists the files of a competition, and tells by the names of folders what their images are for."""
+"""Lists the files of a competition, and finds out from the names of folders what their images are for."""
 
 import os
 import re
@@ -36,7 +36,7 @@ class Files:
 
     @cached_property
     def _shared_depth(self) -> int:
-        """How many outer folders all images share; their names say nothing: one may be called test-of-skill."""
+        """How many outer folders all images share. Their names do not show a role: one may be called test-of-skill."""
         return len(_parts(_common_path(self.images_by_folder)))
 
     def role_of(self, folder: str) -> Role | None:
@@ -77,7 +77,7 @@ def find_files(folder: Path) -> Files:
             continue
         visited.add(real_path)
         subfolders[:] = sorted(name for name in subfolders if not name.startswith((".", "__MACOSX")))
-        # An empty folder named like an image counts as one, as a dangling link does: an error names it when it is read.
+        # An empty folder with an image's name counts as an image, like a dangling link: reading it gives an error.
         names += [name for name in subfolders if _is_image(name) and not os.listdir(os.path.join(path, name))]
         relative = os.path.relpath(path, folder).replace(os.sep, "/")
         prefix = "" if relative == "." else relative + "/"

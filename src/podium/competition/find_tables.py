@@ -16,7 +16,7 @@ from podium.terminal import first_few, plural
 
 TableKey = Literal["sample_submission", "train_table", "test_table"]
 
-# Patterns for the names of tables, in small letters without punctuation; the first pattern that fits any table decides.
+# Patterns for the names of tables, in small letters without punctuation; the first pattern that fits a table decides.
 TABLE_NAMES: dict[TableKey, tuple[str, ...]] = {
     "sample_submission": (r"samplesub.*|submission.*", r".*submission.*|.*submit.*|sample"),
     "train_table": (r"train(labels?)?", r"train.*", r".*train.*", r"labels?"),
@@ -88,7 +88,7 @@ class Sources:
     def _check_line_breaks(self, table: Table, key: TableKey) -> None:
         """Notes cells of several lines, and refuses them in the answers of the sample submission.
 
-        A quote that is left open makes a cell swallow the rows after it.
+        If a quote is not closed, the rows after it become part of its cell.
         """
         columns = [has_line_break(table.rows[column]) for column in table.rows]
         for is_long in columns[1:] if key == "sample_submission" else ():
@@ -98,7 +98,7 @@ class Sources:
         if is_long.any():
             self.notes.append(
                 f"{table.path.name}: {plural(int(is_long.sum()), 'row')} with a cell of several lines, the first on"
-                f" line {is_long.idxmax()}; is a quote left open there?"
+                f" line {is_long.idxmax()}; is a quote not closed there?"
             )
 
     def image_pool(self, role: Role) -> ImagePool:
@@ -179,10 +179,10 @@ def note_possible_samples(sources: Sources) -> None:
         )
 
 
-def refuse_blank_cells(cells: pd.Series, path: Path, what: str) -> None:
+def refuse_blank_cells(cells: pd.Series, path: Path, column_name: str) -> None:
     is_blank = cells.str.strip() == ""
     if is_blank.any():
-        raise PodiumError(f"{path}, line {is_blank.idxmax()}: no {what}; fill it in or delete the line")
+        raise PodiumError(f"{path}, line {is_blank.idxmax()}: no {column_name}; fill it in or delete the line")
 
 
 def has_line_break(cells: pd.Series) -> pd.Series:

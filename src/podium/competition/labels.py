@@ -29,7 +29,7 @@ def find_labels(sources: Sources, table: Table, id_column: str) -> tuple[str, pd
     columns = [name for name in table.rows if name != id_column]
     if not columns:
         raise PodiumError(
-            f"{table.path}: no column beside '{id_column}' could hold the label; "
+            f"{table.path}: '{id_column}' is the only column, so none can hold the label; "
             + in_card('train_table = "NAME"', 'train_table = "" (then the folders are the classes)')
         )
     answer_columns = sources.sample.answer_columns if sources.sample else []
@@ -45,9 +45,9 @@ def find_labels(sources: Sources, table: Table, id_column: str) -> tuple[str, pd
 
 
 def _choose_label_column(rows: pd.DataFrame, columns: list[str], sample: Table | None) -> str | None:
-    """Returns the column that holds the labels, or None if nothing tells.
+    """Returns the column that holds the labels, or None if it cannot be found.
 
-    The sample submission tells by the names of its columns and by its answers; else the usual names of such columns do.
+    It is found by the columns and the answers of the sample submission, else by the usual names of such columns.
     """
     if len(columns) == 1:
         return columns[0]
@@ -59,7 +59,7 @@ def _choose_label_column(rows: pd.DataFrame, columns: list[str], sample: Table |
     spellings = {name.lower(): name for name in reversed(columns)}
     likely_names = [name.lower() for name in (*answer_columns, *TARGET_NAMES)]
     likely_columns = [spellings[name] for name in likely_names if name in spellings]
-    # If both tables have the answer column, its name decides: the sample's answers may be mere placeholders.
+    # If both tables have the answer column, its name decides: the sample's answers may be placeholders.
     if sample and len(answer_columns) == 1 and answer_columns[0] not in rows:
         answers = set(sample.rows.iloc[:, 1])
         for column in likely_columns:

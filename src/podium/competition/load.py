@@ -2,7 +2,7 @@
 
     podium data -c SLUG          prints what was understood
 
-Reads data/raw/<slug>/ as Kaggle delivers it, and the card data/competitions/<slug>.toml, which may override any of
+Reads data/raw/<slug>/ as Kaggle delivers it, and the card data/competitions/<slug>.toml, which may replace any of
 it. Writes nothing.
 """
 
@@ -94,7 +94,7 @@ def raw_folder(slug: str, root: Path) -> Path:
 
 
 def load(slug: str, root: Path, **settings: str) -> Competition:
-    """Reads a competition from its files; `settings` override the card's."""
+    """Reads a competition from its files; `settings` replace the card's."""
     folder = raw_folder(slug, root)
     card = {**read_card(slug, root), **settings}
     files = _find_competition_files(slug, folder)
@@ -189,7 +189,8 @@ def _notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, samp
         notes.append(f"{plural(len(in_both), 'image')} in both the training and the test rows")
     if beside_test:
         name = sample.path.name if sample else "the test table"
-        notes.append(f"{plural(len(beside_test), 'image')} beside the test images in no row of {name}; is it complete?")
+        images = plural(len(beside_test), "image")
+        notes.append(f"{images} in the folder of the test images but in no row of {name}; is {name} complete?")
     if unused - beside_test:
         notes.append(f"{plural(len(unused - beside_test), 'image')} in neither the training nor the test rows")
     return notes

@@ -1,6 +1,6 @@
-"""Finds the image that each id means.
+"""Finds the image of each id.
 
-Ids are never joined to a path. They are looked up among the files that were listed, so no id can lead outside.
+Ids are never joined to a path. They are looked up in the list of files, so no id can lead outside the folder.
 """
 
 import os

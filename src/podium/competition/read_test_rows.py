@@ -16,7 +16,7 @@ from podium.competition.match_images import ImagePool
 
 
 def read_test_rows(sources: Sources, id_column: str, train_id: str) -> pd.DataFrame:
-    """Returns the rows (id, image). `id_column` and `train_id` show what the training table calls its ids."""
+    """Returns the rows (id, image). `id_column` is the training table's id column, `train_id` one of its ids."""
     pool = sources.image_pool("test")
     table = sources.sample or sources.read_table("test_table")
     if table is None:

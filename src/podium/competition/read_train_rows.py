@@ -14,7 +14,7 @@ from podium.terminal import first_few, plural
 
 
 def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
-    """Returns the rows, and what the table calls its id column and its label column.
+    """Returns the rows, and the names of the table's id column and label column.
 
     The columns of the rows are id, target, group (if the card names its column) and image.
     """
@@ -61,11 +61,15 @@ def _drop_repeated_rows(sources: Sources, path: Path, rows: pd.DataFrame) -> pd.
     if len(conflicts):
         name = conflicts["id"].iloc[0]
         first, second = conflicts.index[conflicts["id"] == name][:2]
-        what = "labels" if conflicts["target"][first] != conflicts["target"][second] else "groups"
-        raise PodiumError(f"{path}, lines {first} and {second}: id '{name}' has two {what}; delete the wrong line")
+        difference = "labels" if conflicts["target"][first] != conflicts["target"][second] else "groups"
+        raise PodiumError(
+            f"{path}, lines {first} and {second}: id '{name}' has two {difference}; delete the wrong line"
+        )
     extra_count = len(rows) - len(unique_rows)
     if extra_count:
-        sources.notes.append(f"{plural(extra_count, 'row')} of {path.name} left out: a repeated id with the same label")
+        sources.notes.append(
+            f"{plural(extra_count, 'row')} of {path.name} left out: they repeat an id with the same label"
+        )
     return unique_rows
 
 
@@ -73,8 +77,8 @@ def _read_class_folders(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]
     parent, images = find_class_folders(sources.files, sources.image_pool("train").folder)
     if not images:
         raise PodiumError(
-            f"{sources.files.folder}: neither a table of training labels (train.csv) nor a folder for each of several"
-            " classes (train/<class>/); " + in_card('train_table = "NAME"', 'train_images = "FOLDER"')
+            f"{sources.files.folder}: there is neither a table of training labels (train.csv) nor a folder for each of"
+            " several classes (train/<class>/); " + in_card('train_table = "NAME"', 'train_images = "FOLDER"')
         )
     ids = [image.removeprefix(parent).removeprefix("/") for image in images]
     labels = [PurePosixPath(image).parent.name for image in images]

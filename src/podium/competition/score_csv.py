@@ -32,7 +32,7 @@ def score(path: Path, solution: Path, metric: str | None = None, positive: str |
     class_indices = {name: i for i, name in enumerate(classes)}
     targets = np.array([class_indices.get(label, -1) for label in labels])
     if (targets < 0).any():
-        raise PodiumError(f"{path}: no column for the class '{labels[targets < 0].iloc[0]}' of {solution}")
+        raise PodiumError(f"{path}: no column for the class '{labels[targets < 0].iloc[0]}' of {solution}; add it")
     value = evaluate(metric, targets, probs)
     if not np.isfinite(value):
         raise PodiumError(f"{path}: {metric} is not defined for these {len(targets):,} answers; use another --metric")
@@ -44,7 +44,7 @@ def _read_pairs(path: Path, solution: Path) -> tuple[pd.DataFrame, pd.Series]:
     submission, truth = (read_table(file, "check the path") for file in (path, solution))
     for table, file in ((truth, solution), (submission, path)):
         if table.shape[1] < 2:
-            raise PodiumError(f"{file}: one column only; an id and an answer are needed")
+            raise PodiumError(f"{file}: only one column; give it an id column and an answer column")
     true_ids = truth.iloc[:, 0]
     wanted = set(true_ids)
     id_column = next((column for column in submission if set(submission[column]) == wanted), submission.columns[0])
@@ -57,7 +57,9 @@ def _read_pairs(path: Path, solution: Path) -> tuple[pd.DataFrame, pd.Series]:
     answers = submission.set_index(id_column)
     missing = true_ids[~true_ids.isin(answers.index)]
     if len(missing) or len(answers) != len(truth):
-        problem = f"'{missing.iloc[0]}' is missing" if len(missing) else f"{len(answers) - len(truth):,} too many"
+        problem = (
+            f"'{missing.iloc[0]}' is missing" if len(missing) else f"{len(answers) - len(truth):,} ids are too many"
+        )
         raise PodiumError(
             f"{path}: {len(answers):,} ids do not match the {len(truth):,} of {solution}: {problem};"
             " score a submission for the same images"
@@ -94,7 +96,7 @@ def _read_probs(
         return classes_of_columns(columns, classes, Table(path, answers)), values
     if len(classes) != 2:
         raise PodiumError(
-            f"{path}: one column of probabilities for {len(classes)} classes; it needs a column for each class"
+            f"{path}: only one column of probabilities for {len(classes)} classes; give it a column for each class"
         )
     card = {"positive": positive} if positive else {}
     return put_positive_last(card, classes, columns[0]), np.hstack([1 - values, values])

@@ -57,7 +57,7 @@ def submission_format_of(
     answer_columns = sample.answer_columns
     if not answer_columns:
         raise PodiumError(
-            f"{sample.path}: one column only, but a submission has an id and a prediction; {OTHER_SAMPLE}"
+            f"{sample.path}: only one column, but a submission has an id and a prediction; {OTHER_SAMPLE}"
         )
     if len(answer_columns) > 1:
         if card.get("wants") == "labels":
@@ -100,8 +100,8 @@ def put_positive_last(card: Card, labels: list[str], column: str) -> list[str]:
 def classes_of_columns(columns: list[str], train_labels: list[str], sample: Table) -> list[str]:
     """Returns the class that each column is named after.
 
-    A name may differ from the class by text that all columns share (class_0, class_1; p(cat), p(dog)), by its
-    capitals (Cat) and by the way to write a number (1.0).
+    A name may differ from the class by text that all columns share (class_0, class_1; p(cat), p(dog)), by
+    capital letters (Cat) and by another form of a number (1.0).
     """
     labels_by_spelling = {_loose_spelling(label): label for label in train_labels}
     is_unambiguous = len(labels_by_spelling) == len(train_labels)
@@ -157,7 +157,7 @@ def _refuse_columns_of_no_class(columns: list[str], classes: list[str], train_la
         if len(wrong):
             raise PodiumError(
                 f"{sample.path}, line {wrong.index[0]}: the column '{column}' is not a class of the training images,"
-                f" and its cell '{wrong.iloc[0]}' is not a probability; a submission has only an id and answers;"
+                f" and its cell '{wrong.iloc[0]}' is not a probability; a submission has only ids and answers;"
                 f" {OTHER_SAMPLE}"
             )
 
@@ -189,6 +189,6 @@ def _notes_on_answers(sample: Table, train_labels: list[str]) -> tuple[str, ...]
     if not len(unknown):
         return ()
     return (
-        f"{sample.path.name} answers {first_few(map(repr, unknown))}, which are not labels of the training table;"
+        f"{sample.path.name} has answers that are not labels of the training table: {first_few(map(repr, unknown))};"
         " the submission will hold the labels of the training table, unchanged",
     )

@@ -1,8 +1,9 @@
-"""Certifies what a split into folds guarantees, whoever made it: computed from the audit and the folds file.
+"""Certifies what a split into folds guarantees. The split may come from Podium or from elsewhere.
 
     podium folds --verify [FILE]
 
-`podium folds` computes the same for its own split. Both print it; folds.json, beside folds.csv, keeps it.
+The certificate is computed from the audit and the folds file. `podium folds` computes the same for its own split. Both
+print it; folds.json, beside folds.csv, keeps it.
 """
 
 from dataclasses import asdict, dataclass
@@ -29,12 +30,12 @@ class Certificate:
     images: int
     trained_in_every_fold: int  # images of fold -1
     bad_images: int  # that cannot be read
-    duplicate_groups: int  # groups of copies
-    duplicates_across_folds: list[str]  # groups of copies in several folds, by the name of their first image
+    duplicate_groups: int  # groups of duplicates
+    duplicates_across_folds: list[str]  # groups of duplicates in several folds, by the name of their first image
     group_column: str | None
     groups_across_folds: list[str]  # groups of that column in several folds
     largest_difference: int  # between two folds, in the images of a class
-    uneven_classes: list[str]  # that differ by more than their largest group and their mixed groups explain
+    uneven_classes: list[str]  # whose folds differ by more than their largest group and their mixed groups explain
     classes_never_validated: list[str]
     classes_left_out: list[str]  # those of them that could be validated
     images_validated: int
@@ -42,7 +43,7 @@ class Certificate:
     classes_partly_validated: list[str]
     classes_not_trained: list[str]  # all their images are in one fold, whose model never sees the class
     test_images: int
-    test_copies: int  # test images with a copy among the training images
+    test_copies: int  # test images with a duplicate among the training images
     data_sha256: str  # of ids, labels and files
     folds_sha256: str
 
@@ -50,7 +51,7 @@ class Certificate:
     def broken(self) -> list[str]:
         """Returns the guarantees that do not hold, in words."""
         failures = [
-            ("copies of one image are in different folds", self.duplicates_across_folds),
+            ("duplicates of one image are in different folds", self.duplicates_across_folds),
             (f"groups of {self.group_column} are in different folds", self.groups_across_folds),
             ("the folds differ by more than one group in the images of a class", self.uneven_classes),
             ("classes that could be validated are in no fold", self.classes_left_out),
@@ -73,7 +74,7 @@ class Certificate:
     def _guarantee_lines(self) -> list[str]:
         groups = [(self.groups_across_folds, f"groups of {self.group_column} in different folds")]
         failures = [
-            (self.duplicates_across_folds, "copies of one image in different folds"),
+            (self.duplicates_across_folds, "duplicates of one image in different folds"),
             *(groups if self.group_column else []),
             (self.classes_left_out, "classes that could be validated and are in no fold"),
             (self.classes_not_trained, "classes missing from a fold's training images"),
@@ -95,8 +96,8 @@ class Certificate:
 
     def _fact_lines(self) -> list[str]:
         facts = [
-            ("groups of copies among the training images", f"{self.duplicate_groups:,}"),
-            ("test images with a copy among the training images", f"{self.test_copies:,} of {self.test_images:,}"),
+            ("groups of duplicates among the training images", f"{self.duplicate_groups:,}"),
+            ("test images with a duplicate among the training images", f"{self.test_copies:,} of {self.test_images:,}"),
             ("images trained on in every fold and never validated", f"{self.trained_in_every_fold:,}"),
             ("files that are not readable images and are left out", f"{self.bad_images:,}"),
             ("classes that no fold validates", _count_and_names(self.classes_never_validated)),
@@ -168,7 +169,7 @@ def readable_train_images(competition: Competition, rows: pd.DataFrame) -> tuple
 def fold_groups(competition: Competition, train: pd.DataFrame) -> Ints:
     """Returns, for each training image, the first image of the group that must share a fold.
 
-    That is its group of copies, its group in the column that the card names, or a chain of both.
+    That is its group of duplicates, its group in the column that the card names, or a chain of both.
     """
     return merge_groupings([train["group"], *([] if competition.groups is None else [competition.groups])])
 

@@ -2,10 +2,10 @@
 
     podium folds [-c SLUG] [--k 5] [--seed 0] [--group COLUMN]          podium folds --verify [FILE]
 
-Reads the audit, so that copies of an image share a fold. Writes data/prepared/<slug>/folds.csv, with the columns
+Reads the audit, so that duplicates share a fold. Writes data/prepared/<slug>/folds.csv, with the columns
 id,target,fold,group, and its certificate, folds.json. In folds.csv a group is named by the id of its first image. Fold
 -1 is trained on in every fold and validated in none: it holds the classes with fewer than K images or only one group. A
-file that was made elsewhere will do if it has the columns id and fold.
+file from elsewhere works if it has the columns id and fold.
 """
 
 import json
@@ -41,7 +41,7 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
     if k < 2:
         raise PodiumError(f"--k {k}: at least two folds are needed, one to train on and one to validate on")
     if k > MAX_FOLDS:
-        raise PodiumError(f"--k {k}: every fold is a model to train; take at most {MAX_FOLDS}")
+        raise PodiumError(f"--k {k}: every fold is a model to train; use at most {MAX_FOLDS}")
     path = folds_path(competition.slug, root)
     rows = load_audit(competition, root)
     train, is_good = readable_train_images(competition, rows)
@@ -99,7 +99,7 @@ def _replace_folds(path: Path, content: bytes) -> None:
     """Writes folds.csv; keeps different older folds in folds-before.csv."""
     before = path.read_bytes() if path.exists() else None
     if before == content:
-        say(f"podium: {path} holds these folds already")
+        say(f"podium: {path} already holds these folds")
         return
     if before is not None:
         kept = path.with_name("folds-before.csv")
@@ -112,7 +112,7 @@ def _replace_folds(path: Path, content: bytes) -> None:
 
 
 def read_folds(competition: Competition, root: Path, path: Path | None = None) -> Ints:
-    """Returns the fold of every row of `competition.train`, from folds.csv or a file that was made elsewhere."""
+    """Returns the fold of every row of `competition.train`, from folds.csv or another file."""
     path = path or folds_path(competition.slug, root)
     split_again = command_for("folds", competition.slug)
     if not path.exists():
@@ -136,12 +136,14 @@ def read_folds(competition: Competition, root: Path, path: Path | None = None) -
 def _refuse_bad_lines(path: Path, rows: pd.DataFrame, train_ids: "pd.Series[str]") -> None:
     for column in ("id", "fold"):
         if column not in rows.columns:
-            raise PodiumError(f"{path}: no column '{column}'; there are {', '.join(rows.columns)}; add or rename one")
+            raise PodiumError(
+                f"{path}: no column '{column}'; its columns are {', '.join(rows.columns)}; add or rename one"
+            )
     ids, folds = rows["id"], rows["fold"]
     repeated = ids[ids.duplicated()]
     if len(repeated):
         raise PodiumError(
-            f"{path}, line {repeated.index[0]}: id '{repeated.iloc[0]}' is there twice; delete one of its lines"
+            f"{path}, line {repeated.index[0]}: id '{repeated.iloc[0]}' appears twice; delete one of its lines"
         )
     invalid = folds[~folds.str.fullmatch("-1|0|[1-9][0-9]{0,3}")]
     if len(invalid):
@@ -220,7 +222,7 @@ def warn_unless_certified(competition: Competition, root: Path) -> None:
         hashes = certificate.get("folds_sha256"), certificate.get("data_sha256")
         if hashes == (sha256(path), competition.train_hash):
             return
-    problem = "copies of an image may be in different folds, because the folds are not verified"
+    problem = "duplicates of an image may be in different folds, because the folds are not verified"
     say(f"podium: warning: {path}: {problem}; run: {podium_command()} folds -c {competition.slug} --verify")
 
 

@@ -17,8 +17,8 @@ from podium import PodiumError
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# The exchange of groups between folds: rounds over all pairs of folds, groups of each fold that take part, and the
-# relative improvement below which no further round is worth its time.
+# The exchange of groups between folds: the most rounds over all pairs of folds, the most groups of a fold in a round,
+# and the relative improvement below which the exchange ends.
 ROUNDS, CANDIDATES, MIN_IMPROVEMENT = 30, 256, 1e-7
 
 
@@ -38,7 +38,7 @@ def assign_folds(
     while True:
         is_free = _can_be_validated(label, group, k, is_barred)
         if is_free.sum() < most_validated / 2:
-            break  # too expensive: the last folds stay, and their certificate names the classes
+            break  # too few images would be validated: keep the last folds; their certificate names the classes
         most_validated = max(most_validated, int(is_free.sum()))
         folds = np.full(len(label), -1, dtype=np.int64)
         if is_free.any():
@@ -56,7 +56,7 @@ def assign_folds(
         )
     empty = sorted(set(range(k)) - set(folds.tolist()))
     if empty:
-        raise PodiumError(f"the groups are too few to fill {k} folds; take fewer: --k {k - len(empty)}")
+        raise PodiumError(f"there are too few groups to fill {k} folds; use fewer folds: --k {k - len(empty)}")
     return folds
 
 
@@ -76,8 +76,8 @@ def cells_of(label: Ints, group: Ints, class_count: int) -> Cells:
 def _can_be_validated(label: Ints, group: Ints, k: int, is_barred: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Returns a mask of the images in groups that hold no class which must stay in training.
 
-    That is a class with too few images for K folds (unless it shares groups with other classes: it is not worth their
-    images), a class with all images in one group, and a class that is barred.
+    That is a class with too few images for K folds, a class with all images in one group, and a class that is barred. A
+    small class that shares groups with other classes need not stay, because their images would have to stay too.
     """
     class_count = label.max() + 1
     cells = cells_of(label, group, class_count)
@@ -101,15 +101,15 @@ def _can_be_validated(label: Ints, group: Ints, k: int, is_barred: NDArray[np.bo
 def _deal(label: Ints, group: Ints, k: int, draws: np.random.Generator) -> Ints:
     """Returns the fold of every image.
 
-    The groups of the rarest class are dealt first, and its largest groups first. Groups of one image come last; they
-    even out what the larger groups left uneven.
+    The groups of the rarest class come first, and among these the largest. Groups of one image come last, because they
+    can make the folds even again.
     """
     group = np.unique(group, return_inverse=True)[1]
     dealer = _Dealer(cells_of(label, group, label.max() + 1), np.bincount(label), np.bincount(group), k)
     order = dealer.order(draws)
     large, single = order[dealer.sizes[order] > 1], order[dealer.sizes[order] == 1]
     dealer.deal_large_groups(large)
-    if dealer.has_mixed_groups:  # a fold that suited the first of them may not suit the last
+    if dealer.has_mixed_groups:  # a fold that was right for an early group may be wrong after the last one
         dealer.exchange_groups(large, draws)
     dealer.deal_single_images(single)
     return dealer.fold[group]
@@ -182,10 +182,10 @@ def _level(counts: Floats, totals: Floats, new: int) -> Ints:
 
 
 class _Exchange:
-    """Moves groups between folds, alone or against another group, while that makes the folds more alike.
+    """Moves groups between folds, or swaps two of them, while that makes the folds more similar.
 
     A row of `shares` holds a group's share of each class and of all images. The aim is the lowest sum of the squares of
-    what the folds hold.
+    the shares that the folds hold.
     """
 
     def __init__(self, shares: csr_array, folds: Ints, k: int) -> None:
@@ -205,7 +205,7 @@ class _Exchange:
         return self.folds
 
     def _improve(self, pair: tuple[int, int], groups_a: Ints, groups_b: Ints) -> None:
-        """Moves these groups of two folds, the best move first, until no move makes the two more alike."""
+        """Moves these groups of two folds, the best move first, until no move makes the two more similar."""
         (fold_a, fold_b), held = pair, self.held
         shares_a, shares_b = self.shares[groups_a], self.shares[groups_b]
         # Half of the change that an exchange of two groups brings. The last row and column stand for no group.

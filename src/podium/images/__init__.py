@@ -2,5 +2,5 @@
 
 In: a `Competition`. Out: data/prepared/<slug>/pixels-*/ (the store), audit.csv and duplicates.csv.
 Read decode.py first (one file becomes pixels), then store.py (all decoded images of a competition), duplicates.py
-(which images are copies of each other) and audit.py (which writes both tables).
+(which images show the same picture) and audit.py (which writes both tables).
 """

@@ -1,10 +1,10 @@
-"""Looks at every image before training: unreadable files, odd sizes, duplicates, leaks, labels that disagree.
+"""Checks every image before training: unreadable files, odd sizes, duplicates, leaks, labels that disagree.
 
     podium audit [-c SLUG]
 
 Decodes every training and test image (store.py) and compares all of them with each other (duplicates.py). Writes
-data/prepared/<slug>/audit.csv, a row for each image, duplicates.csv, a row for each pair of copies, and audit.json,
-which shows whether they are up to date. All can be deleted; the command writes them again.
+data/prepared/<slug>/audit.csv, a row for each image, duplicates.csv, a row for each pair of duplicates, and
+audit.json, which shows whether they are up to date. All can be deleted; the command writes them again.
 """
 
 import json
@@ -19,14 +19,14 @@ from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import write_json, write_text
 from podium.images.audit_report import summarise_audit
-from podium.images.duplicates import THRESHOLDS, Pairs, find_copies, identical_pairs, linked_groups
+from podium.images.duplicates import THRESHOLDS, Pairs, find_duplicates, identical_pairs, linked_groups
 from podium.images.store import Store, open_store, open_verified_store, stored_side
 from podium.images.store_format import FileRecord
 from podium.terminal import command_for, say, show
 
-USUAL_SIZE = 224  # pixels: most models train at this size
+USUAL_SIZE = 224  # pixels; most models train at this size
 IDENTITY = ["role", "id", "target", "image"]  # columns that must agree with the competition's files
-# "group" is the first image of a group of copies; "" for an image without copies.
+# "group" is the first image of a group of duplicates; "" for an image without duplicates.
 COLUMNS = [*IDENTITY, "reason", "width", "height", "format", "mode", "bytes", "sha256", "group", "doubt"]
 
 
@@ -87,7 +87,7 @@ def _write_audit(competition: Competition, root: Path, store: Store) -> pd.DataF
     path = audit_path(competition.slug, root)
     say("podium: looking for duplicates")
     pairs = _pair_same_files(store) if competition.copies == "exact" else _pair_similar_images(store)
-    rows = _rows(competition, store, _copy_groups(store, pairs))
+    rows = _rows(competition, store, _duplicate_groups(store, pairs))
     write_text(path.with_name("duplicates.csv"), _pairs_csv(store, pairs))
     write_text(path, csv_text([COLUMNS, *rows.itertuples(index=False, name=None)]))
     write_json(path.with_suffix(".json"), _inputs_of(competition, store))
@@ -95,25 +95,25 @@ def _write_audit(competition: Competition, root: Path, store: Store) -> pd.DataF
 
 
 def _pair_similar_images(store: Store) -> Pairs:
-    """Returns the pairs of copies among the images that can be read, by their positions in the store."""
+    """Returns the pairs of duplicates among the images that can be read, by their positions in the store."""
     good = np.flatnonzero([not file.reason for file in store.files])
     if not len(good):
         raise PodiumError(f"{store.folder}: none of its {len(store.files):,} images can be read; download it again")
     areas = np.array([file.width * file.height for file in store.files], dtype=np.int64)[good]
-    pairs = find_copies(store.thumbs[good], areas)
+    pairs = find_duplicates(store.thumbs[good], areas)
     return pairs._replace(first=good[pairs.first], second=good[pairs.second])
 
 
 def _pair_same_files(store: Store) -> Pairs:
     """Pairs each readable file with the first file that has the same bytes."""
-    # An unreadable file is a copy of none: its number, which no other file has, replaces its hash.
+    # An unreadable file has no duplicate: its number, which no other file has, replaces its hash.
     contents = np.array([str(number) if file.reason else file.sha256 for number, file in enumerate(store.files)])
     first, codes = np.unique(contents, return_index=True, return_inverse=True)[1:]
     return identical_pairs(first[codes])
 
 
-def _copy_groups(store: Store, pairs: Pairs) -> NDArray[np.str_]:
-    """Returns, for each image, the name of the first image of its group of copies; "" for an image without copies."""
+def _duplicate_groups(store: Store, pairs: Pairs) -> NDArray[np.str_]:
+    """Returns, for each image, the first image of its group of duplicates; "" for an image without duplicates."""
     leader = linked_groups(pairs.first, pairs.second, len(store.names))
     is_alone = np.bincount(leader, minlength=len(leader))[leader] == 1
     return np.where(is_alone, "", store.names[leader])

@@ -13,7 +13,7 @@ from podium.competition.load import Competition
 from podium.terminal import first_few, plural, table
 
 SHOWN = 10  # lines of each list; audit.csv holds all
-LARGE = 0.02  # share of the training images: a larger group of copies may be a mistake
+LARGE = 0.02  # share of the training images: a larger group of duplicates may be a mistake
 SMALL = 16  # pixels: little can be learned from a shorter side below this
 OBLONG = 8  # times as long as wide
 
@@ -27,24 +27,24 @@ def summarise_audit(competition: Competition, rows: pd.DataFrame) -> str:
         _listed("files that are not readable images", bad["image"] + ": " + bad["reason"]),
         _listed("damaged images, which are read as far as possible", damaged["image"] + ": " + damaged["doubt"]),
         _odd_sizes(good),
-        _copies_summary(rows),
+        _duplicates_summary(rows),
         _classes_table(rows),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
 def advise_on_large_group(rows: pd.DataFrame) -> str:
-    """Returns advice if a group of copies is suspiciously large, else ""."""
+    """Returns advice if a group of duplicates is suspiciously large, else ""."""
     train = rows[rows["role"] == "train"]
     largest = train["group"][train["group"] != ""].value_counts().max()
     if not largest > max(SHOWN, LARGE * len(train)):
         return ""
     remedy = in_card('copies = "exact"')
-    return f"{largest:,} training images count as copies of one image; if they only look alike, {remedy}"
+    return f"{largest:,} training images count as duplicates of one image; if they only look alike, {remedy}"
 
 
 def find_leaked_test_images(rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns the test images that are also training images, or have a copy among them."""
+    """Returns the test images that are also training images, or have a duplicate among them."""
     train, test = (rows[rows["role"] == role] for role in ("train", "test"))
     return test[test["image"].isin(train["image"]) | test["group"].isin(set(train["group"]) - {""})]
 
@@ -69,7 +69,7 @@ def _odd_sizes(good: pd.DataFrame) -> str:
     return _listed("very small or very oblong images", odd["image"] + ": " + odd["width"] + " x " + odd["height"])
 
 
-def _copies_summary(rows: pd.DataFrame) -> str:
+def _duplicates_summary(rows: pd.DataFrame) -> str:
     groups = rows["group"][rows["group"] != ""]
     leaked, advice = find_leaked_test_images(rows), advise_on_large_group(rows)
     if not len(groups) and not len(leaked):
@@ -77,10 +77,10 @@ def _copies_summary(rows: pd.DataFrame) -> str:
     train = rows[(rows["role"] == "train") & (rows["group"] != "")]
     repeated = train[train["group"].duplicated(keep=False)]
     lines = [
-        "duplicates (copies, also at another size or quality, or mirrored):"
-        f" {plural(groups.nunique(), 'group')} of copies",
-        f"  {plural(len(repeated), 'training image')} with a copy among the training images; folds keep them together",
-        f"  {plural(len(leaked), 'test image')} with a copy among the training images:"
+        f"duplicates (also at another size or quality, or mirrored): {plural(groups.nunique(), 'group')} of duplicates",
+        f"  {plural(len(repeated), 'training image')} with a duplicate among the training images;"
+        " folds keep them together",
+        f"  {plural(len(leaked), 'test image')} with a duplicate among the training images:"
         f" {len(leaked) / (rows['role'] == 'test').sum():.2%} of all",
         f"  warning: {advice}" if advice else "",
         _label_conflicts(train),
@@ -89,15 +89,15 @@ def _copies_summary(rows: pd.DataFrame) -> str:
 
 
 def _label_conflicts(train: pd.DataFrame) -> str:
-    """Lists the groups of copies whose training images have different labels."""
+    """Lists the groups of duplicates whose training images have different labels."""
     label_counts = train.groupby("group")["target"].nunique()
     conflicting = train[train["group"].isin(label_counts.index[label_counts > 1])]
     groups = conflicting.sort_values("group", kind="stable").groupby("group", sort=False)
     lines = [
-        first_few(f"{image} '{target}'" for image, target in zip(copies["image"], copies["target"], strict=True))
-        for _, copies in groups
+        first_few(f"{image} '{target}'" for image, target in zip(group["image"], group["target"], strict=True))
+        for _, group in groups
     ]
-    return _listed("copies with different labels", lines)
+    return _listed("duplicates with different labels", lines)
 
 
 def _classes_table(rows: pd.DataFrame) -> str:

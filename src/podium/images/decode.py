@@ -3,15 +3,15 @@
 This is the only decoder: the audit, training and prediction all use it.
 
 - The content of a file decides (JPEG, PNG, BMP, GIF, WebP or TIFF), not its extension.
-- EXIF orientation is applied. Transparent pixels are laid over white. CMYK, grey, palette and 1-bit images are
+- EXIF orientation is applied. Transparency is laid over white. CMYK, grey, palette and 1-bit images are
   converted to RGB.
 - 16-bit values are scaled to 8 bits. 32-bit integers and floats are read as 0..255, or as 0..65535 if a value is above
   255. Floats are read as 0..1 if no value is above 1.
 - Only the first frame of an animation is read.
 - The header is read first. An image of more than 100 megapixels is refused before it is decoded.
-- Decoders continue over damage if they can, so damage is looked for first: by the checksums of PNG and deflated TIFF,
-  and by the coding of JPEG. A JPEG that ends too early is refused. A JPEG with extra bytes is read, and its header has
-  a `doubt`. BMP, GIF and WebP have nothing that shows damage in the middle of a file.
+- Most decoders ignore damage, so Podium checks for it first: by the checksums of PNG and deflated TIFF, and by the
+  coding of JPEG. A JPEG that ends too early is refused. A JPEG with extra bytes is read, and its header has a `doubt`.
+  BMP, GIF and WebP have no checksums, so damage in the middle of such a file is not detected.
 
 Training and prediction also pass every image through `shrink`. So it makes no difference whether they read a file or
 the store (store.py), which holds shrunk images.
@@ -45,7 +45,7 @@ SIGNATURES = {  # the first bytes of the formats that are read
     "WebP": rb"RIFF....WEBP",
     "TIFF": rb"II[*+]\0|MM\0[*+]",
 }
-OTHER_SIGNATURES = {  # and of other files that are often found among images
+OTHER_SIGNATURES = {  # the first bytes of other files that are often found among images
     "an AVIF image": rb"....ftypavi",
     "a HEIC image": rb"....ftyp(hei|mif|msf)",
     "a JPEG 2000 image": rb"\0\0\0\x0cjP|\xff\x4f\xff\x51",
@@ -57,7 +57,7 @@ OTHER_SIGNATURES = {  # and of other files that are often found among images
     "an archive": rb"PK\x03\x04|\x1f\x8b|Rar!|7z\xbc\xaf",
 }
 MAX_PIXELS = 100_000_000
-MAX_BYTES = 1_000_000_000  # more than MAX_PIXELS take in any format, uncompressed
+MAX_BYTES = 1_000_000_000  # MAX_PIXELS take less than this in any format, also uncompressed
 ORIENTATION = 0x0112  # the EXIF tag that says how the camera was held
 UPRIGHT: dict[object, Image.Transpose] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -117,7 +117,7 @@ def read_file(path: Path) -> bytes:
 
 
 def decode(data: bytes, name: str) -> Pixels:
-    """Returns the pixels; raises `BadImage`, which names the file `name`, if there are none."""
+    """Returns the pixels; raises `BadImage`, which calls the file `name`, if it cannot be read."""
     return decode_with_header(data, name)[0]
 
 

@@ -1,9 +1,9 @@
-"""Finds images that are copies of each other: saved again, at another size or quality, or mirrored.
+"""Finds duplicates: images that were saved again, at another size or quality, or mirrored.
 
-A perceptual hash proposes pairs; the pixels of the two images decide. The hash of an image is a dozen numbers: how
+A perceptual hash proposes pairs, and the pixels of the two images decide. The hash of an image is a dozen numbers: how
 bright the image is where the images of this competition differ most. An image and its mirror image have the same hash.
-Two hashes never lie farther apart than the two images, so a tree search around each hash finds every pair that the
-pixels can confirm. A million images take 24 times as long as a hundred thousand: docs/benchmarks.md.
+The distance of two hashes is never larger than that of the two images, so a tree search around each hash finds every
+pair that the pixels can confirm. A million images take 50 s, a hundred thousand 2 s: docs/benchmarks.md.
 """
 
 import hashlib
@@ -16,25 +16,20 @@ from numpy.typing import NDArray
 
 from podium.images.store_format import THUMB
 
-# How much two copies of an image may differ, in grey levels (root mean square). Saving as JPEG at quality 20 moves a
+# How much two duplicates may differ, in grey levels (root mean square). Saving as JPEG at quality 20 moves a
 # 12 x 12 grey thumbnail of a 60 x 80 photograph by 2, whatever its contrast, and one with a quarter of the pixels by
-# twice that. Resampling moves it by 3 % of its contrast. docs/benchmarks.md lists which copies are found with these.
+# twice that. Resampling moves it by 3 % of its contrast. docs/benchmarks.md lists which ones are found with these.
 NOISE, NOISE_AREA = 2.0, 60 * 80
 RESAMPLING = 0.03
 CONTENT = 0.3  # share of the contrast: images that differ by more have only the background in common
-COLOUR = 2.5  # factor by which an 8 x 8 colour thumbnail may differ more: JPEG stores colour more coarsely
+COLOUR = 2.5  # an 8 x 8 colour thumbnail may differ by this factor more: JPEG stores colour more coarsely
 THRESHOLDS = f"noise {NOISE}, resampling {RESAMPLING}, content {CONTENT}, colour {COLOUR}"  # for audit.json
 
 GREY, COARSE = 12, 8  # sides of the grey and of the colour thumbnail
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # weights of red, green, blue; JPEG keeps this sum best
 EVEN, ODD = 8, 4  # numbers in a hash: of the part that is mirror-symmetric, and of the part that is not
-SEARCHED = [
-    0,
-    1,
-    2,
-    3,
-    EVEN,
-]  # the numbers that the tree divides by; with more, its boxes overlap and it looks everywhere
+# The numbers of a hash that the tree divides by. With more of them its boxes overlap, and a search visits all of them.
+SEARCHED = [0, 1, 2, 3, EVEN]
 SAMPLE = 20_000  # images from which the directions of the hash are computed
 BLOCK = 16_384  # images whose neighbours are searched together
 MAX_NEIGHBOURS = 20_000_000  # held in memory
@@ -45,7 +40,7 @@ Ints = NDArray[np.int64]
 
 
 class Pairs(NamedTuple):
-    """Pairs of copies, by the images' numbers; `first` < `second`."""
+    """Pairs of duplicates, by the images' numbers; `first` < `second`."""
 
     first: Ints
     second: Ints
@@ -53,8 +48,8 @@ class Pairs(NamedTuple):
     mirrored: NDArray[np.bool_]
 
 
-def find_copies(thumbs: NDArray[np.uint8], areas: Ints) -> Pairs:
-    """Returns the pairs of copies among images, which are given by their thumbnails and numbers of pixels.
+def find_duplicates(thumbs: NDArray[np.uint8], areas: Ints) -> Pairs:
+    """Returns the pairs of duplicates among images, which are given by their thumbnails and numbers of pixels.
 
     Images with identical thumbnails are paired with the first of them only.
     """
@@ -113,7 +108,7 @@ def merge_groupings(groupings: Sequence["pd.Series[str]"]) -> Ints:
 def perceptual_hashes(grey: Floats) -> NDArray[np.float64]:
     """Returns a row of EVEN + ODD numbers for each 12 x 12 image.
 
-    Two rows lie no farther apart than the two images, and no farther than one image and the mirror image of the other.
+    The distance of two rows is at most that of the two images, also after one of them is mirrored.
     """
     sample = grey[np.random.default_rng(0).permutation(len(grey))[:SAMPLE]]
     even, odd = (_directions(part, count) for part, count in zip(_mirror_parts(sample), (EVEN, ODD), strict=True))
@@ -144,7 +139,7 @@ def candidate_pairs(rows: NDArray[np.float64], reach: Floats) -> Iterator[tuple[
 
     searched = np.ascontiguousarray(rows[:, SEARCHED])
     tree = cKDTree(searched, leafsize=16, balanced_tree=False)
-    order = np.asarray(tree.indices, dtype=np.int64)  # neighbours are close to each other in this order
+    order = np.asarray(tree.indices, dtype=np.int64)  # near rows are close to each other in this order
     order = order[np.argsort(np.log(reach[order] + 1) // 0.15, kind="stable")]  # rows of similar reach come together
     waiting = [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]
     while waiting:
@@ -169,7 +164,7 @@ def candidate_pairs(rows: NDArray[np.float64], reach: Floats) -> Iterator[tuple[
 
 
 class _ComparedImages:
-    """The images that are compared, and how much each may differ from a copy; indices are into `numbers`."""
+    """The images that are compared, and how much each may differ from a duplicate; indices are into `numbers`."""
 
     def __init__(self, thumbs: NDArray[np.uint8], areas: Ints, numbers: Ints) -> None:
         self.thumbs, self.numbers = thumbs, numbers

@@ -27,7 +27,7 @@ from podium.images.store_format import APPENDED, THUMB, FileRecord
 from podium.terminal import progress_bar
 
 IMAGES_PER_TASK = 16  # for one thread
-COMMIT_EVERY = 2.0  # seconds; a power cut costs at most so much decoding
+COMMIT_EVERY = 2.0  # seconds; a power cut loses at most this much decoding
 
 
 class DecodedFile(NamedTuple):
@@ -44,7 +44,7 @@ def build_store(path: Path, folder: Path, names: NDArray[np.str_], side: int, ke
     unfinished = path.with_name(f".{path.name}")
     unfinished.mkdir(parents=True, exist_ok=True)
     records = _recover(unfinished, names, keep)
-    remedy = "free some, or keep no pixels (--store off)" if keep else "free some"
+    remedy = "free some space, or keep no pixels (--store off)" if keep else "free some space"
     with explain_full_disk(unfinished, remedy):
         with (
             StoreWriter(unfinished, records) as writer,

@@ -3,7 +3,7 @@
 In: a competition's slug, a submission or a run. Out: files in data/raw/, scores in history.csv, a trained run.
 Read download.py first, then remote_train.py. A kernel is Kaggle's word for a script or notebook that runs there.
 
-    client.py, polling.py                       Kaggle's own client; waiting until Kaggle has finished something
+    client.py, polling.py                       Kaggle's own client; waiting until Kaggle has finished
     download.py, unpack_archives.py             podium data
     upload_submission.py, upload_history.py     podium submit --upload
     remote_train.py, kernel_chain.py,           podium kaggle-train: a chain of kernels,

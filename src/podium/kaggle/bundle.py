@@ -33,12 +33,12 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 FOLD_FILES = ("model.safetensors", "oof.npz")
 
 
-def bundle(competition: Competition, root: Path, names: list[str] | None = None, way: str | None = None) -> Path:
-    """Writes the bundle of these runs, blended in this way, and tries its notebook; returns its folder."""
+def bundle(competition: Competition, root: Path, names: list[str] | None = None, strategy: str | None = None) -> Path:
+    """Writes the bundle of these runs, blended with this strategy, and tries its notebook; returns its folder."""
     slug, runs = competition.slug, find_runs(competition.slug, root, names)
     run_names = [run.name for run in runs]
-    csv = submit(competition, root, SubmitOptions(runs=run_names, blend=way, anyway=True))
-    way = read_lineage(csv).blend.strategy
+    csv = submit(competition, root, SubmitOptions(runs=run_names, blend=strategy, anyway=True))
+    strategy = read_lineage(csv).blend.strategy
     folder = root / "submissions" / slug / "bundle"
     if folder.exists():
         shutil.rmtree(folder)
@@ -52,7 +52,7 @@ def bundle(competition: Competition, root: Path, names: list[str] | None = None,
     dataset = make_kernel_name(slug, "bundle")
     metadata = {"id": f"INSERT_USER/{dataset}", "title": dataset.replace("-", " "), "licenses": [{"name": "other"}]}
     write_json(folder / METADATA, metadata)
-    code = _build_notebook_code(dataset, slug, run_names, way)
+    code = _build_notebook_code(dataset, slug, run_names, strategy)
     write_text(folder / NOTEBOOK, json.dumps(_build_notebook(slug, code), indent=1))
     agreement = try_offline(code, folder, dataset, competition, csv)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -88,7 +88,7 @@ def _download_packages(folder: Path) -> None:
         )
 
 
-def _build_notebook_code(dataset: str, slug: str, runs: Sequence[str], way: str) -> str:
+def _build_notebook_code(dataset: str, slug: str, runs: Sequence[str], strategy: str) -> str:
     return f"""import glob
 import os
 import sys
@@ -99,7 +99,7 @@ kaggle = os.environ.get("PODIUM_KAGGLE", "/kaggle")
 sys.path.insert(0, code)
 import podium.kaggle.inside_kernel
 
-podium.kaggle.inside_kernel.run_inference({slug!r}, {list(runs)!r}, {way!r})"""
+podium.kaggle.inside_kernel.run_inference({slug!r}, {list(runs)!r}, {strategy!r})"""
 
 
 def _build_notebook(slug: str, code: str) -> dict[str, Any]:

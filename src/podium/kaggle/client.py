@@ -1,4 +1,4 @@
-"""Kaggle's own client: signed in, with timeouts, and with each of its errors explained in one line."""
+"""Signs in Kaggle's own client, gives it timeouts, and explains each of its errors in one line."""
 
 import contextlib
 import io
@@ -36,7 +36,7 @@ def signed_in_client(slug: str, fallback: str = "") -> Iterator[Any]:
         raise PodiumError(f"Kaggle's client cannot read Kaggle's response ({error!r}){advice}") from None
     except SystemExit:  # the client exits when it finds no token
         raise PodiumError(
-            "Kaggle does not know you: make a token at https://www.kaggle.com/settings (API) and save it as"
+            "no Kaggle token found: make one at https://www.kaggle.com/settings (API) and save it as"
             f" ~/.kaggle/access_token or in KAGGLE_API_TOKEN{advice}"
         ) from None
     except (OSError, ValueError) as error:  # requests raises the first, the client itself the second
@@ -47,7 +47,7 @@ def signed_in_client(slug: str, fallback: str = "") -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _default_timeout() -> Iterator[None]:
-    """Gives each request of the client a timeout; the client sets none and could wait for ever."""
+    """Gives each request of the client a timeout; without one it could wait for ever."""
     from requests.adapters import HTTPAdapter
 
     adapter: Any = HTTPAdapter
@@ -64,7 +64,7 @@ def _default_timeout() -> Iterator[None]:
 
 
 def _is_raised_in_client(error: Exception) -> bool:
-    """Says whether the client itself failed, as it does on responses of another shape than it expects."""
+    """Returns whether the client itself failed, which happens if a response does not have the expected form."""
     modules = [sys.modules[name] for name in ("kaggle", "kagglesdk") if name in sys.modules]
     folders = tuple(str(Path(str(module.__file__)).parent) for module in modules)
     return any(frame.filename.startswith(folders) for frame in traceback.extract_tb(error.__traceback__))

@@ -20,7 +20,7 @@ from podium.terminal import command_for, say, show
 
 
 def download_competition(slug: str, root: Path) -> None:
-    """Downloads and unpacks the files unless data/raw/<slug>/ exists, and prints what they hold."""
+    """Downloads and unpacks the files unless data/raw/<slug>/ exists, and prints what they contain."""
     from podium.competition.handwritten_digits import DIGITS_SLUG, write_digits
 
     if slug == DIGITS_SLUG:
@@ -33,7 +33,7 @@ def download_competition(slug: str, root: Path) -> None:
         archive = root / "data" / "raw" / f"{slug}.zip"
         with locked(archive.parent / f".{slug}.lock") as acquired:
             if not acquired:
-                raise PodiumError(f"another process is downloading {slug} already; wait for it")
+                raise PodiumError(f"another process is already downloading {slug}; wait for it")
             if not folder.is_dir() and not archive.exists():
                 _download_archive(slug, archive)
             if not folder.is_dir():

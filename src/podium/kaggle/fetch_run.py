@@ -1,4 +1,4 @@
-"""Downloads what a kernel has trained and makes it the run here."""
+"""Downloads what a kernel has trained and merges it into the run on this machine."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def fetch_run(client: Any, slug: str, root: Path, run: Run, kernel: Kernel) -> i
         fetched = Run(Path(folder) / "runs" / slug / run.name)
         if report.token != kernel.token or not fetched.path.is_dir():
             raise KernelFailed(
-                f"{kernel.name} trained nothing of this run; run the same command again to start another kernel"
+                f"{kernel.name} has not trained this run; run the same command again to start another kernel"
             )
         _check_fetched(fetched, report, Path(folder), kernel, chain_path(run))
         if not folds_path(slug, root).exists():

@@ -1,7 +1,7 @@
 """Runs on Kaggle's machines: trains in a kernel, or predicts in the notebook of a bundle.
 
 pack_kernel.py and bundle.py write the code that unpacks this package there and calls `run_training` or `run_inference`.
-Until these have installed the missing packages, this module must import nothing but Python's library and `podium`.
+Until these have installed the missing packages, this module may import only Python's library and `podium`.
 Reads /kaggle/input, writes /kaggle/working. For trials elsewhere, PODIUM_KAGGLE names another folder than /kaggle.
 """
 
@@ -56,7 +56,7 @@ class TrainFlags:
 
 
 def run_training(slug: str, run: str, options: dict[str, Any], previous: str | None, token: str) -> int:
-    """Trains until all is done or Kaggle's time is over; continues what the kernel `previous` left, if there is one.
+    """Trains until all is done or Kaggle's time is over; continues the run of the kernel `previous`, if there is one.
 
     `options` are the fields of TrainFlags. The report repeats the token. Returns the exit status of the kernel.
     """
@@ -179,6 +179,6 @@ def run_for(command: Sequence[str], seconds: float) -> int:
         process.send_signal(signal.SIGTERM)
     try:
         return process.wait(GRACE)
-    except subprocess.TimeoutExpired:  # what it saved before is good
+    except subprocess.TimeoutExpired:  # its last checkpoint is complete
         os.killpg(process.pid, signal.SIGKILL)
         return STOPPED

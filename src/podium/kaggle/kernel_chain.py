@@ -1,6 +1,6 @@
-"""Remembers which kernels have worked on a run: runs/<slug>/.<run>.kernel.json.
+"""Records which kernels have trained a run: runs/<slug>/.<run>.kernel.json.
 
-Kaggle ends a kernel after twelve hours, so a long run needs a chain of them: each continues what the one before left.
+Kaggle ends a kernel after twelve hours, so a long run needs a chain of them: each continues where the last one stopped.
 The file lets the same command follow them again after an interruption.
 """
 
@@ -70,6 +70,6 @@ class KernelChain:
         self.save()
 
     def drop_newest(self) -> None:
-        """Another kernel takes its place."""
+        """Removes the newest kernel, so that another one replaces it."""
         self.kernels.pop()
         self.save()

@@ -33,9 +33,9 @@ socket.create_connection = socket.getaddrinfo = refuse
 
 
 def try_offline(code: str, bundle: Path, dataset: str, competition: Competition, csv: Path) -> str:
-    """Runs the notebook's code in a copy of Kaggle's folders, with nothing of this machine but its packages.
+    """Runs the notebook's code in a copy of Kaggle's folders, with only the packages of this machine.
 
-    Returns in words how its CSV agrees with `csv`; raises if it does not.
+    Describes how its CSV agrees with `csv`; raises if it does not agree.
     """
     say("podium: trying the notebook without a network")
     with tempfile.TemporaryDirectory() as folder:
@@ -53,20 +53,25 @@ def try_offline(code: str, bundle: Path, dataset: str, competition: Competition,
         }
         command = [*_find_offline_prefix(), sys.executable, "-c", code]
         done = subprocess.run(command, cwd=kaggle, env=environment, capture_output=True, text=True)
-        made = kaggle / "working" / "submission.csv"
-        if done.returncode or not made.exists():
+        notebook_csv = kaggle / "working" / "submission.csv"
+        if done.returncode or not notebook_csv.exists():
             reason = (done.stderr.strip().splitlines() or ["it prints no reason"])[-1]
-            raise PodiumError(f"the bundle's notebook fails without a network: {reason}")
-        if made.read_bytes() == csv.read_bytes():
+            raise PodiumError(
+                f"the bundle's notebook fails without a network: {reason}; correct that and run the same command again"
+            )
+        if notebook_csv.read_bytes() == csv.read_bytes():
             return "the same CSV"
-        if _is_close(made, csv, competition.submission_format):
+        if _is_close(notebook_csv, csv, competition.submission_format):
             return "the same answers, except for rounding,"
-        raise PodiumError(f"the bundle's notebook makes another CSV than {csv}")
+        raise PodiumError(
+            f"the bundle's notebook makes another CSV than {csv};"
+            " check that no run has changed, and run the same command again"
+        )
 
 
-def _is_close(made: Path, csv: Path, submission_format: SubmissionFormat) -> bool:
-    """Says whether two CSVs differ by rounding only: what is kept here may have been predicted on another device."""
-    table, expected = read_table(made), read_table(csv)
+def _is_close(notebook_csv: Path, csv: Path, submission_format: SubmissionFormat) -> bool:
+    """Returns whether two CSVs differ by rounding only: the kept one may have been predicted on another device."""
+    table, expected = read_table(notebook_csv), read_table(csv)
     id_column = submission_format.columns[submission_format.id_position]
     answers = list(submission_format.answer_columns)
     if list(table.columns) != list(expected.columns) or list(table[id_column]) != list(expected[id_column]):

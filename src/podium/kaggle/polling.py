@@ -1,4 +1,4 @@
-"""Asks Kaggle again and again until it has finished something: a kernel, a verdict, a data set."""
+"""Asks Kaggle repeatedly until it has finished a kernel, a score or a data set."""
 
 import time
 from collections.abc import Callable
@@ -14,21 +14,21 @@ Result = TypeVar("Result")
 PROGRESS = "{desc}: {elapsed} {postfix}"  # no percentage: Kaggle does not say how far it is
 
 
-@dataclass
+@dataclass(frozen=True)
 class Poll:
-    """How often and how long to ask Kaggle. A `look` may change these while the poll runs."""
+    """How often and how long to ask Kaggle."""
 
     slug: str
-    pauses: tuple[float, ...]  # seconds between looks; the last one repeats
+    pauses: tuple[float, ...]  # seconds between two requests; the last one repeats
     patience: float  # seconds
     out_of_patience: str  # the error's text when patience ends
     fatal: tuple[int, ...] = ()  # HTTP statuses that end the poll at once
-    since_last_answer: bool = False  # patience counts from Kaggle's last answer instead of the first look
+    since_last_answer: bool = False  # patience counts from Kaggle's last answer, not from the first request
 
     def until(self, look: Callable[[], Result | None], description: str) -> Result:
         """Returns the first result of `look` that is not None.
 
-        Tolerates Kaggle's other errors: the next look may succeed after a cut connection or a 429.
+        Continues after Kaggle's other errors: after a lost connection or a 429 the next request may succeed.
         """
         start, pauses = time.monotonic(), chain(self.pauses, repeat(self.pauses[-1]))
         with progress_bar(desc=description, bar_format=PROGRESS) as progress:

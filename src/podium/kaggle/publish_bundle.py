@@ -2,8 +2,8 @@
 
     podium kaggle-bundle --upload
 
-Writes your name into the bundle's dataset-metadata.json. A file beside the bundle, .bundle.json, remembers which steps
-are done; another bundle becomes a new version of the data set.
+Writes your name into the bundle's dataset-metadata.json. A file beside the bundle, .bundle.json, records the finished
+steps. Another bundle becomes a new version of the data set.
 
 Kaggle's client reports success even when it could not upload a file, so the files that it uploaded are counted.
 """
@@ -31,14 +31,16 @@ from podium.kaggle.push_kernel import (
 )
 from podium.terminal import duration, say
 
-PAUSE = 10.0  # seconds between looks
-PATIENCE = 3600.0  # seconds until Kaggle has unpacked a data set
-MAX_FAILURES = 3  # looks: at first Kaggle may report on the version before
+PAUSE = 10.0  # seconds between two requests
+PATIENCE = 3600.0  # seconds to wait until Kaggle has unpacked a data set
+MAX_FAILURES = 3  # at first Kaggle may report the failure of an earlier version
 
 
 def publish_bundle(slug: str, folder: Path) -> str:
-    """Uploads the bundle and waits until its notebook has made submission.csv at Kaggle; skips the steps that are done
-    for this very bundle. Returns the notebook's address."""
+    """Uploads the bundle and waits until its notebook has made submission.csv at Kaggle.
+
+    Skips the steps that are already done for this bundle. Returns the notebook's address.
+    """
     receipt = folder.with_name(f".{folder.name}.json")
     with signed_in_client(slug) as client:
         digest = _digest(folder)
@@ -130,7 +132,8 @@ def _push_notebook(client: Any, slug: str, folder: Path, dataset: str) -> str:
             client,
             slug,
             make_kernel_name(slug, "notebook", salt=secrets.token_hex(8)),
-            (NOTEBOOK, (folder / NOTEBOOK).read_text()),
+            (folder / NOTEBOOK).read_text(),
+            code_file=NOTEBOOK,
             kernel_type="notebook",
             enable_internet=False,
             machine_shape=ACCELERATOR,

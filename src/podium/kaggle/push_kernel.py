@@ -15,12 +15,12 @@ from podium import PodiumError
 from podium.kaggle.polling import Poll
 from podium.terminal import duration, say
 
-# Kaggle gives two of them at once. If no accelerator is named, it may give one that its torch has no kernels for.
+# Kaggle gives two of them. If no accelerator is named, it may give one that its build of torch does not support.
 ACCELERATOR = "NvidiaTeslaT4"
-MAX_SECONDS = 12 * 3600.0  # after which Kaggle ends a kernel
-PAUSE = 30.0  # seconds between looks
+MAX_SECONDS = 12 * 3600.0  # Kaggle ends a kernel after this time
+PAUSE = 30.0  # seconds between two requests
 PATIENCE = 3600.0  # seconds without an answer from Kaggle
-MAX_DENIALS = 3  # looks in a row: right after a push Kaggle may not know the kernel yet
+MAX_DENIALS = 3  # in a row: right after a push Kaggle may not know the kernel yet
 MAX_NAME = 38  # characters, before the hash and the number of a kernel; Kaggle allows 50
 LOG_LINES = 20  # shown when a kernel fails
 FAILED = ("ERROR", "CANCEL_REQUESTED", "CANCEL_ACKNOWLEDGED")
@@ -41,14 +41,13 @@ def read_user_name(client: Any) -> str:
     return str(client.get_config_value(client.CONFIG_NAME_USER))
 
 
-def push_kernel(client: Any, slug: str, name: str, code: tuple[str, str], **metadata: object) -> str:
-    """Uploads a file of code, a pair of its name and text, which Kaggle then runs; returns the kernel's full name."""
+def push_kernel(client: Any, slug: str, name: str, code: str, *, code_file: str, **metadata: object) -> str:
+    """Uploads code in a file of this name, and Kaggle runs it; returns the kernel's full name."""
     kernel = f"{read_user_name(client)}/{name}"
-    file_name, text = code
     metadata = {
         "id": kernel,
         "title": name.replace("-", " "),
-        "code_file": file_name,
+        "code_file": code_file,
         "language": "python",
         "is_private": True,
         "enable_gpu": True,
@@ -56,11 +55,13 @@ def push_kernel(client: Any, slug: str, name: str, code: tuple[str, str], **meta
         **metadata,
     }
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / file_name).write_text(text)
+        (Path(folder) / code_file).write_text(code)
         (Path(folder) / "kernel-metadata.json").write_text(json.dumps(metadata))
         response = client.kernels_push(folder)
     if response.error:
-        raise PodiumError(f"Kaggle does not accept the kernel: {response.error}")
+        raise PodiumError(
+            f"Kaggle does not accept the kernel: {response.error}; correct that and run the same command again"
+        )
     invalid_sources = [
         *response.invalid_competition_sources,
         *response.invalid_kernel_sources,
@@ -112,7 +113,7 @@ def follow_kernel(client: Any, slug: str, kernel: str, max_seconds: float = MAX_
 
 
 def is_denied(error: Exception) -> bool:
-    """Says whether the client was refused a kernel: its text for Kaggle's 401 and 403, whose numbers it hides."""
+    """Returns whether Kaggle refused access to a kernel: the client's text for 401 and 403, whose numbers it hides."""
     return "Cannot access" in str(error)
 
 
@@ -121,10 +122,10 @@ def _in_words(status: str) -> str:
 
 
 def _show_log(client: Any, kernel: str) -> None:
-    """Shows the end of the kernel's log; nothing if the log is not what it should be."""
+    """Shows the end of the kernel's log; nothing if the log cannot be read."""
     log_errors = (OSError, ValueError, LookupError, TypeError, AttributeError)
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(*log_errors):
-        client.kernels_output(kernel, folder, file_pattern="^$")  # matches no file: the log comes anyway
+        client.kernels_output(kernel, folder, file_pattern="^$")  # matches no file; the log is downloaded in any case
         for path in Path(folder).glob("*.log"):
             log = "".join(str(entry.get("data", "")) for entry in json.loads(path.read_text()))
             say("\n".join(f"  {line}" for line in log.splitlines()[-LOG_LINES:]))

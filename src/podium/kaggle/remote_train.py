@@ -3,7 +3,7 @@
     podium kaggle-train --model NAME [any flag of podium train]
 
 Writes runs/<slug>/<run>/ as training here does. When Kaggle's time runs out, it starts the next kernel. A file beside
-the run remembers the kernels (kernel_chain.py), so that the same command follows them again after an interruption.
+the run records the kernels (kernel_chain.py), so that the same command follows them again after an interruption.
 """
 
 import contextlib
@@ -134,7 +134,7 @@ class TrainingJob:
             is_at_kaggle = False
         try:
             if is_at_kaggle:
-                say(f"podium: kernel {kernel.name} is at Kaggle already")
+                say(f"podium: kernel {kernel.name} is already at Kaggle")
             else:
                 self._push(client, kernel, chain.previous)
             kernel.pushed = True
@@ -168,13 +168,15 @@ class TrainingJob:
         text = build_kernel_script(self.slug, self.root, f"run_training{arguments!r}")
         if len(text) > MAX_SCRIPT:
             raise PodiumError(
-                f"the kernel has {len(text):,} characters, most of them folds.csv, but Kaggle accepts {MAX_SCRIPT:,}"
+                f"the kernel has {len(text):,} characters, most of them folds.csv, but Kaggle accepts"
+                f" {MAX_SCRIPT:,}; train on another machine with podium train"
             )
         push_kernel(
             client,
             self.slug,
             kernel.name.rpartition("/")[2],
-            ("kernel.py", text),
+            text,
+            code_file="kernel.py",
             kernel_type="script",
             enable_internet=True,  # for the pretrained weights
             machine_shape=self.accelerator,
@@ -183,7 +185,7 @@ class TrainingJob:
 
 
 def _is_at_kaggle(client: Any, kernel: str) -> bool:
-    """Says whether Kaggle has a kernel whose push was interrupted."""
+    """Returns whether Kaggle has a kernel whose push was interrupted."""
     try:
         client.kernels_status(kernel)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Keeps Kaggle's verdicts: submissions/<slug>/history.csv has one line for each submission that was judged."""
+"""Records Kaggle's scores: submissions/<slug>/history.csv has one line for each submission that Kaggle has scored."""
 
 import contextlib
 import math
@@ -26,8 +26,8 @@ class Standing(NamedTuple):
     submissions_left: int | None
 
     def describe(self) -> str:
-        rank = f"; number {self.rank} of today's {self.submissions_today}" if self.rank else ""
-        left = "" if self.submissions_left is None else f"; {self.submissions_left} more may follow today"
+        rank = f"; rank {self.rank} of today's {self.submissions_today} submissions" if self.rank else ""
+        left = "" if self.submissions_left is None else f"; {self.submissions_left} submissions left today"
         return rank + left
 
 
@@ -37,8 +37,10 @@ def read_status(submission: Any) -> str:
 
 
 def find_rank(submission: Any, listed: Sequence[Any], better: int) -> tuple[int, int]:
-    """Returns the rank of its public score among the listed submissions of today, and their number. `better` is 1 where
-    higher scores are better, otherwise -1."""
+    """Returns the rank of the submission's public score among those of today, and their number.
+
+    `better` is 1 if higher scores are better, otherwise -1.
+    """
     today = datetime.now(UTC).date()
     scores = {item.ref: _finite(item.public_score) for item in listed if item.date and item.date.date() == today}
     own_score = scores.setdefault(submission.ref, _finite(submission.public_score))

@@ -2,10 +2,10 @@
 
     podium submit --upload [--message TEXT]
 
-Writes submissions/<slug>/history.csv: one line for each submission that Kaggle has judged.
+Writes submissions/<slug>/history.csv: one line for each submission that Kaggle has scored.
 
 Kaggle's client reports success even when an upload has failed, so only Kaggle's list of submissions counts. A marker in
-the description identifies the submission there: an interrupted upload is found again and not repeated.
+the description identifies the submission there: an interrupted upload is found there and not repeated.
 """
 
 import contextlib
@@ -21,11 +21,12 @@ from podium.kaggle.upload_history import Standing, add_to_history, find_rank, re
 from podium.metrics import METRICS
 from podium.terminal import duration, say
 
-APPEARS = 120.0  # seconds until an upload is in Kaggle's list
-PATIENCE = 1800.0  # seconds until it has a score
+APPEARS = 120.0  # seconds to wait until an upload is in Kaggle's list
+PATIENCE = 1800.0  # seconds to wait until it has a score
 MAX_DESCRIPTION = 400  # characters; the marker comes first, in case Kaggle cuts the end
-PAUSES = (2.0, 5.0, 10.0, 20.0)  # seconds between looks; the last one repeats
+PAUSES = (2.0, 5.0, 10.0, 20.0)  # seconds between two requests; the last one repeats
 PAGE_SIZE = 100  # submissions that Kaggle lists at once
+FATAL = (401, 403, 404)  # HTTP statuses that end the wait
 
 
 def upload(slug: str, csv: Path, metric: str, message: str) -> None:
@@ -33,7 +34,7 @@ def upload(slug: str, csv: Path, metric: str, message: str) -> None:
     message = "".join(letter for letter in " ".join(message.split()) if letter.isprintable())
     with locked(csv.parent / ".upload.lock") as acquired:
         if not acquired:
-            raise PodiumError(f"another process uploads to {slug} already; wait for it")
+            raise PodiumError(f"another process is already uploading to {slug}; wait for it")
         marker = f"[podium {sha256(csv)[:12]}]"
         refused = _upload_once(slug, csv, marker, message)
         with (
@@ -58,7 +59,7 @@ def _upload_once(slug: str, csv: Path, marker: str, message: str) -> set[int]:
         earlier = _find_marked(client, slug, marker)
         refused = {submission.ref for submission in earlier if read_status(submission) == "ERROR"}
         if len(refused) < len(earlier):
-            say(f"podium: {csv.name} is at Kaggle already")
+            say(f"podium: {csv.name} is already at Kaggle")
             return refused
         if _count_submissions_left(client, slug) == 0:
             raise PodiumError(
@@ -82,24 +83,24 @@ def _wait_until_judged(client: Any, slug: str, marker: str, refused: set[int]) -
         f"Kaggle has not judged the submission after {duration(PATIENCE)};"
         " run the same command again to continue waiting"
     )
-    poll = Poll(slug, PAUSES, patience=APPEARS, out_of_patience=not_listed, fatal=(401, 403, 404))
-    submission = None
 
-    def look() -> Any | None:
-        nonlocal submission
+    def find_listed() -> Any | None:
         marked = _find_marked(client, slug, marker)
-        submission = next((candidate for candidate in marked if candidate.ref not in refused), submission)
-        if submission is None:
-            return None
-        poll.patience, poll.out_of_patience = PATIENCE, not_judged
-        return submission if read_status(submission) != "PENDING" else None
+        return next((submission for submission in marked if submission.ref not in refused), None)
 
-    return poll.until(look, "waiting for Kaggle's score")
+    def find_judged() -> Any | None:
+        submission = find_listed()
+        return submission if submission and read_status(submission) != "PENDING" else None
+
+    Poll(slug, PAUSES, APPEARS, not_listed, FATAL).until(find_listed, "waiting until Kaggle lists the upload")
+    return Poll(slug, PAUSES, PATIENCE, not_judged, FATAL).until(find_judged, "waiting for Kaggle's score")
 
 
 def _find_standing(client: Any, slug: str, submission: Any, better: int) -> Standing:
-    """Returns the submission's rank among the day's; unknown if Kaggle does not answer, because its score, which is
-    known, must not be lost for that."""
+    """Returns the submission's rank among those of the day; unknown if Kaggle does not answer.
+
+    The score is known by then, so a missing answer must not stop the command.
+    """
     rank, today = 0, 0
     with contextlib.suppress(OSError, ValueError):
         rank, today = find_rank(submission, _list_submissions(client, slug), better)

@@ -1,5 +1,5 @@
 """Predicts the test images, blends the runs, and writes a submission that Kaggle accepts, with its lineage.
 
 In: finished runs. Out: submissions/<slug>/<name>.csv and <name>.json.
-Read submission.py first. blend_strategies.py fits the weights of the runs; choose_blend.py chooses how they are fitted.
+Read submission.py first. choose_blend.py chooses a strategy, and blend_strategies.py fits the weights of the runs.
 """

@@ -19,7 +19,7 @@ MIN_PROB = 1e-12  # 0 has no logarithm
 class Blend:
     """The weighted mean of the runs' probabilities. Temperatures other than 1 calibrate them."""
 
-    strategy: str  # one of STRATEGIES in blend_strategies.py
+    strategy: str  # one of STRATEGIES in strategy_names.py
     weights: tuple[float, ...]  # one per run; they sum to 1
     temperatures: tuple[float, ...]  # one per run; above 1 the run becomes less confident
     temperature: float = 1.0  # of the mean

@@ -2,8 +2,8 @@
 
     podium submit --runs A B --blend STRATEGY
 
-The strategies are equal, convex and greedy weights, each alone or with calibrated probabilities. choose_blend.py
-chooses one of them.
+The weights are equal, convex or greedy, and the probabilities are calibrated or not; strategy_names.py lists these
+strategies. choose_blend.py chooses one of them.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from podium.metrics import METRICS, evaluate
 from podium.submit.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
+from podium.submit.strategy_names import CALIBRATED, STRATEGIES
 
 Weights = NDArray[np.float64]  # [runs]
 
@@ -112,13 +113,11 @@ def _greedy_score(metric: str, better: int, targets: Targets, summed: Probs) -> 
     return score if np.isfinite(score) else -np.inf, log_likelihood  # a resample may lack a class that the metric needs
 
 
-FIT_WEIGHTS: dict[str, Callable[[Probs, Targets, str], Weights]] = {
+FIT_WEIGHTS: dict[str, Callable[[Probs, Targets, str], Weights]] = {  # one for each of WEIGHTINGS
     "equal": fit_equal,
     "convex": fit_convex,
     "greedy": fit_greedy,
 }
-CALIBRATED = "-calibrated"
-STRATEGIES = tuple(f"{name}{suffix}" for name in FIT_WEIGHTS for suffix in ("", CALIBRATED))  # the simplest first
 
 
 def list_strategies(run_count: int, metric: str) -> tuple[str, ...]:

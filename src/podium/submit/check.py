@@ -10,9 +10,9 @@ from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.submit.blend import Probs
 from podium.submit.predict_test import class_frequencies
-from podium.terminal import say
+from podium.terminal import first_few, say
 
-MIN_CHANCE = 1e-6  # one class for all test images is taken for a mistake if it is less likely than this
+MIN_CHANCE = 1e-6  # if one class for all test images is less likely than this, it is treated as a mistake
 MAX_SHIFT = 0.1  # share of the answers that may be in other classes than in training, beyond chance
 
 
@@ -28,7 +28,10 @@ def _check_header(competition: Competition, path: Path, written: pd.DataFrame) -
     expected = competition.submission_format
     has_columns = list(written.columns) == list(expected.columns)
     if not has_columns or not path.read_text("utf-8").startswith(expected.line_style.header):
-        raise PodiumError(f"{path}: the columns are {list(written.columns)}, not {list(expected.columns)}")
+        raise PodiumError(
+            f"{path}: the columns are {list(written.columns)}, not {list(expected.columns)};"
+            " use the header of the sample submission"
+        )
 
 
 def _check_ids(competition: Competition, path: Path, written: pd.DataFrame) -> None:
@@ -38,7 +41,8 @@ def _check_ids(competition: Competition, path: Path, written: pd.DataFrame) -> N
         differing_rows = (row for row, (written_id, expected_id) in pairs if written_id != expected_id)
         row = next(differing_rows, min(len(ids), len(expected)))
         raise PodiumError(
-            f"{path}: its {len(ids)} ids are not the {len(expected)} expected; they differ at row {row + 1} first"
+            f"{path}: its {len(ids)} ids are not the {len(expected)} expected; they differ at row {row + 1} first;"
+            " keep the ids of the sample submission and their order"
         )
 
 
@@ -52,17 +56,22 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
             values = pd.to_numeric(cells, errors="coerce")
             wrong = cells[~((values >= 0) & (values <= 1))]
         if len(wrong):
-            answer = "class" if expected.wants == "labels" else "probability"
-            raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not a {answer}")
+            answer, remedy = "class", f"the classes are {first_few(competition.classes)}"
+            if expected.wants == "probs":
+                answer, remedy = "probability", "write a number from 0 to 1"
+            raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not a {answer}; {remedy}")
     if len(expected.answer_columns) > 1:
         sums = written[list(expected.answer_columns)].astype(float).sum(axis=1)
         wrong = sums[(sums - 1).abs() > 1e-5]
         if len(wrong):
-            raise PodiumError(f"{path}, line {wrong.index[0]}: the probabilities sum to {wrong.iloc[0]:.6g}, not 1")
+            raise PodiumError(
+                f"{path}, line {wrong.index[0]}: the probabilities sum to {wrong.iloc[0]:.6g}, not 1;"
+                " divide them by their sum"
+            )
 
 
 def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> None:
-    """Raises if one class takes all answers, unless `anyway`; warns if the classes are mixed unlike in training."""
+    """Raises if all images get the same class, unless `anyway`; warns if their shares differ from training."""
     expected, count = class_frequencies(competition, competition.classes).astype(np.float64), len(probs)
     if competition.submission_format.wants == "labels":
         shares = np.bincount(probs.argmax(1), minlength=probs.shape[1]) / count
@@ -71,11 +80,13 @@ def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> 
     top = int(shares.argmax())
     if shares[top] * count > count - 0.5 and expected[top] ** count < MIN_CHANCE and not anyway:
         raise PodiumError(
-            f"all {count:,} test images would be answered '{competition.classes[top]}', which is {expected[top]:.1%}"
-            " of training; train longer, or choose other runs with --runs (--anyway writes the submission all the same)"
+            f"all {count:,} test images would get the class '{competition.classes[top]}', like {expected[top]:.1%}"
+            " of the training images; train longer, or choose other runs with --runs (--anyway writes"
+            " the submission in any case)"
         )
     deviation = np.sqrt(2 / np.pi * expected * (1 - expected) / count)  # of a share, by chance, on average
     if np.abs(shares - expected).sum() / 2 > MAX_SHIFT + deviation.sum():
         largest = np.argsort(-np.abs(shares - expected))[:3]
         numbers = [f"'{competition.classes[k]}' {shares[k]:.1%} instead of {expected[k]:.1%}" for k in largest]
-        say(f"podium: warning: the answers are mixed unlike the training images: {', '.join(numbers)}")
+        problem = "the predicted classes are distributed differently from the training labels"
+        say(f"podium: warning: {problem}: {', '.join(numbers)}")

@@ -2,8 +2,9 @@
 
     podium submit --runs A B [--blend STRATEGY]
 
-Each strategy is scored by nested cross-validation: fitted on all parts of the held-out images but one, scored on that
-one. blend_strategies.py fits the weights; expected_score.py estimates the score of the chosen blend on the test images.
+Each strategy is scored by nested cross-validation: fitted on all parts of the held-out images except one, and scored
+on that one. blend_strategies.py fits the weights; expected_score.py estimates the score of the chosen blend on the test
+images.
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,10 @@ import numpy as np
 from podium import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.submit.blend import Blend, Probs
-from podium.submit.blend_strategies import STRATEGIES, fit_blend, list_strategies
+from podium.submit.blend_strategies import fit_blend, list_strategies
 from podium.submit.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
 from podium.submit.held_out import HeldOut
+from podium.submit.strategy_names import STRATEGIES
 from podium.terminal import plural, progress_bar, table
 
 MIN_GROUPS = 20  # weights are not fitted to fewer; an image without a group counts as one
@@ -58,7 +60,7 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
     scores = {name: evaluate(metric, held_out.targets, probs) for name, probs in nested.items()}
     resampled = {name: better * bootstrap_scores(held_out, probs, metric) for name, probs in nested.items()}
     best = max(strategies, key=lambda name: better * scores[name])
-    # The best may be better than another by chance: then zero is in the interval of the difference.
+    # If the best is better than another by chance only, zero is in the interval of the difference.
     is_worse = {name: percentile_interval(resampled[best] - resampled[name])[0] > 0 for name in strategies}
     chosen = strategy or next(name for name in strategies if not is_worse[name])
     candidates = [

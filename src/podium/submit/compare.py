@@ -1,8 +1,8 @@
-"""Compares the runs of a competition: what they score, what they cost, and how often each pair of them disagrees.
+"""Compares the runs of a competition: their scores, their costs, and how often each pair of them disagrees.
 
     podium compare [-c SLUG] [--runs A B]
 
-Reads runs/<slug>/*/. Runs that score alike but often disagree gain most from a blend.
+Reads runs/<slug>/*/. Runs with similar scores that often disagree gain most from a blend.
 """
 
 import math

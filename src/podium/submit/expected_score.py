@@ -1,7 +1,7 @@
 """Estimates what a blend will score on the test images, with a 95 % interval.
 
-Held-out images stand for test images, with one difference: a held-out image is predicted by one fold model of a run, a
-test image by the mean of all of them. `add_fold_gain` adds what this mean gains.
+The score on held-out images estimates that on test images, with one difference: one fold model of a run predicts a
+held-out image, and the mean of all its fold models predicts a test image. `add_fold_gain` adds what this mean gains.
 """
 
 from collections.abc import Sequence

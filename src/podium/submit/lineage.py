@@ -36,7 +36,7 @@ class Lineage:
     def blend(self) -> Blend:
         blend = self.content["blend"]
         return Blend(
-            strategy=blend["way"],
+            strategy=blend["strategy"] if "strategy" in blend else blend["way"],  # "way": the key in older lineages
             weights=tuple(map(float, blend["weights"])),
             temperatures=tuple(map(float, blend["temperatures"])),
             temperature=float(blend["temperature"]),
@@ -93,7 +93,7 @@ def read_lineage(path: Path) -> Lineage:
         content = json.loads(json_path.read_text(encoding="utf-8"))
         _validate(content)
         lineage = Lineage(json_path, content)
-        lineage.describe()  # so that a lineage that was read can be described
+        lineage.describe()  # a lineage that cannot be described is refused here
     except OSError as error:
         raise PodiumError(f"{json_path}: {error.strerror}; podium submit writes it beside its CSV") from None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -143,8 +143,9 @@ def describe_lineage(path: Path) -> str:
 
 def submission_message(csv: Path) -> str:
     """Returns one line about a submission, for Kaggle's list of submissions."""
-    content = read_lineage(csv).content
+    lineage = read_lineage(csv)
+    content = lineage.content
     runs = "+".join(f"{run['run']} x {len(run['folds'])}" for run in content["runs"])
     estimate = content["estimate"]
     expected = f", {content['metric']} {estimate['score']:.5f} held out" if estimate else ""
-    return f"{runs}, {content['blend']['way']}{expected}"
+    return f"{runs}, {lineage.blend.strategy}{expected}"

@@ -64,7 +64,7 @@ def predict_test(competition: Competition, store: Store, run: Run, fold: int, ma
     shape = len(competition.test), len(competition.classes)
     cached = _load_cached(path)
     if cached and cached.key == key and cached.probs.shape == shape:
-        say(f"  {run.name} fold {fold}: predicted already")
+        say(f"  {run.name} fold {fold}: already predicted")
         return cached.in_order_of(competition.classes)
     readable = np.flatnonzero(~store.bad(positions))
     ids, classes = competition.test["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
@@ -105,7 +105,7 @@ def _compute(
 
     device, count = pick_device(machine.device), len(readable)
     prepare_device(device, deterministic=False)
-    torch.backends.cudnn.benchmark = False  # kernels chosen by their time could give other last digits the next time
+    torch.backends.cudnn.benchmark = False  # kernels chosen by their speed could change the last digits
     model, spec = load_model(run.fold(fold) / "model.safetensors")
     dataset = ImageDataset(store.reader(positions[readable]), np.full(count, -1), TestView(spec), readable)
     batches = batches_in_order(count, run.recipe["batch_size"])

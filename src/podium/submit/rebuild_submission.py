@@ -45,9 +45,7 @@ def _refuse_changed_data(competition: Competition, lineage: Lineage) -> None:
             raise PodiumError(f"{lineage.path}: {change}, {place}; restore them")
     for role, current_hash in (("train", competition.train_hash), ("test", competition.test_hash)):
         if lineage.content[f"{role}_sha256"] != current_hash:
-            raise PodiumError(
-                f"{lineage.path}: the {role} data in {competition.folder} is not what it was; restore it there"
-            )
+            raise PodiumError(f"{lineage.path}: the {role} data in {competition.folder} has changed; restore it")
 
 
 def _find_recorded_folds(competition: Competition, root: Path, lineage: Lineage) -> dict[Run, list[int]]:
@@ -87,7 +85,7 @@ def _refuse_other_text(text: str, facts: PredictionFacts, lineage: Lineage) -> N
 
 
 def _changed_predictions(facts: PredictionFacts, lineage: Lineage) -> list[str]:
-    """Returns in words what changed in the predictions of the test images, and what may have caused it."""
+    """Describes what changed in the predictions of the test images, and what may have caused it."""
     triples = [
         (run.fold(fold["fold"]) / "test.npz", fold, facts[run][fold["fold"]])
         for run, recorded_run in zip(facts, lineage.content["runs"], strict=True)

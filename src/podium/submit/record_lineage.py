@@ -1,4 +1,4 @@
-"""Collects the lineage of a submission: where every number of it came from.
+"""Collects the lineage of a submission: how its CSV was made.
 
 These are the hashes of the CSV, the data, the folds and the weights, the recipes, the versions of the packages, the
 commit, how the runs were blended, and the score to expect. submission.py writes them beside the CSV; lineage.py reads
@@ -45,7 +45,7 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
 
 
 def csv_form(competition: Competition) -> dict[str, str]:
-    """Returns how the CSV is written, which the sample submission decides."""
+    """Returns how the CSV is written; the sample submission decides it."""
     expected = competition.submission_format
     return {
         "header": expected.line_style.header,
@@ -74,7 +74,7 @@ def current_commit() -> str | None:
 
 def _blend_as_json(blend: Blend) -> dict[str, Any]:
     return {
-        "way": blend.strategy,
+        "strategy": blend.strategy,
         "weights": blend.weights,
         "temperatures": blend.temperatures,
         "temperature": blend.temperature,
@@ -86,9 +86,9 @@ def _estimate_as_json(choice: BlendChoice) -> dict[str, Any] | None:
         return None
     return {
         "blend": choice.blend.strategy,
-        "judged": [
+        "candidates": [
             {
-                "way": candidate.strategy,
+                "strategy": candidate.strategy,
                 "score": candidate.score,
                 "gain": candidate.gain,
                 "between": candidate.gain_interval,
@@ -98,7 +98,7 @@ def _estimate_as_json(choice: BlendChoice) -> dict[str, Any] | None:
         "between": choice.estimate.interval,
         "images": choice.estimate.image_count,
         "log_loss": choice.estimate.log_loss,
-        "folds_add": choice.estimate.fold_gain,
+        "fold_gain": choice.estimate.fold_gain,
         "score": choice.estimate.score,
     }
 

@@ -41,8 +41,8 @@ class SubmitOptions:
 
     runs: list[str] | None = None  # None: all that have a finished fold
     name: str | None = None  # of the CSV, without ".csv"; None: the names of the runs
-    blend: str | None = None  # one of STRATEGIES in blend_strategies.py; None: choose_blend.py chooses
-    anyway: bool = False  # write it even if one class takes all answers
+    blend: str | None = None  # one of STRATEGIES in strategy_names.py; None: choose_blend.py chooses
+    anyway: bool = False  # write it even if all images get the same class
 
 
 def submit(
@@ -53,7 +53,7 @@ def submit(
     runs = find_runs(competition.slug, root, options.runs)
     name = options.name or _join_names(runs)
     if f"{name}.csv" == HISTORY:
-        raise PodiumError(f"{HISTORY} is kept for Kaggle's scores; choose another --name")
+        raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
     folds = {run: run.finished() for run in runs}
     _refuse_unusable_runs(competition, folds)
     _announce(competition, folds)
@@ -108,7 +108,7 @@ def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> N
 
 
 def _choose(competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None) -> BlendChoice:
-    """Chooses how the runs are blended, and says why."""
+    """Chooses how the runs are blended, and prints the reason."""
     metric = competition.metric
     held_out = collect_held_out(runs, competition.classes, read_groups(competition, root))
     if len(runs) > 1:

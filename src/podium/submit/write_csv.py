@@ -17,10 +17,17 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
     """Returns the text of the CSV: the sample's columns, ids and line ends, and labels as train.csv writes them."""
     expected = competition.submission_format
     if probs.shape != (len(competition.test), len(competition.classes)):
-        raise PodiumError(f"predictions of shape {probs.shape} for {len(competition.test)} images")
+        raise PodiumError(
+            f"predictions of shape {probs.shape} for {len(competition.test)} images"
+            f" and {len(competition.classes)} classes;"
+            " give a row for each image and a column for each class"
+        )
     if not np.isfinite(probs).all():
         row = int(np.flatnonzero(~np.isfinite(probs).all(axis=1))[0])
-        raise PodiumError(f"the prediction for id '{competition.test['id'].iloc[row]}' is not a number")
+        raise PodiumError(
+            f"the prediction for id '{competition.test['id'].iloc[row]}' is not a number;"
+            " leave out the run that predicts it with --runs, or train it again"
+        )
     if expected.wants == "labels":
         answers = [[competition.classes[best]] for best in probs.argmax(axis=1)]
     else:
