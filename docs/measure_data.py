@@ -108,14 +108,14 @@ def pairs(count: int) -> None:
     """Searches smooth random images; every thousandth is a mirrored, noisy duplicate of the one before it."""
     from podium.images.duplicates import GREY, NOISE, RESAMPLING, candidate_pairs, perceptual_hashes
 
-    draws = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     grey = np.empty((count, GREY, GREY), np.float32)
     for start in range(0, count, 100_000):
-        coarse = draws.normal(0, 1, (min(100_000, count - start), 4, 4)).astype(np.float32)
-        fine = draws.normal(0, 1, (len(coarse), GREY, GREY)).astype(np.float32)
+        coarse = rng.normal(0, 1, (min(100_000, count - start), 4, 4)).astype(np.float32)
+        fine = rng.normal(0, 1, (len(coarse), GREY, GREY)).astype(np.float32)
         grey[start : start + len(coarse)] = 128 + 50 * coarse.repeat(3, 1).repeat(3, 2) + 15 * fine
     duplicates = np.arange(1, count, 1000)
-    grey[duplicates] = grey[duplicates - 1][:, :, ::-1] + draws.normal(0, 1, (len(duplicates), GREY, GREY))
+    grey[duplicates] = grey[duplicates - 1][:, :, ::-1] + rng.normal(0, 1, (len(duplicates), GREY, GREY))
     reach = (NOISE + RESAMPLING * grey.std((1, 2))) * GREY
     pair_counts: list[int] = []
     neighbours: set[int] = set()  # the later image of each proposed pair of consecutive images
@@ -136,10 +136,10 @@ def pairs(count: int) -> None:
 def folds(count: int) -> None:
     from podium.folds.split import assign_folds
 
-    draws = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     frequencies = 1 / np.arange(1, 1001)
-    targets = draws.choice(1000, count, p=frequencies / frequencies.sum()).astype(str)
-    groups = draws.integers(0, count // 5, count).astype(str)
+    targets = rng.choice(1000, count, p=frequencies / frequencies.sum()).astype(str)
+    groups = rng.integers(0, count // 5, count).astype(str)
     duration = seconds(lambda: assign_folds(list(targets), 5, 0, list(groups)))
     print(f"{count:,} images, 1,000 classes, {count // 5:,} groups: {duration:.1f} s")
 
@@ -161,10 +161,10 @@ def balance() -> None:
         (100, 100, 0.15),
         (1000, 3, 0.2),
     ):
-        draws = np.random.default_rng(1)
+        rng = np.random.default_rng(1)
         groups = np.repeat(np.arange(count), size)
-        has_group_class = draws.random(len(groups)) >= other_share
-        targets = np.where(has_group_class, groups * 7 % 20, draws.integers(0, 20, len(groups)))
+        has_group_class = rng.random(len(groups)) >= other_share
+        targets = np.where(has_group_class, groups * 7 % 20, rng.integers(0, 20, len(groups)))
         podium_folds = assign_folds(targets.astype(str).tolist(), 5, 0, groups.astype(str).tolist())
         sklearn_folds = np.empty(len(groups), dtype=np.int64)
         splitter = StratifiedGroupKFold(5, shuffle=True, random_state=0)

@@ -58,7 +58,7 @@ def status_after(process: Process, seconds: float) -> int | None:
 
 
 def is_writing(run: Run, process: Process) -> bool:
-    return any(run.fold(0).glob(f".checkpoint*.{process.pid}.tmp"))
+    return any(run.fold_folder(0).glob(f".checkpoint*.{process.pid}.tmp"))
 
 
 def wait_for_writing(run: Run, process: Process) -> None:
@@ -67,13 +67,13 @@ def wait_for_writing(run: Run, process: Process) -> None:
         pass  # a checkpoint is written within milliseconds
 
 
-def train_and_kill(run: Run, root: Path, log: Path, draws: random.Random) -> tuple[int | None, str]:
+def train_and_kill(run: Run, root: Path, log: Path, rng: random.Random) -> tuple[int | None, str]:
     """Trains the run until a signal; returns the exit status and what was done, nothing if it ended by itself."""
-    workers, number = draws.choice(WORKERS), draws.choice(SIGNALS)
-    own_python, amid_writing = draws.random() < 0.2, draws.random() < 0.2
+    workers, number = rng.choice(WORKERS), rng.choice(SIGNALS)
+    own_python, amid_writing = rng.random() < 0.2, rng.random() < 0.2
     words = train_command(root, run.name, workers)
     process: Process = start_python(words, log) if own_python else start_podium(words, log)
-    seconds = draws.uniform(0.1, LONGEST_LIFE + own_python * PYTHON_START)
+    seconds = rng.uniform(0.1, LONGEST_LIFE + own_python * PYTHON_START)
     status = status_after(process, seconds)
     if status is None and amid_writing:
         wait_for_writing(run, process)
@@ -107,7 +107,7 @@ def train_undisturbed(root: Path, log: Path) -> bool:
 
 
 def main(kills: int = 25, seed: int = 0) -> int:
-    draws, done = random.Random(seed), 0
+    rng, done = random.Random(seed), 0
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         root, log = Path(folder), Path(folder) / "log"
         write_competition(root)
@@ -117,7 +117,7 @@ def main(kills: int = 25, seed: int = 0) -> int:
         for number in count(1):
             run = run_of(root, f"killed{number}")
             while done < kills and not run.finished():
-                status, kill = train_and_kill(run, root, log, draws)
+                status, kill = train_and_kill(run, root, log, rng)
                 done += bool(kill)
                 print(f"{done}: {kill or 'it ended by itself'}", flush=True)
                 if status not in EXPECTED_STATUS:

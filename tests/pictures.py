@@ -21,17 +21,17 @@ def photograph(seed: int, size: tuple[int, int] = (80, 60)) -> Image.Image:
 
     No two seeds give similar images.
     """
-    draws = np.random.default_rng([seed, 1])
+    rng = np.random.default_rng([seed, 1])
     field = np.zeros((size[1], size[0], 3))
     for cells, strength in ((3, 50), (6, 25), (12, 12)):
-        grid = draws.normal(0, strength, (cells, cells, 1)) + draws.normal(0, strength / 3, (cells, cells, 3))
+        grid = rng.normal(0, strength, (cells, cells, 1)) + rng.normal(0, strength / 3, (cells, cells, 3))
         field += cv2.resize(grid.astype(np.float32), size, interpolation=cv2.INTER_CUBIC)
-    image = Image.fromarray(np.clip(field + draws.uniform(60, 190), 0, 255).astype(np.uint8))
+    image = Image.fromarray(np.clip(field + rng.uniform(60, 190), 0, 255).astype(np.uint8))
     draw = ImageDraw.Draw(image)
     for shape in (draw.ellipse, draw.rectangle, draw.ellipse):
-        left, top = draws.uniform(0, 0.7, 2) * size
-        width, height = draws.uniform(0.15, 0.5, 2) * size
-        red, green, blue = (draws.uniform(20, 235) + draws.uniform(-20, 20, 3)).astype(int).tolist()
+        left, top = rng.uniform(0, 0.7, 2) * size
+        width, height = rng.uniform(0.15, 0.5, 2) * size
+        red, green, blue = (rng.uniform(20, 235) + rng.uniform(-20, 20, 3)).astype(int).tolist()
         shape((left, top, left + width, top + height), fill=(red, green, blue))
     return image
 

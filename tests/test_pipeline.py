@@ -56,11 +56,15 @@ def test_a_run_leaves_the_files_that_are_documented(tiny: Path, podium: Podium) 
     keys = {"model", "weights", "lr", "seed", "weights_source", "folds_sha256", "data_sha256", "versions"}
     assert keys <= set(run.recipe)
     assert run.recipe["weights_source"] == "none"
-    assert len({path.stat().st_mode for path in run.fold(1).iterdir()}) == 1  # who may read one may read all
-    assert sorted(path.name for path in run.fold(1).iterdir()) == ["metrics.jsonl", "model.safetensors", "oof.npz"]
+    assert len({path.stat().st_mode for path in run.fold_folder(1).iterdir()}) == 1  # who may read one may read all
+    assert sorted(path.name for path in run.fold_folder(1).iterdir()) == [
+        "metrics.jsonl",
+        "model.safetensors",
+        "oof.npz",
+    ]
 
     folds = read_table(tiny / "data" / "prepared" / "tiny" / "folds.csv")
-    with np.load(run.fold(1) / "oof.npz", allow_pickle=False) as held_out:
+    with np.load(run.fold_folder(1) / "oof.npz", allow_pickle=False) as held_out:
         assert held_out["id"].tolist() == folds["id"][folds["fold"] == "1"].tolist()
         assert held_out["probs"].dtype == np.float32
         assert held_out["probs"].shape == (12, 4)
@@ -74,20 +78,20 @@ def test_a_run_leaves_the_files_that_are_documented(tiny: Path, podium: Podium) 
         *("epoch", "step", "lr", "loss", "log_loss", "accuracy", "views"),
         *("images_per_s", "seconds", "validation_seconds", "memory_mb"),
     }
-    with safe_open(run.weights(1), framework="pt") as file:
+    with safe_open(run.weights_path(1), framework="pt") as file:
         spec = json.loads(file.metadata()["podium"])
     assert spec["architecture"] == "test_vit"
     assert spec["classes"] == ["blue", "green", "lonely", "red"]
     assert spec["image_size"] == 32
     assert {"mean", "std", "interpolation", "crop", "fit"} <= set(spec)
-    model, rebuilt = load_model(run.weights(1))
+    model, rebuilt = load_model(run.weights_path(1))
     assert model.eval()(torch.zeros(1, 3, 32, 32)).shape == (1, len(rebuilt.classes))
 
 
 def test_a_finished_fold_is_not_trained_again_and_another_recipe_is_refused(tiny: Path, podium: Podium) -> None:
     command = (*TRAIN, "--name", "small")
     assert podium(*command, "--folds", "0")[0] == 0
-    weights = run_of(tiny, "small").weights(0)
+    weights = run_of(tiny, "small").weights_path(0)
     before = weights.stat().st_mtime_ns
     status, out, err = podium(*command)
     assert status == 0

@@ -96,12 +96,14 @@ def run_of(root: Path, name: str = "test_vit") -> "Run":
 
 
 def weights_hash(root: Path, run: str, fold: int = 0) -> str:
-    return sha256(run_of(root, run).fold(fold) / "model.safetensors")
+    return sha256(run_of(root, run).fold_folder(fold) / "model.safetensors")
 
 
 def assert_same_fold(first: "Run", second: "Run", fold: int = 0) -> None:
     """Two runs of one recipe computed the same bits."""
-    assert sha256(first.fold(fold) / "model.safetensors") == sha256(second.fold(fold) / "model.safetensors")
+    assert sha256(first.fold_folder(fold) / "model.safetensors") == sha256(
+        second.fold_folder(fold) / "model.safetensors"
+    )
     assert first.out_of_fold(fold).probs.tobytes() == second.out_of_fold(fold).probs.tobytes()
     losses = [[record.loss for record in run.history(fold)] for run in (first, second)]
     assert losses[0] == losses[1]

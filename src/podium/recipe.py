@@ -168,7 +168,7 @@ SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: one rate for all 
     "": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.0, "epochs": 40, "warmup": 3.0, "mix": 0.0},
 }
 
-# What `--model auto` means: about the best result in the time that docs/benchmarks.md gives for it.
+# What `--model auto` means: about the best result of 7 to 11 minutes per fold on two cores (docs/benchmarks.md).
 SMALL: dict[str, Any] = {
     "model": "resnet10t",  # plain convolutions learn fastest; regnet, csp and convnext of similar cost score lower
     "weights": "none",

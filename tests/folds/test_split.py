@@ -146,10 +146,10 @@ def test_a_rare_class_is_spread_although_its_groups_hold_different_numbers_of_co
 
 
 def test_rare_classes_keep_few_images_of_common_classes_out_of_the_folds() -> None:
-    draws = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     frequencies = 1 / np.arange(1, 201) ** 1.5
-    targets = draws.choice(200, 20_000, p=frequencies / frequencies.sum()).astype(str).tolist()
-    groups = draws.integers(0, 200, 20_000).astype(str).tolist()
+    targets = rng.choice(200, 20_000, p=frequencies / frequencies.sum()).astype(str).tolist()
+    groups = rng.integers(0, 200, 20_000).astype(str).tolist()
     folds = assign_folds(targets, 5, 0, groups)
     assert (folds == -1).mean() < 0.15  # groups that hold the only image of a class
 
@@ -202,10 +202,10 @@ def test_classes_are_spread_at_least_as_evenly_as_by_scikit_learn(concentration:
     """On average. With a low concentration a group holds mostly one class, with a high one it holds all."""
     own_shares, sklearn_shares = [], []
     for seed in range(10):
-        draws = np.random.default_rng(seed)
-        groups = np.repeat(np.arange(40), draws.integers(1, 12, 40))
-        class_shares = draws.dirichlet([concentration] * 6, 40)
-        targets = np.array([draws.choice(list("abcdef"), p=class_shares[group]) for group in groups])
+        rng = np.random.default_rng(seed)
+        groups = np.repeat(np.arange(40), rng.integers(1, 12, 40))
+        class_shares = rng.dirichlet([concentration] * 6, 40)
+        targets = np.array([rng.choice(list("abcdef"), p=class_shares[group]) for group in groups])
         folds = assign_folds(targets.tolist(), 5, seed, groups.astype(str).tolist())
         assert (folds >= 0).all()
         own_shares.append(worst_share(targets, folds, 5))
@@ -220,10 +220,10 @@ def test_classes_are_spread_at_least_as_evenly_as_by_scikit_learn(concentration:
 def test_large_groups_that_hold_mostly_one_class_are_spread_more_evenly_than_by_scikit_learn(
     count: int, size: int, noise: float
 ) -> None:
-    draws = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     groups = np.repeat(np.arange(count), size)
-    is_other = draws.random(len(groups)) < noise
-    targets = np.where(is_other, draws.integers(0, 20, len(groups)), groups * 7 % 20).astype(str)
+    is_other = rng.random(len(groups)) < noise
+    targets = np.where(is_other, rng.integers(0, 20, len(groups)), groups * 7 % 20).astype(str)
     folds = assign_folds(targets.tolist(), 5, 0, groups.astype(str).tolist())
     sklearn_folds = folds_by_scikit_learn(StratifiedGroupKFold(5), targets, groups)
     assert worst_share(targets, folds, 5) < worst_share(targets, sklearn_folds, 5)

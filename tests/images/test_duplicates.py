@@ -205,9 +205,9 @@ def compare_all(rows: NDArray[np.float64], reach: Floats) -> set[tuple[int, int]
 def test_the_search_proposes_the_pairs_that_a_comparison_of_all_rows_finds(
     count: int, seed: int, spread: int, same_reach: bool, block: int, max_neighbours: int
 ) -> None:
-    draws = np.random.default_rng(seed)
-    rows = draws.integers(-spread, spread + 1, (count, 12)).astype(np.float64)  # so distances are roots of integers
-    reach = (draws.integers(0, 1 if same_reach else 9, count) + 0.5).astype(np.float32)  # never equal to a distance
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(-spread, spread + 1, (count, 12)).astype(np.float64)  # so distances are roots of integers
+    reach = (rng.integers(0, 1 if same_reach else 9, count) + 0.5).astype(np.float32)  # never equal to a distance
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duplicates, "BLOCK", block)
         patch.setattr(duplicates, "MAX_NEIGHBOURS", max_neighbours)

@@ -40,7 +40,7 @@ def test_a_run_is_trained_in_two_real_kernels_and_comes_back(
     assert TOKEN not in json.dumps(service.kernels)
     assert run.finished() == [0, 1]
     output = machine.outputs[second["slug"]]
-    assert (output / "runs/tiny/test_vit/fold0/oof.npz").read_bytes() == (run.fold(0) / "oof.npz").read_bytes()
+    assert (output / "runs/tiny/test_vit/fold0/oof.npz").read_bytes() == (run.fold_folder(0) / "oof.npz").read_bytes()
     # The folds were split here, with another seed than the kernel would have taken.
     assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu")[0] == 0
     assert podium("submit", "-c", "tiny")[0] == 0
@@ -67,15 +67,15 @@ def test_folds_that_are_finished_here_are_not_trained_on_kaggle(
     instant_service: Service, trained_run: Path, run: Run, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(trained_run, run.path)
-    shutil.rmtree(run.fold(0))
-    (run.fold(1) / "mine.txt").write_text("mine")
+    shutil.rmtree(run.fold_folder(0))
+    (run.fold_folder(1) / "mine.txt").write_text("mine")
     with kaggle(instant_service, monkeypatch):
         assert podium(*TRAIN)[0] == 0
-        shutil.rmtree(run.fold(0))
+        shutil.rmtree(run.fold_folder(0))
         assert podium(*TRAIN, "--folds", "0,1")[0] == 0
     assert [parse_arguments(kernel)[2]["folds"] for kernel in instant_service.kernels] == [[0], [0]]
     assert run.finished() == [0, 1]
-    assert (run.fold(1) / "mine.txt").read_text() == "mine"
+    assert (run.fold_folder(1) / "mine.txt").read_text() == "mine"
 
 
 def test_the_same_command_follows_again_after_an_interruption(

@@ -75,7 +75,7 @@ def test_a_house_model_is_fine_tuned_from_the_hub_and_later_from_the_cache(
     run = run_of(tiny, HOUSE_MODEL)
     assert run.recipe["weights_source"] == f"{HOUSE_MODEL}.augreg_in21k_ft_in1k from {REPOSITORY}"
     assert run.recipe["image_size"] == 224
-    model, spec = load_model(run.weights(0))
+    model, spec = load_model(run.weights_path(0))
     assert spec.mean == (0.5, 0.5, 0.5)  # of the model's own data config, unlike ImageNet's
     state = model.state_dict()
     assert state["patch_embed.proj.bias"].sub(0.125).abs().max() < 1e-4

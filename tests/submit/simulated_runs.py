@@ -12,12 +12,12 @@ def simulate_runs(
 
     Their probabilities are calibrated: the best temperature of each run is 1. Every image is a group of its own.
     """
-    draws = np.random.default_rng(seed)
-    targets = draws.integers(class_count, size=image_count)
-    common = draws.normal(size=(image_count, class_count))
+    rng = np.random.default_rng(seed)
+    targets = rng.integers(class_count, size=image_count)
+    common = rng.normal(size=(image_count, class_count))
     powers = []
     for strength in strengths:
-        own = draws.normal(size=(image_count, class_count))
+        own = rng.normal(size=(image_count, class_count))
         logits = shared_noise * common + (1 - shared_noise**2) ** 0.5 * own
         logits[np.arange(image_count), targets] += strength
         powers.append(np.exp(strength * logits))  # by Bayes' rule, for noise of standard deviation 1

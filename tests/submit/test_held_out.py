@@ -16,10 +16,10 @@ def write_run(root: Path, name: str, ids_by_fold: dict[int, list[str]], seed: in
     """Writes out-of-fold predictions of two classes; an image whose id is odd is of the second class."""
     run = Run(root / name)
     for fold, ids in ids_by_fold.items():
-        run.fold(fold).mkdir(parents=True)
+        run.fold_folder(fold).mkdir(parents=True)
         probs = np.random.default_rng(seed + fold).dirichlet(np.ones(2), len(ids)).astype(np.float32)
         targets = np.array([int(image_id) % 2 for image_id in ids])
-        Predictions(np.array(ids), probs, targets, ("a", "b")).save(run.fold(fold) / "oof.npz")
+        Predictions(np.array(ids), probs, targets, ("a", "b")).save(run.fold_folder(fold) / "oof.npz")
     return run
 
 

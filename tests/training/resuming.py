@@ -21,4 +21,4 @@ def assert_resumes_to_the_same_bits(
         assert status == 0, err
     assert_same_fold(run_of(root, name), run_of(root, "undisturbed"))
     assert not list(root.rglob(".*.tmp"))
-    assert not checkpoints(run_of(root, name).fold(0))
+    assert not checkpoints(run_of(root, name).fold_folder(0))

@@ -52,7 +52,7 @@ def stop_after(step: int, root: Path, podium: Podium) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         signal_in_step(patch, step - 1, signal.SIGTERM)
         assert podium(*SIX_STEPS)[0] == 75
-    return run_of(root).fold(0)
+    return run_of(root).fold_folder(0)
 
 
 # --- reading -----------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def save_fold(path: Path, model: str, size: int, **spec: object) -> Run:
 
 def test_a_teacher_sees_images_with_its_own_mean_deviation_and_size(tmp_path: Path) -> None:
     run = save_fold(tmp_path, "test_resnet", 64, mean=(0.1, 0.5, 0.9), std=(0.3, 0.2, 0.1))
-    model, spec = load_model(run.weights(0))
+    model, spec = load_model(run.weights_path(0))
     of_student = Normaliser(replace(spec, mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.4)), CPU)
     of_teacher = Normaliser(spec, CPU)
     images = torch.randint(0, 256, (3, 64, 64, 3), dtype=torch.uint8)
@@ -71,7 +71,7 @@ def test_several_teachers_are_the_mean_of_their_probabilities(tmp_path: Path) ->
         save_fold(tmp_path / "a", "test_vit", 32, mean=(0.5, 0.4, 0.3)),
         save_fold(tmp_path / "b", "test_resnet", 48, std=(0.2, 0.3, 0.4)),
     ]
-    spec = load_model(runs[0].weights(0))[1]
+    spec = load_model(runs[0].weights_path(0))[1]
     normalise = Normaliser(replace(spec, mean=(0.1,) * 3), CPU)
     inputs = normalise(torch.randint(0, 256, (5, 40, 40, 3), dtype=torch.uint8))
     apart = [Teacher([run], 0, normalise, torch.float32)(inputs).exp() for run in runs]
@@ -85,7 +85,7 @@ def test_the_loss_is_zero_where_both_agree_and_the_temperature_keeps_its_gradien
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = save_fold(tmp_path, "test_vit", 32)
-    teacher = Teacher([run], 0, Normaliser(load_model(run.weights(0))[1], CPU), torch.float32)
+    teacher = Teacher([run], 0, Normaliser(load_model(run.weights_path(0))[1], CPU), torch.float32)
     inputs = torch.randn(4, 3, 32, 32)
     log_probs = teacher(inputs)
     assert teacher.loss(inputs, log_probs + 3, None).item() == pytest.approx(0, abs=1e-6)
@@ -102,7 +102,7 @@ def test_the_loss_is_zero_where_both_agree_and_the_temperature_keeps_its_gradien
 
 def test_a_head_for_the_teacher_learns_its_decision(tmp_path: Path) -> None:
     run = save_fold(tmp_path, "test_vit", 32)
-    teacher = Teacher([run], 0, Normaliser(load_model(run.weights(0))[1], CPU), torch.float32)
+    teacher = Teacher([run], 0, Normaliser(load_model(run.weights_path(0))[1], CPU), torch.float32)
     inputs = torch.randn(4, 3, 32, 32)
     confident = F.one_hot(teacher(inputs).argmax(1), 3).float() * 100
     assert teacher.loss(inputs, torch.zeros(4, 3), confident).item() == pytest.approx(0, abs=1e-6)
@@ -231,7 +231,7 @@ def test_both_heads_of_a_distilled_model_learn_and_its_file_gives_the_reported_p
     assert status == 0, err
     run = run_of(taught, "student")
     held_out = run.out_of_fold(0)
-    model, spec = load_model(run.weights(0))
+    model, spec = load_model(run.weights_path(0))
     with context_of(taught, "other", model=DEIT) as context:
         rows = context.held_out_rows(0)
         batches = list(load_batches(context.images(rows, TestView(spec)), batches_in_order(len(rows), 8), 0))

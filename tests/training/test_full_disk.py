@@ -86,11 +86,11 @@ def test_a_disk_that_is_really_full(
 
     with monkeypatch.context() as patch:
         patch.setattr(Learner, "step", fill_disk)
-        path = run_of(tiny, "metrics").fold(0) / "metrics.jsonl"
+        path = run_of(tiny, "metrics").fold_folder(0) / "metrics.jsonl"
         assert f"no space left to write {path}; free some space" in one_line(podium(*TRAIN, "--name", "metrics"))
         filler.unlink()
         # With a checkpoint after every step, the fourth is the first file that meets the full disk.
-        path = run_of(tiny, "checkpoint").fold(0) / "checkpoint-000000004.safetensors"
+        path = run_of(tiny, "checkpoint").fold_folder(0) / "checkpoint-000000004.safetensors"
         message = one_line(podium(*TRAIN, "--save-every", "0.001s", "--name", "checkpoint"))
         assert f"no space left to write {path}; free some space" in message
     assert checkpoints(path.parent)[0].name == "checkpoint-000000003.safetensors"

@@ -112,7 +112,7 @@ def test_killed_and_signalled_with_any_number_of_loader_processes_a_run_ends_wit
 
 def test_killed_at_any_moment_of_a_save_the_last_whole_checkpoint_serves(tiny: Path, podium: Podium) -> None:
     words = ("--root", tiny, *TRAIN, "--epochs", "7", "--name", "killed")
-    fold, log = run_of(tiny, "killed").fold(0), tiny / "log"
+    fold, log = run_of(tiny, "killed").fold_folder(0), tiny / "log"
     for before, kept, half_files in (
         (die_with_half_a_file, [6, 3], 1),
         (partial(die_around_rename, after=False), [6, 3], 1),
@@ -135,7 +135,10 @@ def test_a_scheduler_that_signals_the_whole_process_group_leaves_a_saved_run_and
     output = (tiny / "log").read_text() if exit_status(process) == 75 else ""
     assert "stopped after step 4 of 1,500 of fold 0; all is saved" in output
     assert "Traceback" not in output
-    assert [path.stem for path in checkpoints(run_of(tiny).fold(0))] == ["checkpoint-000000004", "checkpoint-000000003"]
+    assert [path.stem for path in checkpoints(run_of(tiny).fold_folder(0))] == [
+        "checkpoint-000000004",
+        "checkpoint-000000003",
+    ]
 
 
 def test_training_continues_when_nobody_reads_its_output(tiny: Path) -> None:

@@ -72,7 +72,7 @@ def test_it_goes_all_the_way_to_a_submission(tiny3: Path, podium: Podium, model:
     assert err.count("features of random weights") == 1
     run = run_of(tiny3, model)
     names = ["metrics.jsonl", "model.safetensors", "oof.npz"]
-    assert [sorted(path.name for path in run.fold(fold).iterdir()) for fold in range(3)] == [names] * 3
+    assert [sorted(path.name for path in run.fold_folder(fold).iterdir()) for fold in range(3)] == [names] * 3
     assert [path.name for path in (run.path / "features").iterdir()] == ["0.npz"]
     (record,) = run.history(0)
     keys = {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "views", "images_per_s", "seconds", "l2"}
@@ -92,7 +92,7 @@ def test_the_saved_model_gives_the_out_of_fold_predictions(
     options: dict[str, Any] = {"linear": True, "batch_size": 4, "precision": precision, "mirror": mirror}
     run = train(plan_of(tiny, model="test_convnext", **options))
     with context_of(tiny, model="test_convnext", **options) as context:
-        model, spec = load_model(run.weights(0))
+        model, spec = load_model(run.weights_path(0))
         rows = context.held_out_rows(0)
         batches = load_batches(context.images(rows, TestView(spec)), batches_in_order(len(rows), 4), 0)
         normalise = Normaliser(spec, CPU)
@@ -164,7 +164,7 @@ def test_a_damaged_block_is_computed_again(
     assert podium(*command)[0] == 0
     run, expected = run_of(tiny3), weights_hash(tiny3, "test_vit")
     damage(run.path / "features" / "1.npz")
-    for path in run.fold(0).iterdir():
+    for path in run.fold_folder(0).iterdir():
         path.unlink()
     passes = Passes(monkeypatch)
     status, _, err = podium(*command)
@@ -260,9 +260,9 @@ def test_the_head_is_the_minimum_of_its_objective(
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
-    draws = np.random.default_rng(0)
-    evidence = draws.normal(size=(300, 5))
-    targets = (evidence[:, :4] + draws.normal(size=(300, 4))).argmax(1)
+    rng = np.random.default_rng(0)
+    evidence = rng.normal(size=(300, 5))
+    targets = (evidence[:, :4] + rng.normal(size=(300, 4))).argmax(1)
     features = 3 + evidence * [3, 1, 1, 0.1, 0.01]
     folds = np.arange(300) % 3
     plan = replace(float32_context.plan, fold_of_image=folds)

@@ -42,7 +42,7 @@ def test_a_killed_loader_process_is_reported_and_the_same_command_resumes(
     assert "a loader process died" in message
     assert "run the same command again with --workers 0" in message
     assert not multiprocessing.active_children()
-    assert checkpoints(run_of(tiny, "killed").fold(0))
+    assert checkpoints(run_of(tiny, "killed").fold_folder(0))
     assert_resumes_to_the_same_bits(tiny, podium, (*TRAIN, "--epochs", "6"), "killed")
 
 

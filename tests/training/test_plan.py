@@ -59,7 +59,7 @@ def test_weights_of_a_fold_of_this_competition_cause_a_warning(tiny: Path, podiu
     warning = "was trained by Podium on these classes"
     status, _, err = podium(*TRAIN)
     assert (status, warning in err) == (0, False)
-    status, _, err = podium(*TRAIN, "--name", "again", "--weights", run_of(tiny).weights(0))
+    status, _, err = podium(*TRAIN, "--name", "again", "--weights", run_of(tiny).weights_path(0))
     assert (status, warning in err) == (0, True)
 
 

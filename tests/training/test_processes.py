@@ -39,7 +39,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def weights(run: Run) -> torch.Tensor:
-    tensors, _ = load_tensors(run.weights(0))
+    tensors, _ = load_tensors(run.weights_path(0))
     return torch.cat([tensor.flatten().float() for tensor in tensors.values()])
 
 

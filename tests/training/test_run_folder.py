@@ -36,11 +36,11 @@ def run(tmp_path: Path, trained_template: Path) -> Run:
 def test_weights_other_than_those_that_were_trained_are_never_used(
     run: Run, podium: Podium, damage: Callable[[Path], None]
 ) -> None:
-    damage(run.weights(0))
+    damage(run.weights_path(0))
     for command in (SUBMIT, TRAIN):
-        assert f"delete {run.fold(0)} and train that fold again" in one_line(podium(*command))
+        assert f"delete {run.fold_folder(0)} and train that fold again" in one_line(podium(*command))
     assert not (run.path.parents[2] / "submissions").exists()
-    shutil.rmtree(run.fold(0))
+    shutil.rmtree(run.fold_folder(0))
     assert podium(*TRAIN)[0] == 0
     assert podium(*SUBMIT)[0] == 0
 
@@ -52,9 +52,11 @@ def test_a_run_without_its_recipe_is_neither_given_another_nor_forgotten(run: Ru
         message = one_line(podium(*command))
         assert "recipe.json" in message
         assert f"restore it, or delete {run.path}" in message
-    for path in run.fold(0).iterdir():
+    for path in run.fold_folder(0).iterdir():
         path.unlink()
-    (run.fold(0) / "checkpoint-000000003.safetensors").write_bytes(b"")  # a checkpoint alone needs its recipe, too
+    (run.fold_folder(0) / "checkpoint-000000003.safetensors").write_bytes(
+        b""
+    )  # a checkpoint alone needs its recipe, too
     assert f"{recipe} is missing" in one_line(podium(*TRAIN))
     assert not recipe.exists()
 
@@ -70,7 +72,7 @@ def test_a_file_that_is_not_a_recipe_is_reported(run: Run, podium: Podium, conte
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff\xfe", b'{"loss": 1', b'{"loss": null, "seconds": 1}\n', b"[]\n"])
 def test_a_fold_without_its_history_is_still_finished(run: Run, podium: Podium, content: bytes | None) -> None:
-    path = run.fold(0) / "metrics.jsonl"
+    path = run.fold_folder(0) / "metrics.jsonl"
     path.unlink() if content is None else path.write_bytes(content)
     status, out, err = podium(*TRAIN)
     assert status == 0
@@ -84,12 +86,12 @@ def test_damaged_test_predictions_are_made_again_and_damaged_out_of_fold_ones_co
     run: Run, podium: Podium, damage: Callable[[Path], None]
 ) -> None:
     first = podium(*SUBMIT)
-    damage(run.fold(0) / "test.npz")
+    damage(run.fold_folder(0) / "test.npz")
     again = podium(*SUBMIT)
     assert again[:2] == first[:2]
     assert "test.npz: cannot be read" in again[2]
-    damage(run.fold(0) / "oof.npz")
-    assert f"delete {run.fold(0)} and train that fold again" in one_line(podium(*SUBMIT))
+    damage(run.fold_folder(0) / "oof.npz")
+    assert f"delete {run.fold_folder(0)} and train that fold again" in one_line(podium(*SUBMIT))
 
 
 # --- who may write -----------------------------------------------------------------------------------
@@ -104,9 +106,9 @@ def test_two_processes_cannot_train_one_run(tiny: Path, podium: Podium) -> None:
 def test_leftovers_of_a_killed_process_are_deleted(tiny: Path, podium: Podium) -> None:
     run = run_of(tiny)
     assert podium(*TRAIN[:-1], "1")[0] == 0
-    run.fold(0).mkdir(parents=True)
-    (run.fold(0) / ".checkpoint-000000001.safetensors.1.tmp").write_text("half")
-    (run.fold(1) / "checkpoint-000000001.safetensors").write_text("of a fold that is finished")
+    run.fold_folder(0).mkdir(parents=True)
+    (run.fold_folder(0) / ".checkpoint-000000001.safetensors.1.tmp").write_text("half")
+    (run.fold_folder(1) / "checkpoint-000000001.safetensors").write_text("of a fold that is finished")
     (run.path / ".trial-killed").mkdir()
     assert podium(*TRAIN)[0] == 0
     assert not list(run.path.glob("fold*/.*"))

@@ -49,7 +49,7 @@ def test_a_teacher_teaches_only_the_folds_that_it_has_finished(taught: Path, pod
     assert "run 'begun' has no finished fold yet" in refusal(podium, taught, "--teacher", "begun")
     assert podium(*TRAIN, "--name", "of-half", "--teacher", "half", "--folds", "1")[0] == 0
 
-    weights = run_of(taught, "half").weights(1)
+    weights = run_of(taught, "half").weights_path(1)
     weights.write_bytes(weights.read_bytes() + b"x")
     message = refusal(podium, taught, "--teacher", "half", "--folds", "1")
     assert f"{weights} was damaged or replaced" in message
@@ -58,9 +58,9 @@ def test_a_teacher_teaches_only_the_folds_that_it_has_finished(taught: Path, pod
 def test_a_teacher_of_other_classes_folds_or_data_is_refused(taught: Path, podium: Podium) -> None:
     teacher = run_of(taught, "test_vit")
     held_out = teacher.out_of_fold(1)
-    replace(held_out, classes=("a", "b", "c", "d")).save(teacher.fold(1) / "oof.npz")
+    replace(held_out, classes=("a", "b", "c", "d")).save(teacher.fold_folder(1) / "oof.npz")
     assert "test_vit was trained on other classes" in refusal(podium, taught, "--teacher", "test_vit")
-    held_out.save(teacher.fold(1) / "oof.npz")
+    held_out.save(teacher.fold_folder(1) / "oof.npz")
 
     folds = taught / "data" / "prepared" / "tiny" / "folds.csv"
     before = folds.read_text()

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from podium import PodiumError
 from podium.models.build import PERMISSIVE, licence_of
 from podium.models.hub import check_model_name, check_weights_available
-from podium.terminal import command_for, plural, say, show, table
+from podium.recipe import expand_auto
+from podium.terminal import command_for, first_line, plural, say, show, table
 
 # Bytes: for a large competition, its pixels and the runs of the two default models; for a first small run.
 ENOUGH_SPACE, LITTLE_SPACE = 20e9, 3e9
@@ -107,7 +108,7 @@ def _device(name: str) -> Finding:
         loss.backward()
         is_finite = bool(torch.isfinite(loss).item())
     except RuntimeError as error:
-        reason = (str(error).strip().splitlines() or ["no reason"])[0]
+        reason = first_line(error)
         return Finding("device", "BAD", f"{name} exists but cannot run a training step ({reason}); use --device cpu")
     memory = f", {torch.cuda.get_device_properties(device).total_memory / 1e9:.0f} GB" if device.type == "cuda" else ""
     text = f"{device_name(device)}{memory}, trains in {precision_name(precision)}"
@@ -123,7 +124,7 @@ def _device(name: str) -> Finding:
 
 
 def _weights(model: str) -> Iterator[Finding]:
-    model = "convnext_small" if model == "auto" else model
+    model = expand_auto({"model": model}, "cuda")["model"]
     check_model_name(model)
     check_weights_available(model, "pretrained")
     licence = licence_of(model)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import sha256
-from podium.folds.split import Ints, cells_of
+from podium.folds.split import Ints, cells_of, count_folds
 from podium.images.audit_report import find_leaked_test_images
 from podium.images.duplicates import merge_groupings
 from podium.terminal import first_few
@@ -118,7 +118,7 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: Ints, path: Pat
     train, is_good = readable_train_images(competition, rows)
     named_groups = pd.Series("", index=range(len(train))) if competition.groups is None else competition.groups
     label, classes = pd.factorize(train["target"])
-    k = int(folds.max()) + 1
+    k = count_folds(folds)
     counts, possible_counts = (
         _images_per_fold(label[is_good], split[is_good], len(classes), k) for split in (folds, possible)
     )

@@ -21,7 +21,7 @@ from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import sha256, write_bytes, write_json
 from podium.folds.certificate import certify, fold_groups, readable_train_images
-from podium.folds.split import Ints, assign_folds
+from podium.folds.split import Ints, assign_folds, count_folds
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group
 from podium.terminal import command_for, plural, podium_command, say, show, table
@@ -71,7 +71,7 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
     folds = read_folds(competition, root, path)
     rows = load_audit(competition, root)
     train, is_good = readable_train_images(competition, rows)
-    groups, k = fold_groups(competition, train), int(folds.max()) + 1
+    groups, k = fold_groups(competition, train), count_folds(folds)
     try:
         possible = _assign_to_readable(train, is_good, groups, k, seed=0)
     except PodiumError:  # there is nothing to compare with
@@ -171,7 +171,7 @@ def _refuse_other_labels(path: Path, labels: "pd.Series[str]", competition: Comp
 
 
 def _refuse_empty_folds(path: Path, folds: Ints) -> None:
-    empty = sorted(set(range(int(folds.max()) + 1)) - set(folds.tolist()))
+    empty = sorted(set(range(count_folds(folds))) - set(folds.tolist()))
     if empty or folds.max() < 0:
         fold = empty[0] if empty else 0
         raise PodiumError(f"{path}: no image in fold {fold}; number the folds from 0 without gaps")
@@ -193,7 +193,7 @@ def read_groups(competition: Competition, root: Path) -> dict[str, str]:
 def folds_table(competition: Competition, folds: Ints, is_good: NDArray[np.bool_] | None = None) -> str:
     """Returns a table: how many images each fold trains on and validates. `is_good` selects the readable images."""
     targets = competition.train["target"].to_numpy()
-    k = int(folds.max()) + 1
+    k = count_folds(folds)
     if is_good is not None:
         targets, folds = targets[is_good], folds[is_good]
     counts = pd.crosstab(targets, folds)

@@ -22,6 +22,10 @@ Floats = NDArray[np.float64]
 ROUNDS, CANDIDATES, MIN_IMPROVEMENT = 30, 256, 1e-7
 
 
+def count_folds(folds: Ints) -> int:
+    return int(folds.max()) + 1
+
+
 def assign_folds(
     targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | Ints | None = None
 ) -> NDArray[np.int64]:
@@ -98,7 +102,7 @@ def _can_be_validated(label: Ints, group: Ints, k: int, is_barred: NDArray[np.bo
 # --- dealing -----------------------------------------------------------------------------------------
 
 
-def _deal(label: Ints, group: Ints, k: int, draws: np.random.Generator) -> Ints:
+def _deal(label: Ints, group: Ints, k: int, rng: np.random.Generator) -> Ints:
     """Returns the fold of every image.
 
     The groups of the rarest class come first, and among these the largest. Groups of one image come last, because they
@@ -106,11 +110,11 @@ def _deal(label: Ints, group: Ints, k: int, draws: np.random.Generator) -> Ints:
     """
     group = np.unique(group, return_inverse=True)[1]
     dealer = _Dealer(cells_of(label, group, label.max() + 1), np.bincount(label), np.bincount(group), k)
-    order = dealer.order(draws)
+    order = dealer.order(rng)
     large, single = order[dealer.sizes[order] > 1], order[dealer.sizes[order] == 1]
     dealer.deal_large_groups(large)
     if dealer.has_mixed_groups:  # a fold that was right for an early group may be wrong after the last one
-        dealer.exchange_groups(large, draws)
+        dealer.exchange_groups(large, rng)
     dealer.deal_single_images(single)
     return dealer.fold[group]
 
@@ -127,9 +131,9 @@ class _Dealer:
         self.fold = np.full(len(sizes), -1)
         self.counts, self.totals = np.zeros((len(class_sizes), k)), np.zeros(k)  # images of each class, and of all
 
-    def order(self, draws: np.random.Generator) -> Ints:
+    def order(self, rng: np.random.Generator) -> Ints:
         """Returns the groups in the order in which they are dealt; groups that tie are shuffled."""
-        order = draws.permutation(len(self.sizes))
+        order = rng.permutation(len(self.sizes))
         rarest = self.rarest[order]
         return order[np.lexsort((-self.sizes[order], rarest, self.class_sizes[rarest]))]
 
@@ -144,11 +148,11 @@ class _Dealer:
             self.counts[labels, fold] += images
             self.totals[fold] += self.sizes[group]
 
-    def exchange_groups(self, groups: Ints, draws: np.random.Generator) -> None:
+    def exchange_groups(self, groups: Ints, rng: np.random.Generator) -> None:
         cells = self.cells
         shares = coo_array((cells.images / self.class_sizes[cells.label], (cells.group, cells.label))).tocsr()
         shares = hstack([shares, self.sizes[:, None] / self.sizes.sum()], format="csr")[groups]
-        self.fold[groups] = _Exchange(shares, self.fold[groups], self.k).run(draws)
+        self.fold[groups] = _Exchange(shares, self.fold[groups], self.k).run(rng)
         is_large = self.sizes[cells.group] > 1
         self.counts[:] = 0
         np.add.at(self.counts, (cells.label[is_large], self.fold[cells.group[is_large]]), cells.images[is_large])
@@ -193,12 +197,12 @@ class _Exchange:
         self.squares = shares.multiply(shares).sum(1)
         self.held = np.stack([shares[folds == fold].sum(0) for fold in range(k)])
 
-    def run(self, draws: np.random.Generator) -> Ints:
+    def run(self, rng: np.random.Generator) -> Ints:
         """Returns the folds of the groups after the last move."""
         for _ in range(ROUNDS):
             before = np.square(self.held).sum()
             for pair in combinations(range(self.k), 2):
-                candidates = [draws.permutation(np.flatnonzero(self.folds == fold))[:CANDIDATES] for fold in pair]
+                candidates = [rng.permutation(np.flatnonzero(self.folds == fold))[:CANDIDATES] for fold in pair]
                 self._improve(pair, *candidates)
             if np.square(self.held).sum() > before * (1 - MIN_IMPROVEMENT):
                 break

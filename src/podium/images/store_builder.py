@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from podium.disk import explain_full_disk, rename_durably, sha256, write_json
 from podium.images.decode import POLICY, BadImage, decode_with_header, read_file, shrink
 from podium.images.store_format import APPENDED, THUMB, FileRecord
+from podium.machine import usable_cores
 from podium.terminal import progress_bar
 
 IMAGES_PER_TASK = 16  # for one thread
@@ -82,7 +83,7 @@ def _index_of(records: list[FileRecord]) -> NDArray[np.int64]:
 def _decode_in_threads(folder: Path, names: NDArray[np.str_], side: int) -> Iterator[DecodedFile]:
     """Yields the decoded files in order. Threads are enough: Pillow and OpenCV release the interpreter lock."""
     tasks = [names[start : start + IMAGES_PER_TASK] for start in range(0, len(names), IMAGES_PER_TASK)]
-    thread_count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    thread_count = usable_cores()
     pending: deque[Future[list[DecodedFile]]] = deque()
     pool, stop = ThreadPoolExecutor(thread_count), threading.Event()
     try:

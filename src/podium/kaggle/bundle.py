@@ -70,7 +70,7 @@ def _copy_run(run: Run, target: Path) -> None:
     for fold in run.finished():
         run.check_weights(fold)
         for name in FOLD_FILES:
-            _copy(run.fold(fold) / name, target / f"fold{fold}" / name)
+            _copy(run.fold_folder(fold) / name, target / f"fold{fold}" / name)
 
 
 def _download_packages(folder: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from podium import PodiumError
+from podium.terminal import first_line
 
 TIMEOUT = (30.0, 300.0)  # seconds: to connect, and between two bytes
 
@@ -111,5 +112,5 @@ def _explain_without_status(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return "the response is not JSON, so it is not from Kaggle: is there a proxy or a login page in between?"
     if isinstance(error, ValueError) and not isinstance(error, OSError):
-        return f"Kaggle's client says: {(str(error).splitlines() or [''])[0]}"
+        return f"Kaggle's client says: {first_line(error)}"
     return f"Kaggle cannot be reached ({type(error).__name__})"

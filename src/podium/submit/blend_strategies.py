@@ -78,10 +78,10 @@ def fit_greedy(probs: Probs, targets: Targets, metric: str) -> Weights:
 
     Each bag is a resample of the images. In each step, the run that helps the mean most is added to it.
     """
-    better, draws = METRICS[metric]().better, np.random.default_rng(0)
+    better, rng = METRICS[metric]().better, np.random.default_rng(0)
     total = np.zeros(len(probs))
     for _ in range(BAGS):
-        bag = draws.integers(len(targets), size=len(targets))
+        bag = rng.integers(len(targets), size=len(targets))
         bag_probs, bag_targets = probs[:, bag], targets[bag]
         counts, summed = np.zeros(len(probs)), np.zeros(bag_probs.shape[1:])
         best_score, best_counts = (-np.inf, -np.inf), counts

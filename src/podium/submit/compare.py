@@ -54,7 +54,7 @@ def _costs_of(run: Run) -> list[str]:
     except (PodiumError, LookupError, TypeError) as error:
         say(f"podium: warning: {run.path}: {error}")
         costs = ["?", "?"]
-    return [f"{_count_parameters(run.fold(first_fold) / 'model.safetensors') / 1e6:,.1f} M", *costs]
+    return [f"{_count_parameters(run.fold_folder(first_fold) / 'model.safetensors') / 1e6:,.1f} M", *costs]
 
 
 def _count_parameters(path: Path) -> int:

@@ -60,10 +60,10 @@ def _accuracy_interval(correct: Scores, groups: NDArray[np.int64], test_count: i
 
     Unlike the bootstrap, this also works if all predictions are correct: every resample would score 1.
     """
-    draws, effect = np.random.default_rng(2), _design_effect(correct, groups)
+    rng, effect = np.random.default_rng(2), _design_effect(correct, groups)
     count, independent_tests = len(correct) / effect, max(1, round(test_count / effect))
-    accuracy = draws.beta(correct.mean() * count + 0.5, (1 - correct.mean()) * count + 0.5, RESAMPLES * 10)
-    return percentile_interval(draws.binomial(independent_tests, accuracy) / independent_tests)
+    accuracy = rng.beta(correct.mean() * count + 0.5, (1 - correct.mean()) * count + 0.5, RESAMPLES * 10)
+    return percentile_interval(rng.binomial(independent_tests, accuracy) / independent_tests)
 
 
 def _design_effect(correct: Scores, groups: NDArray[np.int64]) -> float:
@@ -80,14 +80,14 @@ def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: i
 
     Every call draws the same resamples, so the scores of two predictions can be compared one by one.
     """
-    draws, image_scores = np.random.default_rng(1), score_per_image(metric, held_out.targets, probs)
+    rng, image_scores = np.random.default_rng(1), score_per_image(metric, held_out.targets, probs)
     order, sizes = held_out.groups.argsort(kind="stable"), np.bincount(held_out.groups)
     starts = sizes.cumsum() - sizes
     scores = []
     for _ in range(SLOW_RESAMPLES if image_scores is None else RESAMPLES):
-        groups = draws.integers(len(sizes), size=len(sizes))
+        groups = rng.integers(len(sizes), size=len(sizes))
         if test_count:
-            groups = draws.choice(groups, max(1, round(test_count * len(sizes) / len(held_out))))
+            groups = rng.choice(groups, max(1, round(test_count * len(sizes) / len(held_out))))
         ends = sizes[groups].cumsum()
         # All images of the drawn groups: positions starts[group] to starts[group] + sizes[group] of `order`.
         sample = order[np.arange(ends[-1]) + np.repeat(starts[groups] + sizes[groups] - ends, sizes[groups])]
@@ -134,9 +134,9 @@ def _fold_gain(blend: Blend, metric: str, fold_probs: Sequence[Sequence[Probs]],
     singles = [blend.average([models[k % len(models)] for models in calibrated]) for k in range(model_count)]
     cumulative = _label_probs(mean, singles, log_loss).cumsum(1)
     is_slow = score_per_image(metric, np.zeros(1, np.int64), mean[:1]) is None
-    draws, gains = np.random.default_rng(3), []
+    rng, gains = np.random.default_rng(3), []
     for _ in range(SLOW_LABEL_DRAWS if is_slow else LABEL_DRAWS):
-        labels = (cumulative > draws.random((len(mean), 1)) * cumulative[:, -1:]).argmax(1)
+        labels = (cumulative > rng.random((len(mean), 1)) * cumulative[:, -1:]).argmax(1)
         single_scores = [_mean_score(metric, labels, single) for single in singles]
         gains.append(_mean_score(metric, labels, mean) - np.mean(single_scores))
     return float(np.nanmean(gains)) if np.isfinite(gains).any() else 0.0

@@ -57,7 +57,7 @@ def predict_blend(
 
 def predict_test(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> Predictions:
     """Returns the fold model's probabilities for the test images: from test.npz if it still fits, else computed."""
-    path = run.fold(fold) / "test.npz"
+    path = run.fold_folder(fold) / "test.npz"
     positions = store.positions(competition.test["image"])
     images = f"{competition.test_hash[:32]}{store.digest(positions)[:32]}"
     key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
@@ -106,7 +106,7 @@ def _compute(
     device, count = pick_device(machine.device), len(readable)
     prepare_device(device, deterministic=False)
     torch.backends.cudnn.benchmark = False  # kernels chosen by their speed could change the last digits
-    model, spec = load_model(run.fold(fold) / "model.safetensors")
+    model, spec = load_model(run.fold_folder(fold) / "model.safetensors")
     dataset = ImageDataset(store.reader(positions[readable]), np.full(count, -1), TestView(spec), readable)
     batches = batches_in_order(count, run.recipe["batch_size"])
     loader = load_batches(dataset, batches, pick_workers(machine.workers, device))

@@ -64,7 +64,7 @@ def _find_recorded_folds(competition: Competition, root: Path, lineage: Lineage)
         for fold in recorded["folds"]:
             if run.check_weights(fold["fold"]) != fold["weights_sha256"]:
                 raise PodiumError(
-                    f"{run.fold(fold['fold'])}: its weights are not those of {lineage.path.name}; restore that run"
+                    f"{run.fold_folder(fold['fold'])}: its weights are not those of {lineage.path.name}; restore that run"
                 )
         folds[run] = [fold["fold"] for fold in recorded["folds"]]
     return folds
@@ -87,7 +87,7 @@ def _refuse_other_text(text: str, facts: PredictionFacts, lineage: Lineage) -> N
 def _changed_predictions(facts: PredictionFacts, lineage: Lineage) -> list[str]:
     """Describes what changed in the predictions of the test images, and what may have caused it."""
     triples = [
-        (run.fold(fold["fold"]) / "test.npz", fold, facts[run][fold["fold"]])
+        (run.fold_folder(fold["fold"]) / "test.npz", fold, facts[run][fold["fold"]])
         for run, recorded_run in zip(facts, lineage.content["runs"], strict=True)
         for fold in recorded_run["folds"]
     ]

@@ -92,7 +92,7 @@ def _refuse_unusable_runs(competition: Competition, folds: Mapping[Run, Sequence
                     f"{run.path} was trained on {len(classes)} classes that are not the {len(competition.classes)} of"
                     f" {competition.folder}; train it again, or leave it out with --runs"
                 )
-            run.weights(fold)
+            run.weights_path(fold)
 
 
 def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> None:

@@ -79,7 +79,7 @@ class Context:
 
     def save_predictions(self, fold: int, probs: NDArray[np.float32]) -> None:
         """Writes oof.npz, the last file of a fold: it marks the fold as finished."""
-        rows, folder = self.held_out_rows(fold), self.run.fold(fold)
+        rows, folder = self.held_out_rows(fold), self.run.fold_folder(fold)
         ids = self.competition.train["id"].to_numpy(dtype=str)[rows]
         weights_hash = sha256(folder / "model.safetensors")
         predictions = Predictions(ids, probs, self.target_of_image[rows], self.competition.classes, weights_hash)

@@ -59,7 +59,7 @@ class Teacher:
 
     def __init__(self, runs: Sequence[Run], fold: int, student: Normaliser, precision: torch.dtype) -> None:
         self.device, self.precision = student.device, precision
-        self.members = [Member(run.fold(fold) / "model.safetensors", student) for run in runs]
+        self.members = [Member(run.fold_folder(fold) / "model.safetensors", student) for run in runs]
 
     @torch.no_grad()  # inference_mode would not let the result take part in the student's loss
     def __call__(self, inputs: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def train_head(context: Context, fold: int) -> None:
         validation_seconds=0.0,
         l2=l2,
     )
-    save_model(context.run.fold(fold) / "model.safetensors", model, spec)
+    save_model(context.run.fold_folder(fold) / "model.safetensors", model, spec)
     context.run.write_history(fold, [record])
     context.save_predictions(fold, probs)
     say(f"  fold {fold}  a head with L2 {l2:.2g}  loss {record.loss:.4f}  {metric} {record.scores[metric]:.4f}")

@@ -45,7 +45,7 @@ def train_fold(context: Context, fold: int, folds_left: int = 1, deadline: float
         _fit_first_head(learner)
     forecast = make_forecast(learner, recipe, folds_left, deadline)
     planned_steps = progress.total_steps  # a schedule that the deadline has shortened does not grow again
-    checkpoint = CheckpointWriter(context.run.fold(fold))
+    checkpoint = CheckpointWriter(context.run.fold_folder(fold))
     with explain_failures(learner, checkpoint):
         with (
             stop_signals() as stop_requested,
@@ -87,7 +87,7 @@ def train_fold(context: Context, fold: int, folds_left: int = 1, deadline: float
 
 
 def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
-    processes, folder = context.processes, context.run.fold(fold)
+    processes, folder = context.processes, context.run.fold_folder(fold)
     learner = Learner(context, fold)
     if processes.is_first:
         context.run.keep_source(learner.spec.source)
@@ -215,7 +215,7 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
     validation = validate(learner, learner.recipe.views)
     close_epoch(learner, validation)
     if context.processes.is_first:
-        save_model(context.run.fold(learner.fold) / "model.safetensors", learner.final_model, learner.spec)
+        save_model(context.run.fold_folder(learner.fold) / "model.safetensors", learner.final_model, learner.spec)
         context.save_predictions(learner.fold, validation.probs)
         checkpoint.delete_all()
     context.processes.wait()

@@ -48,7 +48,9 @@ class Plan:
 
     @property
     def fold_count(self) -> int:
-        return int(self.fold_of_image.max()) + 1
+        from podium.folds.split import count_folds
+
+        return count_folds(self.fold_of_image)
 
     def identity(self) -> dict[str, Any]:
         """Returns what must stay the same when the run is resumed; the images are checked when they are read."""
@@ -68,12 +70,13 @@ def make_plan(slug: str, root: Path, request: Request) -> Plan:
     check_weights(slug, root, options)
     from podium.competition.load import load_and_report
     from podium.folds.folds_csv import read_folds
+    from podium.folds.split import count_folds
     from podium.models.build import resolve_recipe
     from podium.training.run_folder import Run, runs_folder
 
     competition = load_and_report(slug, root)
     fold_of_image = read_folds(competition, root)
-    folds_to_train = _choose_folds(request.folds, int(fold_of_image.max()) + 1, slug)
+    folds_to_train = _choose_folds(request.folds, count_folds(fold_of_image), slug)
     recipe = resolve_recipe(options, competition.recipe)
     _refuse_small_share_of_batch(recipe, int((fold_of_image != 0).sum()))
     run = Run(runs_folder(slug, root) / (request.name or recipe.model))

@@ -109,9 +109,9 @@ class Run:
         """Records which weights teach each fold; a fold that was started with others cannot resume."""
         recorded = self.recipe.get("teacher_sha256", {})
         for fold, weights_hash in hashes.items():
-            if recorded.get(fold, weights_hash) != weights_hash and checkpoints(self.fold(int(fold))):
+            if recorded.get(fold, weights_hash) != weights_hash and checkpoints(self.fold_folder(int(fold))):
                 raise PodiumError(
-                    f"{self.fold(int(fold))} was started with other weights of its teacher {self.recipe['teacher']};"
+                    f"{self.fold_folder(int(fold))} was started with other weights of its teacher {self.recipe['teacher']};"
                     " restore those, or delete that folder and train that fold again"
                 )
         self.recipe["teacher_sha256"] = {**recorded, **hashes}
@@ -122,7 +122,7 @@ class Run:
 
     # --- its folds ---
 
-    def fold(self, fold: int) -> Path:
+    def fold_folder(self, fold: int) -> Path:
         return self.path / f"fold{fold}"
 
     def finished(self) -> list[int]:
@@ -130,17 +130,17 @@ class Run:
         return sorted(int(match[1]) for match in matches if match)
 
     def out_of_fold(self, fold: int) -> Predictions:
-        return Predictions.load(self.fold(fold) / "oof.npz", self._restore_fold(fold))
+        return Predictions.load(self.fold_folder(fold) / "oof.npz", self._restore_fold(fold))
 
-    def weights(self, fold: int) -> Path:
-        path = self.fold(fold) / "model.safetensors"
+    def weights_path(self, fold: int) -> Path:
+        path = self.fold_folder(fold) / "model.safetensors"
         if not path.is_file():
             raise PodiumError(f"{path} is missing; {self._restore_fold(fold)}")
         return path
 
     def check_weights(self, fold: int) -> str:
         """Returns the hash of a finished fold's weights; refuses weights that did not make its oof.npz."""
-        path = self.weights(fold)
+        path = self.weights_path(fold)
         weights_hash = sha256(path)
         if weights_hash != self.out_of_fold(fold).key:
             raise PodiumError(f"{path} was damaged or replaced after training; {self._restore_fold(fold)}")
@@ -153,7 +153,7 @@ class Run:
 
     def history(self, fold: int) -> list[EpochRecord]:
         """Reads metrics.jsonl: a record per epoch."""
-        path = self.fold(fold) / "metrics.jsonl"
+        path = self.fold_folder(fold) / "metrics.jsonl"
         try:
             lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
             if not lines:
@@ -164,10 +164,10 @@ class Run:
 
     def write_history(self, fold: int, records: Sequence[EpochRecord]) -> None:
         lines = [json.dumps(record.to_json()) + "\n" for record in records]
-        write_text(self.fold(fold) / "metrics.jsonl", "".join(lines))
+        write_text(self.fold_folder(fold) / "metrics.jsonl", "".join(lines))
 
     def _restore_fold(self, fold: int) -> str:
-        return f"restore it, or delete {self.fold(fold)} and train that fold again"
+        return f"restore it, or delete {self.fold_folder(fold)} and train that fold again"
 
     # --- locking ---
 
@@ -182,7 +182,7 @@ class Run:
             for trial in self.path.glob(f"{TRIAL_PREFIX}*"):
                 shutil.rmtree(trial)
             for fold in self.finished():
-                for path in checkpoints(self.fold(fold)):
+                for path in checkpoints(self.fold_folder(fold)):
                     path.unlink()
             yield
 
