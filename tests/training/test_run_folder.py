@@ -54,9 +54,7 @@ def test_a_run_without_its_recipe_is_neither_given_another_nor_forgotten(run: Ru
         assert f"restore it, or delete {run.path}" in message
     for path in run.fold_folder(0).iterdir():
         path.unlink()
-    (run.fold_folder(0) / "checkpoint-000000003.safetensors").write_bytes(
-        b""
-    )  # a checkpoint alone needs its recipe, too
+    (run.fold_folder(0) / "checkpoint-000000003.safetensors").write_bytes(b"")  # it needs its recipe, too
     assert f"{recipe} is missing" in one_line(podium(*TRAIN))
     assert not recipe.exists()
 

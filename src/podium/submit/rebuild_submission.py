@@ -64,7 +64,8 @@ def _find_recorded_folds(competition: Competition, root: Path, lineage: Lineage)
         for fold in recorded["folds"]:
             if run.check_weights(fold["fold"]) != fold["weights_sha256"]:
                 raise PodiumError(
-                    f"{run.fold_folder(fold['fold'])}: its weights are not those of {lineage.path.name}; restore that run"
+                    f"{run.fold_folder(fold['fold'])}: its weights are not those of {lineage.path.name}; restore the"
+                    " run"
                 )
         folds[run] = [fold["fold"] for fold in recorded["folds"]]
     return folds

@@ -109,10 +109,11 @@ class Run:
         """Records which weights teach each fold; a fold that was started with others cannot resume."""
         recorded = self.recipe.get("teacher_sha256", {})
         for fold, weights_hash in hashes.items():
-            if recorded.get(fold, weights_hash) != weights_hash and checkpoints(self.fold_folder(int(fold))):
+            folder = self.fold_folder(int(fold))
+            if recorded.get(fold, weights_hash) != weights_hash and checkpoints(folder):
                 raise PodiumError(
-                    f"{self.fold_folder(int(fold))} was started with other weights of its teacher {self.recipe['teacher']};"
-                    " restore those, or delete that folder and train that fold again"
+                    f"{folder} was started with other weights of its teacher {self.recipe['teacher']}; restore those,"
+                    " or delete that folder and train that fold again"
                 )
         self.recipe["teacher_sha256"] = {**recorded, **hashes}
         write_json(self.path / "recipe.json", self.recipe)
