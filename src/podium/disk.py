@@ -14,7 +14,7 @@ from typing import IO, Any
 from podium import PodiumError
 
 NAME_PATTERN = r"[A-Za-z0-9][\w.+=-]*"  # of a run or a submission
-UMASK = os.umask(0)  # the only way to read it is to set it
+UMASK = os.umask(0)  # it can be read only by setting it
 os.umask(UMASK)
 
 

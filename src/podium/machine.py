@@ -11,10 +11,10 @@ from pathlib import Path
 class Machine:
     device: str = "auto"  # cpu, cuda, cuda:1, mps; auto: a GPU where there is one
     workers: int | None = None  # processes that load images; None: what suits the device
-    keep_pixels: bool = True  # on disk; else every file is decoded whenever it is read
-    save_every: float = 300.0  # seconds of training that a power cut may cost
-    parallel: str = "auto"  # what several processes share: a fold (data), or the folds
-    deterministic: bool = False  # the same bits again on a GPU too, more slowly
+    keep_pixels: bool = True  # in the store; otherwise every file is decoded each time it is read
+    save_every: float = 300.0  # seconds between checkpoints
+    parallel: str = "auto"  # of several processes: data (they share each fold), folds (each trains its own), or auto
+    deterministic: bool = False  # identical results on a GPU too, but slower
     compiled: bool = False  # by torch.compile
 
 
@@ -24,7 +24,7 @@ def usable_cores() -> int:
 
 
 def memory_mb() -> int:
-    """Returns the memory of this process without mapped files; its peak where the system says nothing else."""
+    """Returns the memory of this process without mapped files; its peak if the system does not tell."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         resident, shared = Path("/proc/self/statm").read_text().split()[1:3]
         return round((int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE") / 1e6)

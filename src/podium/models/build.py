@@ -1,4 +1,4 @@
-"""Builds a timm model with a fresh head; its weights come from the hub, a file or nowhere.
+"""Builds a timm model with a new head; its weights come from the hub or a file, or are random.
 
 Errors of timm and the hub's client become one sentence each.
 """
@@ -46,7 +46,7 @@ def resolve_recipe(given: Options, card: Options) -> Recipe:
 
 
 def family_and_sizes(name: str) -> tuple[str, int, int]:
-    """Returns the timm module that registers the model, and the image sizes it was made for: in training, in tests."""
+    """Returns the timm module that registers the model, and the image sizes it was made for, in training and in tests."""
     import timm
 
     config = _weights_config(name)
@@ -130,7 +130,7 @@ def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
-    except Exception as error:  # timm, the hub's client, its transport and the file formats raise a dozen kinds
+    except Exception as error:  # timm, the hub's client and the file formats raise many kinds of errors
         raise _explain_failed_build(name, image_size, pretrained, error) from None
     shape, problem = _try_size(model, image_size)
     if problem:

@@ -28,7 +28,9 @@ def pick_device(name: str) -> torch.device:
         name = f"cuda:{local_rank()}"
     try:
         device = torch.device(name)
-        (torch.ones(2, device=device) * 2).sum().item()  # is_available() is true for cards this torch cannot drive
+        (
+            torch.ones(2, device=device) * 2
+        ).sum().item()  # is_available() is also true for GPUs that this build of torch cannot use
     except (RuntimeError, AssertionError, ImportError, AttributeError) as error:
         terminal.quiet = False  # only the process with this GPU knows of it
         raise PodiumError(

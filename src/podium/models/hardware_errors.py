@@ -68,13 +68,13 @@ def _advise_smaller_batch(batch_size: int | None, try_batch: Callable[[int], Non
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """True also if one of CUDA's libraries, and not torch, asked for the memory."""
+    """Returns true also if one of CUDA's libraries, not torch, ran out of memory."""
     refused = re.search("CUDA error: out of memory|ALLOC_FAILED", str(error))
     return isinstance(error, torch.OutOfMemoryError) or refused is not None
 
 
 def _free_frames(error: Exception) -> None:
-    """Frees what the failed calls still hold, so that a smaller batch has the memory."""
+    """Frees the memory that the failed calls still hold, for a smaller batch."""
     traceback.clear_frames(error.__traceback__)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

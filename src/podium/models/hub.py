@@ -13,7 +13,7 @@ from pathlib import Path
 from podium import PodiumError
 from podium.terminal import did_you_mean
 
-HUB_TIMEOUT = 2.0  # seconds: long enough for any network that is worth a download
+HUB_TIMEOUT = 2.0  # seconds; a network that needs longer is too slow for a download
 
 
 @cache
@@ -65,7 +65,7 @@ def weights_unreachable(name: str) -> PodiumError:
 
 
 def _hub_answers() -> bool:
-    """Any answer counts, even an error: then there is a network, and the client's own message is better."""
+    """Returns whether the hub answers, even with an error: the client's own message about that is better."""
     import urllib.error
     import urllib.request
     from concurrent.futures import ThreadPoolExecutor

@@ -21,7 +21,7 @@ def save_model(path: Path, model: "nn.Module", spec: ModelSpec) -> None:
 
 
 def load_model(path: Path) -> tuple["nn.Module", ModelSpec]:
-    """Returns the model as it was saved; the file alone says what it is."""
+    """Returns the model as it was saved; it needs nothing but the file."""
     tensors, metadata = load_tensors(path)
     try:
         fields: dict[str, Any] = {

@@ -32,7 +32,7 @@ View = Callable[[Pixels, int, int], Pixels]  # (image, epoch, row of the trainin
 
 
 class TrainView:
-    """An image as training sees it."""
+    """Makes of an image what training sees."""
 
     def __init__(self, recipe: Recipe, spec: ModelSpec) -> None:
         self.recipe, self.spec = recipe, spec
@@ -53,7 +53,8 @@ class TrainView:
         uses_albumentations = recipe.colour or recipe.erase or recipe.ops
         # albumentations draws from two generators, Python's and numpy's.
         python_rng = random.Random(int(rng.integers(2**63))) if uses_albumentations else None
-        # What costs by the pixel is done where there are fewer: before the image is enlarged, or after it is shrunk.
+        # These operations take time for every pixel, so they change the smaller image: before it is enlarged, or after
+        # it is shrunk.
         is_small = image.shape[0] * image.shape[1] < size * size
         for step in ("mirror", "colour", "ops", "resize") if is_small else ("resize", "mirror", "colour", "ops"):
             if step == "resize":
@@ -99,13 +100,13 @@ def _operations(strength: float) -> list[Any]:
 def _random_crop(image: Pixels, rng: np.random.Generator, smallest: float, fit: str) -> Pixels:
     """Crops a box of at least the `smallest` share of the image, with sides of a ratio between 3:4 and 4:3.
 
-    Where the image will be squashed, it counts as square.
+    An image that will be squashed counts as square.
     """
     height, width = image.shape[:2]
     share, shape, right, down = rng.random(4).tolist()
     share = smallest + (1 - smallest) * share
     oblong = 1.0 if fit == "squash" else width / height
-    # The ratio of the box: within 3/4 and 4/3, and such that the box fits into the image.
+    # The ratio of the box: between 3/4 and 4/3, and so that the box fits into the image.
     low, high = max(3 / 4, share * oblong), min(4 / 3, oblong / share)
     ratio = low * (high / low) ** shape if low < high else min(max(oblong, 3 / 4), 4 / 3)
     box_width = max(1, round(width * min(1.0, (share * ratio / oblong) ** 0.5)))
@@ -137,7 +138,7 @@ class TestView:
 def _resize(image: Pixels, side: int, spec: ModelSpec) -> Pixels:
     longer = max(image.shape[:2])
     interpolation = INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
-    if longer > side:  # linear interpolation is right down to half the size; below, areas have to be averaged
+    if longer > side:  # linear interpolation is good enough down to half the size
         interpolation = cv2.INTER_LINEAR if longer <= 2 * side else cv2.INTER_AREA
     return cv2.resize(image, (side, side), interpolation=interpolation)  # type: ignore[return-value]
 

@@ -2,7 +2,7 @@
 
     podium bench [-c SLUG] [--model NAME ...] [--image-size N] [--batch-size N] [--json FILE]
 
-In one process and by turns: the bare step (forward, backward and update of a batch that is on the device already) and
+In one process and in turn: the bare step (forward, backward and update of a batch that is on the device already) and
 the step of `podium train` with its loader; then the bare forward pass and prediction. Reports medians of several
 windows, and the lowest and highest. Writes nothing but FILE.
 """
@@ -40,7 +40,7 @@ from podium.training.plan import Plan, Request, check_request
 from podium.training.run_folder import Run
 
 WINDOWS = 9
-SECONDS = 3.0  # the least that a window takes
+SECONDS = 3.0  # minimum length of a window
 FOLDS = 5
 
 
@@ -70,7 +70,7 @@ class Measurement:
     bare_forward: Rate
     prediction: Rate
     prediction_share: float
-    # Until the first step started, since the process did or, for a later model, since the model before ended.
+    # From the start of the process (for a later model: from the end of the one before) to the first step.
     first_step_seconds: float
     peak_memory_mb: float
     gpu_memory_mb: float | None
@@ -143,7 +143,7 @@ def _measure(context: Context, started: float) -> Measurement:
 
 
 class BareStep:
-    """The same step with nothing around it."""
+    """The same step without loader, augmentation, clipping, averaging and validation."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner, count = learner, learner.recipe.batch_size
@@ -173,7 +173,7 @@ class BareStep:
 def _training_rates(
     context: Context, bare: BareStep, learner: Learner, batches: Iterator[Batch]
 ) -> tuple[list[float], list[float]]:
-    """Measures the bare step and the whole step by turns, window by window."""
+    """Measures the bare step and the step of `podium train` in turn, window by window."""
 
     def whole_step() -> None:
         learner.step(*next(batches))
@@ -193,7 +193,7 @@ def _training_rates(
 def _prediction_rates(
     context: Context, bare: BareStep, learner: Learner, training_rate: float
 ) -> tuple[list[float], list[float]]:
-    """Measures the bare forward pass and prediction by turns; the first window warms up."""
+    """Measures the bare forward pass and prediction in turn; the first window is a warm-up."""
     recipe, rows = context.recipe, context.held_out_rows(learner.fold)
     count = min(len(rows), max(2 * recipe.batch_size, round(training_rate * 3 * SECONDS)))
     images = context.images(rows[:count], TestView(learner.spec))

@@ -1,4 +1,4 @@
-"""The time that a run may take: `podium train --budget 8h`. How a run is fitted into it: fit_to_budget.py."""
+"""The time that a run may take: `podium train --budget 8h`. fit_to_budget.py fits a run into it."""
 
 import os
 import time

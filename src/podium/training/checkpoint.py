@@ -36,7 +36,7 @@ class CheckpointWriter:
         self._writing: Future[None] | None = None
 
     def save(self, step: int, tensors: Mapping[str, "Tensor"], progress: dict[str, Any]) -> None:
-        """Copies the tensors now; another thread writes them."""
+        """Copies the tensors; a thread writes the copies."""
         self.wait()
         copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
         pool = ThreadPoolExecutor(1)

@@ -1,7 +1,7 @@
 """Fits a run into a given time, with some of it left for the submission: `podium train --budget 8h`.
 
-The first steps are measured. Then as many epochs are chosen as let all folds fit, or fewer folds where too few epochs
-would be left. If training gets slower than it was at first, the rest of the schedule is shortened.
+Podium measures the first steps. Then it chooses the largest number of epochs with which all folds fit. If that leaves
+too few epochs, it trains fewer folds. If training becomes slower than at first, the rest of the schedule is shortened.
 """
 
 import math
@@ -58,7 +58,7 @@ def _fit(context: Context, budget: Budget) -> Fit:
     recipe, processes, folds = context.recipe, context.processes, context.plan.folds_to_train
     measured = _measure(context, folds[0])
     held_out = len(context.held_out_rows(folds[0]))
-    # One process predicts a submission, however many train.
+    # One process predicts the submission, even if several train.
     test_images = measured.forecast.last_validation_work * len(context.competition.test) / held_out
     test_seconds = test_images * measured.seconds_per_step * processes.size
 

@@ -1,4 +1,4 @@
-"""Forecasts how long a fold takes from its first steps, and shortens its schedule where a deadline asks for it."""
+"""Forecasts how long a fold takes from its first steps, and shortens its schedule to meet a deadline."""
 
 import math
 import time
@@ -18,7 +18,7 @@ class Forecast:
     def __init__(
         self,
         sampler: BatchSampler,
-        held_out_ratio: float,  # held-out images over training images
+        held_out_ratio: float,  # number of held-out images / number of training images
         recipe: Recipe,
         folds_left: int = 1,
         deadline: float = math.inf,  # on the clock of time.monotonic()
@@ -34,7 +34,7 @@ class Forecast:
         self.is_reported = False
 
     def start_step(self, step: int) -> None:
-        """Call it before each step. The very first step allocates memory and chooses kernels, so it does not count."""
+        """Call it before each step. The first step does not count: it allocates memory and chooses kernels."""
         if step == self.sampler.start:
             self.first_step_at = time.monotonic()
         elif math.isnan(self.started_at):
@@ -49,7 +49,7 @@ class Forecast:
         return done >= 20 or (done >= 2 and time.monotonic() - self.started_at > 5)
 
     def seconds_per_step(self, step: int) -> float:
-        """Returns the time of a step with everything around it."""
+        """Returns the seconds per step, with validation and saving."""
         return (time.monotonic() - self.started_at) / (self._work_done(step) - self._work_done(self.start))
 
     def work_left(self, step: int) -> float:

@@ -115,7 +115,7 @@ def _key(context: Context, rows: NDArray[np.int64], spec: ModelSpec, weights_dig
 
 
 def _read(path: Path, key: str) -> Features | None:
-    """Reads a block; None if it is missing, damaged or of something else."""
+    """Reads a block; None if it is missing, damaged or computed from something else."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             features: Features = file["features"]

@@ -1,6 +1,7 @@
-"""What learns: a model, the average of its weights, their optimiser, and how far a fold has come.
+"""The learner: a model, the average of its weights, the optimiser, and how far a fold has come.
 
-`Learner.step` is one training step: forward, backward, update. Below it stand the parts that only some runs use.
+`Learner.step` is one training step: forward, backward, update. Below the class are the parts that
+only some runs use.
 """
 
 import math
@@ -85,7 +86,9 @@ class Learner:
         decay = 1 - 1 / max(1.0, recipe.ema * self.sampler.stop)
         self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
         self.progress = Progress.start(self.sampler.stop, device)
-        self.network = _network(self.model, context)  # what the gradients go through
+        self.network = _network(
+            self.model, context
+        )  # the model, or what wraps it for several processes and torch.compile
         norms = [module for module in self.model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
         self.batch_statistics = [buffer for norm in norms for buffer in norm.buffers()]
 
@@ -185,7 +188,7 @@ class Learner:
 
     @property
     def batch_trial(self) -> Callable[[int], None] | None:
-        """What tries smaller batches after one did not fit; of several processes, none can take a step alone."""
+        """The function that tries a batch size; None with several processes, of which none can take a step alone."""
         return self.try_batch if self.context.processes.size == 1 else None
 
     def try_batch(self, images: int) -> None:
@@ -211,9 +214,9 @@ def split(inputs: Tensor, targets: Tensor, limit: int) -> list[tuple[Tensor, Ten
 
 @contextmanager
 def moved_uphill(model: nn.Module, statistics: Sequence[Tensor], radius: float) -> Iterator[None]:
-    """Sharpness-aware minimisation: within the block, the weights lie where the loss is highest nearby.
+    """Sharpness-aware minimisation: within the block, the weights are those of the highest loss nearby.
 
-    The gradient is taken there; the update starts from the weights as they were.
+    The gradient is computed there; the update starts from the original weights.
     """
     gradients = {weight: weight.grad for weight in model.parameters() if weight.grad is not None}
     before = [(tensor, tensor.detach().clone()) for tensor in (*gradients, *statistics)]
@@ -284,7 +287,7 @@ def _create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer
 
 
 def _limit_layer_decay(optimizer: torch.optim.Optimizer, decay: float) -> None:
-    """Spreads the decay over DECAYED_LAYERS, however many layers timm counts, as published values mean it.
+    """Spreads the decay over DECAYED_LAYERS, because published values assume about that many layers.
 
     timm counts 38 layers in convnext_small; 0.8 to that power would freeze the stem.
     """

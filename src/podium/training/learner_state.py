@@ -40,7 +40,7 @@ def learner_state(learner: Learner) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def restore_learner(learner: Learner, tensors: Mapping[str, Tensor], values: dict[str, Any]) -> None:
-    """Takes the learner back to a state; raises if the state is of another model, recipe or version."""
+    """Puts a saved state into the learner; raises if it is of another model, recipe or version."""
     for name, module in _modules(learner).items():
         module.load_state_dict({key: tensors[f"{name}.{key}"] for key in module.state_dict()})
     _restore_optimizer(learner.optimizer, tensors)

@@ -45,7 +45,7 @@ def train_head(context: Context, fold: int) -> None:
     """Fits a head for one fold and writes the same files as train_fold."""
     started = time.monotonic()
     recipe, metric, targets = context.recipe, context.competition.metric, context.target_of_image
-    seed_torch(recipe.seed, 0, 0)  # random weights, too, are the same for all folds
+    seed_torch(recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
     model, spec = build_model(replace(recipe, drop_path=0.0), context.competition.classes)
     context.run.keep_source(spec.source)
     normalise = Normaliser(spec, context.device)
@@ -93,7 +93,7 @@ def classifier_of(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> n
     """
     model.eval()
     rng = torch.Generator().manual_seed(0)
-    with suppress(Exception):  # families differ in what they lack or return
+    with suppress(Exception):  # each family may lack something, or return something else
         classifier: Any = model.get_classifier()  # type: ignore[operator]
         for parameter in (classifier.weight, classifier.bias):
             parameter.copy_(torch.randn(parameter.shape, generator=rng))
@@ -176,7 +176,7 @@ def fit_head(context: Context, fold: int, features: Features) -> tuple[Head, flo
 def _validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Marks the training images that choose the strength: those of another fold, which keeps groups whole.
 
-    With two folds there is no other; then every fifth image of each class, from the second on.
+    With two folds there is no other fold. Then it marks every fifth image of each class, from the second on.
     """
     fold_count = context.plan.fold_count
     if fold_count > 2:

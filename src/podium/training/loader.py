@@ -135,7 +135,7 @@ def _start_loader(images: ImageDataset, batches: Sampler[list[Key]] | list[list[
 
 
 def _discard_half_built_loader(error: OSError) -> None:
-    """Kills the workers that did start, for which Python would wait at its exit, and deletes the loader."""
+    """Deletes the loader, and kills the workers that did start: Python would wait for them at its exit."""
     for process in torch.multiprocessing.active_children():
         process.kill()
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # torch's loader raises when it is deleted half built
@@ -161,7 +161,7 @@ def _move_to_shared_memory(images: Tensor, targets: Tensor) -> Batch | PodiumErr
 
 
 def _end_workers(loader: Any) -> None:
-    """An error keeps its loader alive, and Python would wait forever for workers that ignore SIGTERM."""
+    """Kills the workers. They ignore SIGTERM, and a loader that an error keeps alive would wait for them forever."""
     if hasattr(loader, "_shutdown_workers"):  # with workers only
         loader._shutdown_workers()
         for process in loader._workers:

@@ -149,7 +149,7 @@ class Decision(NamedTuple):
 
 
 def decide(learner: Learner, stop: bool, save: bool, last_step: int) -> Decision:
-    """Returns what follows this step: the same in all processes, because they would wait for each other otherwise."""
+    """Decides what follows this step, for all processes: if one did something else, the others would wait forever."""
     any_stop, any_save, earliest = learner.context.processes.maximum(stop, save, -last_step)
     step, last_step = learner.progress.step, round(-earliest)
     is_epoch_end = step % learner.sampler.per_epoch == 0 or step == last_step

@@ -1,4 +1,4 @@
-"""A run's folder: where its files are, and what they say.
+"""A run's folder: where its files are, and what they contain.
 
     runs/<competition>/<run>/recipe.json
                              fold<k>/{model.safetensors, metrics.jsonl, oof.npz, test.npz}
@@ -39,7 +39,7 @@ READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "views": str,
     "precision": str,
 }
-TRIAL_PREFIX = ".trial-"  # of the folders of runs that only measure
+TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
 PACKAGES = (
     *("torch", "torchvision", "timm", "albumentations", "numpy", "scipy", "scikit-learn"),
     *("opencv-python-headless", "pillow"),
@@ -140,7 +140,7 @@ class Run:
         return path
 
     def check_weights(self, fold: int) -> str:
-        """Returns the hash of a finished fold's weights; refuses weights that did not make its oof.npz."""
+        """Returns the hash of a finished fold's weights; refuses weights that did not compute its oof.npz."""
         path = self.weights_path(fold)
         weights_hash = sha256(path)
         if weights_hash != self.out_of_fold(fold).key:

@@ -1,4 +1,4 @@
-"""Trains a run: on every fold, a model on all images but the fold's, which predicts the images of the fold.
+"""Trains a run: for every fold, a model on all other images, which then predicts the images of the fold.
 
     podium train --model convnext_small [-c SLUG] [--folds 0,1] [--name RUN] [one flag per option of the recipe]
 
