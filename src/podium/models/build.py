@@ -46,7 +46,7 @@ def resolve_recipe(given: Options, card: Options) -> Recipe:
 
 
 def family_and_sizes(name: str) -> tuple[str, int, int]:
-    """Returns the timm module that registers the model, and the image sizes it was made for, in training and in tests."""
+    """Returns the timm module that registers the model, and the image sizes it was made for: to train and to test."""
     import timm
 
     config = _weights_config(name)
