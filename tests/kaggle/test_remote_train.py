@@ -120,6 +120,7 @@ def test_what_would_fail_on_kaggle_is_refused_here(
             assert words[0] in message
             assert "not on Kaggle's machines" in message
         assert "no model" in one_line(podium("kaggle-train", "-c", "tiny", "--model", "convnext_smal"))
+        assert "--linear cannot be combined with --budget" in one_line(podium(*TRAIN, "--linear", "--budget", "1h"))
     assert len(instant_service.kernels) == 1
 
 

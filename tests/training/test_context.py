@@ -35,6 +35,11 @@ def test_a_fold_of_which_no_image_is_left_is_refused(tiny: Path, podium: Podium)
     assert "make new folds: " in message
 
 
+def test_a_precision_that_the_device_lacks_is_refused_before_an_image_is_read(tiny: Path, podium: Podium) -> None:
+    spoil_training_images(tiny, "003")
+    assert "--precision float16 needs a GPU" in one_line(podium(*TRAIN, "--precision", "float16"))
+
+
 def test_the_weights_do_not_depend_on_the_store(tiny: Path, podium: Podium) -> None:
     """The images are larger than what the store keeps, so that they are shrunk."""
     for path in (tiny / "data" / "raw" / "tiny" / "train_image").glob("*.jpg"):

@@ -48,6 +48,29 @@ def test_a_request_that_contradicts_itself_is_refused(
     assert not (tiny / "runs").exists()
 
 
+def test_another_recipe_or_other_folds_are_refused_before_an_image_is_read(tiny: Path, podium: Podium) -> None:
+    assert podium(*TRAIN)[0] == 0
+    for path in (tiny / "data" / "raw" / "tiny" / "train_image").iterdir():
+        path.write_bytes(b"no image")  # reading one would be another error
+    message = one_line(podium(*TRAIN, "--lr", "0.5"))
+    assert "was started with other options: lr was" in message
+    assert "--name" in message
+    folds = tiny / "data" / "prepared" / "tiny" / "folds.csv"
+    folds.write_text(folds.read_text() + "\n")
+    assert "the folds changed" in one_line(podium(*TRAIN))
+
+
+def test_a_budget_keeps_the_number_of_epochs_of_its_first_call(tiny: Path) -> None:
+    options = {"model": "test_vit", "weights": "none", "image_size": 32}
+    run = make_plan("tiny", tiny, Request(options)).run
+    run.path.mkdir(parents=True)
+    started = make_plan("tiny", tiny, Request({**options, "epochs": 3}))
+    run.begin(started.identity(), {"folds": 2})
+    assert make_plan("tiny", tiny, Request(options, budget=60.0)).run.has_begun()
+    with pytest.raises(PodiumError, match="epochs was 3"):
+        make_plan("tiny", tiny, Request(options))
+
+
 def test_a_mistake_in_the_card_is_refused(tiny: Path, podium: Podium) -> None:
     card = tiny / "data" / "competitions" / "tiny.toml"
     card.parent.mkdir()
