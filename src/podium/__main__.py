@@ -12,13 +12,13 @@ import sys
 import time
 from collections.abc import Sequence
 
-from podium import STOPPED, PodiumError, machine, terminal
+from podium import STOPPED, PodiumError, terminal, torchrun
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    terminal.quiet = machine.process_rank() != 0  # only the first process speaks
+    terminal.quiet = torchrun.process_rank() != 0  # only the first process speaks
     try:
         _make_streams_safe()
         args = parser(COMMANDS).parse_args(argv)
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _report(error: PodiumError) -> int:
     """Prints the error in one line; of several processes, only the first of each machine does."""
-    if terminal.quiet and machine.local_rank() != 0:
+    if terminal.quiet and torchrun.local_rank() != 0:
         _wait_for_first_process()
         return 1
     line = terminal.printable(str(error).replace("\n", " "))

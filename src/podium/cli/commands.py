@@ -57,7 +57,7 @@ def folds(args: argparse.Namespace) -> None:
 
 def train(args: argparse.Namespace) -> None:
     """Train a model on every fold, or resume it."""
-    from podium.machine import started_by_torchrun
+    from podium.torchrun import started_by_torchrun
     from podium.training.budget import process_start
     from podium.training.plan import Request, check_request, check_weights, make_plan
 

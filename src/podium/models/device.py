@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from podium import PodiumError, terminal
-from podium.machine import local_rank
+from podium.torchrun import local_rank
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # A CPU gains nothing from more images at 224 px (and loses 8 % with 16). Half of convnext_small's batch of 64 also

@@ -18,8 +18,9 @@ from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from podium import PodiumError
 from podium.images.store import Reader
-from podium.machine import local_world_size, usable_cores
+from podium.machine import usable_cores
 from podium.models.hardware_errors import LOADER_DIED
+from podium.torchrun import local_world_size
 from podium.training.augment import View
 from podium.training.processes import Processes
 from podium.training.randomness import ORDER, generator

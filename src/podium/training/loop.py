@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from podium import PodiumError, terminal
-from podium.machine import started_by_torchrun
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
 from podium.recipe import Recipe
 from podium.terminal import plural, progress_bar, say
+from podium.torchrun import started_by_torchrun
 from podium.training.augment import TestView, TrainView
 from podium.training.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
 from podium.training.context import Context

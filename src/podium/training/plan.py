@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
-from podium.machine import Machine, world_size
+from podium.machine import Machine
 from podium.recipe import Options, Recipe, check_card_options, check_options, expand_auto
 from podium.terminal import say
+from podium.torchrun import world_size
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from podium import STOPPED, PodiumError, terminal
-from podium.machine import LAUNCHED_BY_PODIUM, launched_by_podium, started_by_torchrun
+from podium.torchrun import LAUNCHED_BY_PODIUM, launched_by_podium, started_by_torchrun
 
 # Long, because the others wait while the first builds the pixel store. torchrun itself notices processes that die.
 TIMEOUT = timedelta(hours=12)
