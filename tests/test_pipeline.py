@@ -163,19 +163,24 @@ def test_a_sample_with_a_column_per_class_gets_probabilities(tmp_path: Path, pod
     assert json.loads(out)["metric"] == "log_loss"
 
 
-def test_a_submission_names_missing_folds_and_fits_no_blend_to_few_images(tiny: Path, podium: Podium) -> None:
+def test_a_blend_of_named_runs_names_missing_folds_and_fits_no_weights_to_few_images(
+    tiny: Path, podium: Podium
+) -> None:
     for name, folds in (("whole", "0,1"), ("half", "0")):
         assert podium(*TRAIN, "--folds", folds, "--name", name)[0] == 0
-    status, out, err = podium("submit", "-c", "tiny")
+    status, out, err = podium("submit", "-c", "tiny", "--runs", "half", "whole")
     assert status == 0
     assert "warning: half lacks its folds 1" in err
+    assert "half has held out only 12 of 24" in err
     assert "on 12 held-out images" in err
     lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
     assert [(run["run"], run["weight"], [fold["fold"] for fold in run["folds"]]) for run in lineage["runs"]] == [
         ("half", 0.5, [0]),
         ("whole", 0.5, [0, 1]),
     ]
-    assert "cannot be fitted to 12 images" in one_line(podium("submit", "-c", "tiny", "--blend", "convex"))
+    assert "cannot be fitted to 12 images" in one_line(
+        podium("submit", "-c", "tiny", "--runs", "half", "whole", "--blend", "convex")
+    )
 
 
 def test_an_unreadable_test_image_keeps_its_row(tiny: Path, podium: Podium) -> None:

@@ -95,6 +95,26 @@ def evaluate(metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating
     return METRICS[metric]().score(targets, probs.astype("float64", copy=False))
 
 
+def is_better_than_chance(targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]) -> bool:
+    """Compares predictions with the same prediction for every image: the shares of the classes.
+
+    Accuracy or log loss must be better by two standard errors. Both are means over images, whatever the competition's
+    metric, so they can be compared image by image.
+    """
+    import numpy as np
+
+    shares = np.bincount(targets, minlength=probs.shape[1]) / len(targets)
+    if shares.max() == 1:
+        return True  # all images are of one class: nothing can be compared
+    constant = np.broadcast_to(shares, probs.shape)
+    for metric in ("accuracy", "log_loss"):
+        scores, chance = (score_per_image(metric, targets, predicted) for predicted in (probs, constant))
+        gains = METRICS[metric]().better * (np.asarray(scores) - np.asarray(chance))
+        if gains.mean() > 2 * gains.std() / len(gains) ** 0.5:
+            return True
+    return False
+
+
 def score_per_image(
     metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]
 ) -> NDArray[np.float64] | None:

@@ -32,6 +32,18 @@ def test_equal_runs_get_equal_weights_and_a_useless_run_gets_almost_none() -> No
     assert candidates[unlike.blend.strategy].gain_interval[0] > 0  # better than equal weights by more than chance
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_blend_that_hurts_loses_against_the_best_single_run(seed: int) -> None:
+    """Eight runs that make the same errors outvote a strong one where weights are equal."""
+    strengths = (3.0, *(0.6,) * 8)
+    choice = choose_blend(simulate_runs(strengths, 400, seed, shared_noise=0.9), "accuracy", 1000)
+    scores = {candidate.strategy: candidate.score for candidate in choice.candidates}
+    assert scores["equal"] < scores["best"] <= scores[choice.blend.strategy]
+    new = simulate_runs(strengths, 20_000, 100 + seed, shared_noise=0.9)
+    score = evaluate("accuracy", new.targets, choice.blend.apply(new.probs))
+    assert score > evaluate("accuracy", new.targets, new.probs[0]) - 0.003
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", ["accuracy", "log_loss", "macro_f1", "quadratic_kappa"])
 def test_the_choice_is_near_the_best_on_new_images(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from tiny import Podium, one_line
 
 
 def test_a_lineage_is_described(two_runs: Path, podium: Podium) -> None:
-    _, out, _ = podium("submit", "-c", "tiny", "--blend", "greedy-calibrated")
+    _, out, _ = podium("submit", "-c", "tiny", "--runs", "good", "idle", "--blend", "greedy-calibrated")
     lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
     status, description, err = podium("lineage", out.strip())
     assert status == 0, err

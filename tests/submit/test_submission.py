@@ -11,7 +11,7 @@ from tiny import Podium, one_line
 
 
 def test_a_blend_is_written_with_its_lineage(two_runs: Path, podium: Podium) -> None:
-    status, out, err = podium("submit", "-c", "tiny", "--blend", "greedy-calibrated")
+    status, out, err = podium("submit", "-c", "tiny", "--runs", "good", "idle", "--blend", "greedy-calibrated")
     assert status == 0, err
     assert "blending strategies" in err
     assert "expect between" in err

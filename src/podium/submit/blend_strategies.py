@@ -2,8 +2,8 @@
 
     podium submit --runs A B --blend STRATEGY
 
-The weights are equal, convex or greedy, and the probabilities are calibrated or not; strategy_names.py lists these
-strategies. choose_blend.py chooses one of them.
+The weights are equal, convex, greedy or those of the best single run, and the probabilities are calibrated or not;
+strategy_names.py lists these strategies. choose_blend.py chooses one of them.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from podium.metrics import METRICS, evaluate
 from podium.submit.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
-from podium.submit.strategy_names import CALIBRATED, STRATEGIES
+from podium.submit.strategy_names import BEST, CALIBRATED, STRATEGIES
 
 Weights = NDArray[np.float64]  # [runs]
 
@@ -113,10 +113,20 @@ def _greedy_score(metric: str, better: int, targets: Targets, summed: Probs) -> 
     return score if np.isfinite(score) else -np.inf, log_likelihood  # a resample may lack a class that the metric needs
 
 
+def fit_best(probs: Probs, targets: Targets, metric: str) -> Weights:
+    """Returns weight 1 for the run with the best score, and 0 for the others."""
+    better = METRICS[metric]().better
+    scores = [_greedy_score(metric, better, targets, run_probs) for run_probs in probs]
+    weights = np.zeros(len(probs))
+    weights[scores.index(max(scores))] = 1
+    return weights
+
+
 FIT_WEIGHTS: dict[str, Callable[[Probs, Targets, str], Weights]] = {  # one for each of WEIGHTINGS
     "equal": fit_equal,
     "convex": fit_convex,
     "greedy": fit_greedy,
+    BEST: fit_best,
 }
 
 

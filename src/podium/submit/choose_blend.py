@@ -1,6 +1,9 @@
-"""Chooses how the runs are blended: the simplest strategy that is not worse than the best by more than chance.
+"""Chooses how the runs are blended.
 
     podium submit --runs A B [--blend STRATEGY]
+
+The choice is the simplest strategy that scores at least as well as the best single run, and that is not worse than the
+best strategy by more than chance. If no blend scores as well as the best single run, that run is submitted alone.
 
 Each strategy is scored by nested cross-validation: fitted on all parts of the held-out images except one, and scored
 on that one. blend_strategies.py fits the weights; expected_score.py estimates the score of the chosen blend on the test
@@ -18,7 +21,7 @@ from podium.submit.blend import Blend, Probs
 from podium.submit.blend_strategies import fit_blend, list_strategies
 from podium.submit.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
 from podium.submit.held_out import HeldOut
-from podium.submit.strategy_names import STRATEGIES
+from podium.submit.strategy_names import BEST, STRATEGIES
 from podium.terminal import plural, progress_bar, table
 
 MIN_GROUPS = 20  # weights are not fitted to fewer; an image without a group counts as one
@@ -30,7 +33,7 @@ class Candidate:
 
     strategy: str
     score: float  # nested: on images that neither the models nor the weights have seen
-    gain: float  # over equal weights; positive is better for every metric
+    gain: float  # over the best single run; positive is better for every metric
     gain_interval: Interval  # 95 %
 
 
@@ -46,7 +49,7 @@ class BlendChoice:
             low, high = candidate.gain_interval
             scores = [f"{candidate.score:.5f}", f"{candidate.gain:+.5f}", f"{low:+.5f} to {high:+.5f}"]
             rows.append([candidate.strategy, *scores])
-        return table(["strategy", metric, "gain", "95 % interval"], rows)
+        return table(["strategy", metric, "gain over best", "95 % interval"], rows)
 
 
 def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str | None = None) -> BlendChoice:
@@ -59,16 +62,18 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
     nested = _predict_nested(strategies, held_out, metric)
     scores = {name: evaluate(metric, held_out.targets, probs) for name, probs in nested.items()}
     resampled = {name: better * bootstrap_scores(held_out, probs, metric) for name, probs in nested.items()}
-    best = max(strategies, key=lambda name: better * scores[name])
-    # If the best is better than another by chance only, zero is in the interval of the difference.
-    is_worse = {name: percentile_interval(resampled[best] - resampled[name])[0] > 0 for name in strategies}
-    chosen = strategy or next(name for name in strategies if not is_worse[name])
+    baseline = BEST if BEST in strategies else strategies[0]
+    eligible = [name for name in strategies if better * scores[name] >= better * scores[baseline]]
+    top = max(eligible, key=lambda name: better * scores[name])
+    # If the top is better than another by chance only, zero is in the interval of the difference.
+    is_worse = {name: percentile_interval(resampled[top] - resampled[name])[0] > 0 for name in eligible}
+    chosen = strategy or next(name for name in eligible if not is_worse[name])
     candidates = [
         Candidate(
             strategy=name,
             score=scores[name],
-            gain=better * (scores[name] - scores["equal"]) + 0.0,  # turns -0.0 into 0.0
-            gain_interval=percentile_interval(resampled[name] - resampled["equal"]),
+            gain=better * (scores[name] - scores[baseline]) + 0.0,  # turns -0.0 into 0.0
+            gain_interval=percentile_interval(resampled[name] - resampled[baseline]),
         )
         for name in strategies
     ]
@@ -80,7 +85,7 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
 
 
 def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> tuple[str, ...]:
-    """Returns the user's strategy beside equal weights, or all; raises if there are too few images to fit weights."""
+    """Returns the user's strategy and the baseline, or all; raises if there are too few images to fit weights."""
     group_count = len(np.unique(held_out.groups))
     can_fit = group_count >= MIN_GROUPS and len(np.unique(held_out.parts)) > 1
     if strategy and strategy != "equal" and not can_fit:
@@ -91,7 +96,7 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> 
             f"--blend {strategy}: weights cannot be fitted to {images} held out by all runs; use --blend equal"
         )
     if strategy:
-        return tuple(name for name in STRATEGIES if name in ("equal", strategy))
+        return tuple(name for name in STRATEGIES if name in (BEST, strategy))
     return list_strategies(len(held_out.probs), metric) if can_fit else STRATEGIES[:1]
 
 

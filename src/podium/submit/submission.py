@@ -20,16 +20,18 @@ from podium.competition.load import Competition
 from podium.disk import write_json
 from podium.folds.folds_csv import read_groups
 from podium.machine import Machine
+from podium.metrics import evaluate
 from podium.submit.blend import Blend
 from podium.submit.check import check_class_shares
 from podium.submit.choose_blend import BlendChoice, choose_blend
 from podium.submit.expected_score import Estimate, add_fold_gain
-from podium.submit.held_out import collect_held_out
+from podium.submit.held_out import HeldOut, collect_held_out
 from podium.submit.predict_test import predict_blend
 from podium.submit.record_lineage import record_lineage
+from podium.submit.select_runs import select_runs
 from podium.submit.write_csv import render, write_csv
 from podium.terminal import plural, podium_command, say, uses_make
-from podium.training.run_folder import Run, find_runs
+from podium.training.run_folder import Run
 
 HISTORY = "history.csv"  # beside the submissions: Kaggle's scores
 LONGEST_NAME = 100  # letters
@@ -39,7 +41,7 @@ LONGEST_NAME = 100  # letters
 class SubmitOptions:
     """What the user chooses for a submission."""
 
-    runs: list[str] | None = None  # None: all that have a finished fold
+    runs: list[str] | None = None  # None: all that a blend gains from (select_runs.py)
     name: str | None = None  # of the CSV, without ".csv"; None: the names of the runs
     blend: str | None = None  # one of STRATEGIES in strategy_names.py; None: choose_blend.py chooses
     anyway: bool = False  # write it even if all images get the same class
@@ -50,7 +52,7 @@ def submit(
 ) -> Path:
     """Writes the blend of the runs and its lineage; returns the path of the CSV."""
     options, machine = options or SubmitOptions(), machine or Machine()
-    runs = find_runs(competition.slug, root, options.runs)
+    runs = select_runs(competition, root, options.runs)
     name = options.name or _join_names(runs)
     if f"{name}.csv" == HISTORY:
         raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
@@ -111,26 +113,39 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], strategy:
     """Chooses how the runs are blended, and prints the reason."""
     metric = competition.metric
     held_out = collect_held_out(runs, competition.classes, read_groups(competition, root))
-    if len(runs) > 1:
-        for run in runs:
-            mean = np.mean([run.score(fold, metric) for fold in run.finished()])
-            say(f"  {run.name}: {metric} {mean:.5f} out of fold")
     if not len(held_out):
         if strategy not in (None, "equal"):
             raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")
         say("podium: warning: no image was held out by all of these runs, so their weights are equal")
         return BlendChoice(Blend("equal", (1 / len(runs),) * len(runs), (1.0,) * len(runs)))
+    _compare_on_shared_images(runs, held_out, metric)
     choice = choose_blend(held_out, metric, len(competition.test), strategy)
     if len(choice.candidates) > 1:
         images = f"{len(held_out):,} images"
         say(f"podium: blending strategies, each fitted on all folds but the one it is scored on ({images})")
         say("  " + choice.candidates_table(metric).replace("\n", "\n  "))
         weights = [f"{run.name} {weight:.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
-        reason = "the simplest that is not worse than the best by more than chance"
+        reason = "the simplest that is as good as the best single run, and as the best blend but for chance"
         if strategy:
             reason = "chosen with --blend"
         say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")
     return choice
+
+
+def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, metric: str) -> None:
+    """Prints the score of each run on the images that all runs held out, and the run that has the fewest of them."""
+    if len(runs) == 1:
+        return
+    counts = [sum(len(run.out_of_fold(fold).id) for fold in run.finished()) for run in runs]
+    if len(held_out) < max(counts):
+        fewest = runs[counts.index(min(counts))].name
+        say(
+            f"podium: warning: all runs are compared on {len(held_out):,} images, because {fewest} has held out only"
+            f" {min(counts):,} of {max(counts):,}; without it there are more"
+        )
+    say(f"podium: {metric} on the {len(held_out):,} images that all runs held out")
+    for run, probs in zip(runs, held_out.probs, strict=True):
+        say(f"  {run.name}: {evaluate(metric, held_out.targets, probs):.5f}")
 
 
 def _say_estimate(competition: Competition, estimate: Estimate) -> None:

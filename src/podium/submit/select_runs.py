@@ -1,0 +1,72 @@
+"""Selects the runs of a submission, and says which runs a plain `podium submit` leaves out, and why.
+
+A run is left out if it is no better than chance, if it was trained on other folds than the others, or if it lacks folds
+that another run has. With --runs, the user selects.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from podium.competition.load import Competition
+from podium.disk import sha256
+from podium.folds.folds_csv import folds_path
+from podium.metrics import METRICS, evaluate, is_better_than_chance
+from podium.terminal import say
+from podium.training.run_folder import Run, find_runs
+
+Reasons = dict[Run, str]  # why runs are left out
+
+
+def select_runs(competition: Competition, root: Path, names: list[str] | None) -> list[Run]:
+    """Returns the runs of these names, or all that a blend gains from; at least one."""
+    runs = find_runs(competition.slug, root, names)
+    if names:
+        return runs
+    reasons: Reasons = {}
+    for find_reasons in (_no_better_than_chance, _on_other_folds, _partial):
+        left_out = find_reasons([run for run in runs if run not in reasons], competition, root)
+        if len(reasons) + len(left_out) < len(runs):
+            reasons |= left_out
+    if reasons:
+        texts = [f"{run.name} ({reason})" for run, reason in reasons.items()]
+        say(f"podium: left out: {', '.join(texts)}; name them with --runs to blend them all the same")
+    return [run for run in runs if run not in reasons]
+
+
+def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    reasons = {}
+    for run in runs:
+        held_out = [run.out_of_fold(fold) for fold in run.finished()]
+        targets, probs = (
+            np.concatenate(parts) for parts in zip(*((oof.target, oof.probs) for oof in held_out), strict=True)
+        )
+        if not is_better_than_chance(targets, probs):
+            score = evaluate(competition.metric, targets, probs)
+            reasons[run] = f"{competition.metric} {score:.3f}, no better than chance"
+    return reasons
+
+
+def _on_other_folds(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    """Compares with the folds file of today if a run was trained on it, else with the folds of the most runs."""
+    hashes = [str(run.recipe.get("folds_sha256")) for run in runs]
+    path = folds_path(competition.slug, root)
+    current = sha256(path) if path.exists() else ""
+    usual = current if current in hashes else max(hashes, key=hashes.count)
+    return {run: "other folds" for run, digest in zip(runs, hashes, strict=True) if digest != usual}
+
+
+def _partial(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    """Compares with the run that has the most folds; of several, with the one that has the best score."""
+    better = METRICS[competition.metric]().better
+
+    def completeness(run: Run) -> tuple[int, float]:
+        scores = [run.score(fold, competition.metric) for fold in run.finished()]
+        return len(scores), better * float(np.mean(scores))
+
+    most_complete = max(runs, key=completeness)
+    needed = set(most_complete.finished())
+    return {
+        run: f"{len(run.finished())} of {run.recipe['folds']} folds" for run in runs if needed - set(run.finished())
+    }
