@@ -62,10 +62,10 @@ def test_another_recipe_or_other_folds_are_refused_before_an_image_is_read(tiny:
 
 def test_a_budget_keeps_the_number_of_epochs_of_its_first_call(tiny: Path) -> None:
     options = {"model": "test_vit", "weights": "none", "image_size": 32}
-    run = make_plan("tiny", tiny, Request(options)).run
-    run.path.mkdir(parents=True)
     started = make_plan("tiny", tiny, Request({**options, "epochs": 3}))
-    run.begin(started.identity(), {"folds": 2})
+    started.run.fold_folder(0).mkdir(parents=True)
+    started.run.begin(started.identity(), {"folds": 2})
+    (started.run.fold_folder(0) / "checkpoint-000000001.safetensors").touch()
     assert make_plan("tiny", tiny, Request(options, budget=60.0)).run.has_begun()
     with pytest.raises(PodiumError, match="epochs was 3"):
         make_plan("tiny", tiny, Request(options))

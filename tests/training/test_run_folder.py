@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from podium import PodiumError
 from podium.training.run_folder import Run
 from tiny import FAST, Podium, one_line, podium_at, run_of
 from training.damage import cut_end, empty, flip_bit
@@ -27,6 +28,10 @@ def run(tmp_path: Path, trained_template: Path) -> Run:
     """A run with one finished fold."""
     shutil.copytree(trained_template, tmp_path, dirs_exist_ok=True)
     return run_of(tmp_path)
+
+
+def raise_error(message: str) -> None:
+    raise PodiumError(message)
 
 
 # --- damaged files -----------------------------------------------------------------------------------
@@ -57,6 +62,19 @@ def test_a_run_without_its_recipe_is_neither_given_another_nor_forgotten(run: Ru
     (run.fold_folder(0) / "checkpoint-000000003.safetensors").write_bytes(b"")  # it needs its recipe, too
     assert f"{recipe} is missing" in one_line(podium(*TRAIN))
     assert not recipe.exists()
+
+
+def test_a_run_that_failed_before_its_first_checkpoint_takes_other_options(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("podium.training.loop.training_batches", lambda _: raise_error("no such device"))
+        assert "no such device" in one_line(podium(*TRAIN))
+    assert (run_of(tiny).path / "recipe.json").exists()
+    status, _, err = podium(*TRAIN, "--lr", "0.002")
+    assert status == 0, err
+    assert run_of(tiny).recipe["lr"] == 0.002
+    assert "was started with other options" in one_line(podium(*TRAIN))
 
 
 @pytest.mark.parametrize("content", ["", "5", "null", "[1]", "{}", "not json", '{"folds": "2"}', "\xff"])

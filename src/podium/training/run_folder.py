@@ -72,17 +72,19 @@ class Run:
         return content
 
     def has_begun(self) -> bool:
-        return (self.path / "recipe.json").exists()
+        """Returns whether anything is trained. A run that fails before its first checkpoint leaves a recipe only."""
+        return bool((self.path / "recipe.json").exists() and self._trained_files())
 
     def begin(self, identity: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Writes recipe.json, or refuses to resume with another recipe, other folds or other data."""
         path = self.path / "recipe.json"
-        if path.exists():
+        if self.has_begun():
             self.check_same(identity)
             return
-        trained = [*self.path.glob("fold*/*.safetensors"), *self.path.glob("fold*/oof.npz")]
+        trained = self._trained_files()
         if trained:
             raise PodiumError(f"{path} is missing, though {trained[0]} exists; {self._restore()}")
+        self.__dict__.pop("recipe", None)  # of a run that failed before
         write_json(path, {**identity, **facts, "weights_source": None, "versions": package_versions()})
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
@@ -117,6 +119,9 @@ class Run:
                 )
         self.recipe["teacher_sha256"] = {**recorded, **hashes}
         write_json(self.path / "recipe.json", self.recipe)
+
+    def _trained_files(self) -> list[Path]:
+        return [*self.path.glob("fold*/*.safetensors"), *self.path.glob("fold*/oof.npz")]
 
     def _restore(self) -> str:
         return f"restore it, or delete {self.path} and train that run again"
