@@ -76,6 +76,13 @@ def test_once_the_data_is_here_only_uploads_need_an_account(tmp_path: Path, podi
     assert "only --upload and kaggle-train need Kaggle" in line_about("kaggle", out)
 
 
+def test_auto_is_the_model_for_this_machine(tiny: Path, podium: Podium) -> None:
+    _, out, _ = podium("doctor", "-c", "tiny", "--model", "auto", "--device", "cpu")
+    (line,) = [line for line in out.splitlines() if " auto " in line]
+    assert line.startswith("ok")
+    assert "trains resnet10t on this machine, without pretrained weights" in line
+
+
 def test_a_gpu_that_computes_nothing_is_found(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("CUDA error: no kernel image is available for execution on the device")

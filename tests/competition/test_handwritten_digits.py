@@ -1,4 +1,4 @@
-"""The embedded competition: real digits, in Kaggle's layout, the same bytes every time."""
+"""The built-in competition: real digits, in Kaggle's layout, the same bytes every time."""
 
 import hashlib
 from pathlib import Path

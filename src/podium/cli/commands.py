@@ -22,7 +22,7 @@ def data(args: argparse.Namespace) -> None:
 
 
 def sample(args: argparse.Namespace) -> None:
-    """Write the embedded competition (handwritten digits), which needs no network."""
+    """Write the built-in competition (handwritten digits), which needs no network."""
     from podium.competition.handwritten_digits import write_digits
 
     write_digits(args.root)

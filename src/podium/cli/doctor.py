@@ -36,7 +36,7 @@ def doctor(slug: str, root: Path, models: Sequence[str], device: str) -> None:
         ("packages", _packages),
         ("disk", partial(_disk, root)),
         ("device", partial(_devices, device)),
-        *((model, partial(_weights, model)) for model in models),
+        *((model, partial(_weights, model, device)) for model in models),
         ("kaggle", partial(_kaggle, slug, root)),
         ("data", partial(_data, slug, root)),
     )
@@ -123,8 +123,15 @@ def _device(name: str) -> Finding:
 # --- weights, Kaggle and the data --------------------------------------------------------------------
 
 
-def _weights(model: str) -> Iterator[Finding]:
-    model = expand_auto({"model": model}, "cuda")["model"]
+def _weights(model: str, device: str) -> Iterator[Finding]:
+    if model == "auto":
+        from podium.models.device import device_kind, pick_device
+
+        options = expand_auto({"model": model}, device_kind(pick_device(device)))
+        model = options["model"]
+        if options.get("weights") == "none":
+            yield Finding("auto", "ok", f"trains {model} on this machine, without pretrained weights")
+            return
     check_model_name(model)
     check_weights_available(model, "pretrained")
     licence = licence_of(model)

@@ -1,4 +1,4 @@
-"""The embedded competition: scikit-learn's handwritten digits, in the layout that Kaggle delivers.
+"""The built-in competition: scikit-learn's handwritten digits, in the layout that Kaggle delivers.
 
     podium sample
 

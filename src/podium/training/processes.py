@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -177,7 +178,12 @@ def launch_processes(count: int, device: str, words: Sequence[str]) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
     logging.disable(logging.ERROR)  # every process reports its own errors
     try:
-        run(parse_args(["--standalone", f"--nproc-per-node={count}", "--module", "podium", *words]))
+        with tempfile.TemporaryDirectory() as logs:  # torchrun leaves an empty folder otherwise
+            run(
+                parse_args(
+                    ["--standalone", f"--nproc-per-node={count}", "--log-dir", logs, "--module", "podium", *words]
+                )
+            )
     except SignalException:
         raise SystemExit(STOPPED) from None
     except ChildFailedError as error:
