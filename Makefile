@@ -13,6 +13,23 @@ PODIUM := PODIUM_CALLED_BY=make $(BIN)/podium
 RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
+# Make ignores variables that it does not know, so a misspelt one would change nothing.
+VARIABLES := COMP VENV PYTHON CONSTRAINTS MODEL FOLDS EPOCHS LR BATCH SIZE SEED WEIGHTS NAME GPUS BUDGET K RUNS UPLOAD \
+  MESSAGE KILLS ARGS READY RAW PODIUM
+GIVEN     := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
+UNKNOWN   := $(firstword $(filter-out $(VARIABLES) MAKE%,$(GIVEN)))
+ifneq ($(UNKNOWN),)
+  $(error no variable $(UNKNOWN); $(shell $(PYTHON) -c 'import difflib, sys; \
+    near = difflib.get_close_matches(sys.argv[1].upper(), sys.argv[2:], 1); \
+    print(f"did you mean {near[0]}?" if near else "there are " + ", ".join(sys.argv[2:]))' $(UNKNOWN) $(VARIABLES)))
+endif
+
+# $(call flag,LR,lr) is `--lr 1e-4` if LR is 1e-4, else nothing.
+flag        = $(if $($(1)),--$(2) $($(1)))
+TRAIN_FLAGS = $(call flag,MODEL,model) $(call flag,FOLDS,folds) $(call flag,EPOCHS,epochs) $(call flag,LR,lr) \
+  $(call flag,BATCH,batch-size) $(call flag,SIZE,image-size) $(call flag,SEED,seed) $(call flag,WEIGHTS,weights) \
+  $(call flag,NAME,name) $(call flag,GPUS,processes) $(call flag,BUDGET,budget) $(ARGS)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup data audit folds train submit compare doctor kaggle-train kaggle-bundle demo bench notebook \
   test test-fast chaos lint constraints clean
@@ -32,30 +49,27 @@ audit: $(READY) | $(RAW)  ## check every image: bad files, duplicates, leaks  [C
 	$(PODIUM) audit -c $(COMP) $(ARGS)
 
 folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARGS="--group patient"]
-	$(PODIUM) folds -c $(COMP) $(if $(K),--k $(K)) $(ARGS)
+	$(PODIUM) folds -c $(COMP) $(call flag,K,k) $(ARGS)
 
-train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train a model: MODEL=  [COMP= FOLDS=0,1 EPOCHS= NAME= GPUS=4 BUDGET=8h ARGS="--lr 1e-4"]
-	$(PODIUM) train -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(if $(FOLDS),--folds $(FOLDS)) \
-	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(if $(GPUS),--processes $(GPUS)) \
-	  $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
+train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train a model: MODEL=  [COMP= FOLDS=0,1 EPOCHS= LR= BATCH= SIZE= SEED= WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
+	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
 submit: override export MESSAGE := $(value MESSAGE)
 submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" UPLOAD=1 MESSAGE= ARGS=]
-	$(PODIUM) submit -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(if $(UPLOAD),--upload) \
+	$(PODIUM) submit -c $(COMP) $(call flag,RUNS,runs) $(if $(UPLOAD),--upload) \
 	  $(if $(MESSAGE),--message="$$MESSAGE") $(ARGS)
 
 compare: $(READY)  ## compare runs: scores, costs, disagreement  [COMP= RUNS="a b"]
-	$(PODIUM) compare -c $(COMP) $(if $(RUNS),--runs $(RUNS))
+	$(PODIUM) compare -c $(COMP) $(call flag,RUNS,runs)
 
-kaggle-train: $(READY)  ## train on Kaggle's own GPUs: MODEL=  [COMP= FOLDS= EPOCHS= NAME= BUDGET= ARGS=]
-	$(PODIUM) kaggle-train -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(if $(FOLDS),--folds $(FOLDS)) \
-	  $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NAME),--name $(NAME)) $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
+kaggle-train: $(READY)  ## train on Kaggle's own GPUs: MODEL=  [COMP= FOLDS= EPOCHS= and so on, as for train]
+	$(PODIUM) kaggle-train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
 kaggle-bundle: $(READY)  ## pack models, code and notebook for a competition without a network  [COMP= RUNS="a b" UPLOAD=1]
-	$(PODIUM) kaggle-bundle -c $(COMP) $(if $(RUNS),--runs $(RUNS)) $(if $(UPLOAD),--upload)
+	$(PODIUM) kaggle-bundle -c $(COMP) $(call flag,RUNS,runs) $(if $(UPLOAD),--upload)
 
 doctor: $(READY)  ## check packages, disk, GPU, weights, Kaggle's terms and data  [COMP= MODEL="a b"]
-	$(PODIUM) doctor -c $(COMP) $(if $(MODEL),--model $(MODEL))
+	$(PODIUM) doctor -c $(COMP) $(call flag,MODEL,model)
 
 demo: $(READY)  ## run the whole pipeline on handwritten digits, without a network or a GPU
 	$(PODIUM) sample
@@ -66,7 +80,7 @@ demo: $(READY)  ## run the whole pipeline on handwritten digits, without a netwo
 	  $(PODIUM) score $$csv --solution data/raw/sample/solution.csv
 
 bench: $(READY) | $(RAW)  ## measure training, compared with a bare training loop  [COMP= MODEL="a b" ARGS=]
-	$(PODIUM) bench -c $(COMP) $(if $(MODEL),--model $(MODEL)) $(ARGS)
+	$(PODIUM) bench -c $(COMP) $(call flag,MODEL,model) $(ARGS)
 
 notebook: $(READY)  ## open the notebooks in Jupyter
 	$(BIN)/jupyter lab notebooks

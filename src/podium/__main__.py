@@ -6,7 +6,6 @@ in the data, explained in one line; 75 stopped by a signal, and the same command
 
 import io
 import os
-import re
 import signal
 import sys
 import time
@@ -50,8 +49,8 @@ def _report(error: PodiumError) -> int:
         _wait_for_first_process()
         return 1
     line = terminal.printable(str(error).replace("\n", " "))
-    if terminal.uses_make() and re.search(r" --[a-z]", line) and "make" not in line:
-        line += ' (flags go to make as ARGS="--flag ...")'
+    if terminal.uses_make() and "make" not in line:
+        line += terminal.flags_for_make(line)
     print(f"podium: error: {line}", file=sys.stderr)
     return 1
 

@@ -1,6 +1,7 @@
 """Prints what a user sees: results on standard output, progress and advice on standard error."""
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -9,6 +10,12 @@ from shlex import quote
 from typing import Any
 
 from podium import DEFAULT_COMPETITION
+
+MAKE_VARIABLES = {  # flag: variable of the Makefile
+    **{"model": "MODEL", "folds": "FOLDS", "epochs": "EPOCHS", "lr": "LR", "batch-size": "BATCH", "image-size": "SIZE"},
+    **{"seed": "SEED", "weights": "WEIGHTS", "name": "NAME", "processes": "GPUS", "budget": "BUDGET"},
+    **{"k": "K", "runs": "RUNS"},
+}
 
 root = Path()  # as the user gave it, so that printed commands can be pasted
 quiet = False  # true in all processes of a group except the first
@@ -110,6 +117,15 @@ def podium_command() -> str:
     if uses_make():
         return quote(sys.argv[0])
     return "podium" if root == Path() else f"podium --root {quote(str(root))}"
+
+
+def flags_for_make(text: str) -> str:
+    """Returns how make takes the flags that a text names: ` (with make: EPOCHS=...)`."""
+    flags = dict.fromkeys(re.findall(r"(?<!\S)--([a-z][a-z-]*)", text))
+    variables = [f"{MAKE_VARIABLES[flag]}=..." for flag in flags if flag in MAKE_VARIABLES]
+    others = " ".join(f"--{flag} ..." for flag in flags if flag not in MAKE_VARIABLES)
+    words = [*variables, *([f'ARGS="{others}"'] if others else [])]
+    return f" (with make: {' '.join(words)})" if words else ""
 
 
 def uses_make() -> bool:

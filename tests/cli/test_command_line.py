@@ -12,6 +12,7 @@ import pytest
 
 from podium.cli.commands import COMMANDS
 from podium.recipe import recipe_options
+from podium.terminal import MAKE_VARIABLES
 from tiny import Podium, one_line, write_competition
 
 HEAVY = ["torch", "timm", "numpy", "pandas", "sklearn", "albumentations", "cv2", "huggingface_hub"]
@@ -124,14 +125,49 @@ def test_users_of_make_learn_how_to_give_a_flag(podium: Podium, monkeypatch: pyt
     monkeypatch.setenv("HF_HUB_CACHE", "/nowhere")
     message = one_line(podium("train", "-c", "tiny", "--model", "convnext_small"))
     assert "--weights none" in message
-    assert message.endswith('(flags go to make as ARGS="--flag ...")')
+    assert message.endswith("(with make: WEIGHTS=...)")
+    assert one_line(podium("train", "--epochs", "0")).endswith("(with make: EPOCHS=...)")
+    assert one_line(podium("train", "--model", "test_vit", "--sam", "-1")).endswith('(with make: ARGS="--sam ...")')
+
+
+def make(*words: str) -> "subprocess.CompletedProcess[str]":
+    """Runs make with an environment that is ready, and prints the words of podium's command, one per line."""
+    ready = ("READY=Makefile", "--old-file=Makefile")  # else make could set up an environment first
+    command = ["make", "-s", *ready, "PODIUM=printf '%s\\n'", *words]
+    return subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("variable", "remedy"),
+    [
+        ("EPOCH=1", "did you mean EPOCHS?"),
+        ("FOLD=0", "did you mean FOLDS?"),
+        ("model=convnext_small", "did you mean MODEL?"),
+        ("QUANTUM=1", "there are COMP, VENV"),
+    ],
+)
+def test_make_refuses_a_variable_that_it_does_not_know(variable: str, remedy: str) -> None:
+    done = make("train", "MODEL=test_vit", "LR=1e-4", variable)
+    assert done.returncode == 2
+    assert f"no variable {variable.partition('=')[0]}; {remedy}" in done.stderr
+    assert not done.stdout
+
+
+def test_variables_of_make_become_flags() -> None:
+    values = {flag: f"value-of-{flag}" for flag in MAKE_VARIABLES if flag not in ("k", "runs")}
+    done = make("kaggle-train", *(f"{MAKE_VARIABLES[flag]}={value}" for flag, value in values.items()), "ARGS=--sam 1")
+    words = done.stdout.split("\n")[3:-1]
+    assert dict(zip(words[0::2], words[1::2], strict=True)) == {
+        "--sam": "1",
+        **{f"--{k}": v for k, v in values.items()},
+    }
+    assert "--k\n7\n" in make("folds", "K=7", "RAW=src").stdout
+    assert "--runs\na\nb\n" in make("compare", "RUNS=a b").stdout
 
 
 def test_make_passes_a_message_on_to_the_letter() -> None:
     text = """cost $5 of $(shell echo it) "so" 'it' -y"""
-    ready = ("READY=Makefile", "--old-file=Makefile")  # else make could set up an environment first
-    words = ["make", "-s", *ready, "submit", "UPLOAD=1", "PODIUM=printf '%s\\n'", f"MESSAGE={text}"]
-    done = subprocess.run(words, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    done = make("submit", "UPLOAD=1", f"MESSAGE={text}")
     assert done.stdout.splitlines()[-2:] == ["--upload", f"--message={text}"]
 
 
