@@ -7,6 +7,7 @@ import pytest
 from podium import PodiumError
 from podium.recipe import (
     LEVELS,
+    NEUTRAL,
     Recipe,
     check_card_options,
     check_options,
@@ -130,3 +131,7 @@ def test_wrong_views_are_answered_with_the_right_ones() -> None:
 def test_differences_between_two_recipes_are_listed() -> None:
     old, new = {"lr": 0.1, "folds_sha256": "a", "seed": 0}, {"lr": 0.2, "folds_sha256": "b", "seed": 0}
     assert differences(old, new) == ["lr was 0.1 and is 0.2", "the folds changed"]
+
+
+def test_neutral_values_are_values_of_their_options() -> None:
+    check_options(NEUTRAL)

@@ -5,7 +5,7 @@ family, the row for all models. `fill_in_defaults` does that, and the run's reci
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, get_type_hints
 
@@ -278,6 +278,29 @@ def _problem_with(value: Any, kind: type, option: Field[Any]) -> str:
     if parts and value != "none" and (set(names) - set(parts) or len(set(names)) < len(names)):
         return f"none, or some of {', '.join(parts)} joined by +, not '{value}'"
     return ""
+
+
+# What a recipe that was written before an option existed did: the value that changes nothing.
+NEUTRAL: dict[str, Any] = {
+    "optimizer": "adamw",
+    "sam": 0.0,
+    "plain": 0.0,
+    "grow": 0.0,
+    "fit": "crop",
+    "ops": 0,
+    "strength": 0.5,
+    "level": "default",
+    "linear": False,
+    "head_first": False,
+    "skip_bad": False,
+    "teacher": "",
+    "distil": 0.5,
+}
+
+
+def recorded_values(recorded: Options, names: Iterable[str]) -> dict[str, Any]:
+    """Returns these values of a recipe.json, which may be older than an option."""
+    return {name: recorded.get(name, NEUTRAL.get(name)) for name in names}
 
 
 def differences(old: Options, new: Options) -> list[str]:

@@ -1,5 +1,6 @@
 """The files of a run that are damaged, replaced or deleted after they were written, and who may write them."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +76,17 @@ def test_a_run_that_failed_before_its_first_checkpoint_takes_other_options(
     assert status == 0, err
     assert run_of(tiny).recipe["lr"] == 0.002
     assert "was started with other options" in one_line(podium(*TRAIN))
+
+
+def test_a_run_that_is_older_than_an_option_resumes_if_the_option_changes_nothing(run: Run, podium: Podium) -> None:
+    recipe = json.loads((run.path / "recipe.json").read_text())
+    for name in ("sam", "grow", "teacher"):
+        del recipe[name]
+    (run.path / "recipe.json").write_text(json.dumps(recipe))
+    status, _, err = podium(*TRAIN)
+    assert status == 0, err
+    assert "fold 0 is trained already" in err
+    assert "sam was 0.0 and is 0.05" in one_line(podium(*TRAIN, "--sam", "0.05"))
 
 
 @pytest.mark.parametrize("content", ["", "5", "null", "[1]", "{}", "not json", '{"folds": "2"}', "\xff"])

@@ -14,7 +14,7 @@ from podium.folds.folds_csv import folds_path
 from podium.kaggle.inside_kernel import REPORT
 from podium.kaggle.kernel_chain import Kernel, chain_path
 from podium.kaggle.push_kernel import KernelFailed
-from podium.recipe import differences, recipe_options
+from podium.recipe import differences, recipe_options, recorded_values
 from podium.terminal import say
 from podium.training.run_folder import Run
 
@@ -79,7 +79,7 @@ def _merge(fetched: Run, run: Run) -> None:
     """Moves the fetched files into the run, except folds that are finished here. If the recipes differ, moves them into
     a run of their own."""
     identity = (*recipe_options(), "folds_sha256", "data_sha256") if run.has_begun() else ()
-    recipe_here, recipe_fetched = ({key: side.recipe.get(key) for key in identity} for side in (run, fetched))
+    recipe_here, recipe_fetched = (recorded_values(side.recipe, identity) for side in (run, fetched))
     changes = differences(recipe_here, recipe_fetched)
     if changes:
         names = (f"{run.name}-kaggle{number or ''}" for number in range(99))

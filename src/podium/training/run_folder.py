@@ -25,7 +25,7 @@ import numpy as np
 from podium import PodiumError
 from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
 from podium.metrics import evaluate
-from podium.recipe import differences
+from podium.recipe import differences, recorded_values
 from podium.terminal import command_for, did_you_mean, duration, say, table
 from podium.training.checkpoint import checkpoints
 from podium.training.epoch_record import EpochRecord
@@ -89,7 +89,7 @@ class Run:
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
         """Refuses anything that differs from what the run was started with."""
-        changes = differences({key: self.recipe.get(key) for key in identity}, identity)
+        changes = differences(recorded_values(self.recipe, identity), identity)
         if changes:
             raise PodiumError(
                 f"{self.path} was started with other options: {'; '.join(changes)}. Choose another name for this run"
