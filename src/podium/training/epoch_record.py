@@ -25,6 +25,10 @@ class EpochRecord:
     memory_mb: int = field(default_factory=memory_mb)
     l2: float | None = None  # strength of the linear probe's regularisation
 
+    def scores_text(self) -> str:
+        """Formats the scores of the held-out images, the competition's metric first."""
+        return "  ".join(f"{name} {score:.4f}" for name, score in reversed(self.scores.items()))
+
     def to_json(self) -> dict[str, Any]:
         """Returns the line; the scores stand beside the other numbers, each under the name of its metric."""
         line: dict[str, Any] = {}

@@ -71,7 +71,7 @@ def train_head(context: Context, fold: int) -> None:
     save_model(context.run.fold_folder(fold) / "model.safetensors", model, spec)
     context.run.write_history(fold, [record])
     context.save_predictions(fold, probs)
-    say(f"  fold {fold}  a head with L2 {l2:.2g}  loss {record.loss:.4f}  {metric} {record.scores[metric]:.4f}")
+    say(f"  fold {fold}  a head with L2 {l2:.2g}  loss {record.loss:.4f}  {record.scores_text()}")
 
 
 def fit_head_of(

@@ -205,8 +205,7 @@ def close_epoch(learner: Learner, validation: Validation) -> None:
     progress.start_epoch()
     if context.processes.is_first:
         context.run.write_history(fold, progress.history)
-    score = f"{metric} {record.scores[metric]:.4f}"
-    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  loss {record.loss:.4f}  {score}")
+    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  loss {record.loss:.4f}  {record.scores_text()}")
 
 
 def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
