@@ -7,12 +7,16 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the real hub; the te
 
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tiny import Podium, podium_at, write_competition
+
+# A shell starts background jobs with SIGINT ignored; tests interrupt commands with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes depends on the machine more than on the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
