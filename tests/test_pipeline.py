@@ -110,7 +110,13 @@ def test_a_run_is_not_resumed_with_other_folds_or_other_data(tiny: Path, podium:
     assert podium(*TRAIN, "--folds", "0")[0] == 0
     folds = tiny / "data" / "prepared" / "tiny" / "folds.csv"
     before = folds.read_text()
-    status, _, err = podium("folds", "-c", "tiny", "--k", "2", "--seed", "7")
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0  # the same folds again
+    message = one_line(podium("folds", "-c", "tiny", "--k", "2", "--seed", "7"))
+    assert f"{folds} holds other folds" in message
+    assert "test_vit" in message
+    assert "--force" in message
+    assert folds.read_text() == before
+    status, _, err = podium("folds", "-c", "tiny", "--k", "2", "--seed", "7", "--force")
     assert status == 0
     assert "the folds have changed" in err
     assert "the folds changed" in one_line(podium(*TRAIN))

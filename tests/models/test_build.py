@@ -74,8 +74,10 @@ def test_a_model_is_built_for_the_given_image_size_or_the_right_size_is_named() 
         assert model.eval()(torch.zeros(1, 3, size, size)).shape == (1, 3)
         assert spec.image_size == size
         assert rebuild_model(spec)(torch.zeros(2, 3, size, size)).shape == (2, 3)
-    with pytest.raises(PodiumError, match=r"test_vit cannot take images of 50 pixels .*; try --image-size 160"):
+    with pytest.raises(PodiumError, match=r"test_vit cannot take images of 50 pixels .*; try --image-size 48"):
         build_model(recipe_of("test_vit", "none", 50), ["a", "b"])
+    with pytest.raises(PodiumError, match=r"test_vit cannot take images of 30 pixels .*; try --image-size 32"):
+        build_model(recipe_of("test_vit", "none", 30), ["a", "b"])
 
 
 def test_a_test_size_that_the_model_cannot_take_is_refused() -> None:

@@ -40,14 +40,19 @@ def audit(args: argparse.Namespace) -> None:
 
 def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
-    from podium.folds.folds_csv import certified_group_column, verify_folds, write_folds
+    from podium.disk import sha256
+    from podium.folds.folds_csv import certified_group_column, folds_path, verify_folds, write_folds
+    from podium.training.run_folder import names_of_runs_on
 
     group = args.group
     if args.verify is not None and group is None:
         group = certified_group_column(args.competition, args.root)
     competition = _competition(args, **({} if group is None else {"group_column": group}))
     if args.verify is None:
-        write_folds(competition, args.root, args.k, args.seed)
+        path = folds_path(args.competition, args.root)
+        protects = path.exists() and not args.force
+        in_use_by = names_of_runs_on(sha256(path), args.competition, args.root) if protects else []
+        write_folds(competition, args.root, args.k, args.seed, in_use_by)
     else:
         verify_folds(competition, args.root, args.verify or None)
 

@@ -93,6 +93,7 @@ def folds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=_count, default=0, help="seed of the shuffle (default: %(default)s)")
     text = "column of the training table, such as patient or scene: images with the same value share a fold"
     command.add_argument("--group", type=_column, metavar="COLUMN", help=text)
+    command.add_argument("--force", action="store_true", help="replace folds that runs were trained on")
     text = "make no folds; check what FILE guarantees (default: the competition's folds.csv)"
     command.add_argument("--verify", nargs="?", type=Path, const=False, metavar="FILE", help=text)
 

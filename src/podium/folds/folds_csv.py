@@ -9,6 +9,7 @@ file from elsewhere works if it has the columns id and fold.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from podium.folds.certificate import certify, fold_groups, readable_train_images
 from podium.folds.split import Ints, assign_folds, count_folds
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group
-from podium.terminal import command_for, plural, podium_command, say, show, table
+from podium.machine import seems_to_have_gpu
+from podium.terminal import command_for, first_few, plural, podium_command, say, show, table
 
 MAX_FOLDS = 100
 
@@ -36,8 +38,11 @@ def folds_path(slug: str, root: Path) -> Path:
 # --- making and verifying ----------------------------------------------------------------------------
 
 
-def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path:
-    """Splits the training images, writes folds.csv and folds.json, and prints what the split guarantees."""
+def write_folds(competition: Competition, root: Path, k: int, seed: int, in_use_by: Sequence[str] = ()) -> Path:
+    """Splits the training images, writes folds.csv and folds.json, and prints what the split guarantees.
+
+    Raises if that would replace folds that the runs `in_use_by` were trained on.
+    """
     if k < 2:
         raise PodiumError(f"--k {k}: at least two folds are needed, one to train on and one to validate on")
     if k > MAX_FOLDS:
@@ -55,12 +60,13 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int) -> Path
         say(f"podium: warning: {advice}")
     ids = train["id"].to_numpy()
     lines = zip(ids, train["target"], folds.tolist(), ids[groups], strict=True)
-    _replace_folds(path, csv_text([("id", "target", "fold", "group"), *lines]).encode())
+    _replace_folds(path, csv_text([("id", "target", "fold", "group"), *lines]).encode(), in_use_by)
     certificate = certify(competition, rows, folds, path, folds)
     write_json(path.with_suffix(".json"), certificate.as_json())
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
-    say(f"next: {command_for('train', competition.slug, model='vit_small_patch32_224')}")
+    model = "vit_small_patch32_224" if seems_to_have_gpu() else "auto"  # without a GPU, the first takes a day
+    say(f"next: {command_for('train', competition.slug, model=model)}")
     return path
 
 
@@ -95,12 +101,17 @@ def _assign_to_readable(train: pd.DataFrame, is_good: NDArray[np.bool_], groups:
     return folds
 
 
-def _replace_folds(path: Path, content: bytes) -> None:
+def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> None:
     """Writes folds.csv; keeps different older folds in folds-before.csv."""
     before = path.read_bytes() if path.exists() else None
     if before == content:
         say(f"podium: {path} already holds these folds")
         return
+    if before is not None and in_use_by:
+        raise PodiumError(
+            f"{path} holds other folds, on which these runs were trained: {first_few(in_use_by)}; with new folds they"
+            " can neither resume nor be blended with new runs; keep the folds, or replace them with --force"
+        )
     if before is not None:
         kept = path.with_name("folds-before.csv")
         write_bytes(kept, before)

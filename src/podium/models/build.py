@@ -120,8 +120,21 @@ def check_sizes(model: "nn.Module", name: str, sizes: set[int], remedy: str) -> 
 
 
 def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn.Module":
-    import timm
     from timm.data import resolve_model_data_config
+
+    model = _create_unchecked(name, image_size, pretrained, **options)
+    shape, problem = _try_size(model, image_size)
+    if problem:
+        native_size = resolve_model_data_config(model)["input_size"][-1]
+        fitting = next((size for size in _sizes_near(image_size) if _takes(name, size)), native_size)
+        raise PodiumError(f"{name} cannot take images of {image_size} pixels ({problem}); try --image-size {fitting}")
+    if shape != (1, options["num_classes"]):
+        raise PodiumError(f"the output of {name} is {tuple(shape)}, not one number per class; take another model")
+    return model
+
+
+def _create_unchecked(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn.Module":
+    import timm
 
     config = _weights_config(name)
     if config is not None and config.fixed_input_size and config.input_size[-1] != image_size:
@@ -132,15 +145,21 @@ def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn
             model: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
     except Exception as error:  # timm, the hub's client and the file formats raise many kinds of errors
         raise _explain_failed_build(name, image_size, pretrained, error) from None
-    shape, problem = _try_size(model, image_size)
-    if problem:
-        native_size = resolve_model_data_config(model)["input_size"][-1]
-        raise PodiumError(
-            f"{name} cannot take images of {image_size} pixels ({problem}); try --image-size {native_size}"
-        )
-    if shape != (1, options["num_classes"]):
-        raise PodiumError(f"the output of {name} is {tuple(shape)}, not one number per class; take another model")
     return model
+
+
+def _sizes_near(size: int) -> list[int]:
+    """Returns multiples of the usual patches and strides, the nearest first."""
+    multiples = {step * (size // step + more) for step in (8, 14, 16, 32) for more in (0, 1)}
+    return sorted(multiples - {0, size}, key=lambda multiple: (abs(multiple - size), multiple))
+
+
+def _takes(name: str, size: int) -> bool:
+    try:
+        model = _create_unchecked(name, size, pretrained=False)
+    except PodiumError:
+        return False
+    return not _try_size(model, size)[1]
 
 
 def _try_size(model: "nn.Module", size: int) -> tuple[tuple[int, ...], str]:

@@ -230,6 +230,12 @@ def find_runs(slug: str, root: Path, names: list[str] | None = None) -> list[Run
     return finished
 
 
+def names_of_runs_on(folds_sha256: str, slug: str, root: Path) -> list[str]:
+    """Returns the names of the runs that have begun with these folds."""
+    runs = [Run(path.parent) for path in sorted(runs_folder(slug, root).glob("*/recipe.json"))]
+    return [run.name for run in runs if run.has_begun() and run.recipe.get("folds_sha256") == folds_sha256]
+
+
 def results_table(run: Run, fold_count: int, metric: str) -> str:
     """Tabulates the finished folds: their scores on images that their models have not seen."""
     rows, scores = [], []
