@@ -86,6 +86,18 @@ def test_weights_of_a_fold_of_this_competition_cause_a_warning(tiny: Path, podiu
     assert (status, warning in err) == (0, True)
 
 
+def test_a_model_may_be_named_as_on_the_hub(tiny: Path) -> None:
+    for name in ("hf-hub:timm/test_vit", "timm/test_vit", "test_vit"):
+        plan = make_plan("tiny", tiny, Request({"model": name, "weights": "none", "image_size": 32}))
+        assert (plan.recipe.model, plan.run.name) == ("test_vit", "test_vit")
+
+
+def test_a_part_of_a_name_lists_the_models_that_contain_it(podium: Podium) -> None:
+    message = one_line(podium("train", "--model", "dinov2"))
+    assert "no model 'dinov2'" in message
+    assert "vit_small_patch14_dinov2" in message
+
+
 def test_auto_trains_a_small_model_on_a_cpu(tiny: Path, podium: Podium) -> None:
     words = ("--image-size", "32", "--batch-size", "8", "--epochs", "1", "--folds", "0", "--device", "cpu")
     status, _, err = podium("train", "-c", "tiny", "--model", "auto", *words)

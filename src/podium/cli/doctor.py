@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from podium import PodiumError
 from podium.models.build import PERMISSIVE, licence_of
-from podium.models.hub import check_model_name, check_weights_available
+from podium.models.hub import check_model_name, check_weights_available, timm_name
 from podium.recipe import expand_auto
 from podium.terminal import command_for, first_line, plural, say, show, table
 
@@ -132,6 +132,7 @@ def _weights(model: str, device: str) -> Iterator[Finding]:
         if options.get("weights") == "none":
             yield Finding("auto", "ok", f"trains {model} on this machine, without pretrained weights")
             return
+    model = timm_name(model)
     check_model_name(model)
     check_weights_available(model, "pretrained")
     licence = licence_of(model)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from podium import PodiumError
-from podium.terminal import did_you_mean
+from podium.terminal import did_you_mean, first_few
 
 HUB_TIMEOUT = 2.0  # seconds; a network that needs longer is too slow for a download
 
@@ -27,6 +27,11 @@ def registered_names() -> frozenset[str]:
     return frozenset(name for file in files for name in registered.findall(file.read_text(encoding="utf-8")))
 
 
+def timm_name(name: str) -> str:
+    """Returns timm's own name of a model that is named as on the hub: hf-hub:timm/NAME or timm/NAME."""
+    return re.sub(r"^(hf[-_]hub:)?timm/", "", name)
+
+
 def check_model_name(name: str | None) -> None:
     """Refuses a name that timm does not know."""
     if not name:
@@ -34,7 +39,11 @@ def check_model_name(name: str | None) -> None:
     names = registered_names()
     architecture = name.partition(".")[0]
     if architecture not in names:
-        hint = did_you_mean(architecture, names, otherwise="timm.list_models() lists them", most=3)
+        containing = sorted(known for known in names if f"_{architecture}_" in f"_{known}_")
+        if containing:
+            hint = f"these contain it: {first_few(containing, 8)}"
+        else:
+            hint = did_you_mean(architecture, names, otherwise="timm.list_models() lists them", most=3)
         raise PodiumError(f"no model '{name}' among timm's {len(names):,}; {hint}")
 
 

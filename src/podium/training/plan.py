@@ -92,10 +92,12 @@ def make_plan(slug: str, root: Path, request: Request) -> Plan:
 def check_request(slug: str, root: Path, request: Request, processes: int = 1) -> Options:
     """Returns the options with a model in place of `auto`; refuses wrong names, wrong values and contradictions."""
     from podium.competition.card import read_card
-    from podium.models.hub import check_model_name
+    from podium.models.hub import check_model_name, timm_name
 
     options = request.options
     check_options(options)
+    if "model" in options:
+        options = {**options, "model": timm_name(options["model"])}
     if options.get("model") == "auto":
         from podium.models.device import device_kind, pick_device
 
