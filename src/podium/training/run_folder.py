@@ -84,12 +84,15 @@ class Run:
         trained = self._trained_files()
         if trained:
             raise PodiumError(f"{path} is missing, though {trained[0]} exists; {self._restore()}")
-        self.__dict__.pop("recipe", None)  # of a run that failed before
+        if path.exists():  # left by a run that failed before its first checkpoint
+            if not self._changes({**identity, **facts}):
+                return
+            del vars(self)["recipe"]  # of the failed run
         write_json(path, {**identity, **facts, "weights_source": None, "versions": package_versions()})
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
         """Refuses anything that differs from what the run was started with."""
-        changes = differences(recorded_values(self.recipe, identity), identity)
+        changes = self._changes(identity)
         if changes:
             raise PodiumError(
                 f"{self.path} was started with other options: {'; '.join(changes)}. Choose another name for this run"
@@ -119,6 +122,9 @@ class Run:
                 )
         self.recipe["teacher_sha256"] = {**recorded, **hashes}
         write_json(self.path / "recipe.json", self.recipe)
+
+    def _changes(self, identity: Mapping[str, Any]) -> list[str]:
+        return differences(recorded_values(self.recipe, identity), identity)
 
     def _trained_files(self) -> list[Path]:
         return [*self.path.glob("fold*/*.safetensors"), *self.path.glob("fold*/oof.npz")]
