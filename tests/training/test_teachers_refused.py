@@ -15,7 +15,7 @@ TRAIN = ("train", *FAST, "--model", "test_resnet", "--epochs", "2")
 def refusal(podium: Podium, root: Path, *words: object) -> str:
     result = podium(*TRAIN, "--name", "student", *words)
     assert result[1] == ""
-    assert not run_of(root, "student").has_begun()
+    assert not (run_of(root, "student").path / "recipe.json").exists()
     message = one_line(result)
     assert "; " in message  # a remedy follows
     return message
@@ -64,7 +64,7 @@ def test_a_teacher_of_other_classes_folds_or_data_is_refused(taught: Path, podiu
 
     folds = taught / "data" / "prepared" / "tiny" / "folds.csv"
     before = folds.read_text()
-    assert podium("folds", "-c", "tiny", "--k", "2", "--seed", "7")[0] == 0
+    assert podium("folds", "-c", "tiny", "--k", "2", "--seed", "7", "--force")[0] == 0
     assert "test_vit was trained on other folds" in refusal(podium, taught, "--teacher", "test_vit")
     folds.write_text(before)
     write_image(taught / "data" / "raw" / "tiny" / "train_image" / "003.jpg", (1, 2, 3), 99, (50, 50))
