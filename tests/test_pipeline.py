@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,8 @@ def test_a_run_is_not_resumed_with_other_folds_or_other_data(tiny: Path, podium:
     folds = tiny / "data" / "prepared" / "tiny" / "folds.csv"
     before = folds.read_text()
     assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0  # the same folds again
+    damaged = shutil.copytree(run_of(tiny).path, run_of(tiny, "damaged").path)
+    (damaged / "recipe.json").write_text("{")  # must not stop a command that does not train this run
     message = one_line(podium("folds", "-c", "tiny", "--k", "2", "--seed", "7"))
     assert f"{folds} holds other folds" in message
     assert "test_vit" in message

@@ -62,6 +62,14 @@ def test_the_choice_is_near_the_best_on_new_images(metric: str, monkeypatch: pyt
     assert low - 0.01 <= score <= high + 0.01  # a 95 % interval alone would fail for one seed of twenty
 
 
+@pytest.mark.filterwarnings("ignore")  # of scikit-learn: the metric is not defined
+@pytest.mark.parametrize("metric", ["roc_auc", "quadratic_kappa"])
+def test_a_metric_that_is_not_a_number_keeps_equal_weights(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.submit.expected_score.SLOW_RESAMPLES", 20)
+    one_class = replace(simulate_runs((2.0, 1.0), 60, 0), targets=np.zeros(60, np.int64))
+    assert choose_blend(one_class, metric, 10).blend.strategy == "equal"
+
+
 def test_weights_are_never_scored_on_the_images_they_were_fitted_to() -> None:
     """Each part needs other weights than the rest. Weights fitted to the scored part would score 1."""
     correct = np.eye(2)[np.zeros(100, int)] * 0.8 + 0.1

@@ -22,9 +22,10 @@ from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_card, find_code_files
 from podium.kaggle.push_kernel import make_kernel_name
 from podium.submit.lineage import read_lineage
+from podium.submit.select_runs import select_runs
 from podium.submit.submission import SubmitOptions, submit
 from podium.terminal import say
-from podium.training.run_folder import Run, find_runs
+from podium.training.run_folder import Run
 
 METADATA = "dataset-metadata.json"
 NOTEBOOK = "inference.ipynb"
@@ -35,7 +36,7 @@ FOLD_FILES = ("model.safetensors", "oof.npz")
 
 def bundle(competition: Competition, root: Path, names: list[str] | None = None, strategy: str | None = None) -> Path:
     """Writes the bundle of these runs, blended with this strategy, and tries its notebook; returns its folder."""
-    slug, runs = competition.slug, find_runs(competition.slug, root, names)
+    slug, runs = competition.slug, select_runs(competition, root, names)
     run_names = [run.name for run in runs]
     csv = submit(competition, root, SubmitOptions(runs=run_names, blend=strategy, anyway=True))
     strategy = read_lineage(csv).blend.strategy

@@ -63,7 +63,8 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
     scores = {name: evaluate(metric, held_out.targets, probs) for name, probs in nested.items()}
     resampled = {name: better * bootstrap_scores(held_out, probs, metric) for name, probs in nested.items()}
     baseline = BEST if BEST in strategies else strategies[0]
-    eligible = [name for name in strategies if better * scores[name] >= better * scores[baseline]]
+    # `not <`, because a metric that lacks a class is not a number: then every strategy is eligible.
+    eligible = [name for name in strategies if not better * scores[name] < better * scores[baseline]]
     top = max(eligible, key=lambda name: better * scores[name])
     # If the top is better than another by chance only, zero is in the interval of the difference.
     is_worse = {name: percentile_interval(resampled[top] - resampled[name])[0] > 0 for name in eligible}

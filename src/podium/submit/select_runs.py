@@ -39,9 +39,8 @@ def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: 
     reasons = {}
     for run in runs:
         held_out = [run.out_of_fold(fold) for fold in run.finished()]
-        targets, probs = (
-            np.concatenate(parts) for parts in zip(*((oof.target, oof.probs) for oof in held_out), strict=True)
-        )
+        targets = np.concatenate([predictions.target for predictions in held_out])
+        probs = np.concatenate([predictions.probs for predictions in held_out])
         if not is_better_than_chance(targets, probs):
             score = evaluate(competition.metric, targets, probs)
             reasons[run] = f"{competition.metric} {score:.3f}, no better than chance"

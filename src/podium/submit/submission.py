@@ -138,11 +138,11 @@ def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, metric: st
         return
     counts = [sum(len(run.out_of_fold(fold).id) for fold in run.finished()) for run in runs]
     if len(held_out) < max(counts):
-        fewest = runs[counts.index(min(counts))].name
-        say(
-            f"podium: warning: all runs are compared on {len(held_out):,} images, because {fewest} has held out only"
-            f" {min(counts):,} of {max(counts):,}; without it there are more"
-        )
+        reason = "the runs have held out different images"
+        if min(counts) < max(counts):
+            fewest = runs[counts.index(min(counts))].name
+            reason = f"{fewest} has held out only {min(counts):,} of {max(counts):,}; without it there are more"
+        say(f"podium: warning: all runs are compared on {len(held_out):,} images, because {reason}")
     say(f"podium: {metric} on the {len(held_out):,} images that all runs held out")
     for run, probs in zip(runs, held_out.probs, strict=True):
         say(f"  {run.name}: {evaluate(metric, held_out.targets, probs):.5f}")

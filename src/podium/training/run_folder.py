@@ -237,9 +237,14 @@ def find_runs(slug: str, root: Path, names: list[str] | None = None) -> list[Run
 
 
 def names_of_runs_on(folds_sha256: str, slug: str, root: Path) -> list[str]:
-    """Returns the names of the runs that have begun with these folds."""
-    runs = [Run(path.parent) for path in sorted(runs_folder(slug, root).glob("*/recipe.json"))]
-    return [run.name for run in runs if run.has_begun() and run.recipe.get("folds_sha256") == folds_sha256]
+    """Returns the names of the runs that have begun with these folds, without those whose recipe is damaged."""
+    names = []
+    for path in sorted(runs_folder(slug, root).glob("*/recipe.json")):
+        run = Run(path.parent)
+        with suppress(PodiumError):
+            if run.has_begun() and run.recipe.get("folds_sha256") == folds_sha256:
+                names.append(run.name)
+    return names
 
 
 def results_table(run: Run, fold_count: int, metric: str) -> str:
