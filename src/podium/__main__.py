@@ -10,10 +10,12 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from podium import STOPPED, PodiumError, terminal, torchrun
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import parser
+from podium.project_root import find_root
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,9 +24,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _make_streams_safe()
         args = parser(COMMANDS).parse_args(argv)
         args.words = list(sys.argv[1:] if argv is None else argv)
-        if not args.root.is_dir():
-            raise PodiumError(f"--root {args.root}: no such folder")
-        terminal.root = args.root
+        terminal.root = args.root or Path()
+        args.root = find_root(args.root)
+        if not args.root.samefile(terminal.root) and not terminal.quiet:
+            print(f"podium: the project is {args.root}", file=sys.stderr)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: nothing is left half written
         args.run(args)
         sys.stdout.flush()

@@ -17,7 +17,7 @@ MAKE_VARIABLES = {  # flag: variable of the Makefile
     **{"k": "K", "runs": "RUNS"},
 }
 
-root = Path()  # as the user gave it, so that printed commands can be pasted
+root = Path()  # --root as the user gave it, so that printed commands can be pasted
 quiet = False  # true in all processes of a group except the first
 
 

@@ -21,8 +21,8 @@ Command = tuple[Callable[[argparse.Namespace], None], Callable[[argparse.Argumen
 def parser(commands: dict[str, Command]) -> "Parser":
     main = Parser("podium", description="From a Kaggle image-classification competition's files to a submission.")
     main.add_argument("--version", action="version", version=f"podium {__version__}")
-    root_help = "the folder that holds data/, runs/ and submissions/ (default: the current folder)"
-    main.add_argument("--root", type=Path, default=Path(), metavar="DIR", help=root_help)
+    root_help = "the folder that holds data/, runs/, submissions/ (default: PODIUM_ROOT, or the nearest from here up)"
+    main.add_argument("--root", type=Path, metavar="DIR", help=root_help)
     subparsers = main.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name, (run, add_flags) in commands.items():
         command = subparsers.add_parser(name, help=run.__doc__, description=run.__doc__)

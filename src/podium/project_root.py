@@ -1,0 +1,25 @@
+"""Finds the project's root: the folder that holds data/, runs/ and submissions/."""
+
+import os
+from pathlib import Path
+
+from podium import PodiumError
+
+VARIABLE = "PODIUM_ROOT"
+MARKS = ("data/raw", "data/competitions", "podium.toml")  # not data/ alone: many machines have a /data
+
+
+def find_root(given: str | Path | None = None) -> Path:
+    """Returns the given folder, or PODIUM_ROOT, or the nearest folder with the data, from the current one upwards."""
+    origin = "--root" if given is not None else VARIABLE
+    chosen = given if given is not None else os.environ.get(VARIABLE)
+    if chosen:
+        root = Path(chosen)
+        if not root.is_dir():
+            raise PodiumError(f"{origin} {root}: no such folder")
+        return root
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if any((folder / mark).exists() for mark in MARKS):
+            return Path(os.path.relpath(folder))
+    return Path()
