@@ -15,7 +15,7 @@ FOLDED := data/prepared/$(COMP)/folds.csv
 
 # Make ignores variables that it does not know, so a misspelt one would change nothing.
 VARIABLES := COMP VENV PYTHON CONSTRAINTS MODEL FOLDS EPOCHS LR BATCH SIZE SEED WEIGHTS NAME GPUS BUDGET K RUNS UPLOAD \
-  MESSAGE KILLS ARGS READY RAW PODIUM
+  MESSAGE RUN IMAGES KILLS ARGS READY RAW PODIUM
 GIVEN     := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 UNKNOWN   := $(firstword $(filter-out $(VARIABLES) MAKE%,$(GIVEN)))
 ifneq ($(UNKNOWN),)
@@ -31,7 +31,7 @@ TRAIN_FLAGS = $(call flag,MODEL,model) $(call flag,FOLDS,folds) $(call flag,EPOC
   $(call flag,NAME,name) $(call flag,GPUS,processes) $(call flag,BUDGET,budget) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup data audit folds train submit compare doctor kaggle-train kaggle-bundle demo bench notebook \
+.PHONY: help setup data audit folds train submit predict compare doctor kaggle-train kaggle-bundle demo bench notebook \
   test test-fast chaos lint constraints clean
 
 help:  ## show this list
@@ -58,6 +58,9 @@ submit: override export MESSAGE := $(value MESSAGE)
 submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" UPLOAD=1 MESSAGE= ARGS=]
 	$(PODIUM) submit -c $(COMP) $(call flag,RUNS,runs) $(if $(UPLOAD),--upload) \
 	  $(if $(MESSAGE),--message="$$MESSAGE") $(ARGS)
+
+predict: $(READY)  ## predict images of your own: RUN=, a run or a CSV, IMAGES="a.jpg folder"  [COMP= ARGS=--csv]
+	$(PODIUM) predict -c $(COMP) $(RUN) $(IMAGES) $(ARGS)
 
 compare: $(READY)  ## compare runs: scores, costs, disagreement  [COMP= RUNS="a b"]
 	$(PODIUM) compare -c $(COMP) $(call flag,RUNS,runs)

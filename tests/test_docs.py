@@ -15,7 +15,7 @@ import pytest
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import parser
 from podium.competition.card import read_card
-from tiny import Podium, podium_at, write_competition
+from tiny import Podium, podium_at, write_competition, write_image
 
 ROOT = Path(__file__).parents[1]
 README, GUIDE, API, ARCHITECTURE = (
@@ -158,6 +158,8 @@ def test_every_other_command_runs(prepared: Path, podium_here: Podium) -> None:
     for name in ("convnext_small", "vit_small_patch32_224", "first-look"):
         assert podium_here("train", *QUICK, "--model", "test_vit", "--name", name, "--folds", "0")[0] == 0
     assert podium_here("submit", "--runs", "convnext_small")[0] == 0
+    write_image(prepared / "holiday.jpg", (200, 30, 30), seed=0)
+    write_image(prepared / "photos" / "beach.jpg", (40, 40, 210), seed=1)
     for line in REST:
         line = line.partition(" UPLOAD=1")[0]  # there is no Kaggle here
         status, _, err = podium_here(*podium_words(prepared, line))

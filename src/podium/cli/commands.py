@@ -132,6 +132,19 @@ def submit(args: argparse.Namespace) -> None:
     print(path)
 
 
+def predict(args: argparse.Namespace) -> None:
+    """Predict images of your own with a run, or with the blend of a submission."""
+    from podium.machine import Machine
+    from podium.submit.predict_images import find_models, predict_images
+
+    folds, blend = find_models(args.models, args.competition, args.root)
+    predictions = predict_images(folds, blend, args.images, Machine(device=args.device))
+    if args.csv:
+        print(predictions.frame().to_csv(index=False, float_format="%.9g"), end="")
+    else:
+        terminal.show(predictions.table(args.top))
+
+
 def compare(args: argparse.Namespace) -> None:
     """List the runs: their scores, what they cost, and how often they disagree."""
     from podium.submit.compare import compare
@@ -223,6 +236,7 @@ COMMANDS: dict[str, flags.Command] = {
     "folds": (folds, flags.folds),
     "train": (train, flags.train),
     "submit": (submit, flags.submit),
+    "predict": (predict, flags.predict),
     "lineage": (lineage, flags.lineage),
     "score": (score, flags.score),
     "compare": (compare, flags.compare),

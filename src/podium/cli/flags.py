@@ -141,6 +141,16 @@ def kaggle_bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument("--upload", action="store_true", help=text)
 
 
+def predict(command: argparse.ArgumentParser) -> None:
+    text = "name or folder of a run (the mean of its fold models), or the CSV of a submission (its blend)"
+    command.add_argument("models", metavar="RUN-or-FILE.csv", help=text)
+    command.add_argument("images", nargs="+", metavar="IMAGE", help="image files, or folders of images")
+    text = "how many classes to show of each image, the most probable first (default: %(default)s)"
+    command.add_argument("--top", type=_count, default=3, metavar="N", help=text)
+    command.add_argument("--csv", action="store_true", help="print a CSV with the probability of every class")
+    _device_flag(command)
+
+
 def compare(command: argparse.ArgumentParser) -> None:
     _runs_flag(command)
 

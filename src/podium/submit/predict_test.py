@@ -93,30 +93,19 @@ def _compute(
     store: Store, positions: NDArray[np.int64], readable: NDArray[np.int64], run: Run, fold: int, machine: Machine
 ) -> tuple[NDArray[np.float32], str]:
     """Returns the probabilities of the readable images, and the device and the precision that computed them."""
-    import torch
-
-    from podium.models.device import device_name, pick_device, pick_precision, precision_name, prepare_device
     from podium.models.hardware_errors import explain_hardware_errors
-    from podium.models.model_file import load_model
-    from podium.models.normalise import Normaliser
-    from podium.models.predict import predict_proba
     from podium.training.augment import TestView
+    from podium.training.fold_model import FoldModel
     from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
 
-    device, count = pick_device(machine.device), len(readable)
-    prepare_device(device, deterministic=False)
-    torch.backends.cudnn.benchmark = False  # kernels chosen by their speed could change the last digits
-    model, spec = load_model(run.fold_folder(fold) / "model.safetensors")
-    dataset = ImageDataset(store.reader(positions[readable]), np.full(count, -1), TestView(spec), readable)
-    batches = batches_in_order(count, run.recipe["batch_size"])
-    loader = load_batches(dataset, batches, pick_workers(machine.workers, device))
-    precision = pick_precision(run.recipe["precision"], device)
-    description = f"{run.name} fold {fold}"
+    count, description = len(readable), f"{run.name} fold {fold}"
     with explain_hardware_errors(), progress_bar(total=count, desc=description, unit="image") as progress:
-        normalise = Normaliser(spec, device)
-        model.to(device).to(memory_format=normalise.layout)
-        probs = predict_proba(model, loader, normalise, precision, run.recipe["views"], progress)
-        return probs, f"{device_name(device)}, {precision_name(precision)}"
+        fold_model = FoldModel.load(run, fold, machine.device)
+        view = TestView(fold_model.spec)
+        dataset = ImageDataset(store.reader(positions[readable]), np.full(count, -1), view, readable)
+        batches = batches_in_order(count, fold_model.batch_size)
+        loader = load_batches(dataset, batches, pick_workers(machine.workers, fold_model.device))
+        return fold_model.predict(loader, progress), fold_model.computed_on
 
 
 def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:

@@ -23,7 +23,7 @@ from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions, ru
 def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Machine | None = None) -> Path:
     """Writes the CSV that the lineage describes; returns its path."""
     _refuse_changed_data(competition, lineage)
-    folds = _find_recorded_folds(competition, root, lineage)
+    folds = find_recorded_folds(root, lineage)
     predictions = predict_blend(competition, root, folds, lineage.blend, machine or Machine())
     text, path = render(competition, predictions.probs), lineage.csv
     _refuse_other_text(text, predictions.facts, lineage)
@@ -48,11 +48,11 @@ def _refuse_changed_data(competition: Competition, lineage: Lineage) -> None:
             raise PodiumError(f"{lineage.path}: the {role} data in {competition.folder} has changed; restore it")
 
 
-def _find_recorded_folds(competition: Competition, root: Path, lineage: Lineage) -> dict[Run, list[int]]:
+def find_recorded_folds(root: Path, lineage: Lineage) -> dict[Run, list[int]]:
     """Returns the runs and folds of the lineage; raises if a recipe or weights have changed."""
     folds = {}
     for recorded in lineage.content["runs"]:
-        run = Run(runs_folder(competition.slug, root) / recorded["run"])
+        run = Run(runs_folder(lineage.competition, root) / recorded["run"])
         if not run.path.is_dir():
             raise PodiumError(
                 f"{lineage.path} needs the run {run.path}, which is missing; copy it there with its folds"

@@ -1,0 +1,110 @@
+"""Predicts images of one's own with the fold models of a run, or with the blend of a submission.
+
+    podium predict RUN-or-FILE.csv IMAGES-or-FOLDERS
+
+Reads runs/<slug>/<run>/fold*/model.safetensors and, for a submission, the JSON beside its CSV. Writes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from podium import PodiumError
+from podium.machine import Machine
+from podium.models.hardware_errors import explain_hardware_errors
+from podium.submit.blend import Blend, Probs
+from podium.submit.lineage import read_lineage
+from podium.submit.rebuild_submission import find_recorded_folds
+from podium.terminal import plural, progress_bar, say, table
+from podium.training.fold_model import FoldModel
+from podium.training.own_images import list_images, read_blocks
+from podium.training.run_folder import Run, find_runs
+
+Folds = Mapping[Run, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class ImagePredictions:
+    images: list[Any]  # paths or arrays, as they were listed
+    classes: tuple[str, ...]
+    probs: Probs  # a row per image; not a number where the image cannot be read
+    unreadable: dict[int, str]  # number of an image: why it cannot be read
+
+    def frame(self) -> pd.DataFrame:
+        """Returns a row per image: its path or number, the predicted class, and the probability of every class."""
+        names = [str(image) if isinstance(image, Path) else number for number, image in enumerate(self.images)]
+        best = [None if row in self.unreadable else self.classes[k] for row, k in enumerate(self.probs.argmax(1))]
+        answers = pd.DataFrame({"image": names, "prediction": best})
+        return pd.concat([answers, pd.DataFrame(self.probs, columns=list(self.classes))], axis=1)
+
+    def table(self, top: int) -> str:
+        """Returns the most probable classes of every image, as text."""
+        rows = []
+        for number, image in enumerate(self.images):
+            best = np.argsort(-self.probs[number], kind="stable")[:top]
+            answers = [f"{self.classes[k]} {self.probs[number, k]:.3f}" for k in best]
+            rows.append([image, *(["?"] * len(best) if number in self.unreadable else answers)])
+        places = min(top, len(self.classes))
+        return table(["image", *map(str, range(1, places + 1))], rows, text_columns=places + 1)
+
+
+def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
+    """Returns the fold models that a name means: a run, the folder of a run, or the CSV (or JSON) of a submission."""
+    path = Path(source)
+    if path.suffix in (".csv", ".json"):
+        lineage = read_lineage(path)
+        folds, blend = find_recorded_folds(root, lineage), lineage.blend
+        say(f"podium: the blend of {lineage.csv.name}: {', '.join(run.name for run in folds)}")
+        return folds, blend
+    run = Run(path) if (path / "recipe.json").is_file() else find_runs(slug, root, [source])[0]
+    if not run.finished():
+        raise PodiumError(f"{run.path} has no finished fold yet; run its training command again to resume")
+    say(f"podium: {run.name}, {plural(len(run.finished()), 'fold model')}")
+    return {run: run.finished()}, Blend("equal", (1.0,), (1.0,))
+
+
+def predict_images(folds: Folds, blend: Blend, images: Any, machine: Machine | None = None) -> ImagePredictions:
+    """Predicts files, folders of images, or arrays; a run's prediction is the mean of its fold models."""
+    device = (machine or Machine()).device
+    listed = list_images(images)
+    with explain_hardware_errors():
+        models = {
+            number: [FoldModel.load(run, fold, device) for fold in run_folds]
+            for number, (run, run_folds) in enumerate(folds.items())
+            if blend.weights[number]
+        }
+        classes = next(iter(models.values()))[0].spec.classes
+        probs = np.full((len(listed), len(classes)), np.nan)
+        unreadable: dict[int, str] = {}
+        specs = list(dict.fromkeys(model.spec for group in models.values() for model in group))
+        with progress_bar(total=len(listed), desc="predicting", unit="image") as progress:
+            for block in read_blocks(listed, specs):
+                unreadable |= block.unreadable
+                if len(block.readable):
+                    zeros = np.zeros((len(block.readable), len(classes)))
+                    means = [
+                        _mean_of_folds(models[n], n, blend, block.prepared, classes) if n in models else zeros
+                        for n in range(len(folds))
+                    ]
+                    probs[block.readable] = blend.average(means)
+                progress.update(len(block.readable) + len(block.unreadable))
+    if unreadable:
+        number, reason = next(iter(unreadable.items()))
+        count = plural(len(unreadable), "image")
+        say(f"podium: warning: {count} cannot be read, {listed[number]} first ({reason})")
+    return ImagePredictions(listed, classes, probs, unreadable)
+
+
+def _mean_of_folds(
+    models: Sequence[FoldModel], run_number: int, blend: Blend, prepared: Mapping[Any, Any], classes: tuple[str, ...]
+) -> Probs:
+    """Returns the mean of a run's fold models, calibrated as for a submission, with the classes in this order."""
+    total: Probs = np.zeros((1, 1))
+    for model in models:
+        probs = model.predict_prepared(prepared[model.spec]).astype(np.float64)
+        total = total + blend.calibrate(run_number, probs[:, [model.spec.classes.index(name) for name in classes]])
+    return total / len(models)

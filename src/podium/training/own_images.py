@@ -1,0 +1,91 @@
+"""Reads images that belong to no competition: files, all images of a folder, or arrays of pixels."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from podium import PodiumError
+from podium.competition.find_files import find_files
+from podium.images.decode import BadImage, Pixels, read_image
+from podium.machine import usable_cores
+from podium.models.build import ModelSpec
+from podium.training.fold_model import prepare
+
+Image = str | Path | Any  # Any: an array, or what numpy makes an array of
+BLOCK = 256  # images that are in memory at once
+
+
+class Block(NamedTuple):
+    readable: NDArray[np.int64]  # numbers of its readable images
+    prepared: dict[ModelSpec, Tensor]  # these images as models of this spec see them, uint8
+    unreadable: dict[int, str]  # numbers of the others, and why
+
+
+def list_images(images: Any) -> list[Image]:
+    """Returns the images one by one; a folder becomes all images below it. A single image needs no list."""
+    if isinstance(images, str | Path) or np.ndim(images) == 3:
+        images = [images]
+    listed: list[Image] = []
+    for image in images:
+        listed += _list_path(Path(image)) if isinstance(image, str | Path) else [image]
+    if not listed:
+        raise PodiumError("there are no images to predict; name files, or a folder of images")
+    return listed
+
+
+def read_blocks(images: Sequence[Image], specs: Sequence[ModelSpec]) -> Iterator[Block]:
+    """Yields the images as models of these specs see them; reads the next block while the caller uses the last."""
+    with ThreadPoolExecutor(usable_cores()) as pool:
+
+        def start_reading(start: int) -> list[Future[dict[ModelSpec, Pixels] | str]]:
+            return [pool.submit(_prepare, image, specs) for image in images[start : start + BLOCK]]
+
+        reading = start_reading(0)
+        for start in range(0, len(images), BLOCK):
+            finished = [future.result() for future in reading]
+            reading = start_reading(start + BLOCK)
+            yield _make_block(start, finished, specs)
+
+
+def _list_path(path: Path) -> list[Path]:
+    if not path.exists():
+        raise PodiumError(f"{path}: no such file or folder")
+    if not path.is_dir():
+        return [path]
+    names = find_files(path).images
+    if not names:
+        raise PodiumError(f"{path}: no images below it; name files, or a folder of images")
+    return [path / name for name in names]
+
+
+def _prepare(image: Image, specs: Sequence[ModelSpec]) -> dict[ModelSpec, Pixels] | str:
+    """Returns the image as models of each spec see it, or why it cannot be read."""
+    try:
+        pixels = read_image(Path(image)) if isinstance(image, str | Path) else _check_array(image)
+    except BadImage as bad:
+        return bad.reason
+    return {spec: prepare(pixels, spec) for spec in specs}
+
+
+def _check_array(image: Any) -> Pixels:
+    pixels = np.asarray(image)
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
+        raise PodiumError(
+            f"an image must be an array of uint8, height x width x 3 (RGB), not {pixels.dtype} of shape {pixels.shape}"
+        )
+    return pixels
+
+
+def _make_block(start: int, finished: Sequence[dict[ModelSpec, Pixels] | str], specs: Sequence[ModelSpec]) -> Block:
+    readable = {start + number: views for number, views in enumerate(finished) if isinstance(views, dict)}
+    unreadable = {start + number: reason for number, reason in enumerate(finished) if isinstance(reason, str)}
+    prepared = {
+        spec: torch.from_numpy(np.stack([views[spec] for views in readable.values()])) for spec in specs if readable
+    }
+    return Block(np.array(list(readable), np.int64), prepared, unreadable)
