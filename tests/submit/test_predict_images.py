@@ -21,9 +21,7 @@ def test_a_submission_predicts_its_test_images_as_it_was_written(two_runs: Path,
     status, out, err = podium("predict", csv, two_runs / "data/raw/tiny/test_image", "--csv")
     assert status == 0, err
     predicted = pd.read_csv(io.StringIO(out))
-    answers = {
-        Path(image).stem: label for image, label in zip(predicted["image"], predicted["prediction"], strict=True)
-    }
+    ids = [Path(image).stem for image in predicted["image"]]
     submitted = pd.read_csv(csv, dtype=str)
     assert dict(zip(ids, predicted["prediction"], strict=True)) == dict(submitted.to_numpy().tolist())
     assert list(predicted.columns) == ["image", "prediction", "blue", "green", "lonely", "red"]
