@@ -7,8 +7,8 @@ import pytest
 
 from layouts import IMAGES, TABLES, TRAIN, images_by_id, load_error, load_files, table
 from podium.competition.csv_files import read_table
-from podium.submit.check import check_csv
-from podium.submit.write_csv import render
+from podium.submissions.check import check_csv
+from podium.submissions.write_csv import render
 
 WIDE = table("id,cat,dog", "4,0.5,0.5", "5,0.5,0.5")
 

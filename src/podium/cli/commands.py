@@ -40,18 +40,15 @@ def audit(args: argparse.Namespace) -> None:
 
 def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
-    from podium.disk import sha256
-    from podium.folds.folds_csv import certified_group_column, folds_path, verify_folds, write_folds
-    from podium.training.run_folder import names_of_runs_on
+    from podium.folds.folds_csv import certified_group_column, verify_folds, write_folds
+    from podium.training.run_folder import names_of_runs_on_folds
 
     group = args.group
     if args.verify is not None and group is None:
         group = certified_group_column(args.competition, args.root)
     competition = _competition(args, **({} if group is None else {"group_column": group}))
     if args.verify is None:
-        path = folds_path(args.competition, args.root)
-        protects = path.exists() and not args.force
-        in_use_by = names_of_runs_on(sha256(path), args.competition, args.root) if protects else []
+        in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
         write_folds(competition, args.root, args.k, args.seed, in_use_by)
     else:
         verify_folds(competition, args.root, args.verify or None)
@@ -104,12 +101,12 @@ def bench(args: argparse.Namespace) -> None:
 def submit(args: argparse.Namespace) -> None:
     """Predict the test images with every finished fold and write the submission."""
     from podium.machine import Machine
-    from podium.submit.submission import SubmitOptions, submit, suggest_next_step
+    from podium.submissions.submission import SubmitOptions, submit, suggest_next_step
 
     machine = Machine(device=args.device, workers=args.workers, keep_pixels=args.store == "on")
     if args.lineage:
-        from podium.submit.lineage import read_lineage
-        from podium.submit.rebuild_submission import rebuild
+        from podium.submissions.lineage import read_lineage
+        from podium.submissions.rebuild_submission import rebuild
 
         given = [name for name in ("runs", "name", "blend") if getattr(args, name)]
         if given:
@@ -124,7 +121,7 @@ def submit(args: argparse.Namespace) -> None:
         path = submit(competition, args.root, options, machine)
     if args.upload:
         from podium.kaggle.upload_submission import upload
-        from podium.submit.lineage import submission_message
+        from podium.submissions.lineage import submission_message
 
         upload(args.competition, path, competition.metric, args.message or submission_message(path))
     else:
@@ -135,7 +132,7 @@ def submit(args: argparse.Namespace) -> None:
 def predict(args: argparse.Namespace) -> None:
     """Predict images of your own with a run, or with the blend of a submission."""
     from podium.machine import Machine
-    from podium.submit.predict_images import find_models, predict_images
+    from podium.submissions.predict_images import find_models, predict_images
 
     folds, blend = find_models(args.models, args.competition, args.root)
     predictions = predict_images(folds, blend, args.images, Machine(device=args.device))
@@ -147,14 +144,14 @@ def predict(args: argparse.Namespace) -> None:
 
 def compare(args: argparse.Namespace) -> None:
     """List the runs: their scores, what they cost, and how often they disagree."""
-    from podium.submit.compare import compare
+    from podium.submissions.compare import compare
 
     print(compare(_competition(args), args.root, args.runs))
 
 
 def lineage(args: argparse.Namespace) -> None:
     """Show where every number of a submission came from."""
-    from podium.submit.lineage import describe_lineage
+    from podium.submissions.lineage import describe_lineage
 
     print(terminal.printable(describe_lineage(args.file)))
 

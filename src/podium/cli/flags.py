@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from podium import DEFAULT_COMPETITION, PodiumError, __version__
-from podium.submit.strategy_names import STRATEGIES
+from podium.submissions.strategy_names import STRATEGIES
 from podium.terminal import did_you_mean
 
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]

@@ -21,9 +21,9 @@ from podium.kaggle.inside_kernel import NOT_FOR_INFERENCE, read_requirements
 from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_card, find_code_files
 from podium.kaggle.push_kernel import make_kernel_name
-from podium.submit.lineage import read_lineage
-from podium.submit.select_runs import select_runs
-from podium.submit.submission import SubmitOptions, submit
+from podium.submissions.lineage import read_lineage
+from podium.submissions.select_runs import select_runs
+from podium.submissions.submission import SubmitOptions, submit
 from podium.terminal import say
 from podium.training.run_folder import Run
 

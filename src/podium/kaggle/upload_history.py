@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from podium import PodiumError
 from podium.competition.csv_files import csv_text, read_table
 from podium.disk import sha256, write_text
-from podium.submit.submission import HISTORY
+from podium.submissions.submission import HISTORY
 
 COLUMNS = (
     *("date", "file", "sha256", "message", "status", "public_score", "private_score"),

@@ -15,7 +15,8 @@ from podium.competition.find_files import find_files
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.machine import usable_cores
 from podium.models.build import ModelSpec
-from podium.training.fold_model import prepare
+from podium.training.fold_model import FoldModel, prepare
+from podium.training.run_folder import Run
 
 Image = str | Path | Any  # Any: an array, or what numpy makes an array of
 BLOCK = 256  # images that are in memory at once
@@ -51,6 +52,20 @@ def read_blocks(images: Sequence[Image], specs: Sequence[ModelSpec]) -> Iterator
             finished = [future.result() for future in reading]
             reading = start_reading(start + BLOCK)
             yield _make_block(start, finished, specs)
+
+
+def features_of_images(run: Run, fold: int, images: Any, device: str) -> NDArray[np.float32]:
+    """Returns what the last layer of a fold's model gets, a row per image; not a number where one cannot be read."""
+    listed = list_images(images)
+    model = FoldModel.load(run, fold, device)
+    rows = np.full((len(listed), 0), np.nan, np.float32)
+    for block in read_blocks(listed, [model.spec]):
+        if len(block.readable):
+            features = model.features(block.prepared[model.spec])
+            if not rows.shape[1]:
+                rows = np.full((len(listed), features.shape[1]), np.nan, np.float32)
+            rows[block.readable] = features
+    return rows
 
 
 def _list_path(path: Path) -> list[Path]:

@@ -236,11 +236,16 @@ def find_runs(slug: str, root: Path, names: list[str] | None = None) -> list[Run
     return finished
 
 
-def names_of_runs_on(folds_sha256: str, slug: str, root: Path) -> list[str]:
-    """Returns the names of the runs that have begun with these folds, without those whose recipe is damaged."""
-    names = []
-    for path in sorted(runs_folder(slug, root).glob("*/recipe.json")):
-        run = Run(path.parent)
+def names_of_runs_on_folds(slug: str, root: Path) -> list[str]:
+    """Returns the names of the runs that have begun with the present folds.csv, without those of a damaged recipe."""
+    from podium.folds.folds_csv import folds_path
+
+    path = folds_path(slug, root)
+    if not path.exists():
+        return []
+    folds_sha256, names = sha256(path), []
+    for recipe_path in sorted(runs_folder(slug, root).glob("*/recipe.json")):
+        run = Run(recipe_path.parent)
         with suppress(PodiumError):
             if run.has_begun() and run.recipe.get("folds_sha256") == folds_sha256:
                 names.append(run.name)

@@ -15,7 +15,7 @@ from typing import Any
 
 from podium import PodiumError
 from podium.disk import NAME_PATTERN, sha256
-from podium.submit.blend import Blend
+from podium.submissions.blend import Blend
 from podium.terminal import podium_command, table
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.metrics import METRICS
-from podium.submit.held_out import collect_held_out
+from podium.submissions.held_out import collect_held_out
 from podium.terminal import duration, say, table
 from podium.training.run_folder import Run, find_runs
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from podium import PodiumError
 from podium.competition.load import load
-from podium.submit.write_csv import render, write_csv
+from podium.submissions.write_csv import render, write_csv
 from submit.competitions import make_competition
 from tiny import write_competition
 

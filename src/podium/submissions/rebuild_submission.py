@@ -12,10 +12,10 @@ from podium import PodiumError
 from podium.competition.load import Competition
 from podium.machine import Machine
 from podium.recipe import differences
-from podium.submit.lineage import Lineage
-from podium.submit.predict_test import PredictionFacts, predict_blend
-from podium.submit.record_lineage import csv_form, current_commit
-from podium.submit.write_csv import render, write_csv
+from podium.submissions.lineage import Lineage
+from podium.submissions.predict_test import PredictionFacts, predict_blend
+from podium.submissions.record_lineage import csv_form, current_commit
+from podium.submissions.write_csv import render, write_csv
 from podium.terminal import first_few, say
 from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions, runs_folder
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from podium import PodiumError
-from podium.submit.check import check_class_shares, check_csv
+from podium.submissions.check import check_class_shares, check_csv
 from submit.competitions import make_competition
 
 

@@ -17,11 +17,11 @@ import numpy as np
 
 from podium import PodiumError
 from podium.metrics import METRICS, evaluate
-from podium.submit.blend import Blend, Probs
-from podium.submit.blend_strategies import fit_blend, list_strategies
-from podium.submit.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
-from podium.submit.held_out import HeldOut
-from podium.submit.strategy_names import BEST, STRATEGIES
+from podium.submissions.blend import Blend, Probs
+from podium.submissions.blend_strategies import fit_blend, list_strategies
+from podium.submissions.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
+from podium.submissions.held_out import HeldOut
+from podium.submissions.strategy_names import BEST, STRATEGIES
 from podium.terminal import plural, progress_bar, table
 
 MIN_GROUPS = 20  # weights are not fitted to fewer; an image without a group counts as one

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.submit.held_out import collect_held_out
+from podium.submissions.held_out import collect_held_out
 from podium.training.run_folder import Run
 from tiny import Podium
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from podium.metrics import METRICS, evaluate, score_per_image
-from podium.submit.blend import Probs, apply_temperature
-from podium.submit.choose_blend import BlendChoice, choose_blend
-from podium.submit.expected_score import Estimate, add_fold_gain
-from podium.submit.held_out import HeldOut
+from podium.submissions.blend import Probs, apply_temperature
+from podium.submissions.choose_blend import BlendChoice, choose_blend
+from podium.submissions.expected_score import Estimate, add_fold_gain
+from podium.submissions.held_out import HeldOut
 from submit.simulated_runs import simulate_runs
 
 

@@ -16,9 +16,9 @@ import pandas as pd
 from podium import PodiumError
 from podium.machine import Machine
 from podium.models.hardware_errors import explain_hardware_errors
-from podium.submit.blend import Blend, Probs
-from podium.submit.lineage import read_lineage
-from podium.submit.rebuild_submission import find_recorded_folds
+from podium.submissions.blend import Blend, Probs
+from podium.submissions.lineage import read_lineage
+from podium.submissions.rebuild_submission import find_recorded_folds
 from podium.terminal import plural, progress_bar, say, table
 from podium.training.fold_model import FoldModel
 from podium.training.own_images import list_images, read_blocks

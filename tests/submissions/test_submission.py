@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from podium.competition.load import load
-from podium.submit.submission import submit
+from podium.submissions.submission import submit
 from tiny import Podium, one_line
 
 

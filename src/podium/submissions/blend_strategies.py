@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
 from podium.metrics import METRICS, evaluate
-from podium.submit.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
-from podium.submit.strategy_names import BEST, CALIBRATED, STRATEGIES
+from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
+from podium.submissions.strategy_names import BEST, CALIBRATED, STRATEGIES
 
 Weights = NDArray[np.float64]  # [runs]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.submit.blend import Probs, Targets
+from podium.submissions.blend import Probs, Targets
 from podium.training.run_folder import Run
 
 RANDOM_PARTS = 5  # if all images are of one fold

@@ -6,7 +6,7 @@ import numpy as np
 
 from podium.competition.load import load
 from podium.folds.folds_csv import folds_path, read_groups
-from podium.submit.held_out import collect_held_out
+from podium.submissions.held_out import collect_held_out
 from podium.training.prediction_files import Predictions
 from podium.training.run_folder import Run
 from tiny import podium_at, write_competition

@@ -9,7 +9,7 @@ import pytest
 
 from podium import PodiumError
 from podium.images.decode import read_image
-from podium.submit.predict_images import find_models, predict_images
+from podium.submissions.predict_images import find_models, predict_images
 from podium.training.own_images import BLOCK, list_images
 from tiny import COLOURS, Podium, one_line, run_of, write_image
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podium.metrics import evaluate
-from podium.submit.blend import apply_temperature
-from podium.submit.blend_strategies import FIT_WEIGHTS, fit_convex, fit_greedy, fit_temperature, list_strategies
-from podium.submit.strategy_names import STRATEGIES, WEIGHTINGS
+from podium.submissions.blend import apply_temperature
+from podium.submissions.blend_strategies import FIT_WEIGHTS, fit_convex, fit_greedy, fit_temperature, list_strategies
+from podium.submissions.strategy_names import STRATEGIES, WEIGHTINGS
 from submit.simulated_runs import simulate_runs
 
 

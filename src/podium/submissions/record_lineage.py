@@ -11,9 +11,9 @@ from typing import Any
 
 from podium.competition.load import Competition
 from podium.disk import sha256
-from podium.submit.blend import Blend
-from podium.submit.choose_blend import BlendChoice
-from podium.submit.predict_test import PredictionFacts
+from podium.submissions.blend import Blend
+from podium.submissions.choose_blend import BlendChoice
+from podium.submissions.predict_test import PredictionFacts
 from podium.terminal import first_few
 from podium.training.run_folder import Run, package_versions
 

@@ -21,15 +21,15 @@ from podium.disk import write_json
 from podium.folds.folds_csv import read_groups
 from podium.machine import Machine
 from podium.metrics import evaluate
-from podium.submit.blend import Blend
-from podium.submit.check import check_class_shares
-from podium.submit.choose_blend import BlendChoice, choose_blend
-from podium.submit.expected_score import Estimate, add_fold_gain
-from podium.submit.held_out import HeldOut, collect_held_out
-from podium.submit.predict_test import predict_blend
-from podium.submit.record_lineage import record_lineage
-from podium.submit.select_runs import select_runs
-from podium.submit.write_csv import render, write_csv
+from podium.submissions.blend import Blend
+from podium.submissions.check import check_class_shares
+from podium.submissions.choose_blend import BlendChoice, choose_blend
+from podium.submissions.expected_score import Estimate, add_fold_gain
+from podium.submissions.held_out import HeldOut, collect_held_out
+from podium.submissions.predict_test import predict_blend
+from podium.submissions.record_lineage import record_lineage
+from podium.submissions.select_runs import select_runs
+from podium.submissions.write_csv import render, write_csv
 from podium.terminal import plural, podium_command, say, uses_make
 from podium.training.run_folder import Run
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.metrics import METRICS, evaluate, score_per_image
-from podium.submit.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
-from podium.submit.blend_strategies import find_temperature
-from podium.submit.held_out import HeldOut
+from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
+from podium.submissions.blend_strategies import find_temperature
+from podium.submissions.held_out import HeldOut
 
 Scores = NDArray[np.float64]
 Interval = tuple[float, float]

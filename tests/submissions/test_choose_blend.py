@@ -7,11 +7,11 @@ import pytest
 
 from podium import PodiumError
 from podium.metrics import METRICS, evaluate
-from podium.submit.blend import Blend
-from podium.submit.blend_strategies import fit_blend
-from podium.submit.choose_blend import BlendChoice, choose_blend
-from podium.submit.expected_score import Interval
-from podium.submit.held_out import HeldOut
+from podium.submissions.blend import Blend
+from podium.submissions.blend_strategies import fit_blend
+from podium.submissions.choose_blend import BlendChoice, choose_blend
+from podium.submissions.expected_score import Interval
+from podium.submissions.held_out import HeldOut
 from submit.simulated_runs import simulate_runs
 
 
@@ -47,7 +47,7 @@ def test_a_blend_that_hurts_loses_against_the_best_single_run(seed: int) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", ["accuracy", "log_loss", "macro_f1", "quadratic_kappa"])
 def test_the_choice_is_near_the_best_on_new_images(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.submit.expected_score.SLOW_RESAMPLES", 60)
+    monkeypatch.setattr("podium.submissions.expected_score.SLOW_RESAMPLES", 60)
     strengths = (3.0, 2.0, 0.5)
     choice = choose_blend(simulate_runs(strengths, 1500, 2), metric, 50_000)
     new, better = simulate_runs(strengths, 50_000, 3), METRICS[metric]().better
@@ -65,7 +65,7 @@ def test_the_choice_is_near_the_best_on_new_images(metric: str, monkeypatch: pyt
 @pytest.mark.filterwarnings("ignore")  # of scikit-learn: the metric is not defined
 @pytest.mark.parametrize("metric", ["roc_auc", "quadratic_kappa"])
 def test_a_metric_that_is_not_a_number_keeps_equal_weights(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.submit.expected_score.SLOW_RESAMPLES", 20)
+    monkeypatch.setattr("podium.submissions.expected_score.SLOW_RESAMPLES", 20)
     one_class = replace(simulate_runs((2.0, 1.0), 60, 0), targets=np.zeros(60, np.int64))
     assert choose_blend(one_class, metric, 10).blend.strategy == "equal"
 
@@ -105,7 +105,7 @@ def test_few_groups_get_equal_weights(group_count: int) -> None:
 
 @pytest.mark.slow
 def test_probabilities_of_exactly_zero_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.submit.expected_score.SLOW_RESAMPLES", 20)
+    monkeypatch.setattr("podium.submissions.expected_score.SLOW_RESAMPLES", 20)
     correct = np.eye(4)[np.arange(40) % 4]
     wrong = np.roll(correct, 1, 1)
     held_out = HeldOut(np.array([correct, wrong]), np.arange(40) % 4, np.arange(40) % 2, np.arange(40))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from podium.submit.held_out import HeldOut
+from podium.submissions.held_out import HeldOut
 
 
 def simulate_runs(

@@ -15,8 +15,8 @@ from podium import PodiumError
 from podium.competition.load import Competition
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
-from podium.submit.blend import Blend, Probs
-from podium.submit.expected_score import GAIN_SAMPLE
+from podium.submissions.blend import Blend, Probs
+from podium.submissions.expected_score import GAIN_SAMPLE
 from podium.terminal import plural, progress_bar, say
 from podium.training.prediction_files import Predictions
 from podium.training.run_folder import Run

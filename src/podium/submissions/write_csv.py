@@ -10,7 +10,7 @@ from podium import PodiumError
 from podium.competition.csv_files import csv_text
 from podium.competition.load import Competition
 from podium.disk import atomic
-from podium.submit.check import check_csv
+from podium.submissions.check import check_csv
 
 
 def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:

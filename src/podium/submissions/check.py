@@ -8,8 +8,8 @@ import pandas as pd
 from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
-from podium.submit.blend import Probs
-from podium.submit.predict_test import class_frequencies
+from podium.submissions.blend import Probs
+from podium.submissions.predict_test import class_frequencies
 from podium.terminal import first_few, say
 
 MIN_CHANCE = 1e-6  # if one class for all test images is less likely than this, it is treated as a mistake
