@@ -14,8 +14,8 @@ RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
 # Make ignores variables that it does not know, so a misspelt one would change nothing.
-VARIABLES := COMP VENV PYTHON CONSTRAINTS MODEL FOLDS EPOCHS LR BATCH SIZE SEED WEIGHTS NAME GPUS BUDGET K RUNS UPLOAD \
-  MESSAGE RUN IMAGES KILLS ARGS READY RAW PODIUM
+VARIABLES := COMP VENV PYTHON CONSTRAINTS MODEL FOLDS EPOCHS LR BATCH SIZE SEED WEIGHTS NAME GPUS BUDGET K RUNS EXCEPT \
+  UPLOAD MESSAGE RUN IMAGES KILLS ARGS READY RAW PODIUM
 GIVEN     := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 UNKNOWN   := $(firstword $(filter-out $(VARIABLES) MAKE%,$(GIVEN)))
 ifneq ($(UNKNOWN),)
@@ -29,6 +29,7 @@ flag        = $(if $($(1)),--$(2) $($(1)))
 TRAIN_FLAGS = $(call flag,MODEL,model) $(call flag,FOLDS,folds) $(call flag,EPOCHS,epochs) $(call flag,LR,lr) \
   $(call flag,BATCH,batch-size) $(call flag,SIZE,image-size) $(call flag,SEED,seed) $(call flag,WEIGHTS,weights) \
   $(call flag,NAME,name) $(call flag,GPUS,processes) $(call flag,BUDGET,budget) $(ARGS)
+RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup data audit folds train submit predict compare doctor kaggle-train kaggle-bundle demo bench notebook \
@@ -51,25 +52,25 @@ audit: $(READY) | $(RAW)  ## check every image: bad files, duplicates, leaks  [C
 folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARGS="--group patient"]
 	$(PODIUM) folds -c $(COMP) $(call flag,K,k) $(ARGS)
 
-train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train a model: MODEL=  [COMP= FOLDS=0,1 EPOCHS= LR= BATCH= SIZE= SEED= WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
+train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train a model: MODEL=  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
 submit: override export MESSAGE := $(value MESSAGE)
-submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" UPLOAD=1 MESSAGE= ARGS=]
-	$(PODIUM) submit -c $(COMP) $(call flag,RUNS,runs) $(if $(UPLOAD),--upload) \
+submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" EXCEPT="a b" UPLOAD=1 MESSAGE= ARGS=]
+	$(PODIUM) submit -c $(COMP) $(RUN_FLAGS) $(if $(UPLOAD),--upload) \
 	  $(if $(MESSAGE),--message="$$MESSAGE") $(ARGS)
 
 predict: $(READY)  ## predict images of your own: RUN=, a run or a CSV, IMAGES="a.jpg folder"  [COMP= ARGS=--csv]
 	$(PODIUM) predict -c $(COMP) $(RUN) $(IMAGES) $(ARGS)
 
-compare: $(READY)  ## compare runs: scores, costs, disagreement  [COMP= RUNS="a b"]
-	$(PODIUM) compare -c $(COMP) $(call flag,RUNS,runs)
+compare: $(READY)  ## compare runs: scores, costs, disagreement  [COMP= RUNS="a b" EXCEPT="a b" ARGS=--csv]
+	$(PODIUM) compare -c $(COMP) $(strip $(RUN_FLAGS) $(ARGS))
 
 kaggle-train: $(READY)  ## train on Kaggle's own GPUs: MODEL=  [COMP= FOLDS= EPOCHS= and so on, as for train]
 	$(PODIUM) kaggle-train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
-kaggle-bundle: $(READY)  ## pack models, code and notebook for a competition without a network  [COMP= RUNS="a b" UPLOAD=1]
-	$(PODIUM) kaggle-bundle -c $(COMP) $(call flag,RUNS,runs) $(if $(UPLOAD),--upload)
+kaggle-bundle: $(READY)  ## pack models, code and notebook for a competition without a network  [COMP= RUNS="a b" EXCEPT="a b" UPLOAD=1]
+	$(PODIUM) kaggle-bundle -c $(COMP) $(RUN_FLAGS) $(if $(UPLOAD),--upload)
 
 doctor: $(READY)  ## check packages, disk, GPU, weights, Kaggle's terms and data  [COMP= MODEL="a b"]
 	$(PODIUM) doctor -c $(COMP) $(call flag,MODEL,model)

@@ -157,11 +157,12 @@ def submit(
     from podium.submissions.submission import SubmitOptions, submit
 
     competition = _loaded(competition)
-    return submit(competition, competition.root, SubmitOptions(_names(runs), name, blend, anyway), machine)
+    options = SubmitOptions(runs=_names(runs), name=name, blend=blend, anyway=anyway)
+    return submit(competition, competition.root, options, machine)
 
 
 def compare(competition: Competition | str, runs: Sequence[Run | str] | None = None) -> "pd.DataFrame":
-    """Returns a row per run, the best first: scores, log loss, costs, options."""
+    """Returns a row per run, the best first: its score, its gain over the best run with an interval, its costs."""
     from podium.submissions.compare import compare_runs
 
     competition = _loaded(competition)

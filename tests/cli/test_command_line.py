@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from podium.cli.commands import COMMANDS
+from podium.cli.flags import parser
 from podium.recipe import recipe_options
 from podium.terminal import MAKE_VARIABLES
 from tiny import Podium, one_line, write_competition
@@ -28,7 +29,9 @@ MISTAKES = (
     ((*TRAIN, "--lr", "nan"), "--lr must be between"),
     ((*TRAIN, "--mirror", "-1"), "--mirror must be between 0 and 1, not -1"),
     ((*TRAIN, "--precision", "int8"), "--precision must be one of auto, float32"),
-    ((*TRAIN, "--folds", "a"), "'a' is not a list of folds such as 0,1"),
+    ((*TRAIN, "--folds", "a"), "'a' is not a list of folds such as 0,1 or 0-2"),
+    ((*TRAIN, "--folds", "3-1"), "'3-1' is not a list of folds"),
+    (("submit", "--runs", ","), "--runs: give at least one name"),
     ((*TRAIN, "--name", "../x"), "'../x' is not a valid name"),
     ((*TRAIN, "--budget", "8"), "'8' is not a time such as 8h, 90m or 1h30m"),
     (("train", "-c", "a/../../b"), "is not a valid name"),
@@ -106,6 +109,27 @@ def test_a_mistake_is_answered_in_one_line(
 # --- what to type ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("words", "folds"),
+    [(("0",), [0]), (("0,1",), [0, 1]), (("0", "1"), [0, 1]), (("0-2",), [0, 1, 2]), (("0,", "2-4"), [0, 2, 3, 4])],
+)
+def test_folds_are_numbers_and_ranges(words: tuple[str, ...], folds: list[int]) -> None:
+    assert parser(COMMANDS).parse_args(["train", "--folds", *words]).folds == folds
+
+
+@pytest.mark.parametrize("words", [("a", "b"), ("a,b",), ("a,", "b"), ("a b",)])
+@pytest.mark.parametrize(
+    ("command", "flag", "name"),
+    [
+        *((command, "--runs", "runs") for command in ("submit", "compare", "kaggle-bundle")),
+        *((command, "--except", "except_names") for command in ("submit", "compare", "kaggle-bundle")),
+        *((command, "--model", "model") for command in ("bench", "doctor")),
+    ],
+)
+def test_names_are_separated_by_blanks_or_commas(command: str, flag: str, name: str, words: tuple[str, ...]) -> None:
+    assert getattr(parser(COMMANDS).parse_args([command, flag, *words]), name) == ["a", "b"]
+
+
 def test_the_address_of_a_competition_serves_as_its_name(podium: Podium, tmp_path: Path) -> None:
     message = one_line(podium("folds", "-c", "https://www.kaggle.com/competitions/tiny/overview"))
     assert f"{tmp_path}/data/raw/tiny does not exist" in message
@@ -154,7 +178,7 @@ def test_make_refuses_a_variable_that_it_does_not_know(variable: str, remedy: st
 
 
 def test_variables_of_make_become_flags() -> None:
-    values = {flag: f"value-of-{flag}" for flag in MAKE_VARIABLES if flag not in ("k", "runs")}
+    values = {flag: f"value-of-{flag}" for flag in MAKE_VARIABLES if flag not in ("k", "runs", "except")}
     done = make("kaggle-train", *(f"{MAKE_VARIABLES[flag]}={value}" for flag, value in values.items()), "ARGS=--sam 1")
     words = done.stdout.split("\n")[3:-1]
     assert dict(zip(words[0::2], words[1::2], strict=True)) == {
@@ -163,6 +187,7 @@ def test_variables_of_make_become_flags() -> None:
     }
     assert "--k\n7\n" in make("folds", "K=7", "RAW=src").stdout
     assert "--runs\na\nb\n" in make("compare", "RUNS=a b").stdout
+    assert make("compare", "EXCEPT=a,b", "ARGS=--csv").stdout.endswith("--except\na,b\n--csv\n")
 
 
 def test_make_passes_a_message_on_to_the_letter() -> None:

@@ -9,7 +9,7 @@ from podium.metrics import evaluate
 from podium.submissions.blend import apply_temperature
 from podium.submissions.blend_strategies import FIT_WEIGHTS, fit_convex, fit_greedy, fit_temperature, list_strategies
 from podium.submissions.strategy_names import STRATEGIES, WEIGHTINGS
-from submit.simulated_runs import simulate_runs
+from submissions.simulated_runs import simulate_runs
 
 
 def test_the_weights_of_the_least_log_loss_are_found() -> None:

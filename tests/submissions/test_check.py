@@ -7,7 +7,7 @@ import pytest
 
 from podium import PodiumError
 from podium.submissions.check import check_class_shares, check_csv
-from submit.competitions import make_competition
+from submissions.competitions import make_competition
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from podium.submissions.blend_strategies import fit_blend
 from podium.submissions.choose_blend import BlendChoice, choose_blend
 from podium.submissions.expected_score import Interval
 from podium.submissions.held_out import HeldOut
-from submit.simulated_runs import simulate_runs
+from submissions.simulated_runs import simulate_runs
 
 
 def interval_of(choice: BlendChoice) -> Interval:

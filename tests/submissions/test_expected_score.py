@@ -11,7 +11,7 @@ from podium.submissions.blend import Probs, apply_temperature
 from podium.submissions.choose_blend import BlendChoice, choose_blend
 from podium.submissions.expected_score import Estimate, add_fold_gain
 from podium.submissions.held_out import HeldOut
-from submit.simulated_runs import simulate_runs
+from submissions.simulated_runs import simulate_runs
 
 
 def estimate_of(choice: BlendChoice) -> Estimate:

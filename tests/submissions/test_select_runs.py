@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+from podium.training.prediction_files import Predictions
 from podium.training.run_folder import Run
-from tiny import Podium
+from tiny import Podium, one_line
 
 
 def copy_run(root: Path, source: str, name: str) -> Run:
@@ -31,8 +33,7 @@ def test_runs_at_chance_of_other_folds_and_of_few_folds_are_left_out_and_named(t
     names, err = blended_runs(podium)
     assert names == {"good", "twin"}
     (line,) = [line for line in err.splitlines() if "left out" in line]
-    assert "idle (accuracy 0." in line
-    assert "no better than chance" in line
+    assert "idle (no better than chance)" in line
     assert "foreign (other folds)" in line
     assert "partial (1 of 2 folds)" in line
     assert "--runs" in line
@@ -40,6 +41,26 @@ def test_runs_at_chance_of_other_folds_and_of_few_folds_are_left_out_and_named(t
     assert names == {"good", "partial", "idle"}
     assert "left out" not in err
     assert "partial has held out only 18 of 36" in err
+    names, err = blended_runs(podium, "--except", "twin,", "idle")
+    assert names == {"good"}
+    assert "idle" not in err
+
+
+def test_a_run_of_other_classes_is_left_out(two_runs: Path, podium: Podium) -> None:
+    for path in copy_run(two_runs, "good", "other").path.glob("fold*/oof.npz"):
+        replace(Predictions.load(path, ""), classes=("a", "b", "c", "d")).save(path)
+    names, err = blended_runs(podium)
+    assert names == {"good"}
+    assert "other (other classes)" in err
+
+
+def test_runs_to_leave_out_must_exist_and_leave_one(two_runs: Path, podium: Podium) -> None:
+    assert "no run 'idel'" in (message := one_line(podium("submit", "-c", "tiny", "--except", "idel")))
+    assert "did you mean idle?" in message
+    message = one_line(podium("compare", "-c", "tiny", "--except", "good", "idle"))
+    assert "except in good, idle; leave out fewer runs" in message
+    message = one_line(podium("kaggle-bundle", "-c", "tiny", "--runs", "good", "--except", "idle"))
+    assert "--except: not allowed with argument --runs" in message
 
 
 def test_a_single_run_is_submitted_whatever_it_is(two_runs: Path, podium: Podium) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from podium import PodiumError
 from podium.competition.load import load
 from podium.submissions.write_csv import render, write_csv
-from submit.competitions import make_competition
+from submissions.competitions import make_competition
 from tiny import write_competition
 
 text = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(str.strip)

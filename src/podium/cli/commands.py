@@ -108,7 +108,8 @@ def submit(args: argparse.Namespace) -> None:
         from podium.submissions.lineage import read_lineage
         from podium.submissions.rebuild_submission import rebuild
 
-        given = [name for name in ("runs", "name", "blend") if getattr(args, name)]
+        flags_given = {"runs": args.runs, "except": args.except_names, "name": args.name, "blend": args.blend}
+        given = [flag for flag, value in flags_given.items() if value]
         if given:
             raise PodiumError(f"--from takes the runs, the name and the blend from the file; leave out --{given[0]}")
         lineage = read_lineage(args.lineage)
@@ -117,7 +118,7 @@ def submit(args: argparse.Namespace) -> None:
         path = rebuild(competition, args.root, lineage, machine)
     else:
         competition = _competition(args)
-        options = SubmitOptions(runs=args.runs, name=args.name, blend=args.blend, anyway=args.anyway)
+        options = SubmitOptions(args.runs, args.except_names, args.name, args.blend, args.anyway)
         path = submit(competition, args.root, options, machine)
     if args.upload:
         from podium.kaggle.upload_submission import upload
@@ -144,9 +145,17 @@ def predict(args: argparse.Namespace) -> None:
 
 def compare(args: argparse.Namespace) -> None:
     """List the runs: their scores, what they cost, and how often they disagree."""
-    from podium.submissions.compare import compare
+    from podium.submissions.compare import compare_runs, find_disagreements
+    from podium.submissions.comparison_text import MOST_RUNS, describe_comparison
 
-    print(compare(_competition(args), args.root, args.runs))
+    runs = compare_runs(_competition(args), args.root, args.runs, args.except_names)
+    if args.json:
+        terminal.show(runs.to_json(orient="records", indent=2, double_precision=15))
+    elif args.csv:
+        terminal.show(runs.to_csv(index=False).rstrip("\n"))
+    else:
+        disagreements = find_disagreements(args.competition, args.root, list(runs["run"].head(MOST_RUNS)))
+        terminal.show(describe_comparison(runs, disagreements))
 
 
 def lineage(args: argparse.Namespace) -> None:
@@ -179,7 +188,7 @@ def kaggle_bundle(args: argparse.Namespace) -> None:
     """Pack models, code and a notebook for a competition without a network, and try them without one."""
     from podium.kaggle.bundle import bundle
 
-    folder = bundle(_competition(args), args.root, args.runs, args.blend)
+    folder = bundle(_competition(args), args.root, args.runs, args.except_names, args.blend)
     print(folder)
     if args.upload:
         from podium.kaggle.publish_bundle import publish_bundle

@@ -122,7 +122,7 @@ def kaggle_train(command: argparse.ArgumentParser) -> None:
 
 
 def submit(command: argparse.ArgumentParser) -> None:
-    _runs_flag(command)
+    _runs_flags(command)
     command.add_argument("--name", type=_name, help="name of the CSV (default: the runs' names)")
     _blend_flag(command)
     command.add_argument("--upload", action="store_true", help="upload to Kaggle and wait for the score")
@@ -135,7 +135,7 @@ def submit(command: argparse.ArgumentParser) -> None:
 
 
 def kaggle_bundle(command: argparse.ArgumentParser) -> None:
-    _runs_flag(command)
+    _runs_flags(command)
     _blend_flag(command)
     text = "upload the bundle to Kaggle as a private data set and run its notebook there"
     command.add_argument("--upload", action="store_true", help=text)
@@ -152,7 +152,10 @@ def predict(command: argparse.ArgumentParser) -> None:
 
 
 def compare(command: argparse.ArgumentParser) -> None:
-    _runs_flag(command)
+    _runs_flags(command)
+    group = command.add_mutually_exclusive_group()
+    group.add_argument("--json", action="store_true", help="print a JSON object for each run, in a list")
+    group.add_argument("--csv", action="store_true", help="print a CSV with a line for each run")
 
 
 def lineage(command: argparse.ArgumentParser) -> None:
@@ -173,7 +176,7 @@ def bench(command: argparse.ArgumentParser) -> None:
     from podium.recipe import PRECISIONS
 
     text = "timm models, with random weights (default: the two default models)"
-    command.add_argument("--model", nargs="+", default=DEFAULT_MODELS, metavar="NAME", help=text)
+    command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)
     command.add_argument("--image-size", type=_count, metavar="N", help="pixels (default: the model's own)")
     command.add_argument("--batch-size", type=_count, metavar="N", help="images per step (default: the recipe's)")
     command.add_argument("--precision", choices=PRECISIONS, help="default: what is fast on this hardware")
@@ -183,7 +186,7 @@ def bench(command: argparse.ArgumentParser) -> None:
 
 def doctor(command: argparse.ArgumentParser) -> None:
     text = "models whose pretrained weights are needed (default: the two default models)"
-    command.add_argument("--model", nargs="+", default=DEFAULT_MODELS, metavar="NAME", help=text)
+    command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)
     _device_flag(command)
 
 
@@ -191,7 +194,8 @@ def doctor(command: argparse.ArgumentParser) -> None:
 
 
 def _run_flags(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--folds", type=_numbers, metavar="0,1", help="folds to train (default: all)")
+    text = "folds to train, such as 0 or 0,2-4 (default: all)"
+    command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
     command.add_argument("--name", type=_name, metavar="RUN", help="name of the run (default: the model's name)")
     text = "time for training and submission, such as 8h or 90m: trains fewer epochs, or fewer folds, if needed"
     command.add_argument("--budget", type=_seconds, metavar="TIME", help=text)
@@ -212,10 +216,12 @@ def _recipe_flags(command: argparse.ArgumentParser) -> None:
             group.add_argument(flag, type=kind, metavar=metavar, help=text)
 
 
-def _runs_flag(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--runs", nargs="+", metavar="RUN", help="names of runs (default: all runs of the competition)"
-    )
+def _runs_flags(command: argparse.ArgumentParser) -> None:
+    group = command.add_mutually_exclusive_group()
+    text = "names of runs, separated by blanks or commas (default: all runs of the competition)"
+    group.add_argument("--runs", nargs="+", action=Names, metavar="RUN", help=text)
+    text = "names of runs to leave out"
+    group.add_argument("--except", nargs="+", action=Names, dest="except_names", metavar="RUN", help=text)
 
 
 def _blend_flag(command: argparse.ArgumentParser) -> None:
@@ -246,10 +252,31 @@ def _store_flag(command: argparse.ArgumentParser) -> None:
 # --- values of flags ---------------------------------------------------------------------------------
 
 
-def _numbers(text: str) -> list[int]:
-    if not re.fullmatch(r"\d+([, ]+\d+)*", text.strip()):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a list of folds such as 0,1")
-    return [int(number) for number in re.findall(r"\d+", text)]
+class Names(argparse.Action):
+    """A list of names, separated by blanks, commas or both."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, words: Any, *_: object) -> None:
+        names = re.findall(r"[^\s,]+", " ".join(words))
+        if not names:
+            raise argparse.ArgumentError(self, "give at least one name")
+        setattr(namespace, self.dest, self.read(names))
+
+    def read(self, names: list[str]) -> list[Any]:
+        return names
+
+
+class FoldNumbers(Names):
+    """A list of numbers and ranges: 0,2-4 means 0, 2, 3 and 4."""
+
+    def read(self, names: list[str]) -> list[int]:
+        numbers: list[int] = []
+        for name in names:
+            bounds = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", name)
+            folds = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1) if bounds else ()
+            if not folds:
+                raise argparse.ArgumentError(self, f"'{name}' is not a list of folds such as 0,1 or 0-2")
+            numbers += folds
+        return numbers
 
 
 def _count(text: str) -> int:

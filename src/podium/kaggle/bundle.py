@@ -1,6 +1,6 @@
 """Packs what a competition that accepts notebooks only needs: models, code, packages and the notebook.
 
-    podium kaggle-bundle [--runs A B]
+    podium kaggle-bundle [--runs A B | --except A B]
 
 Writes submissions/<slug>/bundle/: a data set for publish_bundle.py to upload, with the notebook that makes
 submission.csv in it. The notebook is tried here first (offline_trial.py).
@@ -34,9 +34,15 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 FOLD_FILES = ("model.safetensors", "oof.npz")
 
 
-def bundle(competition: Competition, root: Path, names: list[str] | None = None, strategy: str | None = None) -> Path:
+def bundle(
+    competition: Competition,
+    root: Path,
+    names: list[str] | None = None,
+    except_names: list[str] | None = None,
+    strategy: str | None = None,
+) -> Path:
     """Writes the bundle of these runs, blended with this strategy, and tries its notebook; returns its folder."""
-    slug, runs = competition.slug, select_runs(competition, root, names)
+    slug, runs = competition.slug, select_runs(competition, root, names, except_names)
     run_names = [run.name for run in runs]
     csv = submit(competition, root, SubmitOptions(runs=run_names, blend=strategy, anyway=True))
     strategy = read_lineage(csv).blend.strategy

@@ -7,15 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from podium import PodiumError
-from podium.competition.csv_files import csv_text, read_table
+from podium.competition.csv_files import csv_text
 from podium.disk import sha256, write_text
-from podium.submissions.submission import HISTORY
-
-COLUMNS = (
-    *("date", "file", "sha256", "message", "status", "public_score", "private_score"),
-    *("rank_today", "submissions_today", "left_today", "ref"),
-)
+from podium.submissions.kaggle_scores import COLUMNS, HISTORY, read_history
 
 
 class Standing(NamedTuple):
@@ -72,16 +66,7 @@ def add_to_history(csv: Path, message: str, submission: Any, standing: Standing)
         "ref": submission.ref,
     }
     history = csv.parent / HISTORY
-    rows = [fields for fields in _read_history(history) if fields[-1] != str(row["ref"])]
-    rows.append([str(row[name]).replace("\n", " ") for name in COLUMNS])
-    write_text(history, csv_text([COLUMNS, *rows]))
+    rows = [earlier for earlier in read_history(history) if earlier["ref"] != str(row["ref"])]
+    rows.append({name: str(row[name]).replace("\n", " ") for name in COLUMNS})
+    write_text(history, csv_text([COLUMNS, *(fields.values() for fields in rows)]))
     return history
-
-
-def _read_history(history: Path) -> list[list[str]]:
-    if not history.exists():
-        return []
-    table = read_table(history, "move it away")
-    if tuple(table.columns) != COLUMNS:
-        raise PodiumError(f"{history} has other columns than Podium's; move it away and run the same command again")
-    return [list(fields) for fields in table.itertuples(index=False, name=None)]

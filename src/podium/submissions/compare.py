@@ -1,60 +1,129 @@
 """Compares the runs of a competition: their scores, their costs, and how often each pair of them disagrees.
 
-    podium compare [-c SLUG] [--runs A B]
+    podium compare [-c SLUG] [--runs A B | --except A B] [--json | --csv]
 
-Reads runs/<slug>/*/. Runs with similar scores that often disagree gain most from a blend.
+Reads runs/<slug>/*/ and submissions/<slug>/history.csv. Runs with similar scores that often disagree gain most from a
+blend. comparison_text.py makes tables for people from what this module returns.
 """
 
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from podium import PodiumError
 from podium.competition.load import Competition
-from podium.metrics import METRICS
-from podium.submissions.held_out import collect_held_out
-from podium.terminal import duration, say, table
+from podium.folds.folds_csv import read_groups
+from podium.metrics import METRICS, evaluate
+from podium.submissions.expected_score import Interval, bootstrap_scores, percentile_interval
+from podium.submissions.held_out import HeldOut, collect_held_out
+from podium.submissions.kaggle_scores import find_public_scores
+from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
+from podium.terminal import progress_bar, say
 from podium.training.run_folder import Run, find_runs
 
 NOT_LEARNED = ("running_mean", "running_var", "num_batches_tracked")  # tensors of batch norm
 
 
-def compare(competition: Competition, root: Path, names: list[str] | None = None) -> str:
-    """Returns a table of the runs, the best first, and a table of how often their predicted classes differ."""
-    runs, metric = find_runs(competition.slug, root, names), competition.metric
-    scores = {run: [run.score(fold, metric) for fold in run.finished()] for run in runs}
-    runs.sort(key=lambda run: -METRICS[metric]().better * float(np.mean(scores[run])))
-    header = ["run", "model", "folds", metric, "±", "parameters", "images/s", "training"]
-    tables = [table(header, [[*_scores_of(run, scores[run]), *_costs_of(run)] for run in runs])]
-    if len(runs) > 1:
-        header = ["disagree", *(str(number) for number in range(1, len(runs) + 1))]
-        rows = [
-            [f"{number} {run.name}", *(_disagreement(run, partner) for partner in runs)]
-            for number, run in enumerate(runs, 1)
-        ]
-        tables.append(table(header, rows))
-    return "\n\n".join(tables)
+def compare_runs(
+    competition: Competition, root: Path, names: list[str] | None = None, except_names: list[str] | None = None
+) -> pd.DataFrame:
+    """Returns a row for each run: first those that a plain submission would blend, then the others; the best first.
+
+    Scores are those of the images that all runs of the first kind held out; of another run, those of the images that it
+    and the best run held out. `gain` is the score minus that of the best run, positive if the run is better; with 95 %
+    probability it lies between `gain_low` and `gain_high`.
+    """
+    runs, metric = find_runs(competition.slug, root, names, except_names), competition.metric
+    reasons, groups = find_reasons(runs, competition, root), read_groups(competition, root)
+    public_scores = find_public_scores(runs, root / "submissions" / competition.slug)
+    complete = [run for run in runs if run not in reasons]
+    classes = complete[0].out_of_fold(complete[0].finished()[0]).classes
+    shared = collect_held_out(complete, classes, groups)
+    best = _position_of_best(shared, metric)
+    rows = []
+    for run in progress_bar(runs, desc="comparing", unit="run"):
+        facts = {"run": run.name, "left_out": reasons.get(run, ""), "public_score": public_scores.get(run)}
+        pair = None
+        if run in complete:
+            pair = replace(shared, probs=shared.probs[[best, complete.index(run)]])
+        elif reasons[run] != OTHER_CLASSES:
+            pair = collect_held_out([complete[best], run], classes, groups)
+        rows.append(facts | _recipe_of(run) | _scores_of(run, pair, metric) | _costs_of(run))
+    table = pd.DataFrame(rows)
+    keys = {"is_left_out": table["left_out"] != "", "loss": -METRICS[metric]().better * table["score"]}
+    order = ["is_left_out", "loss", "log_loss"]
+    return table.assign(**keys).sort_values(order, ignore_index=True)[list(COLUMNS)]
 
 
-def _scores_of(run: Run, scores: list[float]) -> list[str]:
-    folds = f"{len(scores)} of {run.recipe['folds']}"
-    spread = f"{np.std(scores, ddof=1):.5f}" if len(scores) > 1 else ""
-    return [run.name, str(run.recipe.get("model")), folds, f"{np.mean(scores):.5f}", spread]
+COLUMNS = (
+    *("run", "left_out", "model", "folds", "folds_in_all", "metric", "score", "fold_spread", "log_loss", "images"),
+    *("gain", "gain_low", "gain_high", "public_score", "lr", "image_size", "epochs", "parameters", "images_per_s"),
+    "seconds",
+)
 
 
-def _costs_of(run: Run) -> list[str]:
-    """Returns the parameters, the images/s of the last epoch, and the time of all folds with their validation."""
-    first_fold = run.finished()[0]
+def _position_of_best(held_out: HeldOut, metric: str) -> int:
+    """Returns the position of the run with the best score; of equal scores, the one with the lowest log loss counts."""
+    if not len(held_out):
+        return 0
+
+    def merit(number: int) -> tuple[float, float]:
+        score, log_loss = (evaluate(name, held_out.targets, held_out.probs[number]) for name in (metric, "log_loss"))
+        return float(np.nan_to_num(METRICS[metric]().better * score, nan=-np.inf)), -log_loss
+
+    return max(range(len(held_out.probs)), key=merit)
+
+
+def _recipe_of(run: Run) -> dict[str, Any]:
+    names = ("model", "lr", "image_size", "epochs")
+    return {**{name: run.recipe.get(name) for name in names}, "folds_in_all": run.recipe["folds"]}
+
+
+def _scores_of(run: Run, pair: HeldOut | None, metric: str) -> dict[str, Any]:
+    """Returns the scores of the second run of the pair, and its gain over the first; NaN if there is no pair."""
+    fold_scores = [run.score(fold, metric) for fold in run.finished()]
+    values = {
+        "metric": metric,
+        "folds": len(fold_scores),
+        "fold_spread": float(np.std(fold_scores, ddof=1)) if len(fold_scores) > 1 else math.nan,
+        "images": len(pair or ()),
+    }
+    if not pair:
+        return values | dict.fromkeys(("score", "log_loss", "gain", "gain_low", "gain_high"), math.nan)
+    best_score, score = (evaluate(metric, pair.targets, probs) for probs in pair.probs)
+    low, high = _gain_interval(pair, metric)
+    return values | {
+        "score": score,
+        "log_loss": evaluate("log_loss", pair.targets, pair.probs[1]),
+        "gain": METRICS[metric]().better * (score - best_score) + 0.0,  # turns -0.0 into 0.0
+        "gain_low": low,
+        "gain_high": high,
+    }
+
+
+def _gain_interval(pair: HeldOut, metric: str) -> Interval:
+    """Returns the 95 % interval of the second run's gain over the first: both are scored on the same resamples."""
+    if len(np.unique(pair.groups)) == 1:  # says nothing about other groups
+        return math.nan, math.nan
+    best_scores, scores = (bootstrap_scores(pair, probs, metric) for probs in pair.probs)
+    return percentile_interval(METRICS[metric]().better * (scores - best_scores) + 0.0)
+
+
+def _costs_of(run: Run) -> dict[str, Any]:
+    """Returns the parameters, the images/s of the last epoch, and the seconds of all folds with their validation."""
+    parameters = _count_parameters(run.fold_folder(run.finished()[0]) / "model.safetensors")
     try:
         histories = [run.history(fold) for fold in run.finished()]
-        rate = np.median([epochs[-1].images_per_s for epochs in histories])
+        rate = float(np.median([epochs[-1].images_per_s for epochs in histories]))
         seconds = sum(epoch.seconds + epoch.validation_seconds for epochs in histories for epoch in epochs)
-        costs = [f"{rate:,.1f}", duration(seconds)]
     except (PodiumError, LookupError, TypeError) as error:
         say(f"podium: warning: {run.path}: {error}")
-        costs = ["?", "?"]
-    return [f"{_count_parameters(run.fold_folder(first_fold) / 'model.safetensors') / 1e6:,.1f} M", *costs]
+        rate = seconds = math.nan
+    return {"parameters": parameters, "images_per_s": rate, "seconds": seconds}
 
 
 def _count_parameters(path: Path) -> int:
@@ -71,14 +140,19 @@ def _count_parameters(path: Path) -> int:
         ) from None
 
 
-def _disagreement(run: Run, partner: Run) -> str:
+def find_disagreements(slug: str, root: Path, names: list[str]) -> pd.DataFrame:
+    """Returns the share of the images of which two runs predict different classes; NaN if they share no image."""
+    runs = find_runs(slug, root, names)
+    shares = [[_disagreement(run, partner) for partner in runs] for run in runs]
+    return pd.DataFrame(shares, index=names, columns=names)
+
+
+def _disagreement(run: Run, partner: Run) -> float:
     if run == partner:
-        return ""
+        return 0.0
     try:
         held_out = collect_held_out([run, partner], run.out_of_fold(run.finished()[0]).classes)
     except PodiumError:  # their classes differ
-        return "?"
-    if not len(held_out):
-        return "?"
-    run_classes, partner_classes = held_out.probs.argmax(2)
-    return f"{np.mean(run_classes != partner_classes):.2%}"
+        return math.nan
+    run_classes, partner_classes = held_out.probs.argmax(2) if len(held_out) else ((), ())
+    return float(np.mean(run_classes != partner_classes)) if len(held_out) else math.nan

@@ -1,7 +1,7 @@
 """Selects the runs of a submission, and says which runs a plain `podium submit` leaves out, and why.
 
-A run is left out if it is no better than chance, if it was trained on other folds than the others, or if it lacks folds
-that another run has. With --runs, the user selects.
+A run is left out if it has other classes than the others, if it is no better than chance, if it was trained on other
+folds, or if it lacks folds that another run has. With --runs, the user selects; --except leaves out other runs.
 """
 
 from collections.abc import Sequence
@@ -12,27 +12,44 @@ import numpy as np
 from podium.competition.load import Competition
 from podium.disk import sha256
 from podium.folds.folds_csv import folds_path
-from podium.metrics import METRICS, evaluate, is_better_than_chance
+from podium.metrics import METRICS, is_better_than_chance
 from podium.terminal import say
 from podium.training.run_folder import Run, find_runs
 
 Reasons = dict[Run, str]  # why runs are left out
+OTHER_CLASSES = "other classes"
 
 
-def select_runs(competition: Competition, root: Path, names: list[str] | None) -> list[Run]:
-    """Returns the runs of these names, or all that a blend gains from; at least one."""
-    runs = find_runs(competition.slug, root, names)
+def select_runs(
+    competition: Competition, root: Path, names: list[str] | None, except_names: list[str] | None = None
+) -> list[Run]:
+    """Returns the runs of these names, or all others that a blend gains from; at least one."""
+    runs = find_runs(competition.slug, root, names, except_names)
     if names:
         return runs
-    reasons: Reasons = {}
-    for find_reasons in (_no_better_than_chance, _on_other_folds, _partial):
-        left_out = find_reasons([run for run in runs if run not in reasons], competition, root)
-        if len(reasons) + len(left_out) < len(runs):
-            reasons |= left_out
+    reasons = find_reasons(runs, competition, root)
     if reasons:
         texts = [f"{run.name} ({reason})" for run, reason in reasons.items()]
         say(f"podium: left out: {', '.join(texts)}; name them with --runs to blend them all the same")
     return [run for run in runs if run not in reasons]
+
+
+def find_reasons(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    """Returns the runs that a blend does not gain from, and why; at least one run is not among them."""
+    reasons: Reasons = {}
+    for find in (_of_other_classes, _no_better_than_chance, _on_other_folds, _partial):
+        left_out = find([run for run in runs if run not in reasons], competition, root)
+        if len(reasons) + len(left_out) < len(runs):
+            reasons |= left_out
+    return reasons
+
+
+def _of_other_classes(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    """Compares with the competition's classes if a run was trained on them, else with the classes of the most runs."""
+    classes = {run: frozenset(run.out_of_fold(run.finished()[0]).classes) for run in runs}
+    by_run, current = list(classes.values()), frozenset(competition.classes)
+    usual = current if current in by_run else max(by_run, key=by_run.count)
+    return {run: OTHER_CLASSES for run in runs if classes[run] != usual}
 
 
 def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
@@ -42,8 +59,7 @@ def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: 
         targets = np.concatenate([predictions.target for predictions in held_out])
         probs = np.concatenate([predictions.probs for predictions in held_out])
         if not is_better_than_chance(targets, probs):
-            score = evaluate(competition.metric, targets, probs)
-            reasons[run] = f"{competition.metric} {score:.3f}, no better than chance"
+            reasons[run] = "no better than chance"
     return reasons
 
 

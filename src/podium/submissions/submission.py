@@ -1,6 +1,6 @@
 """Predicts the test images with every fold model of the chosen runs and writes what Kaggle expects.
 
-    podium submit [-c SLUG] [--runs A B]
+    podium submit [-c SLUG] [--runs A B | --except A B]
 
 Reads the competition's files and runs/<slug>/*/fold*/. Writes submissions/<slug>/<name>.csv, checked against the sample
 submission row by row, and <name>.json, its lineage.
@@ -26,6 +26,7 @@ from podium.submissions.check import check_class_shares
 from podium.submissions.choose_blend import BlendChoice, choose_blend
 from podium.submissions.expected_score import Estimate, add_fold_gain
 from podium.submissions.held_out import HeldOut, collect_held_out
+from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.select_runs import select_runs
@@ -33,7 +34,6 @@ from podium.submissions.write_csv import render, write_csv
 from podium.terminal import plural, podium_command, say, uses_make
 from podium.training.run_folder import Run
 
-HISTORY = "history.csv"  # beside the submissions: Kaggle's scores
 LONGEST_NAME = 100  # letters
 
 
@@ -42,6 +42,7 @@ class SubmitOptions:
     """What the user chooses for a submission."""
 
     runs: list[str] | None = None  # None: all that a blend gains from (select_runs.py)
+    except_runs: list[str] | None = None  # left out
     name: str | None = None  # of the CSV, without ".csv"; None: the names of the runs
     blend: str | None = None  # one of STRATEGIES in strategy_names.py; None: choose_blend.py chooses
     anyway: bool = False  # write it even if all images get the same class
@@ -52,7 +53,7 @@ def submit(
 ) -> Path:
     """Writes the blend of the runs and its lineage; returns the path of the CSV."""
     options, machine = options or SubmitOptions(), machine or Machine()
-    runs = select_runs(competition, root, options.runs)
+    runs = select_runs(competition, root, options.runs, options.except_runs)
     name = options.name or _join_names(runs)
     if f"{name}.csv" == HISTORY:
         raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
@@ -92,7 +93,7 @@ def _refuse_unusable_runs(competition: Competition, folds: Mapping[Run, Sequence
             if set(classes) != set(competition.classes):
                 raise PodiumError(
                     f"{run.path} was trained on {len(classes)} classes that are not the {len(competition.classes)} of"
-                    f" {competition.folder}; train it again, or leave it out with --runs"
+                    f" {competition.folder}; train it again, or leave it out with --except"
                 )
             run.weights_path(fold)
 

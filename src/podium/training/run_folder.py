@@ -214,23 +214,27 @@ def runs_folder(slug: str, root: Path) -> Path:
     return root / "runs" / slug
 
 
-def find_runs(slug: str, root: Path, names: list[str] | None = None) -> list[Run]:
+def find_runs(
+    slug: str, root: Path, names: list[str] | None = None, except_names: list[str] | None = None
+) -> list[Run]:
     """Returns the runs of a competition that have a finished fold; with `names`, exactly those."""
     folder = runs_folder(slug, root)
     paths = {path.parent for path in folder.glob("*/recipe.json")}
     paths |= {path.parents[1] for path in folder.glob("*/fold*/oof.npz")}
     runs = {path.name: Run(path) for path in sorted(paths) if not path.name.startswith(".")}
-    for name in names or ():
+    for name in (*(names or ()), *(except_names or ())):
         if name not in runs:
             hint = did_you_mean(name, runs, otherwise=f"there are {', '.join(runs) or 'none yet'}")
             raise PodiumError(f"no run '{name}' in {folder}; {hint}")
-    chosen = [runs[name] for name in dict.fromkeys(names or runs)]
+    chosen = [runs[name] for name in dict.fromkeys(names or runs) if name not in (except_names or ())]
     for run in chosen:
         if not re.fullmatch(NAME_PATTERN, run.name):
             raise PodiumError(f"{run.path}: this is not a name for a run; rename it, to letters, digits and . _ - + =")
         if names and not run.finished():
             raise PodiumError(f"run '{run.name}' has no finished fold yet; run its training command again to resume")
     finished = [run for run in chosen if run.finished()]
+    if not finished and except_names:
+        raise PodiumError(f"no finished fold in {folder} except in {', '.join(except_names)}; leave out fewer runs")
     if not finished:
         raise PodiumError(f"no finished fold in {folder}; train one with: {command_for('train', slug, model='NAME')}")
     return finished

@@ -1,0 +1,99 @@
+"""Formats a comparison of runs for people: tables of scores, of costs and of disagreements, 120 columns wide.
+
+`podium compare` prints it. Reads and writes no files.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from podium.terminal import duration, table
+
+LONGEST_NAME = 28  # letters
+MOST_RUNS = 10  # that fit into the table of disagreements
+
+
+def describe_comparison(runs: pd.DataFrame, disagreements: pd.DataFrame) -> str:
+    """Returns the tables of what compare.py returns; both have the same runs in the same order."""
+    rows = [row._asdict() for row in runs.itertuples(index=False)]
+    tables = [_scores_table(rows), _costs_table(rows)]
+    if len(rows) > 1:
+        tables.append(_disagreements_table(disagreements))
+    return "\n\n".join(tables)
+
+
+def _scores_table(rows: list[dict[str, Any]]) -> str:
+    """Columns that say nothing are not shown."""
+    metric = rows[0]["metric"]
+    columns = {
+        "run": [_shortened(row["run"]) for row in rows],
+        "folds": [f"{row['folds']} of {row['folds_in_all']}" for row in rows],
+        "images": [f"{row['images']:,}" for row in rows],
+        metric: [_number(row["score"]) for row in rows],
+        "log loss": [_number(row["log_loss"]) for row in rows],
+        "worse than best": ["best", *(_distance_from_best(row) for row in rows[1:])],
+        "Kaggle": [_number(row["public_score"]) for row in rows],
+        "left out": [row["left_out"] for row in rows],
+    }
+    is_shown = {
+        "images": len(set(columns["images"])) > 1,
+        "log loss": metric != "log_loss",
+        "worse than best": len(rows) > 1,
+        "Kaggle": any(columns["Kaggle"]),
+        "left out": any(columns["left out"]),
+    }
+    shown = {name: cells for name, cells in columns.items() if is_shown.get(name, True)}
+    text = table(list(shown), zip(*shown.values(), strict=True))
+    if len(rows) > 1:
+        text += "\nworse than best: 95 % interval of the difference on the same images; not clearly: it may be chance"
+    return text
+
+
+def _distance_from_best(row: dict[str, Any]) -> str:
+    low, high = row["gain_low"], row["gain_high"]
+    if np.isnan(low):
+        return ""
+    if high < 0:
+        return f"{-high:.4f} to {-low:.4f}"
+    return "no, better" if low > 0 else "not clearly"
+
+
+def _costs_table(rows: list[dict[str, Any]]) -> str:
+    header = ["run", "model", "lr", "size", "epochs", "parameters", "images/s", "training"]
+    return table(
+        header,
+        [
+            [
+                _shortened(row["run"]),
+                _shortened(str(row["model"])),
+                "" if pd.isna(row["lr"]) else f"{row['lr']:g}",
+                row["image_size"],
+                row["epochs"],
+                f"{row['parameters'] / 1e6:,.1f} M",
+                "?" if np.isnan(row["images_per_s"]) else f"{row['images_per_s']:,.1f}",
+                "?" if np.isnan(row["seconds"]) else duration(row["seconds"]),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _disagreements_table(disagreements: pd.DataFrame) -> str:
+    header = ["disagree", *(str(number) for number in range(1, len(disagreements) + 1))]
+    rows = []
+    for number, (name, *shares) in enumerate(disagreements.itertuples(name=None), 1):
+        cells = ["?" if np.isnan(share) else f"{share:.2%}" for share in shares]
+        cells[number - 1] = ""  # of the run and itself
+        rows.append([f"{number} {_shortened(name)}", *cells])
+    return table(header, rows)
+
+
+def _number(value: float | None) -> str:
+    return "" if pd.isna(value) else f"{value:.5f}"
+
+
+def _shortened(name: str) -> str:
+    """Keeps the start and the end of a long name: names of one model often differ at the end."""
+    half = (LONGEST_NAME - 3) // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[:half]}...{name[-half:]}"
