@@ -35,8 +35,9 @@ erase = 0.0
 """
 
 
-def write_digits(root: Path) -> Path:
+def write_digits(root: str | Path) -> Path:
     """Writes the competition and its card, and prints what it holds; returns its folder."""
+    root = Path(root)
     folder = root / "data" / "raw" / DIGITS_SLUG
     unfinished = folder.with_name(f".{DIGITS_SLUG}")  # renamed at the end: the folder is never half written
     shutil.rmtree(unfinished, ignore_errors=True)
