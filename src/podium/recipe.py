@@ -10,7 +10,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, get_type_hints
 
 from podium import PodiumError
-from podium.terminal import did_you_mean
+from podium.terminal import did_you_mean, plural
 
 Options = Mapping[str, Any]  # name of an option: its value
 
@@ -35,8 +35,10 @@ def option(
     highest: float = math.inf,
     choices: tuple[str, ...] = (),
     parts: tuple[str, ...] = (),  # allowed: "none", or some of these joined by +
+    flag: str = "",  # on the command line, if it is not the name with hyphens
 ) -> Any:
-    return field(metadata={"help": text, "lowest": lowest, "highest": highest, "choices": choices, "parts": parts})
+    limits = {"lowest": lowest, "highest": highest, "choices": choices, "parts": parts}
+    return field(metadata={"help": text, "flag": flag, **limits})
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,12 @@ class Recipe:
     test_size: int = option("pixels in prediction; default: the model's own, which may be larger", 1, 4096)
     epochs: int = option("passes over the training images", 1, 100_000)
     batch_size: int = option("images per step", 1, 65_536)
+    accumulate: int = option(
+        "parts that a batch is computed in, one after the other, if memory does not hold all of it; the steps stay the"
+        " same",
+        1,
+        65_536,
+    )
     optimizer: str = option(
         "adamw, or muon: orthogonalises the updates of matrices (AdamW for the rest)",
         choices=OPTIMIZERS,
@@ -86,8 +94,34 @@ class Recipe:
         "auto (the fastest that the hardware has), float32, bfloat16 or float16", choices=PRECISIONS
     )
     seed: int = option("seed of everything random in training", 0, 2**32 - 1)
+    start: str = option(
+        "a finished run to go on from: each fold starts with the weights of that run's fold, and its options",
+        flag="--from",
+    )
     teacher: str = option("a finished run to learn from, or several, RUN1+RUN2: the mean of their probabilities")
     distil: float = option("the teacher's share of the loss", 0, 1)
+
+    def describe(self) -> tuple[str, str]:
+        """Returns a line about how the model learns, and one about what is done to the images."""
+        if self.linear:
+            return "a logistic head on the frozen features", f"no augmentation; views: {self.views}"
+        learning = [
+            f"{plural(self.epochs, 'epoch')} in batches of {self.batch_size}",
+            f"lr {self.lr:g} ({self.optimizer})",
+            *self._in_use("layer_decay", "weight_decay", "drop_path", "smoothing", "ema", "sam"),
+        ]
+        images = [*self._in_use("crop", "mirror", "colour", "erase", "ops", "mix", "grow"), f"views {self.views}"]
+        return ", ".join(learning), ", ".join(images)
+
+    def _in_use(self, *names: str) -> list[str]:
+        off = {"layer_decay": 1, "crop": 1}  # of the other options: 0
+        values = {name: getattr(self, name) for name in names}
+        return [f"{name.replace('_', ' ')} {value:g}" for name, value in values.items() if value != off.get(name, 0)]
+
+    @property
+    def part_size(self) -> int:
+        """How many images are computed at once, in training and in prediction."""
+        return math.ceil(self.batch_size / self.accumulate)
 
     @property
     def view_count(self) -> int:
@@ -99,6 +133,7 @@ class Recipe:
 REFERENCE_BATCH = 128
 COMMON: dict[str, Any] = {
     "batch_size": 64,  # convnext_small takes 8 GB with it
+    "accumulate": 1,  # parts take longer than the whole
     "optimizer": "adamw",  # suits weights that were trained with it
     "weight_decay": 0.05,  # as in the AdamW recipes that the rows below come from
     "clip": 1.0,  # cuts off the rare large gradient and leaves the others
@@ -121,6 +156,7 @@ COMMON: dict[str, Any] = {
     "skip_bad": False,
     "precision": "auto",
     "seed": 0,
+    "start": "",
     "teacher": "",
     "distil": 0.5,  # the labels correct the teacher's mistakes, the teacher shows which classes are similar
 }
@@ -196,18 +232,26 @@ def expand_auto(given: Options, device_kind: str) -> Options:
     return {**auto, **{name: value for name, value in given.items() if name != "model"}}
 
 
+def layers_of(given: Options, card: Options, family: str) -> dict[str, Options]:
+    """Returns the options by their origin; of an option with several origins, the last counts."""
+    asked = {**card, **given}
+    from_scratch = asked.get("weights") == "none"
+    rows, level = SCRATCH if from_scratch else PRETRAINED, asked.get("level", "default")
+    row = f"family {family}" if family in rows else "other families"
+    return {
+        "default": {"weights": "pretrained", **COMMON},
+        f"{row}, from scratch" if from_scratch else row: rows.get(family, rows[""]),
+        f"--level {level}": LEVELS[level],
+        "card": card,
+        "flag": given,
+    }
+
+
 def fill_in_defaults(given: Options, card: Options, family: str, native_size: int, test_size: int) -> Recipe:
     """Returns the whole recipe. `check_options` and `check_card_options` come first."""
-    rows = SCRATCH if {**card, **given}.get("weights") == "none" else PRETRAINED
-    chosen = {
-        "weights": "pretrained",
-        "image_size": native_size,
-        **COMMON,
-        **rows.get(family, rows[""]),
-        **LEVELS[{**card, **given}.get("level", "default")],
-        **card,
-        **given,
-    }
+    chosen: dict[str, Any] = {"image_size": native_size}
+    for options in layers_of(given, card, family).values():
+        chosen |= options
     # A larger test size belongs to the pretrained weights, at the size they were trained at.
     as_pretrained = chosen["weights"] != "none" and chosen["image_size"] == native_size
     chosen.setdefault("test_size", test_size if as_pretrained else chosen["image_size"])
@@ -215,6 +259,12 @@ def fill_in_defaults(given: Options, card: Options, family: str, native_size: in
     if "lr" not in card and "lr" not in given:
         chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
     return Recipe(**{name: kind(chosen[name]) for name, (kind, _) in recipe_options().items()})
+
+
+def origins_of(layers: Mapping[str, Options]) -> dict[str, str]:
+    """Returns where each option of a recipe comes from."""
+    origins = {"image_size": "model", "test_size": "model", "views": "--mirror"}
+    return origins | {name: origin for origin, options in layers.items() for name in options}
 
 
 # --- images that grow --------------------------------------------------------------------------------
@@ -244,9 +294,34 @@ def recipe_options() -> dict[str, tuple[type, str]]:
     return {option.name: (types[option.name], option.metadata["help"]) for option in fields(Recipe)}
 
 
+def describe_default(name: str) -> str:
+    """Returns ` (default: 64)`, ` (default by family: ...)`, or nothing if the help text says it."""
+    if name in COMMON:
+        value = COMMON[name]
+        return "" if value == "" or value is False else f" (default: {value})"
+    if name not in PRETRAINED[""]:
+        return ""
+    pretrained, scratch = (_by_family(rows, name) for rows in (PRETRAINED, SCRATCH))
+    return f" (default by family: {pretrained}; from scratch: {scratch})"
+
+
+def _by_family(rows: Mapping[str, Options], name: str) -> str:
+    values = {family or "others": row[name] for family, row in rows.items()}
+    if len(set(values.values())) == 1:
+        return f"{values['others']}"
+    return ", ".join(f"{family} {value}" for family, value in values.items())
+
+
+def flag_of(name: str) -> str:
+    """Returns the option's flag on the command line."""
+    return Recipe.__dataclass_fields__[name].metadata["flag"] or f"--{name.replace('_', '-')}"
+
+
 def check_card_options(card: Options) -> None:
     if "model" in card:
         raise PodiumError("the card's [recipe]: a card cannot choose the model; remove `model`, the command names it")
+    if "start" in card:
+        raise PodiumError("the card's [recipe]: a run goes on from another by --from; remove `start`")
     check_options(card, "the card's [recipe]: ")
 
 
@@ -257,7 +332,7 @@ def check_options(values: Options, where: str = "") -> None:
         if name not in options:
             hint = did_you_mean(name, options, otherwise=f"there are {', '.join(options)}")
             raise PodiumError(f"{where}no option '{name}'; {hint}")
-        flag = f"{where}{name}" if where else f"--{name.replace('_', '-')}"
+        flag = f"{where}{name}" if where else flag_of(name)
         problem = _problem_with(value, recipe_options()[name][0], options[name])
         if problem:
             raise PodiumError(f"{flag} must be {problem}")
@@ -282,6 +357,7 @@ def _problem_with(value: Any, kind: type, option: Field[Any]) -> str:
 
 # What a recipe that was written before an option existed did: the value that changes nothing.
 NEUTRAL: dict[str, Any] = {
+    "accumulate": 1,
     "optimizer": "adamw",
     "sam": 0.0,
     "plain": 0.0,
@@ -293,6 +369,7 @@ NEUTRAL: dict[str, Any] = {
     "linear": False,
     "head_first": False,
     "skip_bad": False,
+    "start": "",
     "teacher": "",
     "distil": 0.5,
 }

@@ -12,7 +12,7 @@ import pytest
 
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import parser
-from podium.recipe import recipe_options
+from podium.recipe import flag_of, recipe_options
 from podium.terminal import MAKE_VARIABLES
 from tiny import Podium, one_line, write_competition
 
@@ -24,13 +24,20 @@ MISTAKES = (
     (("train", "--epoch=3"), "no flag --epoch; did you mean --epochs?"),
     (("--rot", "x", "train"), "no flag --rot; did you mean --root?"),
     (("train", "--model", "convnxt_small"), "did you mean convnext_small"),
-    ((*TRAIN, "--epochs", "ten"), "argument --epochs: invalid int value: 'ten'"),
+    ((*TRAIN, "--epochs", "ten"), "--epochs must be a whole number, not 'ten'"),
+    ((*TRAIN, "--lr", "high"), "--lr must be a number, not 'high'"),
+    ((*TRAIN, "--learning-rate", "1e-4"), "no flag --learning-rate; it is --lr here"),
+    ((*TRAIN, "--batch_size", "8"), "no flag --batch_size; it is --batch-size here"),
+    ((*TRAIN, "--resume"), "no flag --resume; the same command resumes"),
+    ((*TRAIN, "--sched", "cosine"), "no flag --sched; the learning rate warms up"),
+    ((*TRAIN, "swin_tiny_patch4_window7_224", "--name", "a"), "--name is for one model, not for 2"),
+    ((*TRAIN, "--seeds", "0-2", "--seed", "1"), "--seed and --seeds contradict each other"),
     ((*TRAIN, "--epochs", "0"), "--epochs must be between 1 and 100,000, not 0"),
     ((*TRAIN, "--lr", "nan"), "--lr must be between"),
     ((*TRAIN, "--mirror", "-1"), "--mirror must be between 0 and 1, not -1"),
     ((*TRAIN, "--precision", "int8"), "--precision must be one of auto, float32"),
-    ((*TRAIN, "--folds", "a"), "'a' is not a list of folds such as 0,1 or 0-2"),
-    ((*TRAIN, "--folds", "3-1"), "'3-1' is not a list of folds"),
+    ((*TRAIN, "--folds", "a"), "'a' is not a list of numbers such as 0,1 or 0-2"),
+    ((*TRAIN, "--folds", "3-1"), "'3-1' is not a list of numbers"),
     (("submit", "--runs", ","), "--runs: give at least one name"),
     ((*TRAIN, "--name", "../x"), "'../x' is not a valid name"),
     ((*TRAIN, "--budget", "8"), "'8' is not a time such as 8h, 90m or 1h30m"),
@@ -92,7 +99,10 @@ def test_help_names_every_command_and_imports_nothing_heavy(results: dict[tuple[
 def test_help_of_train_has_a_flag_for_every_option(results: dict[tuple[str, ...], Result]) -> None:
     help_of_train = results[("train", "--help")]
     assert (help_of_train.status, help_of_train.heavy_imports) == (0, [])
-    assert all(f"--{name.replace('_', '-')}" in help_of_train.output for name in recipe_options())
+    assert all(flag_of(name) in help_of_train.output for name in recipe_options())
+    text = " ".join(help_of_train.output.split())
+    assert "passes over the training images (default by family: convnext 12, vision_transformer 20" in text
+    assert "images per step (default: 64)" in text
 
 
 @pytest.mark.parametrize(("words", "message"), MISTAKES)

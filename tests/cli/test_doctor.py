@@ -6,6 +6,7 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
+import timm  # noqa: F401  # before a test changes torch.compile, which timm uses when it is imported
 import torch
 
 from stand_ins.kaggle_service import TOKEN, Service, kaggle, no_account

@@ -264,7 +264,7 @@ def test_other_weights_of_the_teacher_are_refused_for_a_fold_that_has_begun(taug
     status, _, err = teach(podium, "student", *words)
     assert status == 1
     message = err.splitlines()[-1]
-    assert f"{student}/fold0 was started with other weights of its teacher test_vit" in message
+    assert f"{student}/fold0 was started with other weights of teacher test_vit" in message
     assert "restore those, or delete that folder" in message
     shutil.copytree(student, taught / "begun student")
     shutil.rmtree(student / "fold0")

@@ -30,13 +30,14 @@ def with_memory_for(images: int, compute: Callable[..., Any]) -> Callable[..., A
 def test_a_batch_that_does_not_fit_is_answered_with_one_that_does(tiny: Path, podium: Podium) -> None:
     command = (*TRAIN, "--batch-size", "12")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "forward_backward", with_memory_for(3, Learner.forward_backward))
+        patch.setattr(Learner, "loss", with_memory_for(3, Learner.loss))
         message = one_line(podium(*command))
         assert "does not hold a batch of 12, but holds one of 3" in message
-        assert "use --batch-size 3 under another --name" in message
+        assert "use --accumulate 4, which takes the same steps, or --batch-size 3, under another --name" in message
         assert podium(*TRAIN, "--batch-size", "3", "--name", "smaller")[0] == 0
+        assert podium(*command, "--accumulate", "4", "--name", "in-parts")[0] == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "forward_backward", with_memory_for(1, Learner.forward_backward))
+        patch.setattr(Learner, "loss", with_memory_for(1, Learner.loss))
         message = one_line(podium(*command))
         assert "nor one of 2" in message
         assert "use a smaller model" in message
@@ -49,7 +50,7 @@ def test_features_that_do_not_fit_are_answered_alike(
 ) -> None:
     monkeypatch.setattr(frozen_features, "features_of", with_memory_for(7, frozen_features.features_of))
     message = one_line(podium(*TRAIN, "--linear", "--batch-size", "20"))
-    assert "does not hold a batch of 20, but holds one of 5; use --batch-size 5" in message
+    assert "does not hold a batch of 20, but holds one of 5; use --accumulate 4" in message
 
 
 def test_a_validation_that_does_not_fit_is_answered_alike(
@@ -59,7 +60,7 @@ def test_a_validation_that_does_not_fit_is_answered_alike(
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(loop, "predict_proba", fail)
-    assert "holds one of 4; use --batch-size 4 under another --name" in one_line(podium(*TRAIN))
+    assert "holds one of 4; use --accumulate 2" in one_line(podium(*TRAIN))
 
 
 def test_a_compiler_that_does_not_work_is_reported_in_one_line(

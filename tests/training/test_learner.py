@@ -26,13 +26,15 @@ def test_layer_decay_reaches_the_step_and_never_freezes_the_stem_of_a_deep_model
 def test_micro_batches_have_the_gradient_of_the_whole_batch(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = a_batch()
     gradients = []
-    for limit in (100, 3):
+    for limit, accumulate in ((100, 1), (3, 1), (100, 4)):
         monkeypatch.setattr(learner_module, "micro_batch_limit", lambda *_, limit=limit: limit)
-        learner = learner_of(tiny, model="test_vit", drop_path=0.0, clip=0.0, mix=0.0)
+        learner = learner_of(tiny, model="test_vit", drop_path=0.0, clip=0.0, mix=0.0, accumulate=accumulate)
         learner.step(images, labels)
         weights = [weight for weight in learner.model.parameters() if weight.grad is not None]
         gradients.append(torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None]))
-    assert torch.allclose(gradients[0], gradients[1], atol=1e-6)
+    for of_parts in gradients[1:]:
+        assert torch.allclose(gradients[0], of_parts, atol=1e-6)
+        assert not torch.equal(gradients[0], of_parts)  # summed in another order: it was computed in parts
     assert gradients[0].abs().max() > 1e-4
 
 

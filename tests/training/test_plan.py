@@ -102,4 +102,4 @@ def test_auto_trains_a_small_model_on_a_cpu(tiny: Path, podium: Podium) -> None:
     words = ("--image-size", "32", "--batch-size", "8", "--epochs", "1", "--folds", "0", "--device", "cpu")
     status, _, err = podium("train", "-c", "tiny", "--model", "auto", *words)
     assert status == 0, err
-    assert run_of(tiny, "resnet10t").recipe["weights"] == "none"
+    assert run_of(tiny, "auto").recipe["weights"] == "none"

@@ -58,10 +58,10 @@ def folds(args: argparse.Namespace) -> None:
 
 
 def train(args: argparse.Namespace) -> None:
-    """Train a model on every fold, or resume it."""
-    from podium.torchrun import started_by_torchrun
+    """Train a model on every fold, or resume it; several models or seeds in turn."""
+    from podium.cli.sweep import train_in_turn
     from podium.training.budget import process_start
-    from podium.training.plan import Request, check_request, check_weights, make_plan
+    from podium.training.plan import Request
 
     request = Request(
         options=_recipe_options(args),
@@ -71,17 +71,7 @@ def train(args: argparse.Namespace) -> None:
         budget=args.budget,
         started=process_start(),
     )
-    if args.processes is not None and not started_by_torchrun():
-        options = check_request(args.competition, args.root, request, args.processes)
-        check_weights(args.competition, args.root, options)
-        from podium.training.processes import launch_processes
-
-        launch_processes(args.processes, args.device, args.words)
-        return
-    plan = make_plan(args.competition, args.root, request)
-    from podium.training.train import train
-
-    train(plan)
+    train_in_turn(args, request)
 
 
 def bench(args: argparse.Namespace) -> None:
@@ -145,17 +135,16 @@ def predict(args: argparse.Namespace) -> None:
 
 def compare(args: argparse.Namespace) -> None:
     """List the runs: their scores, what they cost, and how often they disagree."""
-    from podium.submissions.compare import compare_runs, find_disagreements
-    from podium.submissions.comparison_text import MOST_RUNS, describe_comparison
+    from podium.submissions.compare import compare_runs
+    from podium.submissions.comparison_text import compare_as_text
 
-    runs = compare_runs(_competition(args), args.root, args.runs, args.except_names)
-    if args.json:
-        terminal.show(runs.to_json(orient="records", indent=2, double_precision=15))
-    elif args.csv:
-        terminal.show(runs.to_csv(index=False).rstrip("\n"))
+    competition = _competition(args)
+    if args.json or args.csv:
+        runs = compare_runs(competition, args.root, args.runs, args.except_names)
+        text = runs.to_json(orient="records", indent=2, double_precision=15) if args.json else runs.to_csv(index=False)
+        terminal.show(text.rstrip("\n"))
     else:
-        disagreements = find_disagreements(args.competition, args.root, list(runs["run"].head(MOST_RUNS)))
-        terminal.show(describe_comparison(runs, disagreements))
+        terminal.show(compare_as_text(competition, args.root, args.runs, args.except_names))
 
 
 def lineage(args: argparse.Namespace) -> None:
@@ -219,7 +208,10 @@ def _competition(args: argparse.Namespace, **settings: str) -> "Competition":
 def _recipe_options(args: argparse.Namespace) -> dict[str, Any]:
     from podium.recipe import recipe_options
 
-    return {name: getattr(args, name) for name in recipe_options() if getattr(args, name) is not None}
+    given = {name: getattr(args, name) for name in recipe_options() if getattr(args, name) is not None}
+    if isinstance(given.get("model"), list):  # of `train`, which takes several
+        given["model"] = given["model"][0]
+    return given
 
 
 def _machine(args: argparse.Namespace) -> "Machine":

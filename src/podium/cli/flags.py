@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from podium import DEFAULT_COMPETITION, PodiumError, __version__
+from podium.cli.known_words import explain_flag
 from podium.submissions.strategy_names import STRATEGIES
 from podium.terminal import did_you_mean
 
@@ -56,7 +57,8 @@ class Parser(argparse.ArgumentParser):
                 continue
             flag = word.partition("=")[0]
             if flag not in self._option_string_actions and not re.match(r"-\.?\d|-$|--$", word):
-                self.error(f"no flag {flag}{_hint(flag, self._option_string_actions)}")
+                hint = explain_flag(flag, set(self._option_string_actions))
+                self.error(f"no flag {flag}{f'; {hint}' if hint else _hint(flag, self._option_string_actions)}")
         return super().parse_known_args(words, namespace)
 
     def commands(self) -> list[str]:
@@ -67,6 +69,9 @@ class Parser(argparse.ArgumentParser):
         wrong = re.search(r"invalid choice: '?([^' ]*)", message)
         if wrong and message.startswith("argument COMMAND"):
             message = f"no command {wrong[1]}{_hint(wrong[1], self.commands())}"
+        number = re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message)
+        if number:
+            message = f"{number[1]} must be {'a whole number' if number[2] == 'int' else 'a number'}, not {number[3]}"
         raise PodiumError(f"{message} (see {self.prog} --help)")
 
 
@@ -100,6 +105,10 @@ def folds(command: argparse.ArgumentParser) -> None:
 
 def train(command: argparse.ArgumentParser) -> None:
     _run_flags(command)
+    text = "a run for each of these seeds, such as 0-4, named RUN-seed0 and so on"
+    command.add_argument("--seeds", nargs="+", action=Numbers, metavar="0-4", help=text)
+    text = "only show every option, where it comes from, and how long training would take"
+    command.add_argument("--dry-run", action="store_true", help=text)
     text = "time between checkpoints; one is also saved after every epoch (default: 5m)"
     command.add_argument("--save-every", type=_seconds, default=300.0, metavar="TIME", help=text)
     _machine_flags(command)
@@ -111,7 +120,7 @@ def train(command: argparse.ArgumentParser) -> None:
     command.add_argument("--deterministic", action="store_true", help=text)
     text = "use torch.compile: compiling takes a minute per fold, so it is for long runs on a GPU"
     command.add_argument("--compile", action="store_true", help=text)
-    _recipe_flags(command)
+    _recipe_flags(command, several_models=True)
 
 
 def kaggle_train(command: argparse.ArgumentParser) -> None:
@@ -195,25 +204,28 @@ def doctor(command: argparse.ArgumentParser) -> None:
 
 def _run_flags(command: argparse.ArgumentParser) -> None:
     text = "folds to train, such as 0 or 0,2-4 (default: all)"
-    command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
+    command.add_argument("--folds", nargs="+", action=Numbers, metavar="0-2", help=text)
     command.add_argument("--name", type=_name, metavar="RUN", help="name of the run (default: the model's name)")
     text = "time for training and submission, such as 8h or 90m: trains fewer epochs, or fewer folds, if needed"
     command.add_argument("--budget", type=_seconds, metavar="TIME", help=text)
 
 
-def _recipe_flags(command: argparse.ArgumentParser) -> None:
+def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
     """Adds one flag per field of the recipe."""
-    from podium.recipe import recipe_options
+    from podium.recipe import describe_default, flag_of, recipe_options
 
     group = command.add_argument_group(
         "recipe", "Defaults suit the model's family and its weights; the run's recipe.json records them."
     )
-    for name, (kind, text) in recipe_options().items():
-        flag, metavar = f"--{name.replace('_', '-')}", {int: "N", float: "X"}.get(kind, name.upper())
-        if kind is bool:
+    for name, (kind, help_text) in recipe_options().items():
+        text = (help_text + describe_default(name)).replace("%", "%%")
+        flag, metavar = flag_of(name), {int: "N", float: "X"}.get(kind, name.upper())
+        if name == "model" and several_models:
+            group.add_argument(flag, nargs="+", action=Names, metavar="MODEL", help=f"{text}; several: each in turn")
+        elif kind is bool:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
         else:
-            group.add_argument(flag, type=kind, metavar=metavar, help=text)
+            group.add_argument(flag, dest=name, type=kind, metavar=metavar, help=text)
 
 
 def _runs_flags(command: argparse.ArgumentParser) -> None:
@@ -265,7 +277,7 @@ class Names(argparse.Action):
         return names
 
 
-class FoldNumbers(Names):
+class Numbers(Names):
     """A list of numbers and ranges: 0,2-4 means 0, 2, 3 and 4."""
 
     def read(self, names: list[str]) -> list[int]:
@@ -274,7 +286,7 @@ class FoldNumbers(Names):
             bounds = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", name)
             folds = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1) if bounds else ()
             if not folds:
-                raise argparse.ArgumentError(self, f"'{name}' is not a list of folds such as 0,1 or 0-2")
+                raise argparse.ArgumentError(self, f"'{name}' is not a list of numbers such as 0,1 or 0-2")
             numbers += folds
         return numbers
 

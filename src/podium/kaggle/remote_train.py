@@ -36,7 +36,7 @@ from podium.kaggle.push_kernel import (
 from podium.models.build import resolve_recipe
 from podium.recipe import Options, Recipe, expand_auto
 from podium.terminal import command_for, say
-from podium.training.plan import Request, check_request
+from podium.training.plan import Request, check_request, name_of_run
 from podium.training.run_folder import Run, runs_folder
 
 MAX_SCRIPT = 1_000_000  # characters that Kaggle accepts
@@ -52,7 +52,7 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
     options = check_request(slug, root, replace(request, options=expand_auto(request.options, "cuda")))
     _refuse_local_files(options)
     recipe = resolve_recipe(options, read_card(slug, root).get("recipe", {}))
-    run = Run(runs_folder(slug, root) / (request.name or recipe.model))
+    run = Run(runs_folder(slug, root) / name_of_run(request, options))
     flags = TrainFlags(dict(options), list(request.folds) or None, request.budget)
     receipt = chain_path(run)
     job = TrainingJob(slug, root, run, flags, accelerator)
@@ -76,7 +76,8 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
 def _refuse_local_files(options: Options) -> None:
     is_on_kaggle = {
         "--weights": options.get("weights", "none") in ("none", "pretrained"),
-        "--teacher": "teacher" not in options,
+        "--teacher": not options.get("teacher"),
+        "--from": not options.get("start"),
     }
     for flag, is_there in is_on_kaggle.items():
         if not is_there:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
 from podium.disk import sha256
-from podium.models.hub import weights_unreachable
+from podium.models.hub import timm_name, weights_unreachable
 from podium.recipe import Options, Recipe, fill_in_defaults
 from podium.terminal import first_line, say
 
@@ -56,6 +56,16 @@ def family_and_sizes(name: str) -> tuple[str, int, int]:
     return module.rpartition(".")[2], size, test_size
 
 
+def count_parameters(name: str) -> int:
+    """Returns the number of a model's parameters, without computing their values."""
+    import timm
+    import torch
+
+    with torch.device("meta"), warnings.catch_warnings(action="ignore"):
+        model = timm.create_model(timm_name(name), pretrained=False)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 def licence_of(name: str) -> str | None:
     """Returns the licence of the pretrained weights as timm knows it; None if there are no weights."""
     config = _weights_config(name)
@@ -77,12 +87,18 @@ def _weights_config(name: str) -> Any:
 # --- building ----------------------------------------------------------------------------------------
 
 
-def build_model(recipe: Recipe, classes: Sequence[str]) -> tuple["nn.Module", ModelSpec]:
-    """Returns a model with an output per class, and the description of its inputs."""
-    name, weights = recipe.model, recipe.weights
+def build_model(recipe: Recipe, classes: Sequence[str], start: Path | None = None) -> tuple["nn.Module", ModelSpec]:
+    """Returns a model with an output per class, and the description of its inputs.
+
+    `start` is the model of a fold with the same classes: all of its weights are loaded, also those of the head.
+    """
+    name, weights = recipe.model, recipe.weights if start is None else str(start)
     options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None}
     source = "none"
-    if weights not in ("pretrained", "none"):
+    if start is not None:
+        options["pretrained_cfg_overlay"] = {"file": weights, "num_classes": len(classes)}
+        source = f"the folds of {recipe.start}"
+    elif weights not in ("pretrained", "none"):
         options["pretrained_cfg_overlay"] = {"file": weights, "custom_load": weights.endswith(".npz")}
         source = f"{Path(weights).name} sha256:{sha256(Path(weights))}"
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)

@@ -63,7 +63,11 @@ def _advise_smaller_batch(batch_size: int | None, try_batch: Callable[[int], Non
                 raise
             _free_frames(error)
         else:
-            return f"{problem}, but holds one of {smaller}; use --batch-size {smaller} under another --name"
+            parts = -(-batch_size // smaller)
+            return (
+                f"{problem}, but holds one of {smaller}; use --accumulate {parts}, which takes the same steps, or"
+                f" --batch-size {smaller}, under another --name"
+            )
     return f"{problem}, nor one of 2; use a smaller model, a smaller --image-size, or --device cpu"
 
 

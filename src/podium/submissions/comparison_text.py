@@ -3,15 +3,27 @@
 `podium compare` prints it. Reads and writes no files.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from podium.competition.load import Competition
+from podium.submissions.compare import compare_runs, find_disagreements
 from podium.terminal import duration, table
 
 LONGEST_NAME = 28  # letters
 MOST_RUNS = 10  # that fit into the table of disagreements
+
+
+def compare_as_text(
+    competition: Competition, root: Path, names: list[str] | None = None, except_names: list[str] | None = None
+) -> str:
+    """Compares the runs and returns the tables."""
+    runs = compare_runs(competition, root, names, except_names)
+    disagreements = find_disagreements(competition.slug, root, list(runs["run"].head(MOST_RUNS)))
+    return describe_comparison(runs, disagreements)
 
 
 def describe_comparison(runs: pd.DataFrame, disagreements: pd.DataFrame) -> str:

@@ -2,8 +2,8 @@
 
     podium train --model NAME --name STUDENT --teacher RUN[+RUN...]
 
-Reads runs/<slug>/<teacher>/fold<k>/model.safetensors. The student's fold k is taught by the fold-k models only. They
-have not seen the held-out images of that fold either, so the student's out-of-fold score stays honest.
+Reads runs/<slug>/<teacher>/fold<k>/model.safetensors. The student's fold k is taught by the fold-k models only; see
+earlier_runs.py.
 """
 
 import math
@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from podium import PodiumError
 from podium.models.device import autocast
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
@@ -23,35 +22,6 @@ from podium.training.run_folder import Run
 # At 1, a confident teacher adds little to the label. Far above 2, its very small probabilities, which training has
 # hardly shaped, count as much as those of the classes that it confuses.
 TEMPERATURE = 2.0
-
-
-def check_teachers(teachers: Sequence[Run], folds: Sequence[int], classes: Sequence[str], folds_sha256: str) -> None:
-    """Refuses teachers of other classes or folds: they may have seen the images that score the student."""
-    for teacher in teachers:
-        if any(teacher.out_of_fold(fold).classes != classes for fold in folds):
-            raise _other(teacher, "classes")
-        if teacher.recipe.get("folds_sha256") != folds_sha256:
-            raise _other(teacher, "folds")
-
-
-def check_teachers_data(teachers: Sequence[Run], data_sha256: str) -> None:
-    """Refuses teachers of other data. The hash covers labels and files, not pixels, so a teacher's image size may
-    differ."""
-    for teacher in teachers:
-        if teacher.recipe.get("data_sha256") != data_sha256:
-            raise _other(teacher, "data")
-
-
-def _other(teacher: Run, subject: str) -> PodiumError:
-    return PodiumError(
-        f"the teacher {teacher.name} was trained on other {subject} than its student; train the teacher again under"
-        " another name, or take another --teacher"
-    )
-
-
-def hash_teachers(teachers: Sequence[Run], folds: Sequence[int]) -> dict[str, str]:
-    """Returns the hashes of the weights that teach each fold."""
-    return {str(fold): "+".join(teacher.check_weights(fold) for teacher in teachers) for fold in folds}
 
 
 class Teacher:

@@ -1,5 +1,6 @@
 """A finished fold's model on a device, ready to predict images as the run's recipe says."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,8 @@ class FoldModel:
         normalise = Normaliser(spec, device)
         model.to(device).to(memory_format=normalise.layout)
         precision = pick_precision(run.recipe["precision"], device)
-        return FoldModel(model.eval(), spec, normalise, precision, run.recipe["views"], run.recipe["batch_size"])
+        part_size = math.ceil(run.recipe["batch_size"] / run.recipe.get("accumulate", 1))
+        return FoldModel(model.eval(), spec, normalise, precision, run.recipe["views"], part_size)
 
     @property
     def device(self) -> torch.device:

@@ -76,7 +76,7 @@ def _compute(
 ) -> Iterator[Features]:
     """Yields the features of the blocks."""
     recipe, count = context.recipe, len(images.rows)
-    block_batches = [_batches_of(range(n * BLOCK, min((n + 1) * BLOCK, count)), recipe.batch_size) for n in blocks]
+    block_batches = [_batches_of(range(n * BLOCK, min((n + 1) * BLOCK, count)), recipe.part_size) for n in blocks]
     images_left = sum(len(batch) for batches in block_batches for batch in batches)
     loading = load_batches(images, [batch for batches in block_batches for batch in batches], context.workers)
     bar = progress_bar(total=count, initial=count - images_left, desc="features", unit="image")
@@ -110,7 +110,7 @@ def _key(context: Context, rows: NDArray[np.int64], spec: ModelSpec, weights_dig
     recipe = context.recipe
     positions = context.store.positions(context.competition.train["image"].iloc[rows])
     images = context.store.digest(positions)
-    inputs = [asdict(spec), weights_digest, images, recipe.views, recipe.batch_size, str(context.precision)]
+    inputs = [asdict(spec), weights_digest, images, recipe.views, recipe.part_size, str(context.precision)]
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 

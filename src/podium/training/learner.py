@@ -140,7 +140,8 @@ class Learner:
         # The weight of an image. The processes' gradients are averaged, so their number cancels out.
         weight = processes.size / self.sampler.batch_size
         loss = torch.zeros((), device=self.device)
-        micro_batches = split(inputs, targets, micro_batch_limit(self.device, self.recipe.image_size))
+        limit = min(self.recipe.part_size, micro_batch_limit(self.device, self.recipe.image_size))
+        micro_batches = split(inputs, targets, limit)
         for number, (part, part_targets) in enumerate(micro_batches, 1):
             with self.gradients_shared(number == len(micro_batches)):
                 part_loss = self.loss(part, part_targets) * (len(part) * weight)
@@ -254,8 +255,11 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
     recipe, processes = context.recipe, context.processes
     # Features are computed once for all folds, so with --head-first all folds start from the same random weights.
     seed_torch(recipe.seed, 0 if recipe.head_first else fold, 0)
+    source = context.plan.start
     with processes.first_then_others():  # the first downloads the weights, the others find them in the cache
-        model, spec = build_model(recipe, context.competition.classes)
+        model, spec = build_model(
+            recipe, context.competition.classes, start=source.weights_path(fold) if source else None
+        )
     if recipe.grow:
         sizes = {image_size_at(epoch, recipe) for epoch in range(recipe.epochs)}
         check_sizes(model, recipe.model, sizes, "--grow 0")

@@ -173,7 +173,7 @@ def validate(learner: Learner, views: str) -> Validation:
     context, processes = learner.context, learner.context.processes
     rows = processes.share(context.held_out_rows(learner.fold))
     images = context.images(rows, TestView(learner.spec))
-    batches = load_batches(images, batches_in_order(len(rows), learner.recipe.batch_size), context.workers)
+    batches = load_batches(images, batches_in_order(len(rows), learner.recipe.part_size), context.workers)
     processes.broadcast_statistics(learner.final_model)
     probs = processes.gather(predict_proba(learner.final_model, batches, learner.normalise, context.precision, views))
     if not np.isfinite(probs).all():

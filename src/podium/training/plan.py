@@ -5,7 +5,7 @@ alike, the cheapest checks first: nothing heavy is imported before a misspelt na
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,17 @@ class Plan:
     recipe: Recipe
     fold_of_image: "NDArray[np.int64]"  # of every training image
     folds_to_train: tuple[int, ...]
-    teachers: tuple["Run", ...] = ()
+    earlier_runs: Mapping[str, tuple["Run", ...]] = field(default_factory=dict)  # by option: teacher, start
+    origins: Mapping[str, str] = field(default_factory=dict)  # of the options of the recipe
+
+    @property
+    def teachers(self) -> tuple["Run", ...]:
+        return self.earlier_runs.get("teacher", ())
+
+    @property
+    def start(self) -> "Run | None":
+        """Returns the run that this one goes on from."""
+        return next(iter(self.earlier_runs.get("start", ())), None)
 
     @property
     def fold_count(self) -> int:
@@ -80,11 +90,11 @@ def make_plan(slug: str, root: Path, request: Request) -> Plan:
     folds_to_train = _choose_folds(request.folds, count_folds(fold_of_image), slug)
     recipe = resolve_recipe(options, competition.recipe)
     _refuse_small_share_of_batch(recipe, int((fold_of_image != 0).sum()))
-    run = Run(runs_folder(slug, root) / (request.name or recipe.model))
+    run = Run(runs_folder(slug, root) / name_of_run(request, options))
     plan = Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train)
+    plan = replace(plan, origins=_find_origins(plan, options))
     _refuse_other_recipe(plan)
-    if recipe.teacher:
-        plan = replace(plan, teachers=_find_teachers(plan))
+    plan = replace(plan, earlier_runs=_find_earlier_runs(plan))
     _warn_of_known_images(recipe, competition)
     return plan
 
@@ -98,6 +108,11 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
     check_options(options)
     if "model" in options:
         options = {**options, "model": timm_name(options["model"])}
+    if options.get("start"):
+        from podium.training.earlier_runs import go_on_from
+
+        options = go_on_from(slug, root, options, request.name)
+        check_options(options)
     if options.get("model") == "auto":
         from podium.models.device import device_kind, pick_device
 
@@ -114,8 +129,31 @@ def check_weights(slug: str, root: Path, options: Options) -> None:
     from podium.competition.card import read_card
     from podium.models.hub import check_weights_available
 
+    if options.get("start"):  # the weights are those of a run
+        return
     card = read_card(slug, root).get("recipe", {})
     check_weights_available(options["model"], {**card, **options}.get("weights", "pretrained"))
+
+
+def name_of_run(request: Request, options: Options) -> str:
+    """Returns the run's name: the user's, or else that of the model, `auto`, or the run that it goes on from."""
+    from podium.models.hub import timm_name
+
+    if request.name:
+        return request.name
+    if options.get("start"):
+        return f"{options['start']}-more"
+    return "auto" if request.options.get("model") == "auto" else timm_name(options.get("model", ""))
+
+
+def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
+    from podium.models.build import family_and_sizes
+    from podium.recipe import layers_of, origins_of
+
+    asked = plan.request.options
+    origins = origins_of(layers_of(options, plan.competition.recipe, family_and_sizes(options["model"])[0]))
+    expanded = f"--from {options['start']}" if options.get("start") else "--model auto"
+    return origins | {name: "flag" if name in asked else expanded for name in options}
 
 
 # --- refusals ----------------------------------------------------------------------------------------
@@ -153,29 +191,23 @@ def _refuse_other_recipe(plan: Plan) -> None:
         plan.run.check_same(identity)
 
 
-def _find_teachers(plan: Plan) -> tuple["Run", ...]:
-    """Returns the runs that teach the unfinished folds; refuses teachers that cannot."""
-    from podium.training.distill import check_teachers
-    from podium.training.run_folder import find_runs
+def _find_earlier_runs(plan: Plan) -> dict[str, tuple["Run", ...]]:
+    """Returns the runs that the unfinished folds learn from, by option; refuses those that cannot serve."""
+    from podium.training.earlier_runs import check_same_folds, find_earlier_runs
 
-    student, names, folds = plan.run, plan.recipe.teacher.split("+"), plan.unfinished_folds()
-    if not folds:
-        return ()
-    if student.name in names:
-        raise PodiumError(
-            f"run '{student.name}' cannot be its own teacher; give the student another name (--name RUN, with make"
-            " NAME=RUN) or take another --teacher"
-        )
-    teachers = find_runs(plan.competition.slug, plan.root, names)
-    for teacher in teachers:
-        missing = [fold for fold in folds if fold not in teacher.finished()]
-        if missing:
+    folds, earlier_runs = plan.unfinished_folds(), {}
+    for option, value in {"teacher": plan.recipe.teacher, "start": plan.recipe.start}.items():
+        if not value or not folds:
+            continue
+        if plan.run.name in value.split("+"):
             raise PodiumError(
-                f"the teacher {teacher.name} has not finished fold {missing[0]}; run its training command again to"
-                f" resume, or choose the student's --folds among {','.join(map(str, teacher.finished()))}"
+                f"run '{plan.run.name}' cannot be its own teacher; give the student another name (--name RUN, with make"
+                " NAME=RUN) or take another --teacher"
             )
-    check_teachers(teachers, folds, plan.competition.classes, plan.identity()["folds_sha256"])
-    return tuple(teachers)
+        runs = find_earlier_runs(plan.competition.slug, plan.root, option, value, folds)
+        check_same_folds(option, runs, folds, plan.competition.classes, plan.identity()["folds_sha256"])
+        earlier_runs[option] = runs
+    return earlier_runs
 
 
 def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:

@@ -110,17 +110,17 @@ class Run:
                 f"{self.path} was started from the weights {recorded}, not {source}; choose another --name"
             )
 
-    def keep_teachers(self, hashes: Mapping[str, str]) -> None:
-        """Records which weights teach each fold; a fold that was started with others cannot resume."""
-        recorded = self.recipe.get("teacher_sha256", {})
+    def keep_earlier(self, option: str, hashes: Mapping[str, str]) -> None:
+        """Records which weights of earlier runs each fold learns from; a fold begun with others cannot resume."""
+        recorded = self.recipe.get(f"{option}_sha256", {})
         for fold, weights_hash in hashes.items():
             folder = self.fold_folder(int(fold))
             if recorded.get(fold, weights_hash) != weights_hash and checkpoints(folder):
                 raise PodiumError(
-                    f"{folder} was started with other weights of its teacher {self.recipe['teacher']}; restore those,"
-                    " or delete that folder and train that fold again"
+                    f"{folder} was started with other weights of {option} {self.recipe[option]}; restore those, or delete"
+                    " that folder and train that fold again"
                 )
-        self.recipe["teacher_sha256"] = {**recorded, **hashes}
+        self.recipe[f"{option}_sha256"] = {**recorded, **hashes}
         write_json(self.path / "recipe.json", self.recipe)
 
     def _changes(self, identity: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.terminal import command_for, say, show
 from podium.training.budget import Budget
 from podium.training.context import Context, open_context
-from podium.training.distill import check_teachers_data, hash_teachers
+from podium.training.earlier_runs import check_same_data, hash_weights
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.linear_probe import train_head
 from podium.training.loop import train_fold
@@ -76,8 +76,9 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
     plan, competition, run = context.plan, context.competition, context.run
     files_digest = context.store.digest(context.store.positions(competition.train["image"]))
     data_sha256 = f"{competition.train_hash[:32]}{files_digest[:32]}"
-    check_teachers_data(plan.teachers, data_sha256)
-    teacher_hashes = hash_teachers(plan.teachers, unfinished)
+    for option, runs in plan.earlier_runs.items():
+        check_same_data(option, runs, data_sha256)
+    earlier_hashes = {option: hash_weights(runs, unfinished) for option, runs in plan.earlier_runs.items()}
     machine_facts = {
         "folds": plan.fold_count,
         "metric": competition.metric,
@@ -86,9 +87,10 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.
     run.begin({**plan.identity(), "data_sha256": data_sha256}, {**machine_facts, **facts})
-    if plan.teachers:
-        run.keep_teachers(teacher_hashes)
-        say(f"podium: taught by {' and '.join(teacher.name for teacher in plan.teachers)}")
+    for option, hashes in earlier_hashes.items():
+        run.keep_earlier(option, hashes)
+        names = " and ".join(earlier.name for earlier in plan.earlier_runs[option])
+        say(f"podium: {'taught by' if option == 'teacher' else 'goes on from'} {names}")
 
 
 def _announce(context: Context, unfinished: Sequence[int]) -> None:
@@ -98,6 +100,8 @@ def _announce(context: Context, unfinished: Sequence[int]) -> None:
         several = f", {processes.size} processes" if processes.size > 1 else ""
         where = f"{precision_name(context.precision)}, on {device_name(context.device)}{several}"
         say(f"podium: {recipe.model} at {recipe.image_size} px, {where}")
+        for line in recipe.describe():
+            say(f"  {line}")
     for fold in sorted(set(context.plan.folds_to_train) - set(unfinished)):
         if processes.is_first:
             context.run.check_weights(fold)

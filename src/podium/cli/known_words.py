@@ -1,0 +1,81 @@
+"""Flags of other programs, and what Podium has in their place: for the error message of an unknown flag."""
+
+# timm's train.py, Hugging Face's example, Lightning, fastai and Kaggle notebooks use these words.
+FLAGS = {
+    "--lr": ("learning-rate", "base-lr", "max-lr", "eta"),
+    "--batch-size": ("bs", "batch", "per-device-train-batch-size", "train-batch-size"),
+    "--epochs": ("num-epochs", "num-train-epochs", "max-epochs", "n-epochs"),
+    "--image-size": ("img-size", "input-size", "size", "resolution", "imgsz"),
+    "--model": ("arch", "architecture", "backbone", "model-name", "model-name-or-path", "network"),
+    "--weights": ("pretrained", "checkpoint", "initial-checkpoint", "ckpt", "load"),
+    "--views": ("tta", "test-time-augmentation", "augs"),
+    "--weight-decay": ("wd", "l2"),
+    "--optimizer": ("opt", "optim"),
+    "--warmup": ("warmup-epochs", "warmup-steps", "warmup-ratio"),
+    "--clip": ("clip-grad", "max-grad-norm", "gradient-clip-val", "grad-clip"),
+    "--accumulate": ("grad-accum-steps", "gradient-accumulation-steps", "accumulate-grad-batches", "grad-accum"),
+    "--smoothing": ("label-smoothing", "ls"),
+    "--mix": ("mixup", "cutmix", "mixup-alpha", "cutmix-alpha", "mixup-prob"),
+    "--level": ("aa", "auto-augment", "augmentation", "augmentations", "randaugment", "aug"),
+    "--erase": ("reprob", "random-erasing", "cutout"),
+    "--colour": ("color", "color-jitter", "jitter"),
+    "--mirror": ("hflip", "horizontal-flip"),
+    "--crop": ("scale", "random-resized-crop"),
+    "--ema": ("model-ema", "model-ema-decay", "ema-decay"),
+    "--drop-path": ("drop-path-rate", "stochastic-depth"),
+    "--layer-decay": ("llrd", "layerwise-lr-decay", "discriminative-lr"),
+    "--precision": ("amp", "fp16", "bf16", "half", "mixed-precision", "amp-dtype"),
+    "--workers": ("num-workers", "dataloader-num-workers", "jobs"),
+    "--processes": ("gpus", "num-gpus", "nproc-per-node", "world-size"),
+    "--device": ("gpu", "cuda", "cpu", "accelerator"),
+    "--folds": ("fold", "val-fold"),
+    "--name": ("experiment", "output", "output-dir", "run-name", "exp", "run"),
+    "--seeds": ("num-seeds", "n-seeds"),
+    "--teacher": ("distill", "kd", "teacher-model"),
+    "--linear": ("freeze", "freeze-backbone", "linear-probe", "linear-probing", "probe"),
+    "--budget": ("time-limit", "max-time", "time"),
+    "--compile": ("torchcompile", "torch-compile"),
+    "--deterministic": ("reproducible",),
+    "--save-every": ("save-steps", "checkpoint-every", "recovery-interval"),
+    "--runs": ("models", "ensemble"),
+    "--from": ("finetune", "continue", "continue-from", "start"),
+}
+OTHER_NAMES = {word: flag for flag, words in FLAGS.items() for word in words}
+
+REASONS = {
+    "resume": "the same command resumes a run that was stopped",
+    "scheduler": "the learning rate warms up (--warmup), then follows a cosine to zero",
+    "dropout": "fine-tuning uses stochastic depth instead: --drop-path",
+    "patience": "no epoch is chosen on the fold that reports the score; the last, averaged weights are the model",
+    "log-interval": "every epoch prints a line; metrics.jsonl in the fold's folder has the figures",
+    "num-classes": "the training table says how many classes there are",
+    "k": "the folds are made once for all runs, by podium folds --k",
+    "val-split": "the folds are made once for all runs, by podium folds --k; --folds 0 trains a single one",
+    "pin-memory": "it is on where there is a GPU",
+    "local-rank": "--processes starts the processes, or torchrun does",
+}
+SAME_REASON = {
+    "resume": ("resume-from", "resume-from-checkpoint", "auto-resume", "ckpt-path"),
+    "scheduler": ("sched", "lr-scheduler", "lr-scheduler-type", "schedule", "min-lr", "decay-epochs", "one-cycle"),
+    "dropout": ("drop", "drop-rate"),
+    "patience": ("early-stopping", "early-stop", "eval-metric", "monitor", "save-best"),
+    "log-interval": ("logging-steps", "verbose", "log", "wandb", "log-wandb", "report-to", "tensorboard"),
+    "num-classes": ("n-classes", "classes"),
+    "k": ("n-folds", "num-folds", "nfolds", "n-splits", "kfold"),
+    "val-split": ("validation-split", "test-split", "valid-pct"),
+    "pin-memory": ("pin-mem",),
+    "local-rank": ("rank",),
+}
+
+
+def explain_flag(flag: str, known: set[str]) -> str:
+    """Returns what to write in place of a flag of another program; nothing if the word means nothing here."""
+    word = flag.lstrip("-").replace("_", "-").lower()
+    if f"--{word}" in known:
+        return f"it is --{word} here"
+    if OTHER_NAMES.get(word) in known:
+        return f"it is {OTHER_NAMES[word]} here"
+    for reason, words in SAME_REASON.items():
+        if word in (reason, *words) and "--lr" in known:  # commands that train
+            return REASONS[reason]
+    return ""

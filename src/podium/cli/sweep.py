@@ -1,0 +1,121 @@
+"""Trains what one command asks for: one run, or several in turn, a run for each model and seed.
+
+    podium train --model A B [--seeds 0-4] [--dry-run]
+
+All requests are checked before the first run begins. If a run fails, the next one is trained; at the end the runs are
+compared. The same command resumes.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from podium import PodiumError
+from podium.terminal import first_few, say, show
+from podium.torchrun import started_by_torchrun
+from podium.training.plan import Request, check_request, check_weights, make_plan, name_of_run
+
+
+def train_in_turn(args: argparse.Namespace, request: Request) -> None:
+    """Trains the request, or each of those that its lists of models and seeds stand for."""
+    requests = list_requests(args, request)
+    launches = args.processes is not None and not started_by_torchrun() and not args.dry_run
+    if launches or len(requests) > 1:
+        for single in requests:
+            options = check_request(args.competition, args.root, single, args.processes if launches else 1)
+            check_weights(args.competition, args.root, options)
+    if request.options.get("linear") and len(requests) > 1:
+        requests = _smallest_model_first(requests)
+    run = partial(_launch if launches else _train, args)
+    if len(requests) == 1:
+        run(requests[0])
+    else:
+        _train_each(requests, run, args)
+
+
+def list_requests(args: argparse.Namespace, request: Request) -> list[Request]:
+    """Returns a request for each model and each seed."""
+    models, seeds = args.model or [None], args.seeds or [None]
+    if len(models) > 1:
+        for flag, value in {"--name": request.name, "--budget": request.budget, "--from": args.start}.items():
+            if value:
+                raise PodiumError(f"{flag} is for one model, not for {len(models)}; leave it out, or train one model")
+    if args.seeds and args.seed is not None:
+        raise PodiumError("--seed and --seeds contradict each other; give one of them")
+    if len(seeds) > 1 and request.budget:
+        raise PodiumError(f"--budget is for one run, not for {len(seeds)}; leave it out, or train one seed")
+    return [_with(request, model, seed) for model in models for seed in seeds]
+
+
+def _with(request: Request, model: str | None, seed: int | None) -> Request:
+    options = dict(request.options)
+    if model is not None:
+        options["model"] = model
+    single = replace(request, options=options)
+    if seed is None:
+        return single
+    return replace(single, options={**options, "seed": seed}, name=f"{name_of_run(single, options)}-seed{seed}")
+
+
+def _smallest_model_first(requests: Sequence[Request]) -> list[Request]:
+    from podium.models.build import count_parameters
+
+    return sorted(requests, key=lambda request: count_parameters(request.options["model"]))
+
+
+# --- one run, or several -----------------------------------------------------------------------------
+
+
+def _train(args: argparse.Namespace, request: Request) -> str:
+    """Trains a run in this process; returns its name."""
+    plan = make_plan(args.competition, args.root, request)
+    if args.dry_run:
+        from podium.training.dry_run import show_plan
+
+        show_plan(plan)
+    else:
+        from podium.training.train import train
+
+        train(plan)
+    return plan.run.name
+
+
+def _launch(args: argparse.Namespace, request: Request) -> str:
+    """Trains a run in several processes: each gets the same command, for this run only."""
+    from podium.training.processes import launch_processes
+
+    words = [*args.words]
+    if args.model:  # of a flag that is given twice, the last counts
+        words += ["--model", request.options["model"]]
+    if args.seeds:
+        words += ["--seeds", str(request.options["seed"])]
+    launch_processes(args.processes, args.device, words)
+    return name_of_run(request, request.options)
+
+
+def _train_each(requests: Sequence[Request], run: Callable[[Request], str], args: argparse.Namespace) -> None:
+    trained, failed = [], []
+    for number, request in enumerate(requests, 1):
+        name = name_of_run(request, request.options)
+        say(f"podium: run {number} of {len(requests)}, {name}")
+        try:
+            trained.append(run(request))
+        except PodiumError as error:
+            failed.append(name)
+            say(f"podium: error: {error}")
+        except SystemExit as stop:  # of several processes, which have reported their error
+            if stop.code != 1:
+                raise
+            failed.append(name)
+    if trained and not args.dry_run and not started_by_torchrun():
+        _show_comparison(args, trained)
+    if failed:
+        raise PodiumError(f"{len(failed)} of {len(requests)} runs failed: {first_few(failed)}; their errors are above")
+
+
+def _show_comparison(args: argparse.Namespace, names: list[str]) -> None:
+    from podium.competition.load import load
+    from podium.submissions.comparison_text import compare_as_text
+
+    show(compare_as_text(load(args.competition, args.root), args.root, names))

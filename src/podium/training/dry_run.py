@@ -1,0 +1,37 @@
+"""Shows what a run would do, without training it: every option, where it comes from, and how long it would take.
+
+    podium train --model NAME --dry-run
+
+Reads the competition's files and folds.csv. Writes nothing.
+"""
+
+import numpy as np
+
+from podium.models.device import device_name, pick_device
+from podium.terminal import duration, plural, say, show, table
+from podium.training.plan import Plan
+from podium.training.quick_measure import estimate_seconds, measure_training
+
+
+def show_plan(plan: Plan) -> None:
+    recipe, folds, run = plan.recipe, plan.folds_to_train, plan.run
+    rows = [
+        [name, value if value != "" else "none", plan.origins[name]]
+        for name, value in plan.identity().items()
+        if name in plan.origins
+    ]
+    show(table(["option", "value", "from"], rows, text_columns=3))
+    unfinished = plan.unfinished_folds()
+    counts = np.array([(plan.fold_of_image == fold).sum() for fold in folds])
+    training = len(plan.fold_of_image) - counts
+    show(
+        f"\n{run.path}: {plural(len(folds), 'fold')}, {plural(len(unfinished), 'fold')} left to train;"
+        f" about {training.mean():,.0f} images to train on and {counts.mean():,.0f} to validate"
+    )
+    if unfinished:
+        choice = plan.request.machine.device
+        rate = measure_training(recipe, plan.competition.classes, choice)
+        seconds = len(unfinished) * estimate_seconds(recipe, int(training.mean()), int(counts.mean()), rate)
+        where = device_name(pick_device(choice))
+        show(f"about {duration(seconds)} on {where}, from a quick measurement ({rate:,.1f} images/s)")
+    say("podium: nothing was trained or written; the same command without --dry-run trains")

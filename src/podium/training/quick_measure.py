@@ -1,0 +1,64 @@
+"""Measures in seconds how fast this machine trains a model, without images, and estimates how long a run takes.
+
+The images of a measurement are random, so the time to load images does not count. Training itself measures again, with
+real images, and says how long it will take.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+
+from podium.models.build import build_model
+from podium.models.device import autocast, pick_device, pick_precision, prepare_device
+from podium.models.hardware_errors import explain_hardware_errors
+from podium.models.normalise import Normaliser
+from podium.recipe import Recipe, image_size_at
+from podium.training.forecast import FORWARD_SHARE
+
+CPU_BATCH = 8  # images of a step on a CPU: larger ones take longer, and are hardly faster per image
+LONGEST = 2.0  # seconds; then the measurement ends after the current step
+MOST_STEPS = 5
+OPTIMIZER_COST = {"muon": 1.5}  # of a step, relative to one with AdamW
+
+
+def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str) -> float:
+    """Returns the training images per second of the recipe's model, at its image size and precision."""
+    device = pick_device(device_choice)
+    prepare_device(device, deterministic=False)
+    precision = pick_precision(recipe.precision, device)
+    model, spec = build_model(replace(recipe, weights="none"), classes)
+    layout = Normaliser(spec, device).layout
+    model.to(device).to(memory_format=layout).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+    count = min(recipe.batch_size, CPU_BATCH) if device.type == "cpu" else recipe.batch_size
+    images = torch.randn(count, 3, recipe.image_size, recipe.image_size, device=device).to(memory_format=layout)
+    targets = torch.zeros(count, dtype=torch.int64, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with autocast(device, precision):
+            loss = F.cross_entropy(model(images).float(), targets)
+        loss.backward()
+        optimizer.step()
+        loss.item()  # waits for the device
+
+    with explain_hardware_errors(recipe.batch_size):
+        step()  # allocates memory and chooses kernels
+        started, steps = time.monotonic(), 0
+        while steps < MOST_STEPS and time.monotonic() - started < LONGEST:
+            step()
+            steps += 1
+    step_cost = OPTIMIZER_COST.get(recipe.optimizer, 1.0) * (2 if recipe.sam else 1)
+    return steps * count / (time.monotonic() - started) / step_cost
+
+
+def estimate_seconds(recipe: Recipe, training_images: int, held_out_images: int, images_per_s: float) -> float:
+    """Returns the seconds that one fold takes at this speed."""
+    if recipe.linear:  # the features of all images, once
+        return (training_images + held_out_images) * recipe.view_count * FORWARD_SHARE / images_per_s
+    epochs = sum((image_size_at(epoch, recipe) / recipe.image_size) ** 2 for epoch in range(recipe.epochs))
+    validations = (recipe.epochs - 1 + recipe.view_count) * (recipe.test_size / recipe.image_size) ** 2
+    return (training_images * epochs + held_out_images * validations * FORWARD_SHARE) / images_per_s

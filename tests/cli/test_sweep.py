@@ -1,0 +1,124 @@
+"""podium train with several models or seeds, and --dry-run."""
+
+from pathlib import Path
+
+import pytest
+
+from podium.models.build import count_parameters
+from podium.training.run_folder import find_runs
+from tiny import FAST, Podium, one_line, run_of
+
+TRAIN = ("train", *FAST, "--epochs", "1", "--folds", "0")
+
+
+def trained(root: Path) -> set[str]:
+    return {run.name for run in find_runs("tiny", root)}
+
+
+def test_models_and_seeds_are_trained_in_turn_and_compared(tiny: Path, podium: Podium) -> None:
+    status, out, err = podium(*TRAIN, "--model", "test_vit,test_convnext", "--seeds", "1-2")
+    assert status == 0, err
+    names = {"test_vit-seed1", "test_vit-seed2", "test_convnext-seed1", "test_convnext-seed2"}
+    assert trained(tiny) == names
+    assert {run_of(tiny, name).recipe["seed"] for name in names} == {1, 2}
+    assert "run 4 of 4, test_convnext-seed2" in err
+    comparison = out[out.index("worse than best") :]
+    assert all(name in comparison for name in names)
+
+
+def test_seeds_follow_the_name_of_the_run(tiny: Path, podium: Podium) -> None:
+    assert podium(*TRAIN, "--model", "test_vit", "--name", "mine", "--seeds", "3")[0] == 0
+    assert trained(tiny) == {"mine-seed3"}
+
+
+def test_all_models_are_checked_before_the_first_is_trained(tiny: Path, podium: Podium) -> None:
+    assert "no model 'test_vot'" in one_line(podium(*TRAIN, "--model", "test_vit", "test_vot"))
+    assert not (tiny / "runs").exists()
+
+
+def test_a_run_that_fails_does_not_keep_the_others_from_training(tiny: Path, podium: Podium) -> None:
+    # test_vit takes only multiples of its patch's 16 pixels.
+    status, out, err = podium(*TRAIN, "--image-size", "40", "--model", "test_vit", "test_resnet")
+    assert status == 1
+    assert "test_vit cannot take images of 40 pixels" in err
+    assert "1 of 2 runs failed: test_vit" in err.splitlines()[-1]
+    assert trained(tiny) == {"test_resnet"}
+    assert "test_resnet" in out
+
+
+def test_the_smallest_model_gives_the_first_linear_look(tiny: Path, podium: Podium) -> None:
+    models = ("test_vit", "test_efficientnet")
+    assert count_parameters(models[0]) > count_parameters(models[1])
+    status, _, err = podium(*TRAIN, "--linear", "--model", *models)
+    assert status == 0, err
+    assert "run 1 of 2, test_efficientnet" in err
+
+
+def test_the_model_auto_gives_its_name_to_the_run(tiny: Path, podium: Podium) -> None:
+    status, _, err = podium("train", "-c", "tiny", "--model", "auto", "--epochs", "1", "--workers", "0", "--folds", "0")
+    assert status == 0, err
+    assert trained(tiny) == {"auto"}
+
+
+# --- what a run would do ------------------------------------------------------------------------------
+
+
+def test_a_dry_run_shows_every_option_with_its_origin_and_trains_nothing(tiny: Path, podium: Podium) -> None:
+    card = tiny / "data" / "competitions" / "tiny.toml"
+    card.parent.mkdir(parents=True)
+    card.write_text("[recipe]\nmirror = 0.0\n")
+    status, out, err = podium("train", *FAST, "--model", "test_vit", "--level", "light", "--dry-run")
+    assert status == 0, err
+    origins = {words[0]: " ".join(words[2:]) for words in map(str.split, out.splitlines()) if len(words) > 2}
+    expected = {
+        **{"batch_size": "flag", "weights": "flag", "mirror": "card", "crop": "--level light"},
+        **{"epochs": "family vision_transformer, from scratch", "ema": "default", "test_size": "model"},
+    }
+    assert expected.items() <= origins.items()
+    assert "2 folds left to train" in out
+    assert "from a quick measurement" in out
+    assert not (tiny / "runs").exists()
+
+
+def test_a_run_shows_its_recipe_before_it_trains(tiny: Path, podium: Podium) -> None:
+    status, _, err = podium(*TRAIN, "--model", "test_vit", "--lr", "0.002")
+    assert status == 0, err
+    assert "1 epoch in batches of 8, lr 0.002 (adamw)" in err
+    assert "crop 0.6, mirror 0.5, colour 0.2, erase 0.1, mix 0.2, views mirror" in err
+    assert err.index("lr 0.002") < err.index("epoch 1/1")
+
+
+# --- going on from a finished run ---------------------------------------------------------------------
+
+
+def test_a_finished_run_goes_on_under_another_name(tiny: Path, podium: Podium) -> None:
+    options = ("--model", "test_vit", "--lr", "3e-3", "--mix", "0", "--crop", "1")
+    assert podium("train", *FAST, *options, "--epochs", "8", "--name", "first")[0] == 0
+    first = run_of(tiny, "first")
+    status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--from", "first", "--epochs", "2")
+    assert status == 0, err
+    more = run_of(tiny, "first-more")
+    assert more.recipe["start"] == "first"
+    assert more.recipe["start_sha256"] == {str(fold): first.check_weights(fold) for fold in (0, 1)}
+    taken_over = ("lr", "mix", "crop", "batch_size", "image_size", "model")
+    assert all(more.recipe[name] == first.recipe[name] for name in taken_over)
+    assert (more.recipe["epochs"], more.recipe["seed"]) == (2, first.recipe["seed"] + 1)
+    for fold in (0, 1):  # it begins where the first run ended, not at its beginning
+        assert more.history(fold)[0].loss < first.history(fold)[0].loss
+    assert podium("train", "-c", "tiny", "--workers", "0", "--from", "first", "--epochs", "2")[0] == 0  # resumes
+    assert podium("submit", "-c", "tiny", "--runs", "first-more", "--anyway")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--from", "frist"), "no run 'frist'"),
+        (("--from", "first", "--model", "test_resnet"), "that run is a test_vit"),
+        (("--from", "first", "--name", "first"), "cannot go on from itself"),
+        (("--from", "first", "--folds", "1"), "has not finished fold 1"),
+    ],
+)
+def test_a_run_that_cannot_go_on_is_refused(tiny: Path, podium: Podium, words: tuple[str, ...], message: str) -> None:
+    assert podium(*TRAIN, "--model", "test_vit", "--name", "first")[0] == 0
+    assert message in one_line(podium("train", "-c", "tiny", "--workers", "0", "--epochs", "2", *words))
+    assert trained(tiny) == {"first"}
