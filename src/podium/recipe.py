@@ -197,7 +197,7 @@ def expand_auto(given: Options, device_kind: str) -> Options:
 
 
 def fill_in_defaults(given: Options, card: Options, family: str, native_size: int, test_size: int) -> Recipe:
-    """Returns the whole recipe. `check_options` and `check_card_options` come first."""
+    """Returns the whole recipe. `check_options` and `read_card` come first."""
     rows = SCRATCH if {**card, **given}.get("weights") == "none" else PRETRAINED
     chosen = {
         "weights": "pretrained",
@@ -244,10 +244,10 @@ def recipe_options() -> dict[str, tuple[type, str]]:
     return {option.name: (types[option.name], option.metadata["help"]) for option in fields(Recipe)}
 
 
-def check_card_options(card: Options) -> None:
+def check_card_options(card: Options, where: str) -> None:
     if "model" in card:
-        raise PodiumError("the card's [recipe]: a card cannot choose the model; remove `model`, the command names it")
-    check_options(card, "the card's [recipe]: ")
+        raise PodiumError(f"{where}a card cannot choose the model; remove `model`, the command names it")
+    check_options(card, where)
 
 
 def check_options(values: Options, where: str = "") -> None:

@@ -120,7 +120,7 @@ def test_a_split_is_refused_with_a_remedy_if_all_images_count_as_duplicates(tmp_
     assert status == 1
     assert "nothing could be validated" in err
     assert "30 training images count as duplicates" in err
-    assert 'write copies = "exact" in the competition\'s card' in err
+    assert f'write copies = "exact" in {tmp_path}/data/competitions/tiny.toml' in err
     write_card(tmp_path, 'copies = "exact"\n')
     status, _, err = podium("folds", "-c", "tiny")
     assert status == 1  # all of them are the same file

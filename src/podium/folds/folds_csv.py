@@ -51,7 +51,7 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int, in_use_
     rows = load_audit(competition, root)
     train, is_good = readable_train_images(competition, rows)
     groups = fold_groups(competition, train)
-    advice = advise_on_large_group(rows)
+    advice = advise_on_large_group(competition, rows)
     try:
         folds = _assign_to_readable(train, is_good, groups, k, seed)
     except PodiumError as error:
