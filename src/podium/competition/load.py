@@ -102,8 +102,9 @@ def raw_folder(slug: str, root: Path) -> Path:
     return folder
 
 
-def load(slug: str, root: Path, **settings: str) -> Competition:
+def load(slug: str, root: Path | str, **settings: str) -> Competition:
     """Reads a competition from its files; `settings` replace the card's."""
+    root = Path(root)
     folder = raw_folder(slug, root)
     card = read_card(slug, root)
     card.update(settings)

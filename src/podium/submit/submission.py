@@ -133,7 +133,7 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], strategy:
     choice = choose_blend(held_out, metric, len(competition.test), strategy)
     if len(choice.candidates) > 1:
         images = f"{len(held_out):,} images"
-        say(f"podium: blending strategies, each fitted on all folds but the one it is scored on ({images})")
+        say(f"podium: blending strategies, each fitted on all parts of {images} but the one it is scored on")
         say("  " + choice.candidates_table(metric).replace("\n", "\n  "))
         weights = [f"{run.name} {weight:.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
         reason = "the simplest that is as good as the best single run, and as the best blend but for chance"
