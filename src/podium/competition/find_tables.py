@@ -117,9 +117,10 @@ class Sources:
         """Returns the column that the card names under this key; raises if the table has none of this name."""
         column = str(self.card[key])
         if column not in table.rows.columns:
+            place = f"{'with --group or ' if key == 'group_column' else ''}in {self.card.path}"
             raise PodiumError(
                 f'{key} = "{column}" is not a column of {table.path}: {first_few(table.rows.columns)};'
-                " correct that name"
+                f" correct that name, {place}"
             )
         return column
 
