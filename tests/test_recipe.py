@@ -99,8 +99,8 @@ def test_images_grow_from_half_the_size_to_the_whole_size() -> None:
 )
 def test_a_mistake_in_the_card_is_refused(card: dict[str, object], message: str) -> None:
     with pytest.raises(PodiumError) as refusal:
-        check_card_options(card)
-    assert str(refusal.value).startswith("the card's [recipe]: ")
+        check_card_options(card, "it.toml: [recipe]: ")
+    assert str(refusal.value).startswith("it.toml: [recipe]: ")
     assert message in str(refusal.value)
 
 

@@ -248,7 +248,7 @@ def layers_of(given: Options, card: Options, family: str) -> dict[str, Options]:
 
 
 def fill_in_defaults(given: Options, card: Options, family: str, native_size: int, test_size: int) -> Recipe:
-    """Returns the whole recipe. `check_options` and `check_card_options` come first."""
+    """Returns the whole recipe. `check_options` and `read_card` come first."""
     chosen: dict[str, Any] = {"image_size": native_size}
     for options in layers_of(given, card, family).values():
         chosen |= options
@@ -317,12 +317,12 @@ def flag_of(name: str) -> str:
     return Recipe.__dataclass_fields__[name].metadata["flag"] or f"--{name.replace('_', '-')}"
 
 
-def check_card_options(card: Options) -> None:
+def check_card_options(card: Options, where: str) -> None:
     if "model" in card:
-        raise PodiumError("the card's [recipe]: a card cannot choose the model; remove `model`, the command names it")
+        raise PodiumError(f"{where}a card cannot choose the model; remove `model`, the command names it")
     if "start" in card:
-        raise PodiumError("the card's [recipe]: a run goes on from another by --from; remove `start`")
-    check_options(card, "the card's [recipe]: ")
+        raise PodiumError(f"{where}a run goes on from another by the flag --from; remove `start`")
+    check_options(card, where)
 
 
 def check_options(values: Options, where: str = "") -> None:

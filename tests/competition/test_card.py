@@ -59,6 +59,10 @@ def test_the_card_names_the_table_of_test_images(tmp_path: Path) -> None:
         ("wants = 'both'", "wants must be one of labels, probs, not 'both'"),
         ("title = 1", "title must be text, not 1"),
         ("recipe = 'x'", "recipe must be a table, not 'x'"),
+        ("[recipe]\nepohcs = 3", "[recipe]: no option 'epohcs'; did you mean epochs?"),
+        ("[recipe]\nmirror = '0'", "[recipe]: mirror must be a number, not '0'"),
+        ("[recipe]\nmirror = 2", "[recipe]: mirror must be between 0 and 1, not 2"),
+        ("[recipe]\nmodel = 'auto'", "[recipe]: a card cannot choose the model"),
         ("metric = \nwants", "line 1"),
         ("title = 'caf\xe9'", "utf-8"),
     ],
@@ -90,7 +94,7 @@ def test_a_card_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
         ('id_column = "x"', 'id_column = "x" is not a column of'),
         ('target_column = "x"', 'target_column = "x" is not a column of'),
         ('train_images = "test"', "3 of 3 rows have no image below"),
-        ('wants = "probs"', 'one column to fill for 3 classes; remove wants = "probs" from the competition\'s card'),
+        ('wants = "probs"', 'one column to fill for 3 classes; remove wants = "probs" from {card}'),
     ],
 )
 def test_a_card_that_does_not_fit_the_files_is_refused(tmp_path: Path, card: str, problem: str) -> None:
@@ -98,7 +102,7 @@ def test_a_card_that_does_not_fit_the_files_is_refused(tmp_path: Path, card: str
     if "test_table" in card:
         del tables["sample_submission.csv"]
     message = load_error(tmp_path, IMAGES, tables, card)
-    assert problem.format(raw=raw_path(tmp_path)) in message
+    assert problem.format(raw=raw_path(tmp_path), card=card_path(tmp_path)) in message
     if "holds no images" in problem:
         assert "these folders do: test, train" in message
 
@@ -107,4 +111,4 @@ def test_a_card_that_wants_labels_in_several_columns_is_refused(tmp_path: Path) 
     tables = TABLES | {"sample_submission.csv": table("id,cat,dog", "4,0,0")}
     message = load_error(tmp_path, IMAGES, tables, 'wants = "labels"')
     assert "sample_submission.csv: 2 columns to fill" in message
-    assert 'remove wants = "labels" from the competition\'s card' in message
+    assert f'remove wants = "labels" from {card_path(tmp_path)}' in message

@@ -49,7 +49,7 @@ def test_the_test_table_is_found_by_the_names_in_use(tmp_path: Path, name: str) 
 def test_two_tables_that_fit_equally_well_are_refused(tmp_path: Path, extra: str, key: str) -> None:
     message = load_error(tmp_path, IMAGES, TABLES | {extra: TRAIN})
     assert extra in message
-    assert f'write {key} = "NAME" in the competition\'s card' in message
+    assert f'write {key} = "NAME" in {tmp_path}/data/competitions/it.toml' in message
 
 
 @pytest.mark.parametrize(

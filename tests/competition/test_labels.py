@@ -71,7 +71,7 @@ def test_an_unclear_label_column_is_refused(tmp_path: Path) -> None:
     train = table("id,colour,size", "1,a,b", "2,b,a", "3,b,b")
     message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": train})
     assert "train.csv: it is not clear which of the columns colour, size holds the label" in message
-    assert 'write target_column = "NAME" in the competition\'s card' in message
+    assert f'write target_column = "NAME" in {tmp_path}/data/competitions/it.toml' in message
 
 
 def test_a_training_table_of_ids_alone_is_refused(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_rows_without_images_are_counted_and_named(tmp_path: Path) -> None:
     assert "train.csv: 1,200 of 1,203 rows have no image below" in message
     assert "(ids x0, x1, x2, x3, x4, ... (1200 in all)), the first on line 5" in message
     assert "download again, delete those rows" in message
-    assert 'write train_images = "FOLDER" in the competition\'s card' in message
+    assert f'write train_images = "FOLDER" in {tmp_path}/data/competitions/it.toml' in message
     message = load_error(tmp_path, [], TABLES | {"sample_submission.csv": SAMPLE + "6,cat\n"})
     assert "sample_submission.csv: 1 of 3 rows have no image" in message
     assert 'test_images = "FOLDER"' in message

@@ -44,7 +44,24 @@ def test_test_images_of_the_same_name_are_refused(tmp_path: Path) -> None:
     assert 'test_images = "FOLDER"' in message
 
 
-def test_a_competition_without_test_rows_is_refused(tmp_path: Path) -> None:
-    message = load_error(tmp_path, ["train/1.jpg", "train/2.jpg", "train/3.jpg"], {"train.csv": TRAIN})
-    assert "no sample submission, no test.csv and no test folder" in message
-    assert 'test_images = "FOLDER"' in message
+@pytest.mark.parametrize("folder", ["train/", "photos/", ""])
+def test_a_table_and_a_folder_of_its_images_need_no_test_images(tmp_path: Path, folder: str) -> None:
+    competition = load_files(tmp_path, [f"{folder}{i}.jpg" for i in (1, 2, 3)], {"labels.csv": TRAIN})
+    assert (len(competition.train), len(competition.test)) == (3, 0)
+    assert list(competition.test.columns) == ["id", "image"]
+    assert "no test images" in competition.describe()
+    assert not competition.notes
+
+
+@pytest.mark.parametrize("folder", ["train/", ""])
+def test_a_folder_for_each_class_needs_no_test_images(tmp_path: Path, folder: str) -> None:
+    competition = load_files(tmp_path, [f"{folder}cat/1.jpg", f"{folder}dog/2.jpg"], {})
+    assert (competition.classes, len(competition.test)) == (("cat", "dog"), 0)
+    assert "no test images" in competition.describe()
+
+
+@pytest.mark.parametrize("name", ["sample_submission.csv", "test.csv"])
+def test_test_images_that_a_table_lists_may_not_be_missing(tmp_path: Path, name: str) -> None:
+    message = load_error(tmp_path, IMAGES[:3], {"train.csv": TRAIN, name: SAMPLE})
+    assert f"{name}: 2 of 2 rows have no image" in message
+    assert "download again" in message

@@ -17,6 +17,7 @@ from PIL import ImageOps
 
 from pictures import LabelledImages, add_scenes, photograph, write_card, write_image_competition, write_table
 from podium import PodiumError
+from podium.competition.card import Card
 from podium.competition.load import Competition, load
 from podium.competition.submission_format import SubmissionFormat
 from podium.disk import sha256
@@ -304,7 +305,7 @@ def audited_competition(root: Path, images: list[ImageRow]) -> tuple[Competition
         classes=tuple(sorted(set(labels))),
         metric="accuracy",
         submission_format=SubmissionFormat(("id", "label"), "labels", ""),
-        recipe={},
+        card=Card(root / "tiny.toml", {}),
         groups=pd.Series(scenes, name="scene", dtype=object),
         copies="near",
         notes=(),

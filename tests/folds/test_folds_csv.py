@@ -7,9 +7,11 @@ import pytest
 from PIL import ImageOps
 
 from pictures import LabelledImages, add_scenes, photograph, write_card, write_image_competition
+from podium import PodiumError
 from podium.competition.csv_files import read_table
-from podium.folds.folds_csv import folds_path
-from tiny import Podium, write_competition
+from podium.competition.load import load
+from podium.folds.folds_csv import folds_path, read_folds, write_folds
+from tiny import Podium, one_line, write_competition
 
 QUICK_TRAINING = ("train", "-c", "tiny", "--model", "test_vit", "--weights", "none", "--epochs", "1")
 
@@ -120,7 +122,7 @@ def test_a_split_is_refused_with_a_remedy_if_all_images_count_as_duplicates(tmp_
     assert status == 1
     assert "nothing could be validated" in err
     assert "30 training images count as duplicates" in err
-    assert 'write copies = "exact" in the competition\'s card' in err
+    assert f'write copies = "exact" in {tmp_path}/data/competitions/tiny.toml' in err
     write_card(tmp_path, 'copies = "exact"\n')
     status, _, err = podium("folds", "-c", "tiny")
     assert status == 1  # all of them are the same file
@@ -175,8 +177,26 @@ def test_the_file_has_four_columns_and_a_class_with_one_image_is_in_no_fold(tmp_
     assert "classes that no fold validates: 1 (lonely)" in out
     assert f"next: podium --root {tmp_path} train -c tiny" in err
     before = path.read_bytes()
-    assert "already holds these folds" in podium("folds", "-c", "tiny", "--k", "4")[2]
+    _, _, err = podium("folds", "-c", "tiny", "--k", "4")
+    assert f"{path} is unchanged" in err
+    assert "wrote" not in err
     assert path.read_bytes() == before
+
+
+def test_python_callers_may_write_paths_as_text(tmp_path: Path) -> None:
+    write_competition(tmp_path, per_class=3, test_images=1)
+    competition = load("tiny", str(tmp_path))
+    with pytest.raises(PodiumError, match="k must be a whole number of folds, such as 5, not '3'"):
+        write_folds(competition, tmp_path, "3", 0)  # type: ignore[arg-type]
+    write_folds(competition, str(tmp_path), 3, 0)
+    assert set(read_folds(competition, str(tmp_path))) == {-1, 0, 1, 2}
+
+
+def test_a_file_that_does_not_exist_is_a_wrong_path(tiny: Path, podium: Podium) -> None:
+    message = one_line(podium("folds", "-c", "tiny", "--verify", "nofile.csv"))
+    assert "nofile.csv does not exist; correct the path" in message
+    folds_path("tiny", tiny).unlink()
+    assert "split the training images with: " in one_line(podium("folds", "-c", "tiny", "--verify"))
 
 
 @pytest.mark.parametrize("k", ["1", "0", "-3", "9"])

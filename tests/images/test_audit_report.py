@@ -15,7 +15,7 @@ def test_the_report_counts_files_duplicates_leaks_and_classes(
     status, out, err = podium("audit", "-c", "tiny")
     assert status == 0
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert "train 12 0 80 x 60 (91.7%), 2 in all PNG RGB 12" in lines
+    assert "train 12 0 80 x 60 (91.7%), 2 sizes PNG RGB 12" in lines
     assert re.search(r"duplicates .*: 3 groups of duplicates\n", out)
     assert re.search(r"\b4 training images .*duplicate among the training images", out)
     assert re.search(r"\b1 test image .*duplicate among the training images", out)
@@ -51,7 +51,7 @@ def test_a_large_group_of_copies_gives_a_warning_with_a_remedy(tmp_path: Path, p
     write_image_competition(tmp_path, copies | others, {"x": photograph(99)})
     _, out, _ = podium("audit", "-c", "tiny")
     assert "warning: 12 training images count as duplicates" in out
-    assert 'write copies = "exact" in the competition\'s card' in out
+    assert f'write copies = "exact" in {tmp_path}/data/competitions/tiny.toml' in out
     conflict = out[out.index("duplicates with different labels: 1\n") :].splitlines()[1]
     assert conflict.count("train/") == 5
     assert "(12 in all)" in conflict

@@ -46,6 +46,15 @@ def test_a_competition_is_downloaded_with_a_token_and_unpacked(
     assert TOKEN not in out + err
 
 
+def test_a_mistake_in_the_card_is_refused_before_the_download(tmp_path: Path, podium: Podium) -> None:
+    card = tmp_path / "data" / "competitions" / "tiny.toml"
+    card.parent.mkdir(parents=True)
+    card.write_text("[recipe]\nepohcs = 3\n")
+    message = one_line(podium("data", "-c", "tiny"))
+    assert f"{card}: [recipe]: no option 'epohcs'; did you mean epochs?" in message
+    assert not (tmp_path / "data" / "raw").exists()
+
+
 def test_an_interrupted_download_continues_where_it_stopped(
     tmp_path: Path, podium: Podium, archive: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,17 @@ def test_a_submission_is_uploaded_judged_and_written_to_the_history(
     assert TOKEN not in out + err
 
 
+@pytest.mark.parametrize("command", ["submit", "kaggle-bundle"])
+def test_without_a_token_nothing_is_predicted(
+    service: Service, podium: Podium, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KAGGLE_API_TOKEN")
+    message = one_line(podium(command, "-c", "tiny", "--upload"))
+    assert "no Kaggle token found" in message
+    assert "without uploading" in message
+    assert not list(tmp_path.glob("runs/tiny/*/fold*/test.npz"))
+
+
 def test_the_description_says_what_the_submission_is(
     service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from podium.competition.card import Card
 from podium.competition.csv_files import CsvStyle, csv_text
 from podium.competition.load import Competition
 from podium.competition.submission_format import SubmissionFormat
@@ -17,4 +18,5 @@ def make_competition(
     train = pd.DataFrame({"id": classes, "target": classes, "image": classes})
     style = CsvStyle(csv_text([columns], ""), ",", newline)
     expected = SubmissionFormat(tuple(columns), wants, "sample_submission.csv", style)
-    return Competition("x", "x", Path(), train, test, tuple(classes), "accuracy", expected, {}, None, "near", ())
+    card = Card(Path("x.toml"), {})
+    return Competition("x", "x", Path(), train, test, tuple(classes), "accuracy", expected, card, None, "near", ())

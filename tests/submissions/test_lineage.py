@@ -31,6 +31,18 @@ def test_a_lineage_of_an_older_version_is_read(csv: Path, podium: Podium) -> Non
     assert csv.exists()
 
 
+def test_a_submission_is_scored_with_the_metric_of_its_lineage(two_runs: Path, csv: Path, podium: Podium) -> None:
+    path = csv.with_suffix(".json")
+    content = json.loads(path.read_text())
+    command = ("score", csv, "--solution", two_runs / "solution.csv")
+    for metric, used in (("macro_f1", "macro_f1"), ("my_metric", "accuracy")):
+        path.write_text(json.dumps({**content, "metric": metric}))
+        assert json.loads(podium(*command)[1])["metric"] == used
+    assert json.loads(podium(*command, "--metric", "balanced_accuracy")[1])["metric"] == "balanced_accuracy"
+    path.unlink()
+    assert json.loads(podium(*command)[1])["metric"] == "accuracy"
+
+
 def test_a_changed_or_missing_csv_has_a_command_that_rebuilds_it(csv: Path, podium: Podium) -> None:
     csv.write_text(csv.read_text().replace("red", "blue"))
     message = one_line(podium("lineage", csv))

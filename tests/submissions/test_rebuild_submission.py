@@ -70,8 +70,9 @@ def test_an_edited_lineage_gives_no_csv(
 
 
 def test_a_lineage_already_names_the_runs(csv: Path, podium: Podium) -> None:
-    message = one_line(podium("submit", "--from", csv.with_suffix(".json"), "--runs", "good"))
-    assert "leave out --runs" in message
+    for flag in ("--runs", "--except"):
+        message = one_line(podium("submit", "--from", csv.with_suffix(".json"), flag, "good"))
+        assert f"leave out {flag}" in message
 
 
 def test_changed_weights_or_a_missing_run_are_named(two_runs: Path, refusal: Callable[[], str]) -> None:

@@ -75,7 +75,7 @@ def test_a_mistake_in_the_card_is_refused(tiny: Path, podium: Podium) -> None:
     card = tiny / "data" / "competitions" / "tiny.toml"
     card.parent.mkdir()
     card.write_text("[recipe]\nepochs = 2.5\n")
-    assert "the card's [recipe]: epochs must be a whole number, not 2.5" in one_line(podium(*TRAIN))
+    assert f"{card}: [recipe]: epochs must be a whole number, not 2.5" in one_line(podium(*TRAIN))
 
 
 def test_weights_of_a_fold_of_this_competition_cause_a_warning(tiny: Path, podium: Podium) -> None:

@@ -94,6 +94,10 @@ def submit(args: argparse.Namespace) -> None:
     from podium.submissions.submission import SubmitOptions, submit, suggest_next_step
 
     machine = Machine(device=args.device, workers=args.workers, keep_pixels=args.store == "on")
+    if args.upload:
+        from podium.kaggle.client import check_token
+
+        check_token(args.competition)
     if args.lineage:
         from podium.submissions.lineage import read_lineage
         from podium.submissions.rebuild_submission import rebuild
@@ -157,8 +161,9 @@ def lineage(args: argparse.Namespace) -> None:
 def score(args: argparse.Namespace) -> None:
     """Score a submission against a solution."""
     from podium.competition.score_csv import score
+    from podium.submissions.lineage import recorded_metric
 
-    print(score(args.file, args.solution, args.metric, args.positive))
+    print(score(args.file, args.solution, args.metric or recorded_metric(args.file), args.positive))
 
 
 # --- Kaggle's machines -------------------------------------------------------------------------------
@@ -177,6 +182,10 @@ def kaggle_bundle(args: argparse.Namespace) -> None:
     """Pack models, code and a notebook for a competition without a network, and try them without one."""
     from podium.kaggle.bundle import bundle
 
+    if args.upload:
+        from podium.kaggle.client import check_token
+
+        check_token(args.competition)
     folder = bundle(_competition(args), args.root, args.runs, args.except_names, args.blend)
     print(folder)
     if args.upload:

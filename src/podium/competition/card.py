@@ -1,14 +1,16 @@
 """A competition's card, data/competitions/<slug>.toml: the user's settings, which replace what Podium guesses.
 
-`read_card` reads and checks it; `in_card` returns the advice to write something in it.
+`read_card` reads and checks it. `Card.advise` returns the advice to write something in it.
 """
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from podium import PodiumError
 from podium.metrics import METRICS
+from podium.recipe import check_card_options
 from podium.terminal import did_you_mean
 
 KEYS = {
@@ -30,21 +32,35 @@ KEYS = {
 }
 CHOICES = {"metric": tuple(METRICS), "wants": ("labels", "probs"), "copies": ("near", "exact")}
 
-Card = dict[str, Any]
+
+class Card(dict[str, Any]):
+    """The settings in a card; none if there is no file."""
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        super().__init__(settings)
+        self.path = path
+
+    def advise(self, *settings: str) -> str:
+        """Returns advice for an error message: `write target_column = "NAME" in data/competitions/it.toml`."""
+        return f"write {' or '.join(settings)} in {self.path}"
+
+
+def card_path(slug: str, root: Path) -> Path:
+    return root / "data" / "competitions" / f"{slug}.toml"
 
 
 def read_card(slug: str, root: Path) -> Card:
     """Returns the competition's card, checked; an empty one if there is no file."""
-    path = root / "data" / "competitions" / f"{slug}.toml"
+    path = card_path(slug, root)
     if not path.exists():
-        return {}
+        return Card(path, {})
     try:
-        card = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PodiumError(f"{path}: {error.strerror}; delete it, or fix its permissions") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PodiumError(f"{path}: {error}; correct it or delete it") from None
-    for key, value in card.items():
+    for key, value in settings.items():
         if key not in KEYS:
             hint = did_you_mean(key, KEYS, otherwise=f"the settings are {', '.join(KEYS)}")
             raise PodiumError(f"{path}: no setting '{key}'; {hint}")
@@ -52,9 +68,5 @@ def read_card(slug: str, root: Path) -> Card:
             raise PodiumError(f"{path}: {key} must be {'a table' if key == 'recipe' else 'text'}, not {value!r}")
         if value not in CHOICES.get(key, (value,)):
             raise PodiumError(f"{path}: {key} must be one of {', '.join(CHOICES[key])}, not '{value}'")
-    return card
-
-
-def in_card(*settings: str) -> str:
-    """Returns advice for an error message: `write target_column = "NAME" in the competition's card`."""
-    return f"write {' or '.join(settings)} in the competition's card"
+    check_card_options(settings.get("recipe", {}), f"{path}: [recipe]: ")
+    return Card(path, settings)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from podium import PodiumError
-from podium.competition.card import in_card
+from podium.competition.card import Card
 
 Role = Literal["train", "test"]  # what images are for
 ROLES: tuple[Role, ...] = ("train", "test")
@@ -96,7 +96,7 @@ def find_files(folder: Path) -> Files:
     return Files(folder, tuple(sorted(images)), tuple(sorted(tables)), tuple(sorted(others)))
 
 
-def find_class_folders(files: Files, parent: str = "") -> tuple[str, list[str]]:
+def find_class_folders(files: Files, card: Card, parent: str = "") -> tuple[str, list[str]]:
     """Returns the folder that holds one folder per class, and the images in them; ("", []) if there is none.
 
     `parent` names that folder if the card does.
@@ -114,7 +114,7 @@ def find_class_folders(files: Files, parent: str = "") -> tuple[str, list[str]]:
     if len(parents) > 1:
         raise PodiumError(
             f"{files.folder}: both {parents[0] or '.'} and {parents[1] or '.'} hold a folder for each of several"
-            " classes; " + in_card('train_images = "FOLDER"')
+            " classes; " + card.advise('train_images = "FOLDER"')
         )
     images = [image for folder in class_folders[parents[0]] for image in files.images_by_folder[folder]]
     return parents[0], sorted(images)

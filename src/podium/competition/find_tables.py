@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.card import Card, in_card
+from podium.competition.card import Card
 from podium.competition.csv_files import read_table
 from podium.competition.find_files import ROLES, Files, Role
 from podium.competition.match_images import FIRST_ROWS, ImagePool
@@ -52,8 +52,8 @@ class Sources:
             name = self._guess_table(key)
         elif name and name.removeprefix("./") not in (*self.files.tables, *self.files.others):
             raise PodiumError(
-                f'the card\'s {key} = "{name}" is not among the tables of {self.files.folder}:'
-                f" {first_few(self.files.tables)}; correct the card"
+                f'{self.card.path}: {key} = "{name}" is not among the tables of {self.files.folder}:'
+                f" {first_few(self.files.tables)}; correct that name"
             )
         if not name:
             return None
@@ -74,7 +74,7 @@ class Sources:
             if len(matches) > 1 and matches[0].count("/") == matches[1].count("/"):
                 raise PodiumError(
                     f"{self.files.folder}: {matches[0]} and {matches[1]} could both be the {key.replace('_', ' ')}; "
-                    + in_card(f'{key} = "NAME"')
+                    + self.card.advise(f'{key} = "NAME"')
                 )
             if matches:
                 return matches[0]
@@ -82,7 +82,7 @@ class Sources:
 
     def _refuse_missing_header(self, table: Table) -> None:
         cell = str(table.rows.columns[0])
-        if any(ImagePool(self.files, role).find_candidates([cell])[cell] for role in ROLES):
+        if any(ImagePool(self.files, self.card, role).find_candidates([cell])[cell] for role in ROLES):
             raise PodiumError(f"{table.path}, line 1: '{cell}' names an image, so there is no header; add one")
 
     def _check_line_breaks(self, table: Table, key: TableKey) -> None:
@@ -105,11 +105,11 @@ class Sources:
         """Returns the images of a role; raises if the card names a folder without images."""
         key = f"{role}_images"
         folder = str(self.card.get(key, "")).removeprefix("./").strip("/")
-        pool = ImagePool(self.files, role, folder)
+        pool = ImagePool(self.files, self.card, role, folder)
         if folder and not pool.list_images():
             raise PodiumError(
-                f'the card\'s {key} = "{folder}" holds no images below {self.files.folder}; these folders do:'
-                f" {first_few(name or '.' for name in self.files.images_by_folder)}; correct the card"
+                f'{self.card.path}: {key} = "{folder}" holds no images below {self.files.folder}; these folders do:'
+                f" {first_few(name or '.' for name in self.files.images_by_folder)}; correct that name"
             )
         return pool
 
@@ -117,9 +117,10 @@ class Sources:
         """Returns the column that the card names under this key; raises if the table has none of this name."""
         column = str(self.card[key])
         if column not in table.rows.columns:
+            place = f"{'with --group or ' if key == 'group_column' else ''}in {self.card.path}"
             raise PodiumError(
                 f'{key} = "{column}" is not a column of {table.path}: {first_few(table.rows.columns)};'
-                " correct that name"
+                f" correct that name, {place}"
             )
         return column
 
@@ -175,7 +176,7 @@ def note_possible_samples(sources: Sources) -> None:
     if names:
         sources.notes.append(
             "no sample submission was found, so the submission's header and order are guesses;"
-            f" if it is {first_few(names)}, " + in_card('sample_submission = "NAME"')
+            f" if it is {first_few(names)}, " + sources.card.advise('sample_submission = "NAME"')
         )
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.card import in_card
 from podium.competition.find_tables import Sources, Table, has_line_break, refuse_blank_cells
 from podium.terminal import first_few
 
@@ -30,7 +29,7 @@ def find_labels(sources: Sources, table: Table, id_column: str) -> tuple[str, pd
     if not columns:
         raise PodiumError(
             f"{table.path}: '{id_column}' is the only column, so none can hold the label; "
-            + in_card('train_table = "NAME"', 'train_table = "" (then the folders are the classes)')
+            + sources.card.advise('train_table = "NAME"', 'train_table = "" (then the folders are the classes)')
         )
     answer_columns = sources.sample.answer_columns if sources.sample else []
     if len(answer_columns) > 1 and set(answer_columns) <= set(columns):
@@ -39,7 +38,7 @@ def find_labels(sources: Sources, table: Table, id_column: str) -> tuple[str, pd
     if label_column is None:
         raise PodiumError(
             f"{table.path}: it is not clear which of the columns {first_few(columns)} holds the label; "
-            + in_card('target_column = "NAME"')
+            + sources.card.advise('target_column = "NAME"')
         )
     return label_column, table.rows[label_column]
 

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.card import Card, in_card, read_card
+from podium.competition.card import Card, read_card
 from podium.competition.find_files import Files, common_folder, find_files
 from podium.competition.find_tables import Sources, Table, note_possible_samples, read_sample_submission
 from podium.competition.labels import sort_labels
@@ -40,10 +40,15 @@ class Competition:
     classes: tuple[str, ...]
     metric: str
     submission_format: SubmissionFormat
-    recipe: dict[str, Any]  # the card's defaults for the options of a run
+    card: Card  # the user's settings
     groups: pd.Series | None  # of each training image, if the card names a group column; "" for no group
     copies: str  # which images count as duplicates: "near" or "exact"
     notes: tuple[str, ...]
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The card's defaults for the options of a run."""
+        return dict(self.card.get("recipe", {}))
 
     @cached_property
     def train_hash(self) -> str:
@@ -73,14 +78,18 @@ class Competition:
             answer = f"the probability of '{self.classes[1]}'"
         lines = [
             f"{self.title}  ({self.folder})",
-            f"  train    {len(self.train):,} images in {common_folder(self.train['image'])}/",
-            f"  test     {len(self.test):,} images in {common_folder(self.test['image'])}/",
+            f"  train    {_images_in(self.train)}",
+            f"  test     {_images_in(self.test)}" if len(self.test) else "  test     no test images",
             f"  classes  {len(self.classes)}, from {most:,} images ('{largest}') down to {least:,} ('{smallest}')",
             f"  submit   {first_few(submission.columns)}: {answer} a row, as in {submission.source}",
             f"  metric   {self.metric}",
             *(f"  note     {note}" for note in self.notes),
         ]
         return "\n".join(lines)
+
+
+def _images_in(rows: pd.DataFrame) -> str:
+    return f"{len(rows):,} images in {common_folder(rows['image'])}/"
 
 
 def raw_folder(slug: str, root: Path) -> Path:
@@ -93,17 +102,19 @@ def raw_folder(slug: str, root: Path) -> Path:
     return folder
 
 
-def load(slug: str, root: Path, **settings: str) -> Competition:
+def load(slug: str, root: Path | str, **settings: str) -> Competition:
     """Reads a competition from its files; `settings` replace the card's."""
+    root = Path(root)
     folder = raw_folder(slug, root)
-    card = {**read_card(slug, root), **settings}
+    card = read_card(slug, root)
+    card.update(settings)
     files = _find_competition_files(slug, folder)
     sources = Sources(card, files)
     sources.sample = read_sample_submission(sources)
     train, train_columns = read_train_rows(sources)
     groups = train.pop("group").rename(card["group_column"]) if "group" in train else None
     train_labels = sort_labels(set(train["target"]))
-    _refuse_single_label(folder, train_labels)
+    _refuse_single_label(folder, card, train_labels)
     test = read_test_rows(sources, train_columns[0], train["id"].iloc[0])
     note_possible_samples(sources)
     _refuse_missing_folder(files, card, train, test)
@@ -128,7 +139,7 @@ def load(slug: str, root: Path, **settings: str) -> Competition:
         classes=tuple(classes),
         metric=metric,
         submission_format=submission_format,
-        recipe=card.get("recipe", {}),
+        card=card,
         groups=groups,
         copies=card.get("copies", "near"),
         notes=notes,
@@ -153,11 +164,11 @@ def _find_competition_files(slug: str, folder: Path) -> Files:
     return files
 
 
-def _refuse_single_label(folder: Path, train_labels: list[str]) -> None:
+def _refuse_single_label(folder: Path, card: Card, train_labels: list[str]) -> None:
     if len(train_labels) < 2:
         raise PodiumError(
             f"{folder}: every training image has the label '{train_labels[0]}', so there is nothing to learn; if"
-            " another column holds the labels, " + in_card('target_column = "NAME"')
+            " another column holds the labels, " + card.advise('target_column = "NAME"')
         )
 
 
@@ -169,7 +180,7 @@ def _refuse_missing_folder(files: Files, card: Card, train: pd.DataFrame, test: 
         raise PodiumError(
             f"{files.folder}: {folder} is the only folder of images, and {len(in_both):,} of them would be in both the"
             " training and the test rows; download again, a folder may be missing; if this folder serves both, "
-            + in_card(f'train_images = "{folder}" and test_images = "{folder}"')
+            + card.advise(f'train_images = "{folder}" and test_images = "{folder}"')
         )
 
 

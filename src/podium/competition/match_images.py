@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium import PodiumError
-from podium.competition.card import in_card
+from podium.competition.card import Card
 from podium.competition.find_files import Files, Role
 from podium.terminal import first_few
 
@@ -30,6 +30,7 @@ class ImagePool:
     """
 
     files: Files
+    card: Card
     role: Role
     folder: str = ""
 
@@ -66,7 +67,7 @@ class ImagePool:
 
     def match(self, names: "pd.Series[str]", table_path: Path) -> list[str]:
         """Returns the one image of every name; the index of `names` holds their lines in the table."""
-        advice = in_card(f'{self.role}_images = "FOLDER"')
+        advice = self.card.advise(f'{self.role}_images = "FOLDER"')
         candidates = self.find_candidates(names)
         self._refuse_missing(names, candidates, table_path, advice)
         name_counts = Counter(

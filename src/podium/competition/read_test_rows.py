@@ -1,6 +1,7 @@
 """Reads the test rows: ids and images in the order of the submission.
 
-From the sample submission, else from a table of test ids, else from the folder of test images.
+From the sample submission, else from a table of test ids, else from the folder of test images. Without any of them,
+there are no test rows: the competition can be trained on, but not submitted to.
 """
 
 from collections import Counter
@@ -9,7 +10,6 @@ from pathlib import PurePosixPath
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.card import in_card
 from podium.competition.find_files import IMAGE_SUFFIXES
 from podium.competition.find_tables import Sources, refuse_blank_cells
 from podium.competition.match_images import ImagePool
@@ -35,13 +35,13 @@ def read_test_rows(sources: Sources, id_column: str, train_id: str) -> pd.DataFr
 
 def _read_test_folder(sources: Sources, pool: ImagePool, train_id: str) -> pd.DataFrame:
     """Returns a row for each test image, with ids like the training ids: with or without the extension."""
-    advice = in_card('test_images = "FOLDER"')
     images = sorted(pool.list_images() if pool.folder else sources.files.images_with_role("test"))
     if not images:
-        raise PodiumError(f"{sources.files.folder}: no sample submission, no test.csv and no test folder; {advice}")
+        return pd.DataFrame({"id": [], "image": []}, dtype=object)
     has_extension = PurePosixPath(train_id).suffix.lower() in IMAGE_SUFFIXES
     ids = [PurePosixPath(image).name if has_extension else PurePosixPath(image).stem for image in images]
     name, count = Counter(ids).most_common(1)[0]
     if count > 1:
+        advice = sources.card.advise('test_images = "FOLDER"')
         raise PodiumError(f"{sources.files.folder}: {count} test images are called '{name}'; {advice}")
     return pd.DataFrame({"id": ids, "image": images})

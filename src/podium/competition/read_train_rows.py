@@ -5,7 +5,6 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.card import in_card
 from podium.competition.find_files import find_class_folders
 from podium.competition.find_tables import Sources, Table, refuse_blank_cells
 from podium.competition.labels import check_labels, find_labels
@@ -23,7 +22,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
         if "group_column" in sources.card:
             raise PodiumError(
                 f"{sources.files.folder}: no table of training images, so there is no group_column; "
-                + in_card('train_table = "NAME"')
+                + sources.card.advise('train_table = "NAME"')
             )
         return _read_class_folders(sources)
     pool = sources.image_pool("train")
@@ -50,7 +49,7 @@ def _find_id_column(sources: Sources, table: Table, pool: ImagePool) -> str:
         settings = 'id_column = "NAME"', "another train_table", 'train_table = "" (then the folders are the classes)'
         raise PodiumError(
             f"{table.path}: no column names images below {pool.path}; its columns are {first_few(table.rows.columns)}; "
-            + in_card(*settings)
+            + sources.card.advise(*settings)
         )
     return column
 
@@ -74,11 +73,12 @@ def _drop_repeated_rows(sources: Sources, path: Path, rows: pd.DataFrame) -> pd.
 
 
 def _read_class_folders(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
-    parent, images = find_class_folders(sources.files, sources.image_pool("train").folder)
+    parent, images = find_class_folders(sources.files, sources.card, sources.image_pool("train").folder)
     if not images:
         raise PodiumError(
             f"{sources.files.folder}: there is neither a table of training labels (train.csv) nor a folder for each of"
-            " several classes (train/<class>/); " + in_card('train_table = "NAME"', 'train_images = "FOLDER"')
+            " several classes (train/<class>/); "
+            + sources.card.advise('train_table = "NAME"', 'train_images = "FOLDER"')
         )
     ids = [image.removeprefix(parent).removeprefix("/") for image in images]
     labels = [PurePosixPath(image).parent.name for image in images]

@@ -2,7 +2,8 @@
 
     podium score FILE.csv --solution FILE.csv
 
-Reads both files, pairs their rows by id and prints the score as JSON. Writes nothing.
+Reads both files, pairs their rows by id and prints the score as JSON: that of the metric in the lineage beside the
+submission, if there is one. Writes nothing.
 """
 
 import json

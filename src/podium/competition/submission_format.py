@@ -4,20 +4,19 @@ Uses the sample submission and the card. Writes nothing.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.card import Card, in_card
+from podium.competition.card import Card
 from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
 from podium.competition.find_tables import Table
 from podium.competition.labels import normalised_label
 from podium.metrics import METRICS
 from podium.terminal import first_few
-
-OTHER_SAMPLE = "if another file is the sample submission, " + in_card('sample_submission = "NAME"')
 
 
 @dataclass(frozen=True)
@@ -57,21 +56,23 @@ def submission_format_of(
     answer_columns = sample.answer_columns
     if not answer_columns:
         raise PodiumError(
-            f"{sample.path}: only one column, but a submission has an id and a prediction; {OTHER_SAMPLE}"
+            f"{sample.path}: only one column, but a submission has an id and a prediction{_other_sample(card)}"
         )
     if len(answer_columns) > 1:
         if card.get("wants") == "labels":
             raise PodiumError(
                 f"{sample.path}: {len(answer_columns)} columns to fill, not one label;"
-                ' remove wants = "labels" from the competition\'s card'
+                ' remove wants = "labels" from '
+                f"{card.path}"
             )
-        wants, classes = "probs", classes_of_columns(answer_columns, train_labels, sample)
+        wants, classes = "probs", classes_of_columns(answer_columns, train_labels, sample, card)
     else:
         wants = card.get("wants") or _guess_wants(card, sample, train_labels)
         if wants == "probs" and len(train_labels) != 2:
             raise PodiumError(
                 f"{sample.path}: one column to fill for {len(train_labels)} classes;"
-                ' remove wants = "probs" from the competition\'s card'
+                ' remove wants = "probs" from '
+                f"{card.path}"
             )
         classes = put_positive_last(card, train_labels, answer_columns[0]) if wants == "probs" else train_labels
     position = sample.id_position
@@ -81,7 +82,7 @@ def submission_format_of(
     return SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes), classes
 
 
-def put_positive_last(card: Card, labels: list[str], column: str) -> list[str]:
+def put_positive_last(card: Mapping[str, Any], labels: list[str], column: str) -> list[str]:
     """Returns the labels; of two, the one whose probability a single column holds comes last.
 
     That one is the card's `positive`, else the class that the column is named after (cat, is_cat), else the second one.
@@ -97,7 +98,9 @@ def put_positive_last(card: Card, labels: list[str], column: str) -> list[str]:
     return labels if positive is None else [*(label for label in labels if label != positive), positive]
 
 
-def classes_of_columns(columns: list[str], train_labels: list[str], sample: Table) -> list[str]:
+def classes_of_columns(
+    columns: list[str], train_labels: list[str], sample: Table, card: Card | None = None
+) -> list[str]:
     """Returns the class that each column is named after.
 
     A name may differ from the class by text that all columns share (class_0, class_1; p(cat), p(dog)), by
@@ -111,15 +114,24 @@ def classes_of_columns(columns: list[str], train_labels: list[str], sample: Tabl
             if is_loose:
                 classes = [labels_by_spelling.get(_loose_spelling(name), name) for name in classes]
             if set(train_labels) <= set(classes) and len(set(classes)) == len(classes):
-                _refuse_columns_of_no_class(columns, classes, train_labels, sample)
+                _refuse_columns_of_no_class(columns, classes, train_labels, sample, card)
                 return classes
-    _refuse_columns_of_no_class(columns, columns, train_labels, sample)
+    _refuse_columns_of_no_class(columns, columns, train_labels, sample, card)
     missing = next(label for label in train_labels if label not in columns)
     raise PodiumError(
         f"{sample.path}: no column for the class '{missing}', the columns are {first_few(columns)}; a submission has"
-        " one label, or a column for each class; if another column of the training table holds these classes, "
-        + in_card('target_column = "NAME"')
+        " one label, or a column for each class"
+        + _advise(card, "another column of the training table holds these classes", 'target_column = "NAME"')
     )
+
+
+def _other_sample(card: Card | None) -> str:
+    return _advise(card, "another file is the sample submission", 'sample_submission = "NAME"')
+
+
+def _advise(card: Card | None, condition: str, setting: str) -> str:
+    """Returns advice to write in the card; none where a submission is scored, which needs no card."""
+    return f"; if {condition}, {card.advise(setting)}" if card is not None else ""
 
 
 def _loose_spelling(label: str) -> str:
@@ -140,7 +152,9 @@ def _common_affixes(columns: list[str], label: str) -> Iterator[tuple[str, str]]
                 yield prefix, suffix
 
 
-def _refuse_columns_of_no_class(columns: list[str], classes: list[str], train_labels: list[str], sample: Table) -> None:
+def _refuse_columns_of_no_class(
+    columns: list[str], classes: list[str], train_labels: list[str], sample: Table, card: Card | None
+) -> None:
     """Raises if a column that is not named after a training label holds anything but probabilities.
 
     With probabilities it is a class that has no training image.
@@ -157,8 +171,8 @@ def _refuse_columns_of_no_class(columns: list[str], classes: list[str], train_la
         if len(wrong):
             raise PodiumError(
                 f"{sample.path}, line {wrong.index[0]}: the column '{column}' is not a class of the training images,"
-                f" and its cell '{wrong.iloc[0]}' is not a probability; a submission has only ids and answers;"
-                f" {OTHER_SAMPLE}"
+                f" and its cell '{wrong.iloc[0]}' is not a probability; a submission has only ids and answers"
+                f"{_other_sample(card)}"
             )
 
 

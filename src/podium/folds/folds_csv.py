@@ -31,27 +31,29 @@ from podium.terminal import command_for, first_few, plural, podium_command, say,
 MAX_FOLDS = 100
 
 
-def folds_path(slug: str, root: Path) -> Path:
-    return root / "data" / "prepared" / slug / "folds.csv"
+def folds_path(slug: str, root: Path | str) -> Path:
+    return Path(root) / "data" / "prepared" / slug / "folds.csv"
 
 
 # --- making and verifying ----------------------------------------------------------------------------
 
 
-def write_folds(competition: Competition, root: Path, k: int, seed: int, in_use_by: Sequence[str] = ()) -> Path:
+def write_folds(competition: Competition, root: Path | str, k: int, seed: int, in_use_by: Sequence[str] = ()) -> Path:
     """Splits the training images, writes folds.csv and folds.json, and prints what the split guarantees.
 
     Raises if that would replace folds that the runs `in_use_by` were trained on.
     """
+    if not isinstance(k, (int, np.integer)):
+        raise PodiumError(f"k must be a whole number of folds, such as 5, not {k!r}")
     if k < 2:
         raise PodiumError(f"--k {k}: at least two folds are needed, one to train on and one to validate on")
     if k > MAX_FOLDS:
         raise PodiumError(f"--k {k}: every fold is a model to train; use at most {MAX_FOLDS}")
     path = folds_path(competition.slug, root)
-    rows = load_audit(competition, root)
+    rows = load_audit(competition, Path(root))
     train, is_good = readable_train_images(competition, rows)
     groups = fold_groups(competition, train)
-    advice = advise_on_large_group(rows)
+    advice = advise_on_large_group(competition, rows)
     try:
         folds = _assign_to_readable(train, is_good, groups, k, seed)
     except PodiumError as error:
@@ -60,11 +62,11 @@ def write_folds(competition: Competition, root: Path, k: int, seed: int, in_use_
         say(f"podium: warning: {advice}")
     ids = train["id"].to_numpy()
     lines = zip(ids, train["target"], folds.tolist(), ids[groups], strict=True)
-    _replace_folds(path, csv_text([("id", "target", "fold", "group"), *lines]).encode(), in_use_by)
+    has_changed = _replace_folds(path, csv_text([("id", "target", "fold", "group"), *lines]).encode(), in_use_by)
     certificate = certify(competition, rows, folds, path, folds)
     write_json(path.with_suffix(".json"), certificate.as_json())
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
-    say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
+    say(f"podium: wrote {path} and {path.with_suffix('.json').name}" if has_changed else f"podium: {path} is unchanged")
     model = "vit_small_patch32_224" if seems_to_have_gpu() else "auto"  # without a GPU, the first takes a day
     say(f"next: {command_for('train', competition.slug, model=model)}")
     return path
@@ -101,12 +103,11 @@ def _assign_to_readable(train: pd.DataFrame, is_good: NDArray[np.bool_], groups:
     return folds
 
 
-def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> None:
-    """Writes folds.csv; keeps different older folds in folds-before.csv."""
+def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> bool:
+    """Writes folds.csv and keeps different older folds in folds-before.csv; returns False if nothing changes."""
     before = path.read_bytes() if path.exists() else None
     if before == content:
-        say(f"podium: {path} already holds these folds")
-        return
+        return False
     if before is not None and in_use_by:
         raise PodiumError(
             f"{path} holds other folds, on which these runs were trained: {first_few(in_use_by)}; with new folds they"
@@ -117,17 +118,19 @@ def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> None
         write_bytes(kept, before)
         say(f"podium: warning: the folds have changed; runs that started with the old ones, now {kept}, cannot resume")
     write_bytes(path, content)
+    return True
 
 
 # --- reading -----------------------------------------------------------------------------------------
 
 
-def read_folds(competition: Competition, root: Path, path: Path | None = None) -> Ints:
+def read_folds(competition: Competition, root: Path | str, path: Path | None = None) -> Ints:
     """Returns the fold of every row of `competition.train`, from folds.csv or another file."""
-    path = path or folds_path(competition.slug, root)
-    split_again = command_for("folds", competition.slug)
+    own_path = folds_path(competition.slug, root)
+    path, split_again = path or own_path, command_for("folds", competition.slug)
     if not path.exists():
-        raise PodiumError(f"{path} does not exist; split the training images with: {split_again}")
+        remedy = f"split the training images with: {split_again}" if path == own_path else "correct the path"
+        raise PodiumError(f"{path} does not exist; {remedy}")
     rows = read_table(path, f"make folds with: {split_again}")
     _refuse_bad_lines(path, rows, competition.train["id"])
     rows = rows.set_index("id").reindex(competition.train["id"])

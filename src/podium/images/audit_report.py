@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from podium.competition.card import in_card
 from podium.competition.load import Competition
 from podium.terminal import first_few, plural, table
 
@@ -27,19 +26,19 @@ def summarise_audit(competition: Competition, rows: pd.DataFrame) -> str:
         _listed("files that are not readable images", bad["image"] + ": " + bad["reason"]),
         _listed("damaged images, which are read as far as possible", damaged["image"] + ": " + damaged["doubt"]),
         _odd_sizes(good),
-        _duplicates_summary(rows),
+        _duplicates_summary(competition, rows),
         _classes_table(rows),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def advise_on_large_group(rows: pd.DataFrame) -> str:
+def advise_on_large_group(competition: Competition, rows: pd.DataFrame) -> str:
     """Returns advice if a group of duplicates is suspiciously large, else ""."""
     train = rows[rows["role"] == "train"]
     largest = train["group"][train["group"] != ""].value_counts().max()
     if not largest > max(SHOWN, LARGE * len(train)):
         return ""
-    remedy = in_card('copies = "exact"')
+    remedy = competition.card.advise('copies = "exact"')
     return f"{largest:,} training images count as duplicates of one image; if they only look alike, {remedy}"
 
 
@@ -55,7 +54,9 @@ def _files_table(rows: pd.DataFrame) -> str:
         images = rows[rows["role"] == role]
         good = images[images["reason"] == ""]
         sizes = (good["width"] + " x " + good["height"]).value_counts()
-        usual = f"{sizes.index[0]} ({sizes.iloc[0] / len(good):.1%}), {len(sizes)} in all" if len(good) else "-"
+        usual = (
+            f"{sizes.index[0]} ({sizes.iloc[0] / len(good):.1%}), {plural(len(sizes), 'size')}" if len(good) else "-"
+        )
         formats = (good["format"] + " " + good["mode"]).value_counts()
         most_common = ", ".join(f"{name} {count:,}" for name, count in formats.head(4).items()) or "-"
         lines.append([role, f"{len(images):,}", f"{len(images) - len(good):,}", usual, most_common])
@@ -69,19 +70,22 @@ def _odd_sizes(good: pd.DataFrame) -> str:
     return _listed("very small or very oblong images", odd["image"] + ": " + odd["width"] + " x " + odd["height"])
 
 
-def _duplicates_summary(rows: pd.DataFrame) -> str:
+def _duplicates_summary(competition: Competition, rows: pd.DataFrame) -> str:
     groups = rows["group"][rows["group"] != ""]
-    leaked, advice = find_leaked_test_images(rows), advise_on_large_group(rows)
+    leaked, advice = find_leaked_test_images(rows), advise_on_large_group(competition, rows)
     if not len(groups) and not len(leaked):
         return "duplicates: none"
     train = rows[(rows["role"] == "train") & (rows["group"] != "")]
     repeated = train[train["group"].duplicated(keep=False)]
+    test_count = (rows["role"] == "test").sum()
     lines = [
         f"duplicates (also at another size or quality, or mirrored): {plural(groups.nunique(), 'group')} of duplicates",
         f"  {plural(len(repeated), 'training image')} with a duplicate among the training images;"
         " folds keep them together",
         f"  {plural(len(leaked), 'test image')} with a duplicate among the training images:"
-        f" {len(leaked) / (rows['role'] == 'test').sum():.2%} of all",
+        f" {len(leaked) / test_count:.2%} of all"
+        if test_count
+        else "",
         f"  warning: {advice}" if advice else "",
         _label_conflicts(train),
     ]

@@ -46,6 +46,12 @@ def signed_in_client(slug: str, fallback: str = "") -> Iterator[Any]:
         raise PodiumError(f"{explain_error(error, slug)}{advice}") from None
 
 
+def check_token(slug: str) -> None:
+    """Raises unless Kaggle accepts this user's token, before a long work that ends with an upload."""
+    with signed_in_client(slug, "or run the same command without uploading"):
+        pass
+
+
 @contextlib.contextmanager
 def _default_timeout() -> Iterator[None]:
     """Gives each request of the client a timeout; without one it could wait for ever."""

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from podium import PodiumError
+from podium.competition.card import read_card
 from podium.competition.load import load, raw_folder
 from podium.disk import locked
 from podium.kaggle.client import signed_in_client
@@ -26,6 +27,7 @@ def download_competition(slug: str, root: Path) -> None:
     if slug == DIGITS_SLUG:
         write_digits(root)
         return
+    read_card(slug, root)  # a mistake in it is found before the download
     folder = raw_folder(slug, root)
     if folder.is_dir():
         say(f"podium: {folder} exists already; delete it to get the files again")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import podium
 from podium import PodiumError
+from podium.competition.card import card_path
 
 
 def build_kernel_script(slug: str, root: Path, call: str) -> str:
@@ -47,5 +48,5 @@ def find_code_files() -> list[tuple[Path, str]]:
 
 def find_card(slug: str, root: Path) -> list[Path]:
     """Returns the competition's card, if it has one."""
-    card = root / "data" / "competitions" / f"{slug}.toml"
+    card = card_path(slug, root)
     return [card] if card.is_file() else []

@@ -8,6 +8,7 @@ record_lineage.py says what a lineage holds; rebuild_submission.py makes the CSV
 import json
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -15,6 +16,7 @@ from typing import Any
 
 from podium import PodiumError
 from podium.disk import NAME_PATTERN, sha256
+from podium.metrics import METRICS
 from podium.submissions.blend import Blend
 from podium.terminal import podium_command, table
 
@@ -149,3 +151,11 @@ def submission_message(csv: Path) -> str:
     estimate = content["estimate"]
     expected = f", {content['metric']} {estimate['score']:.5f} held out" if estimate else ""
     return f"{runs}, {lineage.blend.strategy}{expected}"
+
+
+def recorded_metric(csv: Path) -> str | None:
+    """Returns the competition's metric if a lineage lies beside the CSV and Podium knows that metric."""
+    with suppress(PodiumError):
+        metric = str(read_lineage(csv).content["metric"])
+        return metric if metric in METRICS else None
+    return None

@@ -41,7 +41,7 @@ def _refuse_changed_data(competition: Competition, lineage: Lineage) -> None:
     for key, recorded in lineage.content["form"].items():
         if recorded != current_form[key]:
             change = f"the submission's {key} was {recorded!r} and would be {current_form[key]!r}"
-            place = f"by {source} in {competition.folder} or the competition's card"
+            place = f"by {source} in {competition.folder} or {competition.card.path}"
             raise PodiumError(f"{lineage.path}: {change}, {place}; restore them")
     for role, current_hash in (("train", competition.train_hash), ("test", competition.test_hash)):
         if lineage.content[f"{role}_sha256"] != current_hash:

@@ -31,7 +31,7 @@ from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.select_runs import select_runs
 from podium.submissions.write_csv import render, write_csv
-from podium.terminal import plural, podium_command, say, uses_make
+from podium.terminal import command_for, plural, podium_command, say, uses_make
 from podium.training.run_folder import Run
 
 LONGEST_NAME = 100  # letters
@@ -53,6 +53,7 @@ def submit(
 ) -> Path:
     """Writes the blend of the runs and its lineage; returns the path of the CSV."""
     options, machine = options or SubmitOptions(), machine or Machine()
+    _refuse_missing_test_images(competition)
     runs = select_runs(competition, root, options.runs, options.except_runs)
     name = options.name or _join_names(runs)
     if f"{name}.csv" == HISTORY:
@@ -83,6 +84,15 @@ def suggest_next_step(competition: Competition, csv: Path) -> str:
     flag = "UPLOAD=1" if uses_make() else "--upload"
     page = f"https://www.kaggle.com/competitions/{competition.slug}/submit"
     return f"the same command with {flag}, or upload it at {page}"
+
+
+def _refuse_missing_test_images(competition: Competition) -> None:
+    if not len(competition.test):
+        compare = command_for("compare", competition.slug)
+        raise PodiumError(
+            f"{competition.folder}: no test images, so there is nothing to submit; add a folder test/ with images, or"
+            f" compare the runs with: {compare}"
+        )
 
 
 def _refuse_unusable_runs(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> None:
@@ -123,7 +133,7 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], strategy:
     choice = choose_blend(held_out, metric, len(competition.test), strategy)
     if len(choice.candidates) > 1:
         images = f"{len(held_out):,} images"
-        say(f"podium: blending strategies, each fitted on all folds but the one it is scored on ({images})")
+        say(f"podium: blending strategies, each fitted on all parts of {images} but the one it is scored on")
         say("  " + choice.candidates_table(metric).replace("\n", "\n  "))
         weights = [f"{run.name} {weight:.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
         reason = "the simplest that is as good as the best single run, and as the best blend but for chance"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
 from podium.machine import Machine
-from podium.recipe import Options, Recipe, check_card_options, check_options, expand_auto
+from podium.recipe import Options, Recipe, check_options, expand_auto
 from podium.terminal import say
 from podium.torchrun import world_size
 
@@ -119,7 +119,6 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
         options = expand_auto(options, device_kind(pick_device(request.machine.device)))
     check_model_name(options.get("model"))
     card = read_card(slug, root).get("recipe", {})
-    check_card_options(card)
     _refuse_contradictions(options, card, request.budget, processes)
     return options
 

@@ -117,8 +117,8 @@ class Run:
             folder = self.fold_folder(int(fold))
             if recorded.get(fold, weights_hash) != weights_hash and checkpoints(folder):
                 raise PodiumError(
-                    f"{folder} was started with other weights of {option} {self.recipe[option]}; restore those, or delete"
-                    " that folder and train that fold again"
+                    f"{folder} was started with other weights of {option} {self.recipe[option]}; restore those, or"
+                    " delete that folder and train that fold again"
                 )
         self.recipe[f"{option}_sha256"] = {**recorded, **hashes}
         write_json(self.path / "recipe.json", self.recipe)

@@ -37,7 +37,7 @@ def train(plan: Plan) -> Run:
     say(f"podium: wrote {run.path}")
     unfinished = [str(fold) for fold in range(plan.fold_count) if fold not in run.finished()]
     first = f"the same command for the folds {','.join(unfinished)}, or " if unfinished else ""
-    say(f"next: {first}{command_for('submit', competition.slug)}")
+    say(f"next: {first}{command_for('submit' if len(competition.test) else 'compare', competition.slug)}")
     return run
 
 
