@@ -149,7 +149,9 @@ def lineage(args: argparse.Namespace) -> None:
 def score(args: argparse.Namespace) -> None:
     """Score a submission against a solution."""
     from podium.competition.score_csv import score
+    from podium.extension_files import load_extensions
 
+    load_extensions(args.root)  # the file belongs to no competition, so there is no card
     print(score(args.file, args.solution, args.metric, args.positive))
 
 

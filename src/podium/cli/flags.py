@@ -154,7 +154,8 @@ def score(command: argparse.ArgumentParser) -> None:
 
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
     command.add_argument("--solution", type=Path, required=True, metavar="FILE.csv", help="the true labels")
-    command.add_argument("--metric", choices=METRICS, help="default: accuracy for labels, log_loss for probabilities")
+    text = f"{', '.join(METRICS)}, or your own (default: accuracy for labels, log_loss for probabilities)"
+    command.add_argument("--metric", metavar="NAME", help=text)
     text = "the class (of two) whose probability the column holds (default: the one in its name, or the second)"
     command.add_argument("--positive", metavar="LABEL", help=text)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podium import PodiumError
+from podium.extension_files import load_extensions
 from podium.metrics import METRICS
 from podium.terminal import did_you_mean
 
@@ -25,18 +26,23 @@ KEYS = {
     "target_column": str,
     "positive": str,  # with two classes: the one whose probability a single column holds
     "group_column": str,  # images of one group (a patient, a scene) must share a fold
+    "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run
 }
-CHOICES = {"metric": tuple(METRICS), "wants": ("labels", "probs"), "copies": ("near", "exact")}
+CHOICES = {"metric": METRICS, "wants": ("labels", "probs"), "copies": ("near", "exact")}
 
 Card = dict[str, Any]
 
 
 def read_card(slug: str, root: Path) -> Card:
-    """Returns the competition's card, checked; an empty one if there is no file."""
+    """Returns the competition's card, checked; an empty one if there is no file.
+
+    Also loads the extensions that the card and podium.toml name: every command that takes a competition comes here.
+    """
     path = root / "data" / "competitions" / f"{slug}.toml"
     if not path.exists():
+        load_extensions(root)
         return {}
     try:
         card = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -50,6 +56,8 @@ def read_card(slug: str, root: Path) -> Card:
             raise PodiumError(f"{path}: no setting '{key}'; {hint}")
         if not isinstance(value, KEYS[key]):
             raise PodiumError(f"{path}: {key} must be {'a table' if key == 'recipe' else 'text'}, not {value!r}")
+    load_extensions(root, card.get("extend", ()), path)
+    for key, value in card.items():
         if value not in CHOICES.get(key, (value,)):
             raise PodiumError(f"{path}: {key} must be one of {', '.join(CHOICES[key])}, not '{value}'")
     return card
