@@ -1,22 +1,14 @@
 """A reader of the project's own: what it gives is used, and checked with the name of its file."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from layouts import IMAGES, TABLES, images_by_id, load_error, load_files, table, train_labels
-from podium.extension_files import use_extensions
 
 TRAIN = '{"id": [1, 2, 3], "target": ["cat", "dog", "cat"], "image": [f"train/{i}.jpg" for i in (1, 2, 3)]}'
 TEST = '{"id": [4, 5], "image": ["test/4.jpg", "test/5.jpg"]}'
 CARD = 'extend = "mine.py"'
-
-
-@pytest.fixture(autouse=True)
-def _no_extensions_afterwards() -> Iterator[None]:
-    yield
-    use_extensions([])
 
 
 def write_reader(root: Path, result: str) -> None:
