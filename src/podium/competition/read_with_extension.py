@@ -52,7 +52,8 @@ def _checked(sources: Sources, rows: Any, columns: tuple[str, ...], role: str, r
         is_blank = rows[column].isna() | (rows[column].astype(str).str.strip() == "")
         if is_blank.any() and column != "group":
             refuse(f"gives no {column} in row {is_blank.idxmax()} of {role}")
-    rows = rows.fillna("").astype(str)
+    cells = {column: ["" if pd.isna(cell) else str(cell) for cell in rows[column]] for column in columns}
+    rows = pd.DataFrame(cells, dtype=object)
     for column in ("id", "image"):
         repeated = rows[column][rows[column].duplicated()]
         if len(repeated):
