@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import re
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from podium.recipe import AUGMENTATIONS, LOSSES, Recipe, check_options, fill_in_
 from podium.training.augment import TrainView
 from podium.training.loader import ImageDataset, batches_in_order, load_batches
 from podium.training.losses import make_label_loss
-from tiny import FAST, Podium, assert_same_fold, one_line, run_of
+from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
 from training.test_augment import SPEC, noise
 
 HEAD = "from podium import extend\n"
@@ -220,12 +221,13 @@ def test_a_model_of_timm_is_not_replaced(tmp_path: Path) -> None:
 OWN = ("--loss", "absolute", "--augment", "dark", "--views", "mirror+rolls", "--epochs", "2", "--model", "test_vit")
 
 
-def test_a_run_with_ones_own_parts_is_identical_when_repeated_and_refused_after_an_edit(
-    tiny: Path, podium: Podium
-) -> None:
+def test_a_run_with_ones_own_parts_resumes_to_the_same_bits_and_not_after_an_edit(tiny: Path, podium: Podium) -> None:
     path = write_extension(tiny)
-    for name in ("one", "two"):
-        assert podium("train", *FAST, *OWN, "--folds", "0", "--name", name)[0] == 0
+    assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "one")[0] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 0, signal.SIGINT)
+        assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "two")[0] == 75
+    assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "two")[0] == 0
     assert_same_fold(run_of(tiny, "one"), run_of(tiny, "two"))
     assert run_of(tiny, "one").recipe["extensions_sha256"] == extensions_digest()
     path.write_text(PARTS + "\n")

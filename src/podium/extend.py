@@ -140,7 +140,7 @@ def _call(function: Function, kind: str, *arguments: Any) -> Any:
 def place_of(error: BaseException, file: str) -> str:
     """Returns the last line of this file that the error has passed: `mine.py, line 3`."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    if isinstance(error, SyntaxError) and error.filename == file:
+    if isinstance(error, SyntaxError) and error.filename == file and error.lineno:
         lines.append(error.lineno)
     return f"{file}, line {lines[-1]}" if lines else file
 

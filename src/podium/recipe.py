@@ -74,8 +74,8 @@ class Recipe:
     sam: float = option("radius of sharpness-aware minimisation, which doubles the time of a step; 0: off", 0, 10)
     drop_path: float = option("stochastic depth rate, increasing with depth", 0, 0.95)
     loss: str = option(
-        "cross_entropy, focal (counts images less that are right already), asymmetric (counts the smoothing's classes"
-        " less), poly (counts images more that are wrong), or your own (docs/extend.md)",
+        "cross_entropy, focal (images that are right already count less), asymmetric (smoothing counts less for classes"
+        " that are improbable), poly (images that are wrong count more), or your own (docs/extend.md)",
         choices=LOSSES,
     )
     class_weights: str = option(

@@ -34,7 +34,7 @@ def make_label_loss(recipe: Recipe, targets: NDArray[np.int64], classes: int, de
 
     def loss(logits: Tensor, soft_targets: Tensor) -> Tensor:
         smoothed = soft_targets.lerp(torch.full_like(soft_targets, 1 / classes), recipe.smoothing)
-        return (function(logits, smoothed) * (soft_targets @ weights)).mean()
+        return (function(logits, smoothed) * (soft_targets * weights).sum(1)).mean()
 
     return loss
 
