@@ -8,6 +8,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the real hub; the te
 
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,24 @@ def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
         return status, out, err
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _no_extensions_afterwards() -> Iterator[None]:
+    """Removes what a test's project has registered."""
+    from podium.extension_files import use_extensions
+
+    yield
+    use_extensions([])
+
+
+@pytest.fixture
+def timm_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removes the models that a test has registered."""
+    from timm.models import _registry
+
+    for name in ("_module_to_models", "_model_to_module", "_model_entrypoints"):
+        monkeypatch.setattr(_registry, name, vars(_registry)[name].copy())
 
 
 @pytest.fixture(scope="session")

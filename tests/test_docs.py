@@ -1,5 +1,6 @@
 """Every command and every line of Python in the README and in docs/ runs as it is written."""
 
+import json
 import os
 import re
 import shlex
@@ -9,7 +10,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import podium
@@ -19,9 +19,9 @@ from podium.competition.card import read_card
 from tiny import Podium, podium_at, write_competition, write_image
 
 ROOT = Path(__file__).parents[1]
-README, GUIDE, API, ARCHITECTURE = (
+README, GUIDE, API, ARCHITECTURE, EXTEND = (
     (ROOT / name).read_text(encoding="utf-8")
-    for name in ("README.md", "docs/guide.md", "docs/api.md", "docs/architecture.md")
+    for name in ("README.md", "docs/guide.md", "docs/api.md", "docs/architecture.md", "docs/extend.md")
 )
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SLUGS = ("boolart-image-classification", "paddy-disease-classification")
@@ -250,20 +250,36 @@ def test_the_card_of_the_guide_is_read(tmp_path: Path) -> None:
     assert read_card("it", tmp_path)["recipe"] == {"mirror": 0.0, "fit": "squash"}
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("timm_registry")
+def test_the_examples_of_ones_own_parts_run(tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("\n".join(blocks(EXTEND, "python")))
+    (settings,) = blocks(EXTEND, "toml")
+    (tmp_path / "podium.toml").write_text(settings)
+    folder = write_competition(tmp_path, SLUGS[0])
+    rows = (line.split(",") for line in (folder / "train.csv").read_text().split()[1:])
+    (folder / "labels.json").write_text(json.dumps({f"{name}.jpg": label for name, label in rows}))
+    (folder / "train.csv").unlink()
+    monkeypatch.chdir(tmp_path)
+    assert podium("folds", "--k", "2")[0] == 0
+    for line in shell_commands(EXTEND):
+        words = shlex.split(line)[1:]
+        status, _, err = podium(*words, *(QUICK if words[0] == "train" else ()))
+        assert status == 0, f"{line}\n{err}"
+    every_kind = {"register_model", "extend.metric", "extend.loss", "extend.augmentation", "extend.view"}
+    assert set(re.findall(r"^@([\w.]+)", EXTEND, re.MULTILINE)) == every_kind | {"extend.reader"}
+
+
 def test_the_worked_examples_of_the_architecture_page_work(
     tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from podium import metrics, recipe
+    from podium import recipe
     from podium.cli import commands
     from podium.competition import card, labels
 
-    metric, option, layout, command = blocks(ARCHITECTURE, "python")
-    for module, code in ((metrics, metric), (commands, command)):
-        for table in ("METRICS", "COMMANDS"):
-            if hasattr(module, table):
-                monkeypatch.setattr(module, table, dict(getattr(module, table)))
-        exec(code, vars(module))
-    assert metrics.evaluate("matthews", np.array([0, 1, 1]), np.eye(2)[[0, 1, 1]]) == 1.0
+    option, layout, command = blocks(ARCHITECTURE, "python")
+    monkeypatch.setattr(commands, "COMMANDS", dict(commands.COMMANDS))
+    exec(command, vars(commands))
     monkeypatch.setattr("podium.__main__.COMMANDS", commands.COMMANDS)
     write_competition(tmp_path)
     status, out, _ = podium("classes", "-c", "tiny")

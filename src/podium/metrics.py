@@ -1,4 +1,4 @@
-"""The metrics of competitions, computed with scikit-learn. To add one, add it to METRICS, below."""
+"""The metrics of competitions, computed with scikit-learn. METRICS lists them; extend.py adds others."""
 
 from __future__ import annotations  # numpy appears in the types and is imported only where a score is computed
 
@@ -14,6 +14,7 @@ class Metric(NamedTuple):
     wants: str  # what submissions usually hold: "labels" or "probs"
     better: int  # 1: higher is better, -1: lower is better
     score: Callable[[NDArray[np.int64], NDArray[np.float64]], float]  # (targets, probs) -> score
+    limit: float = 1.0  # the best possible score
 
 
 def _of_labels(metric: Callable[..., float], **options: object) -> Callable[..., float]:
@@ -64,7 +65,7 @@ def _log_loss() -> Metric:
     def score(targets: NDArray[np.int64], probs: NDArray[np.float64]) -> float:
         return float(log_loss(targets, probs / probs.sum(1, keepdims=True), labels=np.arange(probs.shape[1])))
 
-    return Metric("probs", -1, score)
+    return Metric("probs", -1, score, limit=0.0)
 
 
 def _roc_auc() -> Metric:

@@ -5,17 +5,32 @@ family, the row for all models. `fill_in_defaults` does that, and the run's reci
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from podium import PodiumError
 from podium.terminal import did_you_mean, plural
 
 Options = Mapping[str, Any]  # name of an option: its value
 
+
+class View(NamedTuple):
+    images: int  # that it makes of one, with the image itself
+    function: Callable[..., Any] | None = None  # None: in models/predict.py
+
+
 FITS = ("crop", "squash")
-VIEWS = {"mirror": 2, "flip": 2, "turn": 4, "zoom": 2}  # images that each view makes of one
+# extend.py adds a project's own entries to these three tables.
+VIEWS = {"mirror": View(2), "flip": View(2), "turn": View(4), "zoom": View(2)}
+LOSSES: dict[str, Callable[..., Any] | None] = {  # None: in training/losses.py
+    "cross_entropy": None,
+    "focal": None,
+    "asymmetric": None,
+    "poly": None,
+}
+AUGMENTATIONS: dict[str, Callable[..., Any]] = {}
+CLASS_WEIGHTS = ("none", "balanced", "effective")
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 # Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
@@ -33,8 +48,8 @@ def option(
     text: str,
     lowest: float = -math.inf,
     highest: float = math.inf,
-    choices: tuple[str, ...] = (),
-    parts: tuple[str, ...] = (),  # allowed: "none", or some of these joined by +
+    choices: Collection[str] = (),
+    parts: Collection[str] | None = None,  # allowed: "none", or some of these joined by +
     flag: str = "",  # on the command line, if it is not the name with hyphens
 ) -> Any:
     limits = {"lowest": lowest, "highest": highest, "choices": choices, "parts": parts}
@@ -66,6 +81,16 @@ class Recipe:
     clip: float = option("largest norm of the gradient; 0: no limit", 0)
     sam: float = option("radius of sharpness-aware minimisation, which doubles the time of a step; 0: off", 0, 10)
     drop_path: float = option("stochastic depth rate, increasing with depth", 0, 0.95)
+    loss: str = option(
+        "cross_entropy, focal (images that are right already count less), asymmetric (smoothing counts less for classes"
+        " that are improbable), poly (images that are wrong count more), or your own (docs/extend.md)",
+        choices=LOSSES,
+    )
+    class_weights: str = option(
+        "how much an image of a rare class counts: none, balanced (so that all classes count the same), or effective"
+        " (between the two)",
+        choices=CLASS_WEIGHTS,
+    )
     smoothing: float = option("label smoothing", 0, 0.95)
     ema: float = option("share of the run that the averaged weights remember; 0: use the last weights", 0, 1)
     mix: float = option("share of the steps with mixup or cutmix, half of each", 0, 1)
@@ -77,12 +102,13 @@ class Recipe:
     views: str = option(
         "test-time augmentation: none, or mirror, flip (upside down), turn (by quarters), zoom (the centre), joined by"
         " +; prediction averages these views and the image itself; default: mirror, unless --mirror is 0",
-        parts=tuple(VIEWS),
+        parts=VIEWS,
     )
     colour: float = option("strength of the changes of brightness, contrast and saturation", 0, 0.95)
     erase: float = option("probability that a rectangle is erased", 0, 1)
     ops: int = option("random operations per image, as in RandAugment: rotation, shear, shift, tones", 0, 9)
     strength: float = option("strength of these operations", 0, 1)
+    augment: str = option("your own augmentations (docs/extend.md), joined by +, or none", parts=AUGMENTATIONS)
     level: str = option(
         "sets crop, colour, erase, ops, mix and smoothing at once: default, none, light or strong",
         choices=tuple(LEVELS),
@@ -126,7 +152,7 @@ class Recipe:
     @property
     def view_count(self) -> int:
         """How many views of an image prediction averages."""
-        return math.prod(VIEWS.get(view, 1) for view in self.views.split("+"))
+        return math.prod(VIEWS.get(view, View(1)).images for view in self.views.split("+"))
 
 
 # Starting points: the fine-tuning settings of the papers and official recipes, scaled to batches of 128.
@@ -138,6 +164,8 @@ COMMON: dict[str, Any] = {
     "weight_decay": 0.05,  # as in the AdamW recipes that the rows below come from
     "clip": 1.0,  # cuts off the rare large gradient and leaves the others
     "sam": 0.0,  # whether it beats twice the epochs depends on the competition
+    "loss": "cross_entropy",  # its probabilities need no correction, and the recipes of the rows below use it
+    "class_weights": "none",  # right for a metric that counts every image alike, such as accuracy
     "smoothing": 0.1,  # some labels are wrong
     "ema": 0.1,  # long enough to average out noise, short enough to forget the first epochs
     "mix": 0.5,  # the other half of the steps sees plain images
@@ -150,6 +178,7 @@ COMMON: dict[str, Any] = {
     "erase": 0.1,  # sometimes the model has to recognise an object without one of its parts
     "ops": 0,  # whether a rotated image keeps its class depends on the competition
     "strength": 0.5,  # AugReg's medium level: magnitude 15 of 30
+    "augment": "none",
     "level": "default",
     "linear": False,  # a first look at a model in minutes; training all weights scores higher
     "head_first": False,  # warm-up and layer decay already protect the backbone from a new head's gradients
@@ -350,8 +379,9 @@ def _problem_with(value: Any, kind: type, option: Field[Any]) -> str:
     if choices and value not in choices:
         return f"one of {', '.join(choices)}, not '{value}'"
     names = str(value).split("+")
-    if parts and value != "none" and (set(names) - set(parts) or len(set(names)) < len(names)):
-        return f"none, or some of {', '.join(parts)} joined by +, not '{value}'"
+    if parts is not None and value != "none" and (set(names) - set(parts) or len(set(names)) < len(names)):
+        allowed = f"none, or some of {', '.join(parts)} joined by +" if parts else "none (docs/extend.md adds others)"
+        return f"{allowed}, not '{value}'"
     return ""
 
 
@@ -360,11 +390,14 @@ NEUTRAL: dict[str, Any] = {
     "accumulate": 1,
     "optimizer": "adamw",
     "sam": 0.0,
+    "loss": "cross_entropy",
+    "class_weights": "none",
     "plain": 0.0,
     "grow": 0.0,
     "fit": "crop",
     "ops": 0,
     "strength": 0.5,
+    "augment": "none",
     "level": "default",
     "linear": False,
     "head_first": False,

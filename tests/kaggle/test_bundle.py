@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from extensions import write_extension
 from podium.kaggle.offline_trial import NO_NETWORK
 from stand_ins.kaggle_kernels import KNOBS
 from tiny import Podium, one_line, write_competition
@@ -17,16 +18,17 @@ from tiny import Podium, one_line, write_competition
 @pytest.mark.slow
 def test_a_bundles_notebook_makes_the_same_csv_without_a_network(pip: None, tmp_path: Path, podium: Podium) -> None:
     write_competition(tmp_path, per_class=12)
+    write_extension(tmp_path, name="own/mine.py")
     assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
     for name in ("one", "two"):
-        assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu", "--name", name)[0] == 0
+        assert podium("train", "-c", "tiny", *KNOBS, "--views", "rolls", "--device", "cpu", "--name", name)[0] == 0
     status, out, err = podium("kaggle-bundle", "-c", "tiny", "--blend", "convex")
     assert status == 0, err
     assert "without a network its notebook makes the same CSV as here" in err
     folder = Path(out.strip())
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert {"inference.ipynb", "dataset-metadata.json", "requirements.txt"} <= names
-    assert "src/podium/kaggle/inside_kernel.py" in names
+    assert {"src/podium/kaggle/inside_kernel.py", "project/podium.toml", "project/own/mine.py"} <= names
     assert {f"runs/tiny/{run}/fold{fold}/model.safetensors" for run in ("one", "two") for fold in (0, 1)} <= names
     assert not [name for name in names if name.endswith(("test.npz", ".pyc"))]
     notebook = json.loads((folder / "inference.ipynb").read_text())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from extensions import write_extension
 from podium.training.run_folder import Run
 from stand_ins.kaggle_kernels import KNOBS, STOP_AFTER_FOLD_0, TRAIN, InstantKernels, KernelMachine, parse_arguments
 from stand_ins.kaggle_service import TOKEN, Service, kaggle
@@ -24,9 +25,11 @@ def test_a_run_is_trained_in_two_real_kernels_and_comes_back(
 ) -> None:
     """Kaggle's time is over after the first fold, so a second kernel continues what the first one left."""
     competition = tmp_path / "data" / "raw" / "tiny"
+    write_extension(tmp_path, name="own/mine.py")
+    words = ("--loss", "absolute", "--augment", "dark")
     service.run_kernel = machine = KernelMachine(tmp_path / "kaggle", competition, service, STOP_AFTER_FOLD_0)
     with kaggle(service, monkeypatch):
-        status, _, err = podium(*TRAIN)
+        status, _, err = podium(*TRAIN, *words)
     assert status == 0, err
     assert "is queued" in err
     assert "is running" in err
@@ -42,7 +45,7 @@ def test_a_run_is_trained_in_two_real_kernels_and_comes_back(
     output = machine.outputs[second["slug"]]
     assert (output / "runs/tiny/test_vit/fold0/oof.npz").read_bytes() == (run.fold_folder(0) / "oof.npz").read_bytes()
     # The folds were split here, with another seed than the kernel would have taken.
-    assert podium("train", "-c", "tiny", *KNOBS, "--device", "cpu")[0] == 0
+    assert podium("train", "-c", "tiny", *KNOBS, *words, "--device", "cpu")[0] == 0
     assert podium("submit", "-c", "tiny")[0] == 0
     assert sorted(path.name for path in run.path.parent.iterdir()) == [".test_vit.kernel.lock", "test_vit"]
 

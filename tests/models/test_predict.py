@@ -55,8 +55,8 @@ def test_without_images_there_are_no_probabilities() -> None:
 
 def test_every_view_is_what_its_name_says_and_views_combine() -> None:
     images = torch.arange(2 * 3 * 32 * 32, dtype=torch.float32).reshape(2, 3, 32, 32)
-    for view, count in VIEWS.items():
-        assert len(views_of(images, view)) == count == view_count(view)
+    for name, view in VIEWS.items():
+        assert len(views_of(images, name)) == view.images == view_count(name)
     assert torch.equal(views_of(images, "mirror")[1], images.flip(3))
     assert torch.equal(views_of(images, "flip")[1], images.flip(2))
     assert torch.equal(views_of(images, "turn")[2], images.flip(2, 3))

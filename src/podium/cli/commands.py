@@ -161,8 +161,10 @@ def lineage(args: argparse.Namespace) -> None:
 def score(args: argparse.Namespace) -> None:
     """Score a submission against a solution."""
     from podium.competition.score_csv import score
+    from podium.extension_files import load_extensions
     from podium.submissions.lineage import recorded_metric
 
+    load_extensions(args.root)  # the file belongs to no competition, so there is no card
     print(score(args.file, args.solution, args.metric or recorded_metric(args.file), args.positive))
 
 

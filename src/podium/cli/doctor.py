@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from podium import PodiumError
+from podium.competition.card import read_card
+from podium.extension_files import loaded_extensions
 from podium.models.build import PERMISSIVE, licence_of
 from podium.models.hub import check_model_name, check_weights_available, timm_name
 from podium.recipe import expand_auto
@@ -35,6 +37,7 @@ def doctor(slug: str, root: Path, models: Sequence[str], device: str) -> None:
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("packages", _packages),
         ("disk", partial(_disk, root)),
+        ("extensions", partial(_extensions, slug, root)),
         ("device", partial(_devices, device)),
         *((model, partial(_weights, model, device)) for model in models),
         ("kaggle", partial(_kaggle, slug, root)),
@@ -82,6 +85,13 @@ def _disk(root: Path) -> Iterator[Finding]:
     level = "ok" if free >= ENOUGH_SPACE else "note" if free >= LITTLE_SPACE else "BAD"
     need = "" if level == "ok" else f"; a large competition and its runs take {ENOUGH_SPACE / 1e9:.0f} GB"
     yield Finding("disk", level, f"{free / 1e9:.0f} GB are free{need}")
+
+
+def _extensions(slug: str, root: Path) -> Iterator[Finding]:
+    """Loads them first: a model may be one of them."""
+    read_card(slug, root)
+    for extension in loaded_extensions():
+        yield Finding("extensions", "ok", f"{extension.path} can be loaded")
 
 
 def _devices(name: str) -> Iterator[Finding]:

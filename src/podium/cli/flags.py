@@ -176,8 +176,8 @@ def score(command: argparse.ArgumentParser) -> None:
 
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
     command.add_argument("--solution", type=Path, required=True, metavar="FILE.csv", help="the true labels")
-    text = "default: that of the lineage beside the submission; else accuracy for labels, log_loss for probabilities"
-    command.add_argument("--metric", choices=METRICS, help=text)
+    default = "default: that of the lineage beside the submission; else accuracy for labels, log_loss for probabilities"
+    command.add_argument("--metric", metavar="NAME", help=f"{', '.join(METRICS)}, or your own ({default})")
     text = "the class (of two) whose probability the column holds (default: the one in its name, or the second)"
     command.add_argument("--positive", metavar="LABEL", help=text)
 

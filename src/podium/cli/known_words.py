@@ -38,6 +38,8 @@ FLAGS = {
     "--deterministic": ("reproducible",),
     "--save-every": ("save-steps", "checkpoint-every", "recovery-interval"),
     "--runs": ("models", "ensemble"),
+    "--loss": ("criterion", "loss-fn", "loss-function"),
+    "--class-weights": ("class-weight", "weighted-loss", "balanced"),
     "--from": ("finetune", "continue", "continue-from", "start"),
 }
 OTHER_NAMES = {word: flag for flag, words in FLAGS.items() for word in words}

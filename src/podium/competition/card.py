@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podium import PodiumError
+from podium.extension_files import load_extensions
 from podium.metrics import METRICS
 from podium.recipe import check_card_options
 from podium.terminal import did_you_mean
@@ -27,10 +28,11 @@ KEYS = {
     "target_column": str,
     "positive": str,  # with two classes: the one whose probability a single column holds
     "group_column": str,  # images of one group (a patient, a scene) must share a fold
+    "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run
 }
-CHOICES = {"metric": tuple(METRICS), "wants": ("labels", "probs"), "copies": ("near", "exact")}
+CHOICES = {"metric": METRICS, "wants": ("labels", "probs"), "copies": ("near", "exact")}
 
 
 class Card(dict[str, Any]):
@@ -50,9 +52,13 @@ def card_path(slug: str, root: Path) -> Path:
 
 
 def read_card(slug: str, root: Path) -> Card:
-    """Returns the competition's card, checked; an empty one if there is no file."""
+    """Returns the competition's card, checked; an empty one if there is no file.
+
+    Also loads the extensions that the card and podium.toml name: every command that takes a competition comes here.
+    """
     path = card_path(slug, root)
     if not path.exists():
+        load_extensions(root)
         return Card(path, {})
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -66,6 +72,8 @@ def read_card(slug: str, root: Path) -> Card:
             raise PodiumError(f"{path}: no setting '{key}'; {hint}")
         if not isinstance(value, KEYS[key]):
             raise PodiumError(f"{path}: {key} must be {'a table' if key == 'recipe' else 'text'}, not {value!r}")
+    load_extensions(root, settings.get("extend", ()), path)
+    for key, value in settings.items():
         if value not in CHOICES.get(key, (value,)):
             raise PodiumError(f"{path}: {key} must be one of {', '.join(CHOICES[key])}, not '{value}'")
     check_card_options(settings.get("recipe", {}), f"{path}: [recipe]: ")

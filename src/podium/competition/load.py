@@ -23,6 +23,7 @@ from podium.competition.find_tables import Sources, Table, note_possible_samples
 from podium.competition.labels import sort_labels
 from podium.competition.read_test_rows import read_test_rows
 from podium.competition.read_train_rows import read_train_rows
+from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import SubmissionFormat, submission_format_of
 from podium.metrics import METRICS
 from podium.terminal import command_for, first_few, plural, say
@@ -111,11 +112,9 @@ def load(slug: str, root: Path | str, **settings: str) -> Competition:
     files = _find_competition_files(slug, folder)
     sources = Sources(card, files)
     sources.sample = read_sample_submission(sources)
-    train, train_columns = read_train_rows(sources)
-    groups = train.pop("group").rename(card["group_column"]) if "group" in train else None
+    train, test, train_columns = _read_rows(sources)
+    groups = train.pop("group").rename(card.get("group_column", "group")) if "group" in train else None
     train_labels = sort_labels(set(train["target"]))
-    _refuse_single_label(folder, card, train_labels)
-    test = read_test_rows(sources, train_columns[0], train["id"].iloc[0])
     note_possible_samples(sources)
     _refuse_missing_folder(files, card, train, test)
     submission_format, classes = submission_format_of(card, sources.sample, train_columns, train_labels)
@@ -164,11 +163,25 @@ def _find_competition_files(slug: str, folder: Path) -> Files:
     return files
 
 
-def _refuse_single_label(folder: Path, card: Card, train_labels: list[str]) -> None:
+def _read_rows(sources: Sources) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, str]]:
+    """Returns the training rows, the test rows, and the names of the id column and the label column."""
+    own = read_with_extension(sources)
+    if own:
+        train, test = own
+        columns = sources.card.get("id_column", "id"), sources.card.get("target_column", "label")
+    else:
+        (train, columns), test = read_train_rows(sources), None
+    _refuse_single_label(sources, set(train["target"]))
+    if test is None:
+        test = read_test_rows(sources, columns[0], train["id"].iloc[0])
+    return train, test, columns
+
+
+def _refuse_single_label(sources: Sources, train_labels: set[str]) -> None:
     if len(train_labels) < 2:
         raise PodiumError(
-            f"{folder}: every training image has the label '{train_labels[0]}', so there is nothing to learn; if"
-            " another column holds the labels, " + card.advise('target_column = "NAME"')
+            f"{sources.files.folder}: every training image has the label '{min(train_labels)}', so there is nothing to"
+            " learn; if another column holds the labels, " + sources.card.advise('target_column = "NAME"')
         )
 
 

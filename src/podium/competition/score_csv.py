@@ -19,10 +19,14 @@ from podium.competition.find_tables import Table
 from podium.competition.labels import sort_labels
 from podium.competition.submission_format import classes_of_columns, put_positive_last
 from podium.metrics import METRICS, evaluate
+from podium.terminal import did_you_mean
 
 
 def score(path: Path, solution: Path, metric: str | None = None, positive: str | None = None) -> str:
     """Returns {"metric": ..., "score": ...} as JSON; `positive` is the class whose probability one column holds."""
+    if metric and metric not in METRICS:
+        hint = did_you_mean(metric, METRICS, otherwise=f"there are {', '.join(METRICS)}")
+        raise PodiumError(f"--metric: no metric '{metric}'; {hint}")
     answers, labels = _read_pairs(path, solution)
     has_column_per_class = answers.shape[1] > 1
     metric = metric or ("log_loss" if has_column_per_class else "accuracy")

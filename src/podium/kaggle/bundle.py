@@ -19,7 +19,7 @@ from podium.competition.load import Competition
 from podium.disk import write_json, write_text
 from podium.kaggle.inside_kernel import NOT_FOR_INFERENCE, read_requirements
 from podium.kaggle.offline_trial import try_offline
-from podium.kaggle.pack_kernel import find_card, find_code_files
+from podium.kaggle.pack_kernel import find_code_files, find_project_files
 from podium.kaggle.push_kernel import make_kernel_name
 from podium.submissions.lineage import read_lineage
 from podium.submissions.select_runs import select_runs
@@ -49,10 +49,8 @@ def bundle(
     folder = root / "submissions" / slug / "bundle"
     if folder.exists():
         shutil.rmtree(folder)
-    for path, name in find_code_files():
+    for path, name in [*find_code_files(), *find_project_files(slug, root)]:
         _copy(path, folder / name)
-    for path in find_card(slug, root):
-        _copy(path, folder / path.relative_to(root))
     for run in runs:
         _copy_run(run, folder / "runs" / slug / run.name)
     _download_packages(folder / "wheels")

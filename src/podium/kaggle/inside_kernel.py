@@ -23,7 +23,8 @@ import podium
 from podium import STOPPED, PodiumError
 
 KAGGLE = Path(os.environ.get("PODIUM_KAGGLE", "/kaggle"))
-CODE = Path(podium.__file__).parents[2]  # where this package was unpacked: src/, requirements.txt, data/
+CODE = Path(podium.__file__).parents[2]  # where this package was unpacked: src/, requirements.txt and PROJECT
+PROJECT = "project"  # the folder of the files that come from the user's root: card, folds, podium.toml, extensions
 # Seconds until training is asked to stop. Kaggle ends a kernel after twelve hours and then keeps none of its output.
 LIMIT = 11.0 * 3600
 GRACE = 900.0  # seconds to stop in: the current step and a save
@@ -117,9 +118,8 @@ def _make_root(slug: str, runs: Path) -> Path:
     (root / "data" / "raw").mkdir(parents=True)
     (root / "data" / "raw" / slug).symlink_to(mounts[0])
     (root / "runs").symlink_to(runs)
-    for name in ("competitions", "prepared"):
-        if (CODE / "data" / name).is_dir():
-            shutil.copytree(CODE / "data" / name, root / "data" / name)
+    if (CODE / PROJECT).is_dir():
+        shutil.copytree(CODE / PROJECT, root, dirs_exist_ok=True)
     return root
 
 

@@ -1,4 +1,4 @@
-"""Packs what Kaggle's machines need of this checkout: Podium's code, the competition's card and its folds."""
+"""Packs what Kaggle's machines need of this checkout: Podium's code, the competition's card, extensions and folds."""
 
 import base64
 import io
@@ -8,18 +8,20 @@ from pathlib import Path
 
 import podium
 from podium import PodiumError
-from podium.competition.card import card_path
+from podium.competition.card import card_path, read_card
+from podium.extension_files import PROJECT_FILE, loaded_extensions
+from podium.kaggle.inside_kernel import PROJECT
 
 
 def build_kernel_script(slug: str, root: Path, call: str) -> str:
-    """Returns the one file of a kernel. It holds the code, the card and the folds, unpacks them and evaluates `call`, a
+    """Returns the one file of a kernel. It holds the code and the project's files, unpacks them and evaluates `call`, a
     call of a function in inside_kernel.py. For trials elsewhere, PODIUM_KAGGLE_CODE names the folder to unpack to."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_LZMA) as file:
-        for path, name in find_code_files():
+        for path, name in [*find_code_files(), *find_project_files(slug, root)]:
             file.write(path, name)
-        for path in [*find_card(slug, root), *sorted((root / "data" / "prepared" / slug).glob("folds.*"))]:
-            file.write(path, str(path.relative_to(root)))
+        for path in sorted((root / "data" / "prepared" / slug).glob("folds.*")):
+            file.write(path, f"{PROJECT}/{path.relative_to(root)}")
     lines = "\n".join(re.findall(".{1,120}", base64.b64encode(archive.getvalue()).decode()))
     return f'''"""Made by podium kaggle-train; https://www.kaggle.com/competitions/{slug}"""
 import base64, io, os, sys, zipfile
@@ -46,7 +48,9 @@ def find_code_files() -> list[tuple[Path, str]]:
     return [*files, (requirements, "requirements.txt")]
 
 
-def find_card(slug: str, root: Path) -> list[Path]:
-    """Returns the competition's card, if it has one."""
-    card = card_path(slug, root)
-    return [card] if card.is_file() else []
+def find_project_files(slug: str, root: Path) -> list[tuple[Path, str]]:
+    """Returns the card, podium.toml and the extensions, and their names in the kernel's archive or the bundle."""
+    read_card(slug, root)  # loads the extensions
+    paths = [card_path(slug, root), root / PROJECT_FILE]
+    paths += [root / extension.name for extension in loaded_extensions()]
+    return [(path, f"{PROJECT}/{path.relative_to(root)}") for path in paths if path.is_file()]

@@ -18,6 +18,7 @@ from podium.competition.card import read_card
 from podium.competition.csv_files import read_table
 from podium.competition.load import raw_folder
 from podium.disk import locked, sha256
+from podium.extension_files import extensions_digest
 from podium.folds.folds_csv import folds_path
 from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.fetch_run import fetch_run
@@ -103,7 +104,8 @@ class TrainingJob:
         if path.exists():
             self._refuse_unknown_folds(path)
         if self.run.has_begun():
-            self.run.check_same({**asdict(recipe), **({"folds_sha256": sha256(path)} if path.exists() else {})})
+            hashes = {"folds_sha256": sha256(path)} if path.exists() else {}
+            self.run.check_same({**asdict(recipe), **hashes, "extensions_sha256": extensions_digest()})
             with self.run.lock():
                 finished = self.run.finished()
             if set(self._chosen_folds()) <= set(finished):

@@ -102,6 +102,10 @@ def build_model(recipe: Recipe, classes: Sequence[str], start: Path | None = Non
         options["pretrained_cfg_overlay"] = {"file": weights, "custom_load": weights.endswith(".npz")}
         source = f"{Path(weights).name} sha256:{sha256(Path(weights))}"
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
+    if weights != "none" and not getattr(model, "pretrained_cfg", None):  # a plain module of an extension
+        raise PodiumError(
+            f"{name} takes no weights, because it is not built with timm's build_model_with_cfg; use --weights none"
+        )
     if recipe.test_size != recipe.image_size:
         check_sizes(model, name, {recipe.test_size}, f"--test-size {recipe.image_size}")
     if weights == "pretrained":

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from podium import PodiumError
+from podium.extension_files import extension_models
 from podium.terminal import did_you_mean, first_few
 
 HUB_TIMEOUT = 2.0  # seconds; a network that needs longer is too slow for a download
@@ -33,10 +34,10 @@ def timm_name(name: str) -> str:
 
 
 def check_model_name(name: str | None) -> None:
-    """Refuses a name that timm does not know."""
+    """Refuses a name that neither timm nor an extension knows."""
     if not name:
         raise PodiumError("which model? For example: --model convnext_small, or --model auto")
-    names = registered_names()
+    names = registered_names() | extension_models()
     architecture = name.partition(".")[0]
     if architecture not in names:
         containing = sorted(known for known in names if f"_{architecture}_" in f"_{known}_")

@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from podium import PodiumError
 from podium.models.device import autocast
 from podium.models.normalise import Normaliser
+from podium.recipe import VIEWS
 
 ZOOM = 16  # the zoomed view leaves out a sixteenth at each edge
 
@@ -61,5 +63,11 @@ def _apply_view(images: Tensor, view: str) -> list[Tensor]:
             edge = size // ZOOM
             centre = images[..., edge : size - edge, edge : size - edge]
             return [F.interpolate(centre, (size, size), mode="bicubic", antialias=True)]
-        case _:
+        case "none":
             return []
+    if view not in VIEWS:
+        raise PodiumError(f"there is no view '{view}'; restore the file that adds it (docs/extend.md)")
+    function = VIEWS[view].function
+    assert function is not None
+    further: list[Tensor] = function(images)
+    return further

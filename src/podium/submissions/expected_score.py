@@ -113,10 +113,8 @@ def add_fold_gain(estimate: Estimate, blend: Blend, metric: str, fold_probs: Seq
     `fold_probs` holds, for each run, what each of its fold models predicts for the same test images.
     """
     gain = _fold_gain(blend, metric, fold_probs, estimate.log_loss)
-    low, high = (
-        min(bound + gain, 1.0) if METRICS[metric]().better > 0 else max(bound + gain, 0.0)
-        for bound in estimate.interval
-    )
+    _, better, _, limit = METRICS[metric]()
+    low, high = (min(bound + gain, limit) if better > 0 else max(bound + gain, limit) for bound in estimate.interval)
     return replace(estimate, fold_gain=gain, interval=(low, high))
 
 

@@ -59,6 +59,9 @@ class Lineage:
             f"versions     {', '.join(versions)}",
             f"blend        {blend.strategy}" + (f", temperatures {', '.join(temperatures)}" if is_calibrated else ""),
         ]
+        extensions = [f"{name} {digest[:16]}" for name, digest in content.get("extensions", {}).items()]
+        if extensions:
+            lines.append(f"extensions   {', '.join(extensions)}")
         if content["estimate"]:
             lines.append(f"expected     {_describe_estimate(content['metric'], content['estimate'])}")
         return "\n".join([*lines, _models_table(content["metric"], runs)])

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from podium import PodiumError
+from podium.competition.card import read_card
 from podium.machine import Machine
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.submissions.blend import Blend, Probs
@@ -53,14 +54,20 @@ class ImagePredictions:
 
 
 def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
-    """Returns the fold models that a name means: a run, the folder of a run, or the CSV (or JSON) of a submission."""
+    """Returns the fold models that a name means: a run, the folder of a run, or the CSV (or JSON) of a submission.
+
+    Reads the competition's card, which loads the extensions that the models may need.
+    """
     path = Path(source)
     if path.suffix in (".csv", ".json"):
         lineage = read_lineage(path)
+        read_card(lineage.competition, root)
         folds, blend = find_recorded_folds(root, lineage), lineage.blend
         say(f"podium: the blend of {lineage.csv.name}: {', '.join(run.name for run in folds)}")
         return folds, blend
-    run = Run(path) if (path / "recipe.json").is_file() else find_runs(slug, root, [source])[0]
+    is_folder = (path / "recipe.json").is_file()
+    read_card(path.resolve().parent.name if is_folder else slug, root)
+    run = Run(path) if is_folder else find_runs(slug, root, [source])[0]
     if not run.finished():
         raise PodiumError(f"{run.path} has no finished fold yet; run its training command again to resume")
     say(f"podium: {run.name}, {plural(len(run.finished()), 'fold model')}")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.load import Competition
+from podium.extension_files import extensions_digest
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.submissions.blend import Blend, Probs
@@ -61,6 +62,8 @@ def predict_test(competition: Competition, store: Store, run: Run, fold: int, ma
     positions = store.positions(competition.test["image"])
     images = f"{competition.test_hash[:32]}{store.digest(positions)[:32]}"
     key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
+    if "extensions_sha256" in run.recipe:
+        key += f" extensions {extensions_digest()}"
     shape = len(competition.test), len(competition.classes)
     cached = _load_cached(path)
     if cached and cached.key == key and cached.probs.shape == shape:

@@ -14,7 +14,7 @@ from podium.machine import Machine
 from podium.recipe import differences
 from podium.submissions.lineage import Lineage
 from podium.submissions.predict_test import PredictionFacts, predict_blend
-from podium.submissions.record_lineage import csv_form, current_commit
+from podium.submissions.record_lineage import csv_form, current_commit, extension_hashes
 from podium.submissions.write_csv import render, write_csv
 from podium.terminal import first_few, say
 from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions, runs_folder
@@ -23,6 +23,8 @@ from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions, ru
 def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Machine | None = None) -> Path:
     """Writes the CSV that the lineage describes; returns its path."""
     _refuse_changed_data(competition, lineage)
+    for change in _changed_extensions(lineage):
+        say(f"podium: warning: {change} since {lineage.path.name} was written")
     folds = find_recorded_folds(root, lineage)
     predictions = predict_blend(competition, root, folds, lineage.blend, machine or Machine())
     text, path = render(competition, predictions.probs), lineage.csv
@@ -75,7 +77,7 @@ def _refuse_other_text(text: str, facts: PredictionFacts, lineage: Lineage) -> N
     """Raises unless the CSV's text is the recorded one; the message names what changed."""
     if hashlib.sha256(text.encode()).hexdigest() == lineage.content["sha256"]:
         return
-    reasons = _changed_predictions(facts, lineage)
+    reasons = _changed_extensions(lineage) or _changed_predictions(facts, lineage)
     recorded_commit, commit = lineage.content["commit"], current_commit()
     if recorded_commit != commit:
         reasons.append(f"the code was {recorded_commit} and is {commit}")
@@ -83,6 +85,13 @@ def _refuse_other_text(text: str, facts: PredictionFacts, lineage: Lineage) -> N
         f"the same weights give another CSV than {lineage.path.name} describes"
         f" ({'; '.join(reasons) or 'nothing has changed: was that file edited?'}); restore what was changed"
     )
+
+
+def _changed_extensions(lineage: Lineage) -> list[str]:
+    """Describes which files of the project's own parts are other files than when the CSV was made."""
+    recorded, current = lineage.content.get("extensions", {}), extension_hashes()
+    names = dict.fromkeys([*recorded, *current])
+    return [f"the extension {name} has changed" for name in names if recorded.get(name) != current.get(name)]
 
 
 def _changed_predictions(facts: PredictionFacts, lineage: Lineage) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from podium.competition.load import Competition
 from podium.disk import sha256
+from podium.extension_files import loaded_extensions
 from podium.submissions.blend import Blend
 from podium.submissions.choose_blend import BlendChoice
 from podium.submissions.predict_test import PredictionFacts
@@ -20,6 +21,7 @@ from podium.training.run_folder import Run, package_versions
 
 def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, choice: BlendChoice) -> dict[str, Any]:
     """Returns the content of the JSON beside the CSV."""
+    extensions = extension_hashes()
     return {
         "csv": csv.name,
         "sha256": sha256(csv),
@@ -27,6 +29,7 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
         "metric": competition.metric,
         "commit": current_commit(),
         "versions": package_versions(),
+        **({"extensions": extensions} if extensions else {}),
         "train_sha256": competition.train_hash,
         "test_sha256": competition.test_hash,
         "form": csv_form(competition),
@@ -42,6 +45,10 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
             for run, weight in zip(facts, choice.blend.weights, strict=True)
         ],
     }
+
+
+def extension_hashes() -> dict[str, str]:
+    return {extension.name: extension.sha256 for extension in loaded_extensions()}
 
 
 def csv_form(competition: Competition) -> dict[str, str]:

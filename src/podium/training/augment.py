@@ -1,6 +1,7 @@
 """What happens to an image between the store and the model. Every random draw is a function of (seed, epoch, image).
 
-Training: a random crop, mirrored or not, colour, operations and erasing (albumentations). Prediction: the centre crop
+Training: a random crop, mirrored or not, colour, operations and erasing (albumentations), and the project's own
+augmentations (extend.py). Prediction: the centre crop
 that the model's data config asks for, or the whole image. Mixup and cutmix work on whole batches, on the device.
 """
 
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
-from podium.recipe import Recipe, image_size_at
+from podium.recipe import AUGMENTATIONS, Recipe, image_size_at
 from podium.training.randomness import AUGMENT, generator
 
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else every import asks the network for a newer version
@@ -65,6 +66,8 @@ class TrainView:
                 image = _apply(self.colour, np.ascontiguousarray(image), rng, python_rng)
             elif step == "ops" and recipe.ops:
                 image = _apply(self.operations, np.ascontiguousarray(image), rng, python_rng)
+        for name in recipe.augment.split("+") if recipe.augment != "none" else ():
+            image = AUGMENTATIONS[name](np.ascontiguousarray(image), rng)
         return _apply(self.erase, image, rng, python_rng) if recipe.erase else image
 
 

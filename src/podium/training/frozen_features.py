@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from podium import PodiumError
 from podium.disk import atomic
+from podium.extension_files import extensions_digest
 from podium.models.build import ModelSpec
 from podium.models.device import autocast
 from podium.models.hardware_errors import explain_hardware_errors
@@ -110,7 +111,9 @@ def _key(context: Context, rows: NDArray[np.int64], spec: ModelSpec, weights_dig
     recipe = context.recipe
     positions = context.store.positions(context.competition.train["image"].iloc[rows])
     images = context.store.digest(positions)
-    inputs = [asdict(spec), weights_digest, images, recipe.views, recipe.part_size, str(context.precision)]
+    inputs: list[Any] = [asdict(spec), weights_digest, images, recipe.views, recipe.part_size, str(context.precision)]
+    if extensions_digest() is not None:  # a view or the model may be the project's own
+        inputs.append(extensions_digest())
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 

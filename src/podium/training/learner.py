@@ -25,6 +25,7 @@ from podium.training.augment import mix
 from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
 from podium.training.epoch_record import EpochRecord
+from podium.training.losses import make_label_loss
 from podium.training.randomness import MIX, generator, seed_torch
 from podium.training.schedule import learning_rate
 
@@ -76,6 +77,8 @@ class Learner:
         self.model, self.spec = _initial_model(context, fold)
         self.normalise = Normaliser(self.spec, device)
         self.model.to(device).to(memory_format=self.normalise.layout)
+        labels = context.target_of_image[context.training_rows(fold)]
+        self.label_loss = make_label_loss(recipe, labels, len(self.spec.classes), device)
         self.teacher = None
         if context.plan.teachers and recipe.distil:
             self.teacher = Teacher(context.plan.teachers, fold, self.normalise, context.precision)
@@ -153,7 +156,7 @@ class Learner:
         with autocast(self.device, self.context.precision):
             output = self.network(inputs)
         logits, token_logits = output if isinstance(output, tuple) else (output, None)
-        loss = F.cross_entropy(logits.float(), targets, label_smoothing=self.recipe.smoothing)
+        loss = self.label_loss(logits.float(), targets)
         if self.teacher:
             loss = loss.lerp(self.teacher.loss(inputs, logits, token_logits), self.recipe.distil)
         return loss

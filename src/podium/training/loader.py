@@ -8,6 +8,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Generator, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from podium import PodiumError
+from podium.extension_files import Extension, loaded_extensions, use_extensions
 from podium.images.store import Reader
 from podium.machine import usable_cores
 from podium.models.hardware_errors import LOADER_DIED
@@ -125,7 +127,7 @@ def _start_loader(images: ImageDataset, batches: Sampler[list[Key]] | list[list[
                     batch_sampler=batches,
                     num_workers=workers,
                     collate_fn=_unchanged,
-                    worker_init_fn=_ignore_signals,
+                    worker_init_fn=partial(_start_worker, loaded_extensions()),
                     pin_memory=torch.cuda.is_available(),
                     prefetch_factor=PREFETCHED if workers else None,
                 )
@@ -173,7 +175,11 @@ def _unchanged(batch: Any) -> Any:
     return batch
 
 
-def _ignore_signals(worker: int) -> None:
-    """Ctrl-C and a scheduler's signal reach the whole process group; the parent decides what they mean."""
+def _start_worker(extensions: tuple[Extension, ...], worker: int) -> None:
+    """Ctrl-C and a scheduler's signal reach the whole process group; the parent decides what they mean.
+
+    A worker that was not forked has none of the parent's extensions yet.
+    """
+    use_extensions(extensions)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
+from podium.extension_files import extensions_digest
 from podium.machine import Machine
-from podium.recipe import Options, Recipe, check_options, expand_auto
+from podium.recipe import NEUTRAL, Options, Recipe, check_options, expand_auto
 from podium.terminal import say
 from podium.torchrun import world_size
 
@@ -69,7 +70,12 @@ class Plan:
         from podium.folds.folds_csv import folds_path
 
         slug = self.competition.slug
-        return {**asdict(self.recipe), "competition": slug, "folds_sha256": sha256(folds_path(slug, self.root))}
+        return {
+            **asdict(self.recipe),
+            "competition": slug,
+            "folds_sha256": sha256(folds_path(slug, self.root)),
+            "extensions_sha256": extensions_digest(),
+        }
 
     def unfinished_folds(self) -> list[int]:
         finished = self.run.finished()
@@ -104,6 +110,7 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
     from podium.competition.card import read_card
     from podium.models.hub import check_model_name, timm_name
 
+    card = read_card(slug, root).get("recipe", {})  # also loads the extensions, whose names options may use
     options = request.options
     check_options(options)
     if "model" in options:
@@ -118,7 +125,6 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
 
         options = expand_auto(options, device_kind(pick_device(request.machine.device)))
     check_model_name(options.get("model"))
-    card = read_card(slug, root).get("recipe", {})
     _refuse_contradictions(options, card, request.budget, processes)
     return options
 
@@ -159,16 +165,19 @@ def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
 
 
 def _refuse_contradictions(options: Options, card: Options, budget: float | None, processes: int) -> None:
-    teacher = {**card, **options}.get("teacher")
-    if {**card, **options}.get("linear"):
+    chosen = {**NEUTRAL, **card, **options}
+    teacher = chosen["teacher"]
+    if chosen["linear"]:
+        unused = ("teacher", "loss", "class_weights", "augment")
         for flag, is_given in {
             "--processes": processes > 1,
             "--budget": budget is not None,
-            "--teacher": bool(teacher),
+            **{f"--{name.replace('_', '-')}": chosen[name] != NEUTRAL[name] for name in unused},
         }.items():
             if is_given:
                 raise PodiumError(
-                    f"--linear cannot be combined with {flag}, because it fits a head in minutes; leave out one of them"
+                    f"--linear cannot be combined with {flag}, because it only fits a logistic head, in minutes; leave"
+                    " out one of them"
                 )
     if "distil" in options and not teacher:
         raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")

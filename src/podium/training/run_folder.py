@@ -88,7 +88,7 @@ class Run:
             if not self._changes({**identity, **facts}):
                 return
             del vars(self)["recipe"]  # of the failed run
-        write_json(path, {**identity, **facts, "weights_source": None, "versions": package_versions()})
+        write_json(path, {**_known(identity), **facts, "weights_source": None, "versions": package_versions()})
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
         """Refuses anything that differs from what the run was started with."""
@@ -197,6 +197,10 @@ class Run:
                 for path in checkpoints(self.fold_folder(fold)):
                     path.unlink()
             yield
+
+
+def _known(identity: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in identity.items() if value is not None}  # there may be no extensions
 
 
 def package_versions() -> dict[str, str]:

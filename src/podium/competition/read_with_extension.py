@@ -1,0 +1,76 @@
+"""Reads the training and test rows with a reader of the project's own, and checks them like those of tables.
+
+extend.py registers readers; docs/extend.md has an example.
+"""
+
+from functools import partial
+from typing import Any, NoReturn
+
+import pandas as pd
+
+from podium import PodiumError
+from podium.competition.find_tables import Sources
+from podium.extend import READERS, file_of
+from podium.terminal import first_few
+
+TRAIN_COLUMNS, TEST_COLUMNS = ("id", "target", "image"), ("id", "image")
+
+
+def read_with_extension(sources: Sources) -> tuple[pd.DataFrame, pd.DataFrame | None] | None:
+    """Returns the training rows and, if the reader gives them, the test rows; None if no reader knows this layout.
+
+    The first reader that returns rows decides.
+    """
+    for name, reader in READERS.items():
+        result = reader(sources.files.folder)
+        if result is None:
+            continue
+        refuse = partial(_refuse, f"{file_of(reader)}: the reader {name}")
+        if not (isinstance(result, tuple) and len(result) == 2):
+            refuse("must return None or two data frames, (train, test)")
+        train, test = result
+        has_group = isinstance(train, pd.DataFrame) and "group" in train
+        if "group_column" in sources.card and not has_group:
+            refuse("gives no column group, but a group column is asked for")
+        train = _checked(sources, train, (*TRAIN_COLUMNS, *(["group"] if has_group else [])), "train", refuse)
+        if test is not None:
+            test = _in_order_of_sample(sources, _checked(sources, test, TEST_COLUMNS, "test", refuse), refuse)
+        return train, test
+    return None
+
+
+def _refuse(who: str, problem: str) -> NoReturn:
+    raise PodiumError(f"{who} {problem}; correct it")
+
+
+def _checked(sources: Sources, rows: Any, columns: tuple[str, ...], role: str, refuse: Any) -> pd.DataFrame:
+    """Returns these columns as text; refuses missing cells, repeated ids and images, and images that do not exist."""
+    if not isinstance(rows, pd.DataFrame) or not len(rows) or set(columns) - set(rows.columns):
+        refuse(f"must give {role} as a data frame with rows and the columns {', '.join(columns)}")
+    rows = rows[list(columns)].reset_index(drop=True)
+    for column in columns:
+        is_blank = rows[column].isna() | (rows[column].astype(str).str.strip() == "")
+        if is_blank.any() and column != "group":
+            refuse(f"gives no {column} in row {is_blank.idxmax()} of {role}")
+    cells = {column: ["" if pd.isna(cell) else str(cell) for cell in rows[column]] for column in columns}
+    rows = pd.DataFrame(cells, dtype=object)
+    for column in ("id", "image"):
+        repeated = rows[column][rows[column].duplicated()]
+        if len(repeated):
+            refuse(f"gives the {column} '{repeated.iloc[0]}' twice in {role}")
+    missing = rows["image"][~rows["image"].isin({*sources.files.images, *sources.files.others})]
+    if len(missing):
+        where = f"{len(missing):,} of {len(rows):,} images of {role} that are not below {sources.files.folder}"
+        refuse(f"names {where}: {first_few(missing)}")
+    return rows
+
+
+def _in_order_of_sample(sources: Sources, test: pd.DataFrame, refuse: Any) -> pd.DataFrame:
+    """Returns the test rows in the order of the sample submission, if there is one."""
+    if sources.sample is None:
+        return test
+    ids = sources.sample.rows.iloc[:, 0]
+    other_ids = sorted(set(ids) ^ set(test["id"]))
+    if other_ids:
+        refuse(f"gives other test ids than {sources.sample.path.name}: {first_few(other_ids)}")
+    return test.set_index("id").loc[list(ids)].reset_index()

@@ -1,0 +1,162 @@
+"""Your own metrics, losses, augmentations, views and readers: decorators for a file of your project.
+
+    extend = "mine.py"           in podium.toml, or in the competition's card
+
+docs/extend.md has an example of each. Models need only timm's own `register_model`. extension_files.py loads the files.
+"""
+
+import inspect
+import math
+import traceback
+from collections.abc import Callable
+from functools import partial, wraps
+from numbers import Real
+from typing import Any
+
+from podium import PodiumError
+from podium.metrics import METRICS, Metric
+from podium.recipe import AUGMENTATIONS, LOSSES, VIEWS, View
+
+Function = Callable[..., Any]
+
+READERS: dict[str, Function] = {}
+_registered: list[tuple[dict[str, Any], str]] = []  # table and name, so that another project's parts can replace them
+
+
+# --- decorators --------------------------------------------------------------------------------------
+
+
+def metric(function: Function | None = None, *, wants: str = "labels", better: str = "higher") -> Function:
+    """Registers a metric: (targets, probs) -> score, as in metrics.py."""
+    if function is None:
+        return partial(metric, wants=wants, better=better)
+    for value, allowed in ((wants, ("labels", "probs")), (better, ("higher", "lower"))):
+        if value not in allowed:
+            raise PodiumError(f"a metric takes {' or '.join(allowed)}, not '{value}'; correct its decorator")
+
+    def score(targets: Any, probs: Any) -> float:
+        value = _call(function, "metric", targets, probs)
+        if not isinstance(value, Real):
+            raise _wrong(function, "metric", f"returned {value!r}, not a number")
+        return float(value)
+
+    sign = 1 if better == "higher" else -1
+    built = Metric(wants, sign, score, limit=sign * math.inf)
+    return _register("metric", METRICS, function, lambda: built)
+
+
+def loss(function: Function) -> Function:
+    """Registers a loss: (logits, targets), both [images, classes] -> a loss per image. Targets are probabilities."""
+
+    @wraps(function)
+    def checked(logits: Any, targets: Any) -> Any:
+        losses = _call(function, "loss", logits, targets)
+        if getattr(losses, "shape", None) != logits.shape[:1]:
+            raise _wrong(function, "loss", f"returned {_describe(losses)}, not one number for each image")
+        return losses
+
+    return _register("loss", LOSSES, function, checked)
+
+
+def augmentation(function: Function) -> Function:
+    """Registers an augmentation of training images: (uint8 image [height, width, 3], rng) -> image of this shape.
+
+    All random numbers must come from `rng`, a numpy Generator of its own for each epoch and image.
+    """
+
+    @wraps(function)
+    def checked(image: Any, rng: Any) -> Any:
+        changed = _call(function, "augmentation", image, rng)
+        if getattr(changed, "shape", None) != image.shape or changed.dtype != image.dtype:
+            raise _wrong(function, "augmentation", f"returned {_describe(changed)}, not {_describe(image)}")
+        return changed
+
+    return _register("augmentation", AUGMENTATIONS, function, checked)
+
+
+def view(function: Function | None = None, *, further: int = 1) -> Function:
+    """Registers a view for prediction: images [n, 3, height, width] -> a list of `further` tensors of this shape."""
+    if function is None:
+        return partial(view, further=further)
+
+    @wraps(function)
+    def checked(images: Any) -> Any:
+        views = _call(function, "view", images)
+        if not isinstance(views, list) or [getattr(item, "shape", None) for item in views] != [images.shape] * further:
+            expected = f"a list of {further}, each {_describe(images)}"
+            raise _wrong(function, "view", f"did not return {expected}")
+        return views
+
+    return _register("view", VIEWS, function, View(1 + further, checked))
+
+
+def reader(function: Function) -> Function:
+    """Registers a reader of a layout: (folder: Path) -> None if it is another layout, else (train, test).
+
+    `train` is a data frame with the columns id, target, image and perhaps group; `test` has id and image, or is None.
+    """
+    return _register("reader", READERS, function, wraps(function)(partial(_call, function, "reader")))
+
+
+# --- registering -------------------------------------------------------------------------------------
+
+
+def _register(kind: str, table: dict[str, Any], function: Function, value: Any) -> Function:
+    name = function.__name__
+    if name in table or name == "none":
+        raise PodiumError(f"there is a {kind} '{name}' already; give yours another name")
+    table[name] = value
+    _registered.append((table, name))
+    return function
+
+
+def withdraw_all() -> None:
+    """Removes everything that decorators have registered."""
+    while _registered:
+        table, name = _registered.pop()
+        del table[name]
+
+
+def file_of(function: Function) -> str:
+    return inspect.getfile(inspect.unwrap(function))
+
+
+# --- calling -----------------------------------------------------------------------------------------
+
+
+def _call(function: Function, kind: str, *arguments: Any) -> Any:
+    """Calls a function of an extension; explains its errors, except those of the hardware."""
+    try:
+        return function(*arguments)
+    except (PodiumError, MemoryError):
+        raise
+    except Exception as error:
+        if "memory" in str(error).lower():  # a GPU's, which models/hardware_errors.py explains
+            raise
+        place = place_of(error, file_of(function))
+        raise PodiumError(f"{place}: the {kind} {function.__name__}: {summary_of(error)}; correct it") from error
+
+
+def place_of(error: BaseException, file: str) -> str:
+    """Returns the last line of this file that the error has passed: `mine.py, line 3`."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    if isinstance(error, SyntaxError) and error.filename == file and error.lineno:
+        lines.append(error.lineno)
+    return f"{file}, line {lines[-1]}" if lines else file
+
+
+def summary_of(error: BaseException) -> str:
+    """Returns the kind of an error and the first line of its message."""
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {message.strip()}".partition("\n")[0].removesuffix(": ")
+
+
+def _wrong(function: Function, kind: str, problem: str) -> PodiumError:
+    return PodiumError(f"{file_of(function)}: the {kind} {function.__name__} {problem}; correct it")
+
+
+def _describe(value: Any) -> str:
+    """Describes an array or a tensor, or names the kind of anything else."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{value.dtype} of shape {tuple(value.shape)}"
+    return type(value).__name__

@@ -1,0 +1,85 @@
+"""The losses that compare a model's logits with the labels, and how much an image of each class counts.
+
+A loss takes logits and targets, both float32 [images, classes], and returns a loss per image. Targets are
+probabilities: mixup, cutmix and label smoothing have mixed the labels already.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from podium.recipe import LOSSES, Recipe
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+BETA = 0.999  # of the effective number of images: beyond about 1,000 images of a class, more add little
+
+
+def make_label_loss(recipe: Recipe, targets: NDArray[np.int64], classes: int, device: torch.device) -> Loss:
+    """Returns the mean loss of a batch, a function of logits and targets without smoothing.
+
+    `targets` are the labels of the fold's training images. An image counts as much as its classes: by the shares of its
+    target before smoothing. So its weight depends neither on the other images of the batch nor on how it is split.
+    """
+    if recipe.loss == "cross_entropy" and recipe.class_weights == "none":
+        return partial(F.cross_entropy, label_smoothing=recipe.smoothing)
+    function = LOSSES[recipe.loss] or BUILT_IN[recipe.loss]
+    counts = np.bincount(targets, minlength=classes)
+    weights = torch.tensor(class_weights(recipe.class_weights, counts), dtype=torch.float32, device=device)
+
+    def loss(logits: Tensor, soft_targets: Tensor) -> Tensor:
+        smoothed = soft_targets.lerp(torch.full_like(soft_targets, 1 / classes), recipe.smoothing)
+        return (function(logits, smoothed) * (soft_targets * weights).sum(1)).mean()
+
+    return loss
+
+
+def class_weights(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Returns a weight per class whose mean over the training images is 1; a class without images counts as one."""
+    present = counts.clip(1)
+    if kind == "balanced":
+        weights = counts.sum() / (len(counts) * present)
+    elif kind == "effective":  # Cui et al., 2019
+        weights = (1 - BETA) / (1 - BETA**present)
+    else:
+        weights = np.ones(len(counts))
+    scaled: NDArray[np.float64] = weights * (counts.sum() / (counts @ weights))
+    return scaled
+
+
+# --- losses ------------------------------------------------------------------------------------------
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits, targets, reduction="none")
+
+
+def focal(logits: Tensor, targets: Tensor, gamma: float = 2.0) -> Tensor:
+    """Counts an image less, the more probable its class is already (Lin et al., 2017)."""
+    log_probs = logits.log_softmax(1)
+    return -(targets * (1 - log_probs.exp()) ** gamma * log_probs).sum(1)
+
+
+def asymmetric(logits: Tensor, targets: Tensor, gamma_pos: float = 0.0, gamma_neg: float = 4.0) -> Tensor:
+    """Has a focus of its own for the other classes (Ridnik et al., 2021; the form for a single label).
+
+    A class is the label to the share of its target, and another class for the rest. For a plain label, gamma_pos 0
+    gives the cross-entropy; gamma_neg matters for smoothed and mixed labels.
+    """
+    log_probs = logits.log_softmax(1)
+    probs = log_probs.exp()
+    focus = targets * (1 - probs) ** gamma_pos + (1 - targets) * probs**gamma_neg
+    return -(targets * focus * log_probs).sum(1)
+
+
+def poly(logits: Tensor, targets: Tensor, epsilon: float = 1.0) -> Tensor:
+    """Adds the first term of the cross-entropy's series once more: Poly-1 (Leng et al., 2022)."""
+    return cross_entropy(logits, targets) + epsilon * (1 - (targets * logits.softmax(1)).sum(1))
+
+
+BUILT_IN: dict[str, Loss] = {"cross_entropy": cross_entropy, "focal": focal, "asymmetric": asymmetric, "poly": poly}

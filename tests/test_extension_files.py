@@ -1,0 +1,311 @@
+"""Files of the project's own parts: they are loaded, mistakes in them are one line, and runs remember them."""
+
+import json
+import multiprocessing
+import re
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from extensions import PARTS, write_extension
+from podium import PodiumError
+from podium.competition.card import read_card
+from podium.competition.load import load
+from podium.extension_files import extensions_digest, load_extensions
+from podium.metrics import METRICS, evaluate
+from podium.models.model_file import load_model
+from podium.models.predict import views_of
+from podium.recipe import AUGMENTATIONS, LOSSES, Recipe, check_options, fill_in_defaults
+from podium.training.augment import TrainView
+from podium.training.loader import ImageDataset, batches_in_order, load_batches
+from podium.training.losses import make_label_loss
+from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
+from training.test_augment import SPEC, noise
+
+HEAD = "from podium import extend\n"
+
+
+def refusal(root: Path) -> str:
+    with pytest.raises(PodiumError) as refused:
+        load_extensions(root)
+    assert "\n" not in str(refused.value)
+    assert extensions_digest() is None
+    return str(refused.value)
+
+
+# --- loading -----------------------------------------------------------------------------------------
+
+
+def test_registered_parts_are_known_and_belong_to_their_project(tmp_path: Path) -> None:
+    write_extension(tmp_path)
+    read_card("tiny", tmp_path)
+    assert evaluate("mistakes", np.array([0, 1]), np.eye(2)[[0, 0]]) == 10
+    assert METRICS["mistakes"]().better == -1
+    check_options({"views": "mirror+rolls", "loss": "absolute", "augment": "dark"})
+    images = torch.rand(2, 3, 8, 8)
+    assert len(views_of(images, "mirror+rolls")) == 6
+    assert fill_in_defaults({"model": "m", "views": "mirror+rolls"}, {}, "", 64, 64).view_count == 6
+    read_card("tiny", tmp_path / "elsewhere")  # a project without extensions
+    assert not {"mistakes", "absolute", "dark"} & {*METRICS, *LOSSES, *AUGMENTATIONS}
+    with pytest.raises(PodiumError, match=r"--augment must be none \(docs/extend.md"):
+        check_options({"augment": "dark"})
+    with pytest.raises(PodiumError, match="no view 'rolls'; restore the file"):
+        views_of(images, "rolls")
+
+
+def test_podium_toml_and_the_card_may_both_name_files(tmp_path: Path) -> None:
+    (tmp_path / "podium.toml").write_text('extend = ["a.py"]')
+    card = tmp_path / "data" / "competitions" / "tiny.toml"
+    card.parent.mkdir(parents=True)
+    card.write_text('extend = "own/b.py"\nmetric = "b"')
+    for name in ("a", "own/b"):
+        source = HEAD + f"@extend.metric\ndef {name[-1]}(targets, probs):\n    return 1"
+        (tmp_path / f"{name}.py").parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.py").write_text(source)
+    assert read_card("tiny", tmp_path)["metric"] == "b"
+    assert {"a", "b"} <= set(METRICS)
+
+
+def test_an_edited_file_is_loaded_again(tmp_path: Path) -> None:
+    path = write_extension(tmp_path)
+    load_extensions(tmp_path)
+    first = extensions_digest()
+    path.write_text(PARTS.replace("* 10", "* 20"))
+    load_extensions(tmp_path)
+    assert extensions_digest() != first
+    assert evaluate("mistakes", np.array([0, 1]), np.eye(2)[[0, 0]]) == 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ("extends = 'mine.py'", "no setting 'extends'; did you mean extend?"),
+        ("extend = 3", "extend must be the name of a file, or a list of names, not 3"),
+        ("extend = ['a.py', 3]", "or a list of names, not ['a.py', 3]"),
+        ("extend = '../mine.py'", ".py files below the project's folder, not '../mine.py'"),
+        ("extend = 'mine.txt'", ".py files below the project's folder, not 'mine.txt'"),
+        ("extend = ", "Invalid value"),
+    ],
+)
+def test_a_mistake_in_podium_toml_is_refused_with_its_file(tmp_path: Path, settings: str, problem: str) -> None:
+    (tmp_path / "podium.toml").write_text(settings)
+    message = refusal(tmp_path)
+    assert message.startswith(f"{tmp_path / 'podium.toml'}: ")
+    assert problem in message
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    write_extension(tmp_path).unlink()
+    assert re.search(r"mine\.py: No such file or directory; `extend` names it", refusal(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("x = 1\nx = y\n", "mine.py, line 2: NameError: name 'y' is not defined; correct that file"),
+        ("x = (\n", "mine.py, line 1: SyntaxError: "),
+        ("import sys\nsys.exit(3)", "mine.py, line 2: SystemExit: 3"),
+        (HEAD + "@extend.metric\ndef accuracy(t, p):\n    return 1", "there is a metric 'accuracy' already"),
+        (HEAD + "@extend.loss\ndef focal(x, t):\n    return 1", "there is a loss 'focal' already"),
+        (HEAD + "@extend.view\ndef none(x):\n    return 1", "there is a view 'none' already"),
+        (HEAD + "@extend.metric(better='more')\ndef m(t, p):\n    return 1", "higher or lower, not 'more'"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line_with_its_place(tmp_path: Path, source: str, problem: str) -> None:
+    write_extension(tmp_path, source)
+    message = refusal(tmp_path)
+    assert message.startswith(f"{tmp_path / 'mine.py'}, line ")
+    assert problem in message
+
+
+def test_a_function_that_fails_or_returns_something_else_is_named(tmp_path: Path) -> None:
+    source = PARTS.replace("* 10", "/ missing").replace(".sum(1)", "").replace(".astype(np.uint8)", "")
+    write_extension(tmp_path, source.replace("images.roll(1, -1), ", ""))
+    load_extensions(tmp_path)
+    with pytest.raises(PodiumError, match=r"mine.py, line 7: the metric mistakes: NameError: .*missing.*; correct it"):
+        evaluate("mistakes", np.array([0]), np.eye(2)[[0]])
+    recipe: Recipe = fill_in_defaults({"model": "m", "augment": "dark", "loss": "absolute"}, {}, "", 48, 48)
+    with pytest.raises(PodiumError, match=r"the augmentation dark returned float64 .*, not uint8 of shape"):
+        TrainView(recipe, SPEC)(noise(60, 60), 0, 0)
+    with pytest.raises(PodiumError, match=r"the loss absolute returned .*\(2, 3\), not one number for each image"):
+        make_label_loss(recipe, np.arange(3), 3, torch.device("cpu"))(torch.zeros(2, 3), torch.eye(3)[:2])
+    with pytest.raises(PodiumError, match="the view rolls did not return a list of 2"):
+        views_of(torch.zeros(1, 3, 8, 8), "rolls")
+
+
+# --- augmentation ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_loader_processes_of_any_kind_augment_as_one_process_does(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_extension(tmp_path)
+    load_extensions(tmp_path)
+    view = TrainView(fill_in_defaults({"model": "m", "augment": "dark"}, {}, "", 48, 48), SPEC)
+    images = ImageDataset(np.broadcast_to(noise(40, 40), (4, 40, 40, 3)).__getitem__, np.arange(4), view, np.arange(4))
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method(method, force=True)
+    try:
+        batches = [
+            torch.cat([batch for batch, _ in load_batches(images, batches_in_order(4, 2), workers)])
+            for workers in (0, 1)
+        ]
+    finally:
+        multiprocessing.set_start_method(before, force=True)
+    assert torch.equal(*batches)
+    assert len({image.numpy().tobytes() for image in batches[0]}) == 4
+
+
+# --- models ------------------------------------------------------------------------------------------
+
+MODELS = """
+from timm.models import register_model
+from torch import nn
+
+@register_model
+def my_net(pretrained=False, num_classes=10, **options):
+    return nn.Sequential(nn.Conv2d(3, 8, 4, stride=4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, num_classes))
+"""
+
+
+@pytest.mark.usefixtures("timm_registry")
+def test_a_model_of_ones_own_is_trained_and_takes_no_weights(tiny: Path, podium: Podium) -> None:
+    write_extension(tiny, MODELS)
+    status, _, err = podium("train", *FAST, "--model", "my_net", "--epochs", "1", "--folds", "0")
+    assert status == 0, err
+    assert podium("submit", "-c", "tiny")[0] == 0
+    weights = run_of(tiny, "my_net").weights_path(0)
+    message = one_line(podium("train", *FAST, "--model", "my_net", "--weights", weights, "--name", "other"))
+    assert "my_net takes no weights" in message
+    assert "--weights none" in message
+    assert "did you mean my_net?" in one_line(podium("train", *FAST, "--model", "my_nett"))
+
+
+@pytest.mark.usefixtures("timm_registry")
+def test_a_model_that_timm_builds_takes_a_file_of_weights(tiny: Path, podium: Podium) -> None:
+    source = """
+from timm.models import build_model_with_cfg, register_model
+from timm.models.resnet import BasicBlock, ResNet
+
+@register_model
+def my_resnet(pretrained=False, **options):
+    shape = {"block": BasicBlock, "layers": (1, 1, 1, 1), "channels": (8, 8, 8, 8)}
+    return build_model_with_cfg(ResNet, "my_resnet", pretrained, **shape, **options)
+"""
+    write_extension(tiny, source)
+    words = ("train", *FAST, "--model", "my_resnet", "--epochs", "1", "--folds", "0", "--lr", "1e-9")
+    assert podium(*words)[0] == 0
+    weights = run_of(tiny, "my_resnet").weights_path(0)
+    status, _, err = podium(*words, "--weights", weights, "--name", "tuned", "--seed", "5")
+    assert status == 0, err
+    first, tuned = (load_model(run_of(tiny, name).weights_path(0))[0].state_dict() for name in ("my_resnet", "tuned"))
+    assert torch.allclose(first["conv1.weight"], tuned["conv1.weight"], atol=1e-5)
+    assert "mine.py can be loaded" in podium("doctor", "-c", "tiny", "--model", "my_resnet")[1]
+
+
+@pytest.mark.usefixtures("timm_registry")
+def test_a_model_of_timm_is_not_replaced(tmp_path: Path) -> None:
+    import timm
+
+    write_extension(tmp_path, MODELS.replace("my_net", "test_vit"))
+    assert "Overwriting test_vit" in refusal(tmp_path)
+    assert timm.models.model_entrypoint("test_vit").__module__.startswith("timm.")
+
+
+# --- runs and submissions ----------------------------------------------------------------------------
+
+OWN = ("--loss", "absolute", "--augment", "dark", "--views", "mirror+rolls", "--epochs", "2", "--model", "test_vit")
+
+
+def test_a_run_with_ones_own_parts_resumes_to_the_same_bits_and_not_after_an_edit(tiny: Path, podium: Podium) -> None:
+    path = write_extension(tiny)
+    assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "one")[0] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 0, signal.SIGINT)
+        assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "two")[0] == 75
+    assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "two")[0] == 0
+    assert_same_fold(run_of(tiny, "one"), run_of(tiny, "two"))
+    assert run_of(tiny, "one").recipe["extensions_sha256"] == extensions_digest()
+    path.write_text(PARTS + "\n")
+    message = one_line(podium("train", *FAST, *OWN, "--folds", "0", "--name", "one"))
+    assert "the extensions changed" in message
+    assert "--name" in message
+    (tiny / "podium.toml").unlink()
+    assert "--loss must be one of" in one_line(podium("train", *FAST, *OWN, "--name", "one"))
+
+
+def test_a_run_without_extensions_records_none_and_resumes_with_the_same_command(tiny: Path, podium: Podium) -> None:
+    words = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
+    assert podium(*words)[0] == 0
+    path = run_of(tiny).path / "recipe.json"
+    recipe = json.loads(path.read_text())
+    assert "extensions_sha256" not in recipe
+    for name in ("loss", "class_weights", "augment"):  # as an older Podium wrote it
+        del recipe[name]
+    path.write_text(json.dumps(recipe))
+    assert podium(*words)[0] == 0
+    write_extension(tiny)
+    assert "the extensions changed" in one_line(podium(*words))
+
+
+def test_ones_own_metric_serves_the_card_blending_and_score(tiny: Path, podium: Podium) -> None:
+    write_extension(tiny)
+    card = tiny / "data" / "competitions" / "tiny.toml"
+    card.parent.mkdir(parents=True)
+    card.write_text('metric = "mistakes"')
+    assert load("tiny", tiny).metric == "mistakes"
+    for name in ("one", "two"):
+        assert (
+            podium("train", *FAST, "--model", "test_vit", "--epochs", "1", "--name", name, "--seed", len(name))[0] == 0
+        )
+    status, out, err = podium("submit", "-c", "tiny", "--runs", "one", "two")
+    assert status == 0, err
+    assert "mistakes" in err
+    words = ("score", out.strip(), "--solution", tiny / "solution.csv", "--metric")
+    status, scored, err = podium(*words, "mistakes")
+    assert status == 0, err
+    assert json.loads(scored)["score"] % 10 == 0
+    assert "no metric 'mistake'; did you mean mistakes?" in one_line(podium(*words, "mistake"))
+
+
+def test_a_lineage_records_extensions_and_a_rebuild_names_their_changes(tiny: Path, podium: Podium) -> None:
+    path = write_extension(tiny)
+    assert podium("train", *FAST, *OWN, "--folds", "0")[0] == 0
+    csv = Path(podium("submit", "-c", "tiny")[1].strip())
+    assert set(json.loads(csv.with_suffix(".json").read_text())["extensions"]) == {"mine.py"}
+    assert "extensions   mine.py" in podium("lineage", csv)[1]
+    path.write_text(PARTS + "# a comment changes no prediction\n")
+    lineage = csv.with_suffix(".json")
+    status, _, err = podium("submit", "--from", lineage)
+    assert status == 0, err
+    assert "warning: the extension mine.py has changed" in err
+    lineage.write_text(re.sub('"sha256": "[0-9a-f]+"', f'"sha256": "{"0" * 64}"', lineage.read_text(), count=1))
+    message = one_line(podium("submit", "--from", lineage))
+    assert "give another CSV" in message
+    assert "the extension mine.py has changed" in message
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--loss", "focal"), ("--class-weights", "balanced"), ("--augment", "dark")]
+)
+def test_linear_evaluation_refuses_options_that_it_cannot_use(
+    tiny: Path, podium: Podium, flag: str, value: str
+) -> None:
+    write_extension(tiny)
+    message = one_line(podium("train", *FAST, "--model", "test_vit", "--linear", flag, value))
+    assert f"--linear cannot be combined with {flag}" in message
+
+
+@pytest.mark.slow
+def test_several_processes_load_the_extensions(tiny: Path, podium: Podium) -> None:
+    write_extension(tiny)
+    words = ("train", *FAST, *OWN, "--folds", "0", "--drop-path", "0", "--precision", "float32", "--device", "cpu")
+    for name, flags in (("one", ()), ("two", ("--processes", "2", "--parallel", "data"))):
+        status, _, err = podium(*words, "--name", name, *flags)
+        assert status == 0, err
+    one, two = (run_of(tiny, name).out_of_fold(0).probs for name in ("one", "two"))
+    assert np.allclose(one, two, atol=1e-3)

@@ -1,0 +1,102 @@
+"""The losses and the weights of classes: cases computed by hand, and what does not depend on the split of a batch."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from podium.recipe import LOSSES
+from podium.training import learner as learner_module
+from podium.training.losses import BUILT_IN, asymmetric, class_weights, focal, make_label_loss, poly
+from tiny import recipe_of
+from training.learners import a_batch, learner_of
+
+PROBS = torch.tensor([[0.5, 0.3, 0.2]])
+HARD, SOFT = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.8, 0.2, 0.0]])
+LN5, LN3 = math.log(0.5), math.log(0.3)
+
+
+def random_batch() -> tuple[Tensor, Tensor]:
+    rng = torch.Generator().manual_seed(0)
+    return torch.randn(9, 4, generator=rng), torch.rand(9, 4, generator=rng).softmax(1)
+
+
+@pytest.mark.parametrize(
+    ("loss", "targets", "expected"),
+    [
+        (focal, HARD, -(0.5**2) * LN5),
+        (focal, SOFT, -0.8 * 0.5**2 * LN5 - 0.2 * 0.7**2 * LN3),
+        (asymmetric, HARD, -LN5),
+        (asymmetric, SOFT, -0.8 * (0.8 + 0.2 * 0.5**4) * LN5 - 0.2 * (0.2 + 0.8 * 0.3**4) * LN3),
+        (poly, HARD, -LN5 + 0.5),
+        (poly, SOFT, -0.8 * LN5 - 0.2 * LN3 + 1 - (0.8 * 0.5 + 0.2 * 0.3)),
+    ],
+)
+def test_a_loss_is_that_of_its_paper(loss: object, targets: Tensor, expected: float) -> None:
+    assert callable(loss)
+    assert loss(PROBS.log(), targets).tolist() == pytest.approx([expected], rel=1e-5)
+
+
+def test_without_their_own_terms_the_losses_are_the_cross_entropy() -> None:
+    logits, targets = random_batch()
+    expected = F.cross_entropy(logits, targets, reduction="none")
+    others = focal(logits, targets, gamma=0.0), asymmetric(logits, targets, 0.0, 0.0), poly(logits, targets, 0.0)
+    for losses in others:
+        assert torch.allclose(losses, expected, atol=1e-6)
+
+
+def test_every_name_has_a_function_and_every_loss_a_finite_gradient() -> None:
+    assert set(LOSSES) == set(BUILT_IN)
+    for function in BUILT_IN.values():
+        logits = torch.tensor([[60.0, -60.0], [0.0, 0.0]], requires_grad=True)
+        function(logits, torch.tensor([[1.0, 0.0], [0.3, 0.7]])).sum().backward()
+        assert logits.grad is not None
+        assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["none", "balanced", "effective"])
+def test_the_mean_weight_of_the_training_images_is_one(kind: str) -> None:
+    counts = np.array([5000, 100, 1, 0])
+    weights = class_weights(kind, counts)
+    assert counts @ weights / counts.sum() == pytest.approx(1)
+    assert weights[3] == weights[2]  # a class without images counts as one with one
+
+
+def test_class_weights_are_those_of_their_formulas() -> None:
+    assert class_weights("balanced", np.array([30, 10])).tolist() == pytest.approx([40 / 60, 40 / 20])
+    effective = class_weights("effective", np.array([3000, 10]))
+    numbers = [(1 - 0.999**count) / (1 - 0.999) for count in (3000, 10)]
+    assert effective[1] / effective[0] == pytest.approx(numbers[0] / numbers[1])
+
+
+def test_the_default_loss_is_torchs_to_the_bit_and_weighted_ones_agree_with_it() -> None:
+    logits, targets = random_batch()
+    labels, device = np.array([0] * 6 + [1, 2]), torch.device("cpu")
+    plain = make_label_loss(recipe_of("test_vit", smoothing=0.1), labels, 4, device)
+    expected = F.cross_entropy(logits, targets, label_smoothing=0.1)
+    assert torch.equal(plain(logits, targets), expected)
+    weighted = make_label_loss(recipe_of("test_vit", smoothing=0.1, class_weights="balanced"), labels, 4, device)
+    weights = torch.from_numpy(class_weights("balanced", np.array([6, 1, 1, 0]))).float()
+    per_image = F.cross_entropy(logits, targets, label_smoothing=0.1, reduction="none")
+    assert torch.allclose(weighted(logits, targets), (per_image * (targets * weights).sum(1)).mean())
+
+
+def test_weighted_micro_batches_have_the_gradient_of_the_whole_batch(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, labels = a_batch()
+    gradients = []
+    for limit in (100, 3):
+        monkeypatch.setattr(learner_module, "micro_batch_limit", lambda *_, limit=limit: limit)
+        learner = learner_of(
+            tiny, model="test_vit", drop_path=0.0, clip=0.0, mix=0.0, loss="focal", class_weights="balanced"
+        )
+        learner.step(images, labels)
+        weights = [weight.grad.flatten() for weight in learner.model.parameters() if weight.grad is not None]
+        gradients.append(torch.cat(weights))
+    assert torch.allclose(gradients[0], gradients[1], atol=1e-6)
+    assert gradients[0].abs().max() > 1e-4
