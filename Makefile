@@ -14,7 +14,7 @@ RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
 # Make ignores variables that it does not know, so a misspelt one would change nothing.
-VARIABLES := COMP VENV PYTHON CONSTRAINTS MODEL FOLDS EPOCHS LR BATCH SIZE SEED WEIGHTS NAME GPUS BUDGET K RUNS EXCEPT \
+VARIABLES := COMP VENV PYTHON CONSTRAINTS MODEL FOLDS EPOCHS LR BATCH SIZE SEED SEEDS WEIGHTS NAME GPUS BUDGET K RUNS EXCEPT \
   UPLOAD MESSAGE RUN IMAGES KILLS ARGS READY RAW PODIUM
 GIVEN     := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 UNKNOWN   := $(firstword $(filter-out $(VARIABLES) MAKE%,$(GIVEN)))
@@ -27,7 +27,7 @@ endif
 # $(call flag,LR,lr) is `--lr 1e-4` if LR is 1e-4, else nothing.
 flag        = $(if $($(1)),--$(2) $($(1)))
 TRAIN_FLAGS = $(call flag,MODEL,model) $(call flag,FOLDS,folds) $(call flag,EPOCHS,epochs) $(call flag,LR,lr) \
-  $(call flag,BATCH,batch-size) $(call flag,SIZE,image-size) $(call flag,SEED,seed) $(call flag,WEIGHTS,weights) \
+  $(call flag,BATCH,batch-size) $(call flag,SIZE,image-size) $(call flag,SEED,seed) $(call flag,SEEDS,seeds) $(call flag,WEIGHTS,weights) \
   $(call flag,NAME,name) $(call flag,GPUS,processes) $(call flag,BUDGET,budget) $(ARGS)
 RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
@@ -52,7 +52,7 @@ audit: $(READY) | $(RAW)  ## check every image: bad files, duplicates, leaks  [C
 folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARGS="--group patient"]
 	$(PODIUM) folds -c $(COMP) $(call flag,K,k) $(ARGS)
 
-train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train a model: MODEL=  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
+train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
 submit: override export MESSAGE := $(value MESSAGE)

@@ -18,7 +18,8 @@ from podium.extension_files import extensions_digest, load_extensions
 from podium.metrics import METRICS, evaluate
 from podium.models.model_file import load_model
 from podium.models.predict import views_of
-from podium.recipe import AUGMENTATIONS, LOSSES, Recipe, check_options, fill_in_defaults
+from podium.recipe import AUGMENTATIONS, LOSSES, Recipe, check_options
+from podium.recipe_defaults import fill_in_defaults
 from podium.training.augment import TrainView
 from podium.training.loader import ImageDataset, batches_in_order, load_batches
 from podium.training.losses import make_label_loss

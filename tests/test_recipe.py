@@ -5,17 +5,8 @@ from dataclasses import asdict
 import pytest
 
 from podium import PodiumError
-from podium.recipe import (
-    LEVELS,
-    NEUTRAL,
-    Recipe,
-    check_card_options,
-    check_options,
-    differences,
-    expand_auto,
-    fill_in_defaults,
-    image_size_at,
-)
+from podium.recipe import LEVELS, NEUTRAL, Recipe, check_card_options, check_options, differences, image_size_at
+from podium.recipe_defaults import expand_auto, fill_in_defaults
 
 
 def recipe(**options: object) -> Recipe:

@@ -1,7 +1,6 @@
-"""Every option of a run in one frozen dataclass; the flags are made from it, and the tables below hold the defaults.
+"""Every option of a run in one frozen dataclass. The flags and the checks are made from it.
 
-An option that is not given takes the first value found in: the competition's card ([recipe]), the row of the model's
-family, the row for all models. `fill_in_defaults` does that, and the run's recipe.json holds the result.
+recipe_defaults.py fills in the options that are not given; the run's recipe.json holds the result.
 """
 
 import math
@@ -33,15 +32,7 @@ AUGMENTATIONS: dict[str, Callable[..., Any]] = {}
 CLASS_WEIGHTS = ("none", "balanced", "effective")
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-# Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
-LEVELS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "none": {"crop": 1.0, "colour": 0.0, "erase": 0.0, "ops": 0, "mix": 0.0, "smoothing": 0.0},
-    # For short runs, which see each image only a few times: no augmentation that takes long to learn.
-    "light": {"crop": 0.75, "colour": 0.0, "erase": 0.0, "ops": 0, "mix": 0.0},
-    # For long runs from scratch (60 epochs and more), and for large models on few images.
-    "strong": {"crop": 0.4, "colour": 0.3, "erase": 0.25, "ops": 2, "strength": 0.65, "mix": 0.8},
-}
+LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
 def option(
@@ -111,7 +102,7 @@ class Recipe:
     augment: str = option("your own augmentations (docs/extend.md), joined by +, or none", parts=AUGMENTATIONS)
     level: str = option(
         "sets crop, colour, erase, ops, mix and smoothing at once: default, none, light or strong",
-        choices=tuple(LEVELS),
+        choices=LEVELS,
     )
     linear: bool = option("linear evaluation: freeze the backbone and fit a logistic head on its features")
     head_first: bool = option("fit the head on frozen features before all weights are trained")
@@ -136,7 +127,11 @@ class Recipe:
             f"lr {self.lr:g} ({self.optimizer})",
             *self._in_use("layer_decay", "weight_decay", "drop_path", "smoothing", "ema", "sam"),
         ]
+        if (self.loss, self.class_weights) != ("cross_entropy", "none"):
+            learning.append(f"loss {self.loss}, class weights {self.class_weights}")
         images = [*self._in_use("crop", "mirror", "colour", "erase", "ops", "mix", "grow"), f"views {self.views}"]
+        if self.augment != "none":
+            images.append(f"augment {self.augment}")
         return ", ".join(learning), ", ".join(images)
 
     def _in_use(self, *names: str) -> list[str]:
@@ -153,147 +148,6 @@ class Recipe:
     def view_count(self) -> int:
         """How many views of an image prediction averages."""
         return math.prod(VIEWS.get(view, View(1)).images for view in self.views.split("+"))
-
-
-# Starting points: the fine-tuning settings of the papers and official recipes, scaled to batches of 128.
-REFERENCE_BATCH = 128
-COMMON: dict[str, Any] = {
-    "batch_size": 64,  # convnext_small takes 8 GB with it
-    "accumulate": 1,  # parts take longer than the whole
-    "optimizer": "adamw",  # suits weights that were trained with it
-    "weight_decay": 0.05,  # as in the AdamW recipes that the rows below come from
-    "clip": 1.0,  # cuts off the rare large gradient and leaves the others
-    "sam": 0.0,  # whether it beats twice the epochs depends on the competition
-    "loss": "cross_entropy",  # its probabilities need no correction, and the recipes of the rows below use it
-    "class_weights": "none",  # right for a metric that counts every image alike, such as accuracy
-    "smoothing": 0.1,  # some labels are wrong
-    "ema": 0.1,  # long enough to average out noise, short enough to forget the first epochs
-    "mix": 0.5,  # the other half of the steps sees plain images
-    "plain": 0.15,  # the last epochs see images as the test set has them
-    "grow": 0.0,  # works only for models that take any size
-    "fit": "crop",  # as the weights were trained
-    "crop": 0.6,  # milder than ImageNet's 0.08: an object that fills its image must stay recognisable
-    "mirror": 0.5,  # most objects keep their class when mirrored; letters and digits do not
-    "colour": 0.2,  # imitates another light, not another colour: the colour often depends on the class
-    "erase": 0.1,  # sometimes the model has to recognise an object without one of its parts
-    "ops": 0,  # whether a rotated image keeps its class depends on the competition
-    "strength": 0.5,  # AugReg's medium level: magnitude 15 of 30
-    "augment": "none",
-    "level": "default",
-    "linear": False,  # a first look at a model in minutes; training all weights scores higher
-    "head_first": False,  # warm-up and layer decay already protect the backbone from a new head's gradients
-    "skip_bad": False,
-    "precision": "auto",
-    "seed": 0,
-    "start": "",
-    "teacher": "",
-    "distil": 0.5,  # the labels correct the teacher's mistakes, the teacher shows which classes are similar
-}
-# Rows by family: the timm module that registers the model. Learning rates are for REFERENCE_BATCH.
-PRETRAINED: dict[str, dict[str, Any]] = {
-    "convnext": {
-        "lr": 1e-4,  # published fine-tunings lie between 5e-5 and 2e-4
-        "layer_decay": 0.8,  # as its authors fine-tune it
-        "drop_path": 0.1,  # a quarter of the value for 300 epochs on ImageNet: the run is short, the data set small
-        "epochs": 12,  # 10 to 15 are enough for pretrained weights; an epoch takes at least twice as long as a ViT's
-        "warmup": 1.0,  # until AdamW's moments and the new head are better than noise
-    },
-    "vision_transformer": {
-        "lr": 1e-4,
-        "layer_decay": 0.75,  # from BEiT and MAE; the early layers need small changes only
-        "drop_path": 0.1,
-        "epochs": 20,  # an epoch is cheaper, and it adapts more slowly: patches of 32 px give 50 tokens
-        "warmup": 1.0,
-    },
-    "": {
-        "lr": 1e-4,
-        "layer_decay": 0.8,
-        "drop_path": 0.0,
-        "epochs": 15,
-        "warmup": 1.0,
-    },  # not all have stochastic depth
-}
-SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: one rate for all layers, and time to find features
-    "convnext": {
-        "lr": 3e-3,  # below its authors' 4e-3 for batches of 4,096, which needs more steps than a small data set has
-        "layer_decay": 1.0,
-        "drop_path": 0.05,
-        "epochs": 40,
-        "warmup": 3.0,
-        "mix": 0.0,  # mixed images take longer to learn, and 40 epochs are not enough for both
-    },
-    "vision_transformer": {
-        "lr": 1e-3,  # DeiT's for batches of 1,024; attention needs a lower rate than convolutions
-        "layer_decay": 1.0,
-        "drop_path": 0.05,
-        "epochs": 60,  # it first has to learn that neighbouring pixels belong together
-        "warmup": 5.0,
-        "mix": 0.2,
-    },
-    "": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.0, "epochs": 40, "warmup": 3.0, "mix": 0.0},
-}
-
-# What `--model auto` means: about the best result of 7 to 11 minutes per fold on two cores (docs/benchmarks.md).
-SMALL: dict[str, Any] = {
-    "model": "resnet10t",  # plain convolutions learn fastest; regnet, csp and convnext of similar cost score lower
-    "weights": "none",
-    "image_size": 64,  # 80 px allow half the epochs in the same time, and score the same
-    "batch_size": 128,  # 25 % faster than 64
-    "epochs": 24,
-    "level": "light",
-    "mix": 0.25,  # lowers the log loss and keeps the accuracy
-    "plain": 0.3,
-}
-AUTO: dict[str, dict[str, Any]] = {  # by kind of device
-    "cpu": SMALL,
-    # A step with Muon takes 1.5 times as long if the CPU multiplies bfloat16 natively, else several times as long.
-    "cpu with bfloat16": {**SMALL, "optimizer": "muon", "lr": 6e-3, "epochs": 16},
-    "": {"model": "convnext_small"},
-}
-
-
-def expand_auto(given: Options, device_kind: str) -> Options:
-    """Replaces the model `auto` by the model and options that suit a kind of device."""
-    if given.get("model") != "auto":
-        return given
-    level = LEVELS.get(str(given.get("level", "default")), {})
-    auto = {name: value for name, value in AUTO.get(device_kind, AUTO[""]).items() if name not in level}
-    return {**auto, **{name: value for name, value in given.items() if name != "model"}}
-
-
-def layers_of(given: Options, card: Options, family: str) -> dict[str, Options]:
-    """Returns the options by their origin; of an option with several origins, the last counts."""
-    asked = {**card, **given}
-    from_scratch = asked.get("weights") == "none"
-    rows, level = SCRATCH if from_scratch else PRETRAINED, asked.get("level", "default")
-    row = f"family {family}" if family in rows else "other families"
-    return {
-        "default": {"weights": "pretrained", **COMMON},
-        f"{row}, from scratch" if from_scratch else row: rows.get(family, rows[""]),
-        f"--level {level}": LEVELS[level],
-        "card": card,
-        "flag": given,
-    }
-
-
-def fill_in_defaults(given: Options, card: Options, family: str, native_size: int, test_size: int) -> Recipe:
-    """Returns the whole recipe. `check_options` and `read_card` come first."""
-    chosen: dict[str, Any] = {"image_size": native_size}
-    for options in layers_of(given, card, family).values():
-        chosen |= options
-    # A larger test size belongs to the pretrained weights, at the size they were trained at.
-    as_pretrained = chosen["weights"] != "none" and chosen["image_size"] == native_size
-    chosen.setdefault("test_size", test_size if as_pretrained else chosen["image_size"])
-    chosen.setdefault("views", "mirror" if chosen["mirror"] else "none")
-    if "lr" not in card and "lr" not in given:
-        chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
-    return Recipe(**{name: kind(chosen[name]) for name, (kind, _) in recipe_options().items()})
-
-
-def origins_of(layers: Mapping[str, Options]) -> dict[str, str]:
-    """Returns where each option of a recipe comes from."""
-    origins = {"image_size": "model", "test_size": "model", "views": "--mirror"}
-    return origins | {name: origin for origin, options in layers.items() for name in options}
 
 
 # --- images that grow --------------------------------------------------------------------------------
@@ -321,24 +175,6 @@ def recipe_options() -> dict[str, tuple[type, str]]:
     """Returns type and help text of every option, for the command line and the card."""
     types = get_type_hints(Recipe)
     return {option.name: (types[option.name], option.metadata["help"]) for option in fields(Recipe)}
-
-
-def describe_default(name: str) -> str:
-    """Returns ` (default: 64)`, ` (default by family: ...)`, or nothing if the help text says it."""
-    if name in COMMON:
-        value = COMMON[name]
-        return "" if value == "" or value is False else f" (default: {value})"
-    if name not in PRETRAINED[""]:
-        return ""
-    pretrained, scratch = (_by_family(rows, name) for rows in (PRETRAINED, SCRATCH))
-    return f" (default by family: {pretrained}; from scratch: {scratch})"
-
-
-def _by_family(rows: Mapping[str, Options], name: str) -> str:
-    values = {family or "others": row[name] for family, row in rows.items()}
-    if len(set(values.values())) == 1:
-        return f"{values['others']}"
-    return ", ".join(f"{family} {value}" for family, value in values.items())
 
 
 def flag_of(name: str) -> str:

@@ -13,7 +13,7 @@ from podium import DEFAULT_COMPETITION
 
 MAKE_VARIABLES = {  # flag: variable of the Makefile
     **{"model": "MODEL", "folds": "FOLDS", "epochs": "EPOCHS", "lr": "LR", "batch-size": "BATCH", "image-size": "SIZE"},
-    **{"seed": "SEED", "weights": "WEIGHTS", "name": "NAME", "processes": "GPUS", "budget": "BUDGET"},
+    **{"seed": "SEED", "seeds": "SEEDS", "weights": "WEIGHTS", "name": "NAME", "processes": "GPUS", "budget": "BUDGET"},
     **{"k": "K", "runs": "RUNS", "except": "EXCEPT"},
 }
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from podium.models.build import ModelSpec
-from podium.recipe import Recipe, fill_in_defaults
+from podium.recipe import Recipe
+from podium.recipe_defaults import fill_in_defaults
 from podium.training.augment import TestView, TrainView, mix
 from podium.training.processes import Processes
 from podium.training.randomness import generator

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.recipe import fill_in_defaults
+from podium.recipe_defaults import fill_in_defaults
 from podium.training.forecast import Forecast
 from podium.training.loader import BatchSampler
 from training.clock import Clock

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.recipe import fill_in_defaults
+from podium.recipe_defaults import fill_in_defaults
 from podium.training.schedule import learning_rate
 
 STEPS_PER_EPOCH = 10

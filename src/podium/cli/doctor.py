@@ -19,7 +19,7 @@ from podium.competition.card import read_card
 from podium.extension_files import loaded_extensions
 from podium.models.build import PERMISSIVE, licence_of
 from podium.models.hub import check_model_name, check_weights_available, timm_name
-from podium.recipe import expand_auto
+from podium.recipe_defaults import expand_auto
 from podium.terminal import command_for, first_line, plural, say, show, table
 
 # Bytes: for a large competition, its pixels and the runs of the two default models; for a first small run.

@@ -213,7 +213,8 @@ def _run_flags(command: argparse.ArgumentParser) -> None:
 
 def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
     """Adds one flag per field of the recipe."""
-    from podium.recipe import describe_default, flag_of, recipe_options
+    from podium.recipe import flag_of, recipe_options
+    from podium.recipe_defaults import describe_default
 
     group = command.add_argument_group(
         "recipe", "Defaults suit the model's family and its weights; the run's recipe.json records them."

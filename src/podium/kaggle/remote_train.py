@@ -35,7 +35,8 @@ from podium.kaggle.push_kernel import (
     read_user_name,
 )
 from podium.models.build import resolve_recipe
-from podium.recipe import Options, Recipe, expand_auto
+from podium.recipe import Options, Recipe
+from podium.recipe_defaults import expand_auto
 from podium.terminal import command_for, say
 from podium.training.plan import Request, check_request, name_of_run
 from podium.training.run_folder import Run, runs_folder

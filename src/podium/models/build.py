@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from podium import PodiumError
 from podium.disk import sha256
 from podium.models.hub import timm_name, weights_unreachable
-from podium.recipe import Options, Recipe, fill_in_defaults
+from podium.recipe import Options, Recipe
+from podium.recipe_defaults import fill_in_defaults
 from podium.terminal import first_line, say
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def prepare_device(device: torch.device, deterministic: bool) -> None:
 
 
 def device_kind(device: torch.device) -> str:
-    """Returns the key of recipe.AUTO."""
+    """Returns the key of recipe_defaults.AUTO."""
     return "cpu with bfloat16" if device.type == "cpu" and _cpu_multiplies_bfloat16() else device.type
 
 

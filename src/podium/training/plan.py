@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from podium import PodiumError
 from podium.extension_files import extensions_digest
 from podium.machine import Machine
-from podium.recipe import NEUTRAL, Options, Recipe, check_options, expand_auto
+from podium.recipe import NEUTRAL, Options, Recipe, check_options
+from podium.recipe_defaults import expand_auto
 from podium.terminal import say
 from podium.torchrun import world_size
 
@@ -153,7 +154,7 @@ def name_of_run(request: Request, options: Options) -> str:
 
 def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
     from podium.models.build import family_and_sizes
-    from podium.recipe import layers_of, origins_of
+    from podium.recipe_defaults import layers_of, origins_of
 
     asked = plan.request.options
     origins = origins_of(layers_of(options, plan.competition.recipe, family_and_sizes(options["model"])[0]))
