@@ -52,7 +52,7 @@ audit: $(READY) | $(RAW)  ## check every image: bad files, duplicates, leaks  [C
 folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARGS="--group patient"]
 	$(PODIUM) folds -c $(COMP) $(call flag,K,k) $(ARGS)
 
-train: $(READY) | $(if $(MODEL),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
+train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,$(ARGS)),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
 submit: override export MESSAGE := $(value MESSAGE)

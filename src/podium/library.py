@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium import PodiumError
 from podium.competition import load as competition_files
 from podium.machine import Machine
 from podium.project_root import find_root
@@ -118,7 +119,7 @@ def load(competition: str, root: str | Path | None = None, **settings: str) -> C
 def train(
     competition: Competition | str,
     model: str,
-    folds: Sequence[int] = (),
+    folds: Sequence[int] | int = (),
     name: str | None = None,
     budget: float | None = None,
     machine: Machine | None = None,
@@ -133,8 +134,10 @@ def train(
 
     competition = _loaded(competition)
     competition.folds()
-    options = {"model": model, **options}
-    request = Request(options, folds, name, machine or Machine(), budget)
+    numbers = [folds] if isinstance(folds, int) else list(folds)
+    if not all(isinstance(number, int) for number in numbers):
+        raise PodiumError(f"folds must be numbers, such as [0, 1], not {folds!r}")
+    request = Request({"model": model, **options}, numbers, name, machine or Machine(), budget)
     return Run(train(make_plan(competition.slug, competition.root, request)).path)
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +21,6 @@ class Machine:
 def usable_cores() -> int:
     """Returns the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def seems_to_have_gpu() -> bool:
-    """Guesses without torch, whose import takes seconds: there is a driver of NVIDIA or AMD, or a Mac's own GPU."""
-    drivers = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
-    return any(path.exists() for path in drivers) or (sys.platform == "darwin" and platform.machine() == "arm64")
 
 
 def memory_mb() -> int:

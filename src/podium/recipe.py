@@ -254,7 +254,7 @@ def differences(old: Options, new: Options) -> list[str]:
     return [
         f"the {key.removesuffix('_sha256')} changed"
         if key.endswith("_sha256")
-        else f"{key} was {old.get(key)} and is {value}"
+        else f"{key} was {'none' if old.get(key) == '' else old.get(key)} and is {'none' if value == '' else value}"
         for key, value in new.items()
         if old.get(key) != value
     ]

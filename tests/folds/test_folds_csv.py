@@ -158,14 +158,6 @@ def test_an_unreadable_image_does_not_keep_its_group_out_of_the_folds(tmp_path: 
 # --- the file that `podium folds` writes -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("has_gpu", "model"), [(True, "vit_small_patch32_224"), (False, "auto")])
-def test_without_a_gpu_the_next_step_is_a_small_model(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, has_gpu: bool, model: str
-) -> None:
-    monkeypatch.setattr("podium.folds.folds_csv.seems_to_have_gpu", lambda: has_gpu)
-    assert podium("folds", "-c", "tiny", "--k", "2")[2].endswith(f"train -c tiny --model {model}\n")
-
-
 def test_the_file_has_four_columns_and_a_class_with_one_image_is_in_no_fold(tmp_path: Path, podium: Podium) -> None:
     write_competition(tmp_path)
     status, out, err = podium("folds", "-c", "tiny", "--k", "4")

@@ -50,6 +50,9 @@ def folds(args: argparse.Namespace) -> None:
     if args.verify is None:
         in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
         write_folds(competition, args.root, args.k, args.seed, in_use_by)
+        from podium.training.quick_measure import suggest_training
+
+        suggest_training(competition, args.k)
     else:
         verify_folds(competition, args.root, args.verify or None)
 

@@ -13,6 +13,7 @@ from podium.submissions.strategy_names import STRATEGIES
 from podium.terminal import did_you_mean
 
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
+MOST_WORKERS = 256
 WITHOUT_COMPETITION = ("sample", "score", "lineage")
 
 # The function that runs a command, and the one that adds its flags.
@@ -244,13 +245,14 @@ def _blend_flag(command: argparse.ArgumentParser) -> None:
 
 
 def _device_flag(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: %(default)s)")
+    text = "auto, cpu, cuda, cuda:1, mps (default: %(default)s)"
+    command.add_argument("--device", type=_device, default="auto", help=text)
 
 
 def _device_flags(command: argparse.ArgumentParser) -> None:
     _device_flag(command)
     text = "processes that load images; never changes the result"
-    command.add_argument("--workers", type=_count, metavar="N", help=text)
+    command.add_argument("--workers", type=_workers, metavar="N", help=text)
 
 
 def _machine_flags(command: argparse.ArgumentParser) -> None:
@@ -297,6 +299,19 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 0")
     return int(text)
+
+
+def _device(text: str) -> str:
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", text):
+        raise argparse.ArgumentTypeError(f"{text}: choose auto, cpu, cuda, cuda:1 or mps")
+    return text
+
+
+def _workers(text: str) -> int:
+    count = _count(text)
+    if count > MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"{count} processes are more than any machine can use; give a few per core")
+    return count
 
 
 def _seconds(text: str) -> float:

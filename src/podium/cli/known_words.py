@@ -1,5 +1,7 @@
 """Flags of other programs, and what Podium has in their place: for the error message of an unknown flag."""
 
+from podium.recipe import flag_of, recipe_options
+
 # timm's train.py, Hugging Face's example, Lightning, fastai and Kaggle notebooks use these words.
 FLAGS = {
     "--lr": ("learning-rate", "base-lr", "max-lr", "eta"),
@@ -77,6 +79,8 @@ def explain_flag(flag: str, known: set[str]) -> str:
         return f"it is --{word} here"
     if OTHER_NAMES.get(word) in known:
         return f"it is {OTHER_NAMES[word]} here"
+    if f"--{word}" in map(flag_of, recipe_options()):
+        return "it is a flag of podium train, and the run keeps its value"
     for reason, words in SAME_REASON.items():
         if word in (reason, *words) and "--lr" in known:  # commands that train
             return REASONS[reason]

@@ -25,7 +25,6 @@ from podium.folds.certificate import certify, fold_groups, readable_train_images
 from podium.folds.split import Ints, assign_folds, count_folds
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group
-from podium.machine import seems_to_have_gpu
 from podium.terminal import command_for, first_few, plural, podium_command, say, show, table
 
 MAX_FOLDS = 100
@@ -67,8 +66,6 @@ def write_folds(competition: Competition, root: Path | str, k: int, seed: int, i
     write_json(path.with_suffix(".json"), certificate.as_json())
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}" if has_changed else f"podium: {path} is unchanged")
-    model = "vit_small_patch32_224" if seems_to_have_gpu() else "auto"  # without a GPU, the first takes a day
-    say(f"next: {command_for('train', competition.slug, model=model)}")
     return path
 
 

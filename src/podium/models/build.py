@@ -165,7 +165,8 @@ def _create_unchecked(name: str, image_size: int, pretrained: bool, **options: A
             warnings.simplefilter("ignore")
             model: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
     except Exception as error:  # timm, the hub's client and the file formats raise many kinds of errors
-        raise _explain_failed_build(name, image_size, pretrained, error) from None
+        file = options.get("pretrained_cfg_overlay", {}).get("file", "")
+        raise _explain_failed_build(name, image_size, file or ("of the hub" if pretrained else ""), error) from None
     return model
 
 
@@ -215,7 +216,7 @@ def _warn_of_licence(source: str, licence: str) -> None:
         say(f"podium: warning: the weights {source} are licensed {licence}: check that your competition allows them")
 
 
-def _explain_failed_build(name: str, image_size: int, pretrained: bool, error: Exception) -> PodiumError:
+def _explain_failed_build(name: str, image_size: int, weights: str, error: Exception) -> PodiumError:
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
 
     reason = first_line(error)
@@ -230,6 +231,6 @@ def _explain_failed_build(name: str, image_size: int, pretrained: bool, error: E
     if "drop_path" in reason:
         return PodiumError(f"{name} has no stochastic depth; add --drop-path 0")
     if "weights_only" in str(error) or "unpickling" in reason.lower():
-        return PodiumError(f"these weights are not a checkpoint that can be loaded safely ({reason}); use another file")
+        return PodiumError(f"{weights} is not a checkpoint that can be loaded safely ({reason}); use another file")
     model = f"{name} for images of {image_size} pixels"
-    return PodiumError(f"{model} cannot be built{' with these weights' if pretrained else ''}: {reason}")
+    return PodiumError(f"{model} cannot be built{f' with the weights {weights}' if weights else ''}: {reason}")

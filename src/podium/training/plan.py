@@ -100,8 +100,8 @@ def make_plan(slug: str, root: Path, request: Request) -> Plan:
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     plan = Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train)
     plan = replace(plan, origins=_find_origins(plan, options))
-    _refuse_other_recipe(plan)
     plan = replace(plan, earlier_runs=_find_earlier_runs(plan))
+    _refuse_other_recipe(plan)
     _warn_of_known_images(recipe, competition)
     return plan
 

@@ -205,3 +205,5 @@ def _refuse_impossible_count(count: int, device: str) -> None:
     uses_gpus = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     if uses_gpus and count > torch.cuda.device_count():
         raise PodiumError(f"--processes {count} needs as many GPUs, but there are {torch.cuda.device_count()}")
+    if not uses_gpus and count > 1:
+        terminal.say("podium: warning: several processes on a CPU share its cores, and are seldom faster than one")

@@ -11,17 +11,45 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 
-from podium.models.build import build_model
-from podium.models.device import autocast, pick_device, pick_precision, prepare_device
+from podium import PodiumError
+from podium.competition.load import Competition
+from podium.models.build import build_model, resolve_recipe
+from podium.models.device import autocast, device_kind, device_name, pick_device, pick_precision, prepare_device
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.normalise import Normaliser
 from podium.recipe import Recipe, image_size_at
+from podium.recipe_defaults import expand_auto
+from podium.terminal import command_for, plural, say
 from podium.training.forecast import FORWARD_SHARE
 
-CPU_BATCH = 8  # images of a step on a CPU: larger ones take longer, and are hardly faster per image
+USUAL_MODELS: tuple[str, ...] = ("auto", "vit_small_patch32_224", "convnext_small")
+CPU_PIXELS = 8 * 224**2  # of a step on a CPU: larger batches take longer, and are hardly faster per image
 LONGEST = 2.0  # seconds; then the measurement ends after the current step
 MOST_STEPS = 5
 OPTIMIZER_COST = {"muon": 1.5}  # of a step, relative to one with AdamW
+
+
+def suggest_training(competition: Competition, fold_count: int) -> None:
+    """Says how long the usual models take to train on all folds of this machine, and which command trains one."""
+    try:
+        device = pick_device("auto")
+        hours = {model: _estimate_hours(model, competition, fold_count, device) for model in USUAL_MODELS}
+    except PodiumError as problem:  # advice must not fail a command that has done its work
+        say(f"podium: warning: {problem}")
+        return
+    texts = [f"{count:,.1f} h with {model}" for model, count in hours.items()]
+    if texts:
+        name = device_name(device)
+        say(f"podium: {plural(fold_count, 'fold')} take about {', '.join(texts)}, by a quick measurement on {name}")
+    model = "auto" if device.type == "cpu" else "vit_small_patch32_224"  # on a CPU, that takes hours or days
+    say(f"next: {command_for('train', competition.slug, model=model)}")
+
+
+def _estimate_hours(model: str, competition: Competition, fold_count: int, device: torch.device) -> float:
+    recipe = resolve_recipe(expand_auto({"model": model}, device_kind(device)), competition.recipe)
+    rate = measure_training(recipe, competition.classes, str(device))
+    held_out = len(competition.train) // fold_count
+    return fold_count * estimate_seconds(recipe, len(competition.train) - held_out, held_out, rate) / 3600
 
 
 def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str) -> float:
@@ -33,7 +61,9 @@ def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str)
     layout = Normaliser(spec, device).layout
     model.to(device).to(memory_format=layout).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
-    count = min(recipe.batch_size, CPU_BATCH) if device.type == "cpu" else recipe.batch_size
+    count = recipe.batch_size
+    if device.type == "cpu":
+        count = min(count, max(2, CPU_PIXELS // recipe.image_size**2))
     images = torch.randn(count, 3, recipe.image_size, recipe.image_size, device=device).to(memory_format=layout)
     targets = torch.zeros(count, dtype=torch.int64, device=device)
 

@@ -30,11 +30,12 @@ from podium.training.run_folder import Run, results_table
 def train(plan: Plan) -> Run:
     """Trains the chosen folds; with a budget, as many epochs and folds as fit into it."""
     run, competition = plan.run, plan.competition
+    is_new = bool(plan.unfinished_folds())
     with open_context(plan) as context:
         _train_folds(context)
         context.processes.wait()
         show(results_table(run, plan.fold_count, competition.metric))
-    say(f"podium: wrote {run.path}")
+    say(f"podium: wrote {run.path}" if is_new else f"podium: {run.path} was trained already; nothing has changed")
     unfinished = [str(fold) for fold in range(plan.fold_count) if fold not in run.finished()]
     first = f"the same command for the folds {','.join(unfinished)}, or " if unfinished else ""
     say(f"next: {first}{command_for('submit' if len(competition.test) else 'compare', competition.slug)}")
