@@ -62,7 +62,7 @@ def test_a_file_that_holds_no_weights_or_another_models_is_refused(tmp_path: Pat
     page = tmp_path / "page.safetensors"
     page.write_text("<html>")
     for path in (page, save_new_model(tmp_path / "vit.safetensors", "test_vit", classes=2)):
-        with pytest.raises(PodiumError, match="for images of 32 pixels cannot be built with the weights .*safetensors"):
+        with pytest.raises(PodiumError, match=r"cannot be built with the weights .*safetensors"):
             build_model(recipe_of("test_convnext", str(path), 32), ["a", "b"])
 
 
