@@ -22,11 +22,13 @@ def train_in_turn(args: argparse.Namespace, request: Request) -> None:
     requests = list_requests(args, request)
     launches = args.processes is not None and not started_by_torchrun() and not args.dry_run
     if launches or len(requests) > 1:
+        models = []
         for single in requests:
             options = check_request(args.competition, args.root, single, args.processes if launches else 1)
             check_weights(args.competition, args.root, options)
-    if request.options.get("linear") and len(requests) > 1:
-        requests = _smallest_model_first(requests)
+            models.append(options["model"])
+        if request.options.get("linear"):
+            requests = _smallest_model_first(requests, models)
     run = partial(_launch if launches else _train, args)
     if len(requests) == 1:
         run(requests[0])
@@ -58,10 +60,11 @@ def _with(request: Request, model: str | None, seed: int | None) -> Request:
     return replace(single, options={**options, "seed": seed}, name=f"{name_of_run(single, options)}-seed{seed}")
 
 
-def _smallest_model_first(requests: Sequence[Request]) -> list[Request]:
+def _smallest_model_first(requests: Sequence[Request], models: Sequence[str]) -> list[Request]:
     from podium.models.build import count_parameters
 
-    return sorted(requests, key=lambda request: count_parameters(request.options["model"]))
+    sizes = [count_parameters(model) for model in models]
+    return [requests[number] for number in sorted(range(len(requests)), key=sizes.__getitem__)]
 
 
 # --- one run, or several -----------------------------------------------------------------------------
