@@ -13,15 +13,26 @@ PODIUM := PODIUM_CALLED_BY=make $(BIN)/podium
 RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
-# Make ignores variables that it does not know, so a misspelt one would change nothing.
-VARIABLES := COMP VENV PYTHON CONSTRAINTS MODEL FOLDS EPOCHS LR BATCH SIZE SEED SEEDS WEIGHTS NAME GPUS BUDGET K RUNS EXCEPT \
-  UPLOAD MESSAGE RUN IMAGES KILLS ARGS READY RAW PODIUM
-GIVEN     := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
-UNKNOWN   := $(firstword $(filter-out $(VARIABLES) MAKE%,$(GIVEN)))
+# Make ignores variables that it does not know, or that a target does not use: then a misspelt one changes nothing.
+ALWAYS   := COMP VENV PYTHON CONSTRAINTS ARGS
+TRAINING := MODEL FOLDS EPOCHS LR BATCH SIZE SEED SEEDS WEIGHTS NAME GPUS BUDGET
+USED_BY_folds         := K
+USED_BY_train         := $(TRAINING)
+USED_BY_kaggle-train  := $(TRAINING)
+USED_BY_submit        := RUNS EXCEPT NAME UPLOAD MESSAGE
+USED_BY_compare       := RUNS EXCEPT
+USED_BY_kaggle-bundle := RUNS EXCEPT UPLOAD
+USED_BY_predict       := RUN IMAGES
+USED_BY_doctor        := MODEL
+USED_BY_bench         := MODEL
+USED_BY_chaos         := KILLS
+GIVEN   := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
+USED    := $(ALWAYS) $(sort $(foreach goal,$(or $(MAKECMDGOALS),help),$(USED_BY_$(goal))))
+UNKNOWN := $(firstword $(filter-out $(USED) READY RAW PODIUM MAKE%,$(GIVEN)))
 ifneq ($(UNKNOWN),)
-  $(error no variable $(UNKNOWN); $(shell $(PYTHON) -c 'import difflib, sys; \
+  $(error no variable $(UNKNOWN) for make $(MAKECMDGOALS); $(shell $(PYTHON) -c 'import difflib, sys; \
     near = difflib.get_close_matches(sys.argv[1].upper(), sys.argv[2:], 1); \
-    print(f"did you mean {near[0]}?" if near else "there are " + ", ".join(sys.argv[2:]))' $(UNKNOWN) $(VARIABLES)))
+    print(f"did you mean {near[0]}?" if near else "there are " + ", ".join(sys.argv[2:]))' $(UNKNOWN) $(USED)))
 endif
 
 # $(call flag,LR,lr) is `--lr 1e-4` if LR is 1e-4, else nothing.
@@ -32,6 +43,7 @@ TRAIN_FLAGS = $(call flag,MODEL,model) $(call flag,FOLDS,folds) $(call flag,EPOC
 RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
+.SILENT: submit predict compare  # their output may go to another program
 .PHONY: help setup data audit folds train submit predict compare doctor kaggle-train kaggle-bundle demo bench notebook \
   test test-fast chaos lint constraints clean
 
@@ -56,11 +68,12 @@ train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
 submit: override export MESSAGE := $(value MESSAGE)
-submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" EXCEPT="a b" UPLOAD=1 MESSAGE= ARGS=]
-	$(PODIUM) submit -c $(COMP) $(RUN_FLAGS) $(if $(UPLOAD),--upload) \
+submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" EXCEPT="a b" NAME= UPLOAD=1 MESSAGE= ARGS=]
+	$(PODIUM) submit -c $(COMP) $(RUN_FLAGS) $(call flag,NAME,name) $(if $(UPLOAD),--upload) \
 	  $(if $(MESSAGE),--message="$$MESSAGE") $(ARGS)
 
 predict: $(READY)  ## predict images of your own: RUN=, a run or a CSV, IMAGES="a.jpg folder"  [COMP= ARGS=--csv]
+	$(if $(and $(RUN),$(IMAGES)),,$(error make predict needs RUN=, a run or a CSV, and IMAGES="files or folders"))
 	$(PODIUM) predict -c $(COMP) $(RUN) $(IMAGES) $(ARGS)
 
 compare: $(READY)  ## compare runs: scores, costs, disagreement  [COMP= RUNS="a b" EXCEPT="a b" ARGS=--csv]

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import PIL.Image
 import pytest
+import torch
 
 import podium
 from tiny import FAST, podium_at, write_competition
@@ -49,7 +52,8 @@ def test_a_room_of_another_name_never_hides_a_function(root: Path) -> None:
 def test_a_competition_shows_itself_in_a_line_and_takes_text_as_root(root: Path) -> None:
     competition = podium.load("tiny", str(root))
     assert repr(competition) == "<podium.Competition tiny: 25 training images, 7 test images, 4 classes, accuracy>"
-    assert podium.load("tiny", root, metric="log_loss").metric == "log_loss"
+    assert competition != podium.load("tiny", root)
+    assert competition.folder.is_absolute()  # a notebook may change the current folder
 
 
 def test_folds_are_read_and_made(tmp_path: Path) -> None:
@@ -80,12 +84,68 @@ def test_a_run_is_trained_and_read(root: Path) -> None:
     assert {"mine", "test_vit"} <= {other.name for other in podium.runs(competition)}
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: podium.load("../x", c.root), "the name of a competition"),
+        (
+            lambda c: podium.load(3, c.root),  # type: ignore[arg-type]
+            "the name of a competition",
+        ),
+        (
+            lambda c: podium.train(7, "test_vit"),  # type: ignore[arg-type]
+            "the first argument is a competition or its name",
+        ),
+        (lambda c: podium.train(c, "test_vit", name="../x", **OPTIONS), "the name of a run cannot be '../x'"),
+        (
+            lambda c: podium.train(c, "test_vit", folds="0", **OPTIONS),  # type: ignore[arg-type]
+            "folds must be numbers",
+        ),
+        (lambda c: podium.train(c, "test_vit", folds=7, **OPTIONS), "no fold 7"),
+        (lambda c: podium.train(c, "test_vit", budget="soon", **OPTIONS), "budget must be a time such as '8h'"),
+        (lambda c: podium.train(c, "test_vit", learning_rate=1e-3), "no option 'learning_rate'; it is lr here"),
+        (lambda c: podium.train(c, "test_vit", bs=8), "no option 'bs'; it is batch_size here"),
+        (lambda c: podium.train(c, "test_vit", device="cpu"), "it is an argument of podium.Machine"),
+        (lambda c: podium.train(c, "test_vit", machine="gpu", **OPTIONS), "choose auto, cpu, cuda"),
+        (lambda c: podium.Machine(workers=-1), "workers must be a number of processes"),
+        (lambda c: podium.Machine(parallel="x"), "parallel must be auto, data or folds"),
+        (lambda c: podium.submit(c, blend="average"), "no blending strategy 'average'"),
+        (lambda c: podium.submit(c, name="a/b"), "the name of a submission cannot be 'a/b'"),
+        (lambda c: podium.submit(c, []), "no runs were given"),
+        (lambda c: podium.runs(c, "test_vot"), "no run 'test_vot'"),
+        (lambda c: podium.runs(c, "test_vit")[0].model(7), "fold 7 of .* is not trained; its finished folds are 0"),
+        (lambda c: podium.runs(c, "test_vit")[0].score(0, "f1"), "no metric 'f1'"),
+        (lambda c: podium.runs(c, "test_vit")[0].predict(None), "images must be files, folders or arrays"),
+        (lambda c: podium.Run(Path("runs/nothing")).held_out(), "a fold of runs/nothing is not trained"),
+        (lambda c: c.folds(seed="a"), "seed must be a whole number"),
+    ],
+)
+def test_a_wrong_call_is_answered_in_a_sentence(root: Path, call: Callable[[Any], object], message: str) -> None:
+    with pytest.raises(podium.PodiumError, match=message):
+        call(podium.load("tiny", root))
+
+
+def test_a_notebook_shows_the_sentence_of_a_mistake_alone() -> None:
+    assert podium.PodiumError("no run 'x'")._render_traceback_() == ["PodiumError: no run 'x'"]
+
+
+def test_timm_gives_the_transform_that_the_model_expects(root: Path) -> None:
+    from timm.data import create_transform, resolve_model_data_config
+
+    (run,) = podium.runs(podium.load("tiny", root), "test_vit")
+    model = run.model()
+    transform = create_transform(**resolve_model_data_config(model), is_training=False)
+    files = sorted((root / "data/raw/tiny/test_image").iterdir())
+    with torch.inference_mode():
+        logits = model(torch.stack([transform(PIL.Image.open(file)) for file in files]))
+    theirs = [run.classes[number] for number in logits.argmax(1)]
+    assert np.mean(np.array(theirs) == run.predict(files)["prediction"]) > 0.8
+
+
 def test_folds_to_train_are_numbers(root: Path) -> None:
     competition = podium.load("tiny", root)
     run = podium.train(competition, "test_vit", folds=1, name="second", **OPTIONS)
     assert run.finished() == [1]
-    with pytest.raises(podium.PodiumError, match="folds must be numbers"):
-        podium.train(competition, "test_vit", folds="0", **OPTIONS)  # type: ignore[arg-type]
 
 
 def test_a_run_gives_its_model_its_features_and_predictions(root: Path) -> None:

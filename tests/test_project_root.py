@@ -53,5 +53,5 @@ def test_commands_run_from_a_folder_below(
     (tiny / "notebooks").mkdir()
     monkeypatch.chdir(tiny / "notebooks")
     assert main(["folds", "-c", "tiny", "--verify"]) == 0
-    assert "podium: the project is .." in capsys.readouterr().err
+    assert "podium: using the project in .." in capsys.readouterr().err
     assert not (tiny / "notebooks" / "data").exists()

@@ -19,6 +19,10 @@ class PodiumError(Exception):
 
     in_all_processes = False  # true: every process of a group raises it, and the first one reports it
 
+    def _render_traceback_(self) -> list[str]:
+        """Shows the sentence alone in a notebook: IPython asks for this."""
+        return [f"PodiumError: {self}"]
+
 
 # --- the library, imported when one of its names is used ----------------------------------------------
 
@@ -34,4 +38,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(["__version__", *__all__])

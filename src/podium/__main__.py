@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.root = args.root or Path()
         args.root = find_root(args.root)
         if not args.root.samefile(terminal.root) and not terminal.quiet:
-            print(f"podium: the project is {args.root}", file=sys.stderr)
+            print(f"podium: using the project in {args.root}", file=sys.stderr)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: nothing is left half written
         args.run(args)
         sys.stdout.flush()

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,9 +14,15 @@ from typing import IO, Any
 
 from podium import PodiumError
 
-NAME_PATTERN = r"[A-Za-z0-9][\w.+=-]*"  # of a run or a submission
+NAME_PATTERN = r"[A-Za-z0-9][\w.+=-]*"  # of a competition, a run or a submission
 UMASK = os.umask(0)  # it can be read only by setting it
 os.umask(UMASK)
+
+
+def check_name(name: object, role: str) -> None:
+    """Refuses what cannot be the name of a file or a folder."""
+    if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
+        raise PodiumError(f"{role} cannot be {name!r}; use letters, digits and . _ - + =")
 
 
 @contextlib.contextmanager

@@ -10,16 +10,19 @@ Each function does what the command of its name does, prints the same, and raise
 message. Nothing heavy is imported before it is needed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
 from podium.competition import load as competition_files
+from podium.disk import check_name
+from podium.known_words import explain_flag
 from podium.machine import Machine
 from podium.project_root import find_root
-from podium.terminal import plural
+from podium.recipe import flag_of, recipe_options
+from podium.terminal import plural, seconds_of
 from podium.training import run_folder
 
 __all__ = ["Competition", "Machine", "Run", "compare", "load", "runs", "submit", "train"]
@@ -31,26 +34,30 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Competition(competition_files.Competition):
     """A competition's images and labels: `train` and `test` are data frames, `classes` the labels."""
 
     root: Path
 
     def folds(
-        self, k: int | None = None, group: str | None = None, seed: int = 0, force: bool = False
+        self, k: int | None = None, group: str | None = None, seed: int | None = None, force: bool = False
     ) -> "pd.DataFrame":
         """Returns id, target, fold and group of every training image.
 
-        Makes five folds if there are none. With `k` or `group` it makes new ones; with `force` also if runs were
-        trained on the present ones.
+        Makes five folds if there are none. With `k`, `group` (a column) or `seed` it makes new ones; with `force` also
+        if runs were trained on the present ones.
         """
         from podium.folds.folds_csv import folds_path, read_folds, read_groups, write_folds
 
-        if not folds_path(self.slug, self.root).exists() or k is not None or group is not None:
-            grouped = self if group is None else load(self.slug, self.root, group_column=group)
+        for name, number in {"k": k, "seed": seed}.items():
+            if number is not None and not isinstance(number, int):
+                raise PodiumError(f"{name} must be a whole number, not {number!r}")
+        path, settings = folds_path(self.slug, self.root), {} if group is None else {"group_column": group}
+        if not path.exists() or (k, group, seed) != (None, None, None):
+            grouped = competition_files.load(self.slug, self.root, **settings)
             in_use_by = [] if force else run_folder.names_of_runs_on_folds(self.slug, self.root)
-            write_folds(grouped, self.root, 5 if k is None else k, seed, in_use_by)
+            write_folds(grouped, self.root, 5 if k is None else k, seed or 0, in_use_by)
         groups = self.train["id"].map(read_groups(self, self.root)).fillna("")
         return self.train[["id", "target"]].assign(fold=read_folds(self, self.root), group=groups)
 
@@ -63,10 +70,25 @@ class Competition(competition_files.Competition):
 class Run(run_folder.Run):
     """A trained model per fold, with the predictions of each for the images that it has not seen."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Returns the classes in the order of the model's outputs."""
+        return self.out_of_fold(self._one_finished(None)).classes
+
+    def score(self, fold: int | None = None, metric: str | None = None) -> float:
+        """Returns the score of a fold on its held-out images, or the mean over the finished folds."""
+        metric = metric or str(self.recipe["metric"])
+        folds = [self._one_finished(fold)] if fold is not None else self.finished()
+        return sum(super(Run, self).score(number, metric) for number in folds) / len(folds)
+
     def held_out(self) -> "pd.DataFrame":
         """Returns id, target, fold and the probability of every class, for the images of the finished folds."""
         import pandas as pd
 
+        self._one_finished(None)
         frames = []
         for fold in self.finished():
             predicted = self.out_of_fold(fold)
@@ -75,96 +97,132 @@ class Run(run_folder.Run):
             frames.append(pd.concat([facts, pd.DataFrame(predicted.probs, columns=list(predicted.classes))], axis=1))
         return pd.concat(frames, ignore_index=True)
 
-    def model(self, fold: int = 0) -> "nn.Module":
-        """Returns a fold's model as timm built it, with the trained weights, in evaluation mode."""
+    def model(self, fold: int | None = None) -> "nn.Module":
+        """Returns a fold's model (default: the first) as timm built it, trained, in evaluation mode, on the CPU.
+
+        Its outputs are logits in the order of `classes`. timm's `resolve_model_data_config(model)` and
+        `create_transform` give the transform of its images.
+        """
         from podium.models.model_file import load_model
 
-        return load_model(self.weights_path(fold))[0].eval()
+        model, spec = load_model(self.weights_path(self._one_finished(fold)))
+        size = (3, spec.test_size, spec.test_size)
+        config: dict[str, Any] = {
+            "mean": spec.mean,
+            "std": spec.std,
+            "interpolation": spec.interpolation,
+            "input_size": size,
+        }
+        config |= {"test_input_size": size, "num_classes": len(spec.classes)}
+        config |= {"crop_pct": spec.crop} if spec.fit == "crop" else {"crop_pct": 1.0, "crop_mode": "squash"}
+        setattr(model, "pretrained_cfg", {**(getattr(model, "pretrained_cfg", None) or {}), **config})  # noqa: B010
+        return model.eval()
 
-    def predict(self, images: Any, machine: Machine | None = None) -> "pd.DataFrame":
+    def predict(self, images: Any, machine: Machine | str | None = None) -> "pd.DataFrame":
         """Returns, for each image, the predicted class and the probability of every class: the mean of the folds.
 
-        Takes paths of files and folders, and arrays of uint8 (height x width x 3).
+        Takes paths of files and folders, arrays of uint8 (height x width x 3), and images of Pillow.
         """
         from podium.submissions.blend import Blend
         from podium.submissions.predict_images import predict_images
 
-        return predict_images({self: self.finished()}, Blend("equal", (1.0,), (1.0,)), images, machine).frame()
+        self._one_finished(None)
+        blend = Blend("equal", (1.0,), (1.0,))
+        return predict_images({self: self.finished()}, blend, images, _machine(machine)).frame()
 
-    def features(self, images: Any, fold: int = 0, machine: Machine | None = None) -> "NDArray[np.float32]":
-        """Returns what the last layer of a fold's model gets: a row per image."""
+    def features(
+        self, images: Any, fold: int | None = None, machine: Machine | str | None = None
+    ) -> "NDArray[np.float32]":
+        """Returns what the last layer of a fold's model (default: the first) gets: a row per image."""
         from podium.training.own_images import features_of_images
 
-        return features_of_images(self, fold, images, (machine or Machine()).device)
+        return features_of_images(self, self._one_finished(fold), images, _machine(machine).device)
+
+    def _one_finished(self, fold: int | None) -> int:
+        """Returns the fold, or the first finished one; raises if it is not trained."""
+        finished = self.finished()
+        if not finished or (fold is not None and fold not in finished):
+            folds = f"its finished folds are {', '.join(map(str, finished))}" if finished else "none is finished yet"
+            raise PodiumError(f"{'a fold' if fold is None else f'fold {fold}'} of {self.path} is not trained; {folds}")
+        return finished[0] if fold is None else fold
 
     def __repr__(self) -> str:
         folds = self.finished()
         text = f"<podium.Run {self.name}: {len(folds)} of {plural(self.recipe['folds'], 'fold')}"
         if folds:
-            metric = self.recipe["metric"]
-            text += f", {metric} {sum(self.score(fold, metric) for fold in folds) / len(folds):.4f}"
+            text += f", {self.recipe['metric']} {self.score():.4f}"
         return text + ">"
 
 
-def load(competition: str, root: str | Path | None = None, **settings: str) -> Competition:
-    """Reads a competition's files; `settings` replace those of its card.
+def load(competition: str, root: str | Path | None = None) -> Competition:
+    """Reads a competition's files, data/raw/<competition>/, and its card.
 
     Without `root`, it is PODIUM_ROOT, or the nearest folder with the data, from the current one upwards.
     """
-    folder = find_root(root)
-    loaded = competition_files.load_and_report(competition, folder, **settings)
+    check_name(competition, "the name of a competition (its folder in data/raw/)")
+    folder = find_root(root).absolute()  # absolute: a notebook may change the current folder
+    loaded = competition_files.load_and_report(competition, folder)
     return Competition(**{field.name: getattr(loaded, field.name) for field in fields(loaded)}, root=folder)
 
 
 def train(
     competition: Competition | str,
     model: str,
-    folds: Sequence[int] | int = (),
+    folds: Sequence[int] | int | None = None,
     name: str | None = None,
-    budget: float | None = None,
-    machine: Machine | None = None,
+    budget: float | str | None = None,
+    machine: Machine | str | None = None,
     **options: Any,
 ) -> Run:
-    """Trains a model on every fold, or resumes it; `options` are those of the recipe, such as lr or epochs.
+    """Trains a model on every fold, or resumes it. Makes five folds if there are none.
 
-    `budget` is in seconds. The default of `name` is the model's name.
+    `folds` are numbers (default: all); `name` is that of the run (default: the model's); `budget` is a time such as
+    "8h", or seconds; `machine` is a podium.Machine, or a device such as "cpu". `options` are those of the recipe, such
+    as lr, epochs, image_size and weights: `podium train --help` lists them (`--from` is `start` here).
     """
     from podium.training.plan import Request, make_plan
     from podium.training.train import train
 
     competition = _loaded(competition)
-    competition.folds()
-    numbers = [folds] if isinstance(folds, int) else list(folds)
+    _refuse_unknown_options(options)
+    numbers = [folds] if isinstance(folds, int) else list(folds or ())
     if not all(isinstance(number, int) for number in numbers):
         raise PodiumError(f"folds must be numbers, such as [0, 1], not {folds!r}")
-    request = Request({"model": model, **options}, numbers, name, machine or Machine(), budget)
+    seconds = seconds_of(budget) if isinstance(budget, str) else budget
+    if budget is not None and not (isinstance(seconds, int | float) and seconds > 0):
+        raise PodiumError(f"budget must be a time such as '8h', or seconds, not {budget!r}")
+    competition.folds()
+    request = Request({"model": model, **options}, numbers, name, _machine(machine), seconds)
     return Run(train(make_plan(competition.slug, competition.root, request)).path)
 
 
-def runs(competition: Competition | str, names: Sequence[str] | None = None) -> list[Run]:
+def runs(competition: Competition | str, names: Sequence[str] | str | None = None) -> list[Run]:
     """Returns the runs with a finished fold, in the order of their names; or those of these names."""
     competition = _loaded(competition)
-    found = run_folder.find_runs(competition.slug, competition.root, list(names) if names else None)
-    return [Run(run.path) for run in found]
+    return [Run(run.path) for run in run_folder.find_runs(competition.slug, competition.root, _names(names))]
 
 
 def submit(
     competition: Competition | str,
-    runs: Sequence[Run | str] | None = None,
+    runs: Sequence[Run | str] | Run | str | None = None,
     name: str | None = None,
     blend: str | None = None,
     anyway: bool = False,
-    machine: Machine | None = None,
+    machine: Machine | str | None = None,
 ) -> Path:
-    """Blends the runs, writes the CSV and its lineage, and returns the CSV's path."""
+    """Blends the runs, writes the CSV and its lineage, and returns the CSV's path.
+
+    `runs` are the runs or their names (default: all that a blend gains from); `name` is that of the CSV; `blend` the
+    strategy (default: the best); `anyway` writes it even if all images get the same class.
+    """
     from podium.submissions.submission import SubmitOptions, submit
 
     competition = _loaded(competition)
     options = SubmitOptions(runs=_names(runs), name=name, blend=blend, anyway=anyway)
-    return submit(competition, competition.root, options, machine)
+    return submit(competition, competition.root, options, _machine(machine))
 
 
-def compare(competition: Competition | str, runs: Sequence[Run | str] | None = None) -> "pd.DataFrame":
+def compare(competition: Competition | str, runs: Sequence[Run | str] | Run | str | None = None) -> "pd.DataFrame":
     """Returns a row per run, the best first: its score, its gain over the best run with an interval, its costs."""
     from podium.submissions.compare import compare_runs
 
@@ -173,8 +231,34 @@ def compare(competition: Competition | str, runs: Sequence[Run | str] | None = N
 
 
 def _loaded(competition: Competition | str) -> Competition:
+    if not isinstance(competition, Competition | str):
+        raise PodiumError(f"the first argument is a competition or its name, not a {type(competition).__name__}")
     return load(competition) if isinstance(competition, str) else competition
 
 
-def _names(runs: Sequence[Run | str] | None) -> list[str] | None:
-    return None if runs is None else [run if isinstance(run, str) else run.name for run in runs]
+def _machine(machine: Machine | str | None) -> Machine:
+    if machine is None or isinstance(machine, str):
+        return Machine(device=machine or "auto")
+    return machine
+
+
+def _names(runs: Sequence[Run | str] | Run | str | None) -> list[str] | None:
+    if runs is None:
+        return None
+    chosen = [runs] if isinstance(runs, Run | str) else list(runs)
+    if not chosen:
+        raise PodiumError("no runs were given; leave out `runs` to take all of them")
+    return [run if isinstance(run, str) else run.name for run in chosen]
+
+
+def _refuse_unknown_options(options: Mapping[str, Any]) -> None:
+    """Answers words of other libraries, and arguments of Machine, with Podium's."""
+    known = recipe_options()
+    for word in options:
+        if word in known:
+            continue
+        if word in {field.name for field in fields(Machine)}:
+            raise PodiumError(f"no option '{word}'; it is an argument of podium.Machine: machine=podium.Machine(...)")
+        hint = explain_flag(word, {flag_of(name) for name in known})
+        if hint:
+            raise PodiumError(f"no option '{word}'; {hint.replace('it is --', 'it is ')}".replace("-", "_"))

@@ -2,13 +2,20 @@
 
 import contextlib
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from podium import PodiumError
+
+MOST_WORKERS = 256
+
 
 @dataclass(frozen=True)
 class Machine:
+    """What to compute on: the device, the processes that load images, and how several processes share the work."""
+
     device: str = "auto"  # cpu, cuda, cuda:1, mps; auto: a GPU where there is one
     workers: int | None = None  # processes that load images; None: what suits the device
     keep_pixels: bool = True  # in the store; otherwise every file is decoded each time it is read
@@ -16,6 +23,14 @@ class Machine:
     parallel: str = "auto"  # of several processes: data (they share each fold), folds (each trains its own), or auto
     deterministic: bool = False  # identical results on a GPU too, but slower
     compiled: bool = False  # by torch.compile
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.device, str) or not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device):
+            raise PodiumError(f"device {self.device!r}: choose auto, cpu, cuda, cuda:1 or mps")
+        if self.workers is not None and (not isinstance(self.workers, int) or not 0 <= self.workers <= MOST_WORKERS):
+            raise PodiumError(f"workers must be a number of processes from 0 to {MOST_WORKERS}, not {self.workers!r}")
+        if self.parallel not in ("auto", "data", "folds"):
+            raise PodiumError(f"parallel must be auto, data or folds, not {self.parallel!r}")
 
 
 def usable_cores() -> int:

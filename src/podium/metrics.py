@@ -5,6 +5,8 @@ from __future__ import annotations  # numpy appears in the types and is imported
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from podium import PodiumError
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -93,6 +95,8 @@ METRICS: dict[str, Callable[[], Metric]] = {
 
 def evaluate(metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]) -> float:
     """Scores probabilities (a row per image, a column per class) against class indices."""
+    if metric not in METRICS:
+        raise PodiumError(f"no metric '{metric}'; there are {', '.join(METRICS)}")
     return METRICS[metric]().score(targets, probs.astype("float64", copy=False))
 
 

@@ -65,7 +65,9 @@ class Recipe:
         "adamw, or muon: orthogonalises the updates of matrices (AdamW for the rest)",
         choices=OPTIMIZERS,
     )
-    lr: float = option("peak learning rate; the default grows with the square root of the batch size", 1e-12, 10)
+    lr: float = option(
+        "peak learning rate; the default is for batches of 128 and grows with the square root of their size", 1e-12, 10
+    )
     layer_decay: float = option("learning rate of a layer relative to the layer above it", 0.01, 1)
     weight_decay: float = option("decoupled weight decay, for matrices only", 0, 10)
     warmup: float = option("epochs of warm-up; at most a fifth of the run", 0)
@@ -123,13 +125,18 @@ class Recipe:
         if self.linear:
             return "a logistic head on the frozen features", f"no augmentation; views: {self.views}"
         learning = [
-            f"{plural(self.epochs, 'epoch')} in batches of {self.batch_size}",
+            f"{plural(self.epochs, 'epoch')} in batches of {self.batch_size}"
+            + (f" (in {self.accumulate} parts)" if self.accumulate > 1 else ""),
             f"lr {self.lr:g} ({self.optimizer})",
             *self._in_use("layer_decay", "weight_decay", "drop_path", "smoothing", "ema", "sam"),
         ]
         if (self.loss, self.class_weights) != ("cross_entropy", "none"):
             learning.append(f"loss {self.loss}, class weights {self.class_weights}")
         images = [*self._in_use("crop", "mirror", "colour", "erase", "ops", "mix", "grow"), f"views {self.views}"]
+        if self.fit != "crop":
+            images.insert(0, f"fit {self.fit}")
+        if self.test_size != self.image_size:
+            images.append(f"predicted at {self.test_size} px")
         if self.augment != "none":
             images.append(f"augment {self.augment}")
         return ", ".join(learning), ", ".join(images)

@@ -165,17 +165,15 @@ def origins_of(layers: Mapping[str, Options]) -> dict[str, str]:
 
 def describe_default(name: str) -> str:
     """Returns ` (default: 64)`, ` (default by family: ...)`, or nothing if the help text says it."""
-    if name in COMMON:
-        value = COMMON[name]
-        return "" if value == "" or value is False else f" (default: {value})"
-    if name not in PRETRAINED[""]:
-        return ""
-    pretrained, scratch = (_by_family(rows, name) for rows in (PRETRAINED, SCRATCH))
-    return f" (default by family: {pretrained}; from scratch: {scratch})"
+    if any(name in row for rows in (PRETRAINED, SCRATCH) for row in rows.values()):
+        pretrained, scratch = (_by_family(rows, name) for rows in (PRETRAINED, SCRATCH))
+        return f" (default by family: {pretrained}; from scratch: {scratch})"
+    value = COMMON.get(name, "")
+    return "" if value == "" or value is False else f" (default: {value})"
 
 
 def _by_family(rows: Mapping[str, Options], name: str) -> str:
-    values = {family or "others": row[name] for family, row in rows.items()}
+    values = {family or "others": row.get(name, COMMON.get(name)) for family, row in rows.items()}
     if len(set(values.values())) == 1:
         return f"{values['others']}"
     return ", ".join(f"{family} {value}" for family, value in values.items())

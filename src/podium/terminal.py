@@ -62,6 +62,14 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def seconds_of(text: str) -> float:
+    """Returns the seconds of a time such as `8h`, `90m` or `1h30m`; 0 if the text is none."""
+    units = {"s": 1, "m": 60, "min": 60, "h": 3600}
+    if not re.fullmatch(r"( *\d+(\.\d+)? *(s|min|m|h))+ *", text):
+        return 0.0
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?) *(s|min|m|h)", text))
+
+
 def plural(count: int, noun: str) -> str:
     """Formats `1 image`, `1,200 images`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
@@ -121,6 +129,7 @@ def podium_command() -> str:
 
 def flags_for_make(text: str) -> str:
     """Returns how make takes the flags that a text names: ` (with make: EPOCHS=...)`."""
+    text = re.sub(r"no flag \S+|\(see [^)]*\)", "", text)  # what was wrong is no advice
     flags = dict.fromkeys(re.findall(r"(?<!\S)--([a-z][a-z-]*)", text))
     variables = [f"{MAKE_VARIABLES[flag]}=..." for flag in flags if flag in MAKE_VARIABLES]
     others = " ".join(f"--{flag} ..." for flag in flags if flag not in MAKE_VARIABLES)

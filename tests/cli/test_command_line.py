@@ -37,13 +37,13 @@ MISTAKES = (
     ((*TRAIN, "--mirror", "-1"), "--mirror must be between 0 and 1, not -1"),
     ((*TRAIN, "--precision", "int8"), "--precision must be one of auto, float32"),
     ((*TRAIN, "--folds", "a"), "'a' is not a list of numbers such as 0,1 or 0-2"),
-    ((*TRAIN, "--folds", "3-1"), "'3-1' is not a list of numbers"),
+    ((*TRAIN, "--folds", "3-1"), "'3-1' runs backwards; write 1-3"),
     (("submit", "--runs", ","), "--runs: give at least one name"),
     ((*TRAIN, "--name", "../x"), "'../x' is not a valid name"),
     ((*TRAIN, "--budget", "8"), "'8' is not a time such as 8h, 90m or 1h30m"),
     (("train", "-c", "a/../../b"), "is not a valid name"),
-    (("train", "--workers", "1000"), "--workers: 1000 processes are more than any machine can use"),
-    ((*TRAIN, "--device", "gpu"), "--device: gpu: choose auto, cpu, cuda, cuda:1 or mps"),
+    (("train", "--workers", "1000"), "workers must be a number of processes from 0 to 256, not 1000"),
+    ((*TRAIN, "--device", "gpu"), "device 'gpu': choose auto, cpu, cuda, cuda:1 or mps"),
     (("submit", "--views", "zoom"), "no flag --views; it is a flag of podium train, and the run keeps its value"),
     (("train", "--workers", "-2"), "'-2' is not a whole number of at least 0"),
     (("train",), "which model? For example: --model convnext_small"),
@@ -186,8 +186,26 @@ def make(*words: str) -> "subprocess.CompletedProcess[str]":
 def test_make_refuses_a_variable_that_it_does_not_know(variable: str, remedy: str) -> None:
     done = make("train", "MODEL=test_vit", "LR=1e-4", variable)
     assert done.returncode == 2
-    assert f"no variable {variable.partition('=')[0]}; {remedy}" in done.stderr
+    assert f"no variable {variable.partition('=')[0]} for make train; {remedy}" in done.stderr
     assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "variable", "remedy"),
+    [
+        ("submit", "RUN=test_vit", "did you mean RUNS?"),
+        ("folds", "FOLDS=3", "there are COMP, VENV, PYTHON, CONSTRAINTS, ARGS, K"),
+        ("compare", "MODEL=test_vit", "there are COMP"),
+    ],
+)
+def test_make_refuses_a_variable_that_the_target_does_not_use(target: str, variable: str, remedy: str) -> None:
+    done = make(target, variable)
+    assert done.returncode == 2
+    assert f"no variable {variable.partition('=')[0]} for make {target}; {remedy}" in done.stderr
+
+
+def test_make_predict_says_what_is_missing() -> None:
+    assert "make predict needs RUN=" in make("predict", "IMAGES=x.jpg").stderr
 
 
 def test_variables_of_make_become_flags() -> None:

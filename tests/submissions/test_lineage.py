@@ -14,7 +14,7 @@ def test_a_lineage_is_described(two_runs: Path, podium: Podium) -> None:
     status, description, err = podium("lineage", out.strip())
     assert status == 0, err
     assert lineage["sha256"] in description
-    for fact in ("greedy-calibrated", "good fold 1", "idle fold 0", "held-out images", "torch"):
+    for fact in ("greedy-calibrated", "good fold 1", "held-out images", "torch"):
         assert fact in description
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from podium import PodiumError
 from podium.images.decode import read_image
@@ -46,7 +47,7 @@ def test_the_table_shows_the_most_probable_classes_first(two_runs: Path, podium:
     status, out, err = podium("predict", run_folder, *files, "--top", "2")
     assert status == 0, err
     header, mine, broken = (line.split() for line in out.splitlines())
-    assert header == ["image", "1", "2"]
+    assert header == ["image", "most", "probable", "no.", "2"]
     assert mine[:2] == [str(two_runs / "mine.jpg"), "red"]
     assert len(mine) == 5
     assert broken[1:] == ["?", "?"]
@@ -88,6 +89,9 @@ def test_a_submission_whose_run_was_trained_again_is_refused(csv: Path, two_runs
 
 def test_an_array_must_hold_rgb_pixels() -> None:
     assert len(list_images(np.zeros((4, 4, 3), np.uint8))) == 1
+    assert len(list_images(np.zeros((2, 4, 4, 3), np.uint8))) == 2
+    assert len(list_images([np.zeros((4, 4, 3), np.uint8), Image.new("RGB", (5, 6))])) == 2  # of any sizes
+    assert len(list_images(Image.new("RGB", (5, 6)))) == 1
     with pytest.raises(PodiumError, match="there are no images"):
         list_images([])
 

@@ -66,7 +66,7 @@ PROOF = 2  # images that prove, for every fold, that a model's output is linear 
 
 @pytest.mark.parametrize("model", ["test_vit", "test_convnext"])
 def test_it_goes_all_the_way_to_a_submission(tiny3: Path, podium: Podium, model: str) -> None:
-    status, out, err = podium(*LINEAR, "--model", model)
+    status, out, err = podium(*LINEAR, "--model", model, "--name", model)
     assert status == 0, err
     assert "over 3 of 3 folds" in out
     assert err.count("features of random weights") == 1
@@ -105,7 +105,7 @@ def test_the_saved_model_gives_the_out_of_fold_predictions(
 
 def test_unreadable_images_are_left_out(tiny3: Path, podium: Podium) -> None:
     (tiny3 / "data" / "raw" / "tiny" / "train_image" / "004.jpg").write_bytes(b"<html>")
-    status, out, err = podium(*LINEAR, "--model", "test_vit", "--skip-bad")
+    status, out, err = podium(*LINEAR, "--model", "test_vit", "--name", "test_vit", "--skip-bad")
     assert status == 0, err
     assert "over 3 of 3 folds" in out
     assert all("004" not in run_of(tiny3).out_of_fold(fold).id for fold in range(3))
@@ -131,7 +131,7 @@ def ten_images_per_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("ten_images_per_block")
 def test_a_stopped_command_resumes_at_its_block_and_later_folds_compute_nothing(tiny3: Path, podium: Podium) -> None:
-    command = (*LINEAR, "--model", "test_vit", "--mirror", "0", "--folds", "0")
+    command = (*LINEAR, "--model", "test_vit", "--name", "test_vit", "--mirror", "0", "--folds", "0")
     assert podium(*command, "--name", "undisturbed")[0] == 0
     with pytest.MonkeyPatch.context() as patch:
         Passes(patch, stop_at=7)  # one pass proves linearity; then each of the blocks of 10, 10 and 5 takes three
@@ -159,7 +159,7 @@ def replace_by_another_runs(path: Path) -> None:
 def test_a_damaged_block_is_computed_again(
     tiny3: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
-    command = (*LINEAR, "--model", "test_vit", "--mirror", "0", "--folds", "0")
+    command = (*LINEAR, "--model", "test_vit", "--name", "test_vit", "--mirror", "0", "--folds", "0")
     assert podium(*command, "--name", "other", "--seed", "1")[0] == 0
     assert podium(*command)[0] == 0
     run, expected = run_of(tiny3), weights_hash(tiny3, "test_vit")

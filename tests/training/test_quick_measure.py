@@ -23,7 +23,7 @@ def test_folds_tell_how_long_models_take_and_what_to_train(
 
 def test_with_a_gpu_the_next_step_is_a_large_model(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick_measure, "pick_device", lambda _: torch.device("cuda"))
-    assert podium("folds", "-c", "tiny", "--k", "2")[2].endswith("train -c tiny --model vit_small_patch32_224\n")
+    assert podium("folds", "-c", "tiny", "--k", "3")[2].endswith("train -c tiny --model vit_small_patch32_224\n")
 
 
 def test_a_gpu_that_does_not_work_does_not_fail_the_folds(
@@ -33,7 +33,7 @@ def test_a_gpu_that_does_not_work_does_not_fail_the_folds(
         raise PodiumError("--device cuda does not work here")
 
     monkeypatch.setattr(quick_measure, "pick_device", fail)
-    status, _, err = podium("folds", "-c", "tiny", "--k", "2")
+    status, _, err = podium("folds", "-c", "tiny", "--k", "3")
     assert status == 0
     assert "warning: --device cuda does not work here" in err
 

@@ -40,7 +40,7 @@ def audit(args: argparse.Namespace) -> None:
 
 def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
-    from podium.folds.folds_csv import certified_group_column, verify_folds, write_folds
+    from podium.folds.folds_csv import certified_group_column, folds_path, verify_folds, write_folds
     from podium.training.run_folder import names_of_runs_on_folds
 
     group = args.group
@@ -49,10 +49,13 @@ def folds(args: argparse.Namespace) -> None:
     competition = _competition(args, **({} if group is None else {"group_column": group}))
     if args.verify is None:
         in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
+        path = folds_path(args.competition, args.root)
+        before = path.read_bytes() if path.exists() else None
         write_folds(competition, args.root, args.k, args.seed, in_use_by)
-        from podium.training.quick_measure import suggest_training
+        if path.read_bytes() != before:
+            from podium.training.quick_measure import suggest_training
 
-        suggest_training(competition, args.k)
+            suggest_training(competition, args.k)
     else:
         verify_folds(competition, args.root, args.verify or None)
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from podium import DEFAULT_COMPETITION, PodiumError, __version__
-from podium.cli.known_words import explain_flag
+from podium.known_words import explain_flag
 from podium.submissions.strategy_names import STRATEGIES
-from podium.terminal import did_you_mean
+from podium.terminal import did_you_mean, seconds_of
 
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
-MOST_WORKERS = 256
 WITHOUT_COMPETITION = ("sample", "score", "lineage")
 
 # The function that runs a command, and the one that adds its flags.
@@ -156,7 +155,7 @@ def predict(command: argparse.ArgumentParser) -> None:
     command.add_argument("models", metavar="RUN-or-FILE.csv", help=text)
     command.add_argument("images", nargs="+", metavar="IMAGE", help="image files, or folders of images")
     text = "how many classes to show of each image, the most probable first (default: %(default)s)"
-    command.add_argument("--top", type=_count, default=3, metavar="N", help=text)
+    command.add_argument("--top", type=_positive, default=3, metavar="N", help=text)
     command.add_argument("--csv", action="store_true", help="print a CSV with the probability of every class")
     _device_flag(command)
 
@@ -246,13 +245,13 @@ def _blend_flag(command: argparse.ArgumentParser) -> None:
 
 def _device_flag(command: argparse.ArgumentParser) -> None:
     text = "auto, cpu, cuda, cuda:1, mps (default: %(default)s)"
-    command.add_argument("--device", type=_device, default="auto", help=text)
+    command.add_argument("--device", default="auto", help=text)
 
 
 def _device_flags(command: argparse.ArgumentParser) -> None:
     _device_flag(command)
     text = "processes that load images; never changes the result"
-    command.add_argument("--workers", type=_workers, metavar="N", help=text)
+    command.add_argument("--workers", type=_count, metavar="N", help=text)
 
 
 def _machine_flags(command: argparse.ArgumentParser) -> None:
@@ -288,6 +287,8 @@ class Numbers(Names):
         numbers: list[int] = []
         for name in names:
             bounds = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", name)
+            if bounds and bounds[2] and int(bounds[2]) < int(bounds[1]):
+                raise argparse.ArgumentError(self, f"'{name}' runs backwards; write {bounds[2]}-{bounds[1]}")
             folds = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1) if bounds else ()
             if not folds:
                 raise argparse.ArgumentError(self, f"'{name}' is not a list of numbers such as 0,1 or 0-2")
@@ -301,25 +302,15 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _device(text: str) -> str:
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", text):
-        raise argparse.ArgumentTypeError(f"{text}: choose auto, cpu, cuda, cuda:1 or mps")
-    return text
-
-
-def _workers(text: str) -> int:
-    count = _count(text)
-    if count > MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"{count} processes are more than any machine can use; give a few per core")
-    return count
+def _positive(text: str) -> int:
+    if not _count(text):
+        raise argparse.ArgumentTypeError("0 is too few; give at least 1")
+    return _count(text)
 
 
 def _seconds(text: str) -> float:
-    units = {"s": 1, "m": 60, "min": 60, "h": 3600}
-    parts = re.findall(r"(\d+(?:\.\d+)?) *(s|min|m|h)", text)
-    is_time = re.fullmatch(r"( *\d+(\.\d+)? *(s|min|m|h))+ *", text) is not None
-    seconds = sum(float(number) * units[unit] for number, unit in parts)
-    if not is_time or not seconds:
+    seconds = seconds_of(text)
+    if not seconds:
         raise argparse.ArgumentTypeError(f"'{text}' is not a time such as 8h, 90m or 1h30m")
     return seconds
 

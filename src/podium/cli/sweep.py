@@ -72,7 +72,7 @@ def _smallest_model_first(requests: Sequence[Request], models: Sequence[str]) ->
 
 def _train(args: argparse.Namespace, request: Request) -> str:
     """Trains a run in this process; returns its name."""
-    plan = make_plan(args.competition, args.root, request)
+    plan = make_plan(args.competition, args.root, request, only_shown=args.dry_run)
     if args.dry_run:
         from podium.training.dry_run import show_plan
 

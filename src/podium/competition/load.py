@@ -24,14 +24,14 @@ from podium.competition.labels import sort_labels
 from podium.competition.read_test_rows import read_test_rows
 from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
-from podium.competition.submission_format import SubmissionFormat, submission_format_of
+from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat, submission_format_of
 from podium.metrics import METRICS
 from podium.terminal import command_for, first_few, plural, say
 
 KAGGLE_INPUT = Path("/kaggle/input")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # data frames have no truth value
 class Competition:
     slug: str
     title: str
@@ -82,7 +82,7 @@ class Competition:
             f"  train    {_images_in(self.train)}",
             f"  test     {_images_in(self.test)}" if len(self.test) else "  test     no test images",
             f"  classes  {len(self.classes)}, from {most:,} images ('{largest}') down to {least:,} ('{smallest}')",
-            f"  submit   {first_few(submission.columns)}: {answer} a row, as in {submission.source}",
+            f"  submit   {first_few(submission.columns)}: {answer} a row, {_source_of(submission)}",
             f"  metric   {self.metric}",
             *(f"  note     {note}" for note in self.notes),
         ]
@@ -91,6 +91,11 @@ class Competition:
 
 def _images_in(rows: pd.DataFrame) -> str:
     return f"{len(rows):,} images in {common_folder(rows['image'])}/"
+
+
+def _source_of(submission: SubmissionFormat) -> str:
+    is_guess = submission.source == NO_SAMPLE
+    return f"a guess, because there is {NO_SAMPLE}" if is_guess else f"as in {submission.source}"
 
 
 def raw_folder(slug: str, root: Path) -> Path:
@@ -156,7 +161,9 @@ def load_and_report(slug: str, root: Path, **settings: str) -> Competition:
 def _find_competition_files(slug: str, folder: Path) -> Files:
     command = command_for("data", slug)
     if not folder.is_dir():
-        raise PodiumError(f"{folder} does not exist; get the competition's files with: {command}")
+        others = sorted(path.name for path in folder.parent.glob("*") if path.is_dir())
+        hint = f" (there is data of {first_few(others)}: name one with -c)" if others else ""
+        raise PodiumError(f"{folder} does not exist{hint}; get the competition's files with: {command}")
     files = find_files(folder)
     if not files.images:
         raise PodiumError(f"{folder}: no images below it; unpack the archives in it, or delete it and run: {command}")

@@ -18,6 +18,8 @@ from podium.competition.labels import normalised_label
 from podium.metrics import METRICS
 from podium.terminal import first_few
 
+NO_SAMPLE = "no sample submission"
+
 
 @dataclass(frozen=True)
 class SubmissionFormat:
@@ -52,7 +54,7 @@ def submission_format_of(
         is_single_column = wants == "labels" or len(train_labels) == 2
         columns = train_columns if is_single_column else (train_columns[0], *train_labels)
         classes = put_positive_last(card, train_labels, train_columns[1])
-        return SubmissionFormat(columns, wants, "no sample submission"), classes
+        return SubmissionFormat(columns, wants, NO_SAMPLE), classes
     answer_columns = sample.answer_columns
     if not answer_columns:
         raise PodiumError(

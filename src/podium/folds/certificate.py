@@ -99,7 +99,7 @@ class Certificate:
             ("groups of duplicates among the training images", f"{self.duplicate_groups:,}"),
             ("test images with a duplicate among the training images", f"{self.test_copies:,} of {self.test_images:,}"),
             ("images trained on in every fold and never validated", f"{self.trained_in_every_fold:,}"),
-            ("files that are not readable images and are left out", f"{self.bad_images:,}"),
+            ("files that are not readable images and are in no fold", f"{self.bad_images:,}"),
             ("classes that no fold validates", _count_and_names(self.classes_never_validated)),
             ("classes that only some folds validate", _count_and_names(self.classes_partly_validated)),
             ("hashes of the data and of these folds", f"{self.data_sha256[:16]}, {self.folds_sha256[:16]}"),

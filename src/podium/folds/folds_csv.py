@@ -8,6 +8,7 @@ id,target,fold,group, and its certificate, folds.json. In folds.csv a group is n
 file from elsewhere works if it has the columns id and fold.
 """
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,7 +102,7 @@ def _assign_to_readable(train: pd.DataFrame, is_good: NDArray[np.bool_], groups:
 
 
 def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> bool:
-    """Writes folds.csv and keeps different older folds in folds-before.csv; returns False if nothing changes."""
+    """Writes folds.csv and keeps different older folds beside it; returns False if nothing changes."""
     before = path.read_bytes() if path.exists() else None
     if before == content:
         return False
@@ -111,9 +112,9 @@ def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> bool
             " can neither resume nor be blended with new runs; keep the folds, or replace them with --force"
         )
     if before is not None:
-        kept = path.with_name("folds-before.csv")
+        kept = path.with_name(f"folds-{hashlib.sha256(before).hexdigest()[:8]}.csv")
         write_bytes(kept, before)
-        say(f"podium: warning: the folds have changed; runs that started with the old ones, now {kept}, cannot resume")
+        say(f"podium: warning: the folds have changed; runs of the old ones resume if {kept.name} is {path.name} again")
     write_bytes(path, content)
     return True
 

@@ -128,7 +128,7 @@ def decode_with_header(data: bytes, name: str) -> tuple[Pixels, Header]:
     try:
         image, doubt = _open(data)
         header = Header(image.format or "", image.mode, doubt)
-        return np.asarray(_to_rgb(image)), header
+        return np.asarray(to_rgb(image)), header
     except UnidentifiedImageError:
         raise BadImage(name, _describe_unknown(data)) from None
     except MemoryError:
@@ -202,7 +202,8 @@ def _describe_unknown(data: bytes) -> str:
     return f"it is not a {READABLE}"
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Returns the image upright, in RGB, over white where it is transparent."""
     image = _upright(image)
     if image.mode.startswith("I") or image.mode == "F":
         return Image.fromarray(_to_8_bit(image)).convert("RGB")

@@ -30,7 +30,7 @@ def download_competition(slug: str, root: Path) -> None:
     read_card(slug, root)  # a mistake in it is found before the download
     folder = raw_folder(slug, root)
     if folder.is_dir():
-        say(f"podium: {folder} exists already; delete it to get the files again")
+        say(f"podium: {folder} exists already and is read as it is; to download the files again, move it away")
     else:
         archive = root / "data" / "raw" / f"{slug}.zip"
         with locked(archive.parent / f".{slug}.lock") as acquired:

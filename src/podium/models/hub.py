@@ -40,7 +40,9 @@ def check_model_name(name: str | None) -> None:
     names = registered_names() | extension_models()
     architecture = name.partition(".")[0]
     if architecture not in names:
-        containing = sorted(known for known in names if f"_{architecture}_" in f"_{known}_")
+        word = architecture.rpartition("/")[2].lower()
+        containing = [known for known in names if re.search(rf"(^|_){re.escape(word)}(_|\d|$)", known)]
+        containing.sort(key=lambda known: (not known.startswith(word), len(known), known))  # the plain ones first
         if containing:
             hint = f"these contain it: {first_few(containing, 8)}"
         else:

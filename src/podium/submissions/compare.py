@@ -18,6 +18,7 @@ from podium import PodiumError
 from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
 from podium.metrics import METRICS, evaluate
+from podium.recipe import recorded_values
 from podium.submissions.expected_score import Interval, bootstrap_scores, percentile_interval
 from podium.submissions.held_out import HeldOut, collect_held_out
 from podium.submissions.kaggle_scores import find_public_scores
@@ -61,8 +62,8 @@ def compare_runs(
 
 COLUMNS = (
     *("run", "left_out", "model", "folds", "folds_in_all", "metric", "score", "fold_spread", "log_loss", "images"),
-    *("gain", "gain_low", "gain_high", "public_score", "lr", "image_size", "epochs", "parameters", "images_per_s"),
-    "seconds",
+    *("gain", "gain_low", "gain_high", "public_score", "lr", "image_size", "epochs", "seed", "linear"),
+    *("start", "loss", "parameters", "images_per_s", "seconds"),
 )
 
 
@@ -79,8 +80,8 @@ def _position_of_best(held_out: HeldOut, metric: str) -> int:
 
 
 def _recipe_of(run: Run) -> dict[str, Any]:
-    names = ("model", "lr", "image_size", "epochs")
-    return {**{name: run.recipe.get(name) for name in names}, "folds_in_all": run.recipe["folds"]}
+    names = ("model", "lr", "image_size", "epochs", "seed", "linear", "start", "loss")
+    return {**recorded_values(run.recipe, names), "folds_in_all": run.recipe["folds"]}
 
 
 def _scores_of(run: Run, pair: HeldOut | None, metric: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from podium.competition.load import Competition
 from podium.submissions.compare import compare_runs, find_disagreements
 from podium.terminal import duration, table
 
-LONGEST_NAME = 28  # letters
+LONGEST_NAME = 21  # letters
 MOST_RUNS = 10  # that fit into the table of disagreements
 
 
@@ -31,7 +31,8 @@ def describe_comparison(runs: pd.DataFrame, disagreements: pd.DataFrame) -> str:
     rows = [row._asdict() for row in runs.itertuples(index=False)]
     tables = [_scores_table(rows), _costs_table(rows)]
     if len(rows) > 1:
-        tables.append(_disagreements_table(disagreements))
+        more = f"\n(the first {len(disagreements)} of {len(rows)} runs)" if len(rows) > len(disagreements) else ""
+        tables.append(_disagreements_table(disagreements) + more)
     return "\n\n".join(tables)
 
 
@@ -58,7 +59,10 @@ def _scores_table(rows: list[dict[str, Any]]) -> str:
     shown = {name: cells for name, cells in columns.items() if is_shown.get(name, True)}
     text = table(list(shown), zip(*shown.values(), strict=True))
     if len(rows) > 1:
-        text += "\nworse than best: 95 % interval of the difference on the same images; not clearly: it may be chance"
+        text += (
+            "\nworse than best: 95 % interval of the difference on these images (not clearly: it may be chance);"
+            "\nanother seed of the same recipe may differ as much"
+        )
     return text
 
 
@@ -72,23 +76,34 @@ def _distance_from_best(row: dict[str, Any]) -> str:
 
 
 def _costs_table(rows: list[dict[str, Any]]) -> str:
-    header = ["run", "model", "lr", "size", "epochs", "parameters", "images/s", "training"]
-    return table(
-        header,
-        [
-            [
-                _shortened(row["run"]),
-                _shortened(str(row["model"])),
-                "" if pd.isna(row["lr"]) else f"{row['lr']:g}",
-                row["image_size"],
-                row["epochs"],
-                f"{row['parameters'] / 1e6:,.1f} M",
-                "?" if np.isnan(row["images_per_s"]) else f"{row['images_per_s']:,.1f}",
-                "?" if np.isnan(row["seconds"]) else duration(row["seconds"]),
-            ]
-            for row in rows
-        ],
-    )
+    header = ["run", "model", "lr", "size", "epochs", "params", "images/s", "training", "also"]
+    return table(header, map(_costs_of, rows))
+
+
+def _costs_of(row: dict[str, Any]) -> list[object]:
+    is_linear = bool(row["linear"])  # then there are no steps
+    return [
+        _shortened(row["run"]),
+        _shortened(str(row["model"])),
+        "" if pd.isna(row["lr"]) or is_linear else f"{row['lr']:g}",
+        row["image_size"],
+        "" if is_linear else row["epochs"],
+        f"{row['parameters'] / 1e6:,.1f} M",
+        "?" if np.isnan(row["images_per_s"]) else f"{row['images_per_s']:,.1f}",
+        "?" if np.isnan(row["seconds"]) else duration(row["seconds"]),
+        _notes_on(row),
+    ]
+
+
+def _notes_on(row: dict[str, Any]) -> str:
+    """Returns what else distinguishes the run's recipe."""
+    notes = {
+        "linear": bool(row["linear"]),
+        f"from {row['start']}": bool(row["start"]),
+        f"{row['loss']} loss": row["loss"] != "cross_entropy",
+        f"seed {row['seed']}": bool(row["seed"]),
+    }
+    return ", ".join(note for note, applies in notes.items() if applies)
 
 
 def _disagreements_table(disagreements: pd.DataFrame) -> str:

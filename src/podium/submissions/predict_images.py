@@ -50,7 +50,8 @@ class ImagePredictions:
             answers = [f"{self.classes[k]} {self.probs[number, k]:.3f}" for k in best]
             rows.append([image, *(["?"] * len(best) if number in self.unreadable else answers)])
         places = min(top, len(self.classes))
-        return table(["image", *map(str, range(1, places + 1))], rows, text_columns=places + 1)
+        header = ["most probable", *(f"no. {place}" for place in range(2, places + 1))]
+        return table(["image", *header], rows, text_columns=places + 1)
 
 
 def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
@@ -99,6 +100,9 @@ def predict_images(folds: Folds, blend: Blend, images: Any, machine: Machine | N
                     ]
                     probs[block.readable] = blend.average(means)
                 progress.update(len(block.readable) + len(block.unreadable))
+    if len(unreadable) == len(listed):
+        number, reason = next(iter(unreadable.items()))
+        raise PodiumError(f"none of the images can be read; the first is {listed[number]} ({reason})")
     if unreadable:
         number, reason = next(iter(unreadable.items()))
         count = plural(len(unreadable), "image")

@@ -30,7 +30,7 @@ def select_runs(
     reasons = find_reasons(runs, competition, root)
     if reasons:
         texts = [f"{run.name} ({reason})" for run, reason in reasons.items()]
-        say(f"podium: left out: {', '.join(texts)}; name them with --runs to blend them all the same")
+        say(f"podium: left out: {', '.join(texts)}; --runs takes them anyway")
     return [run for run in runs if run not in reasons]
 
 

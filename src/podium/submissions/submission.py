@@ -17,7 +17,7 @@ import numpy as np
 
 from podium import PodiumError
 from podium.competition.load import Competition
-from podium.disk import write_json
+from podium.disk import check_name, write_json
 from podium.folds.folds_csv import read_groups
 from podium.machine import Machine
 from podium.metrics import evaluate
@@ -30,8 +30,9 @@ from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.select_runs import select_runs
+from podium.submissions.strategy_names import STRATEGIES
 from podium.submissions.write_csv import render, write_csv
-from podium.terminal import command_for, plural, podium_command, say, uses_make
+from podium.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
 from podium.training.run_folder import Run
 
 LONGEST_NAME = 100  # letters
@@ -55,21 +56,23 @@ def submit(
     options, machine = options or SubmitOptions(), machine or Machine()
     _refuse_missing_test_images(competition)
     runs = select_runs(competition, root, options.runs, options.except_runs)
-    name = options.name or _join_names(runs)
+    name = (options.name or "").removesuffix(".csv")
+    if name:
+        check_name(name, "the name of a submission")
     if f"{name}.csv" == HISTORY:
         raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
-    folds = {run: run.finished() for run in runs}
-    _refuse_unusable_runs(competition, folds)
-    _announce(competition, folds)
-    choice = _choose(competition, root, runs, options.blend)
-    predictions = predict_blend(competition, root, folds, choice.blend, machine)
+    _refuse_unknown_strategy(options.blend)
+    _refuse_unusable_runs(competition, {run: run.finished() for run in runs})
+    _announce(competition, {run: run.finished() for run in runs})
+    runs, choice = _without_unused(runs, _choose(competition, root, runs, options.blend))
+    predictions = predict_blend(competition, root, {run: run.finished() for run in runs}, choice.blend, machine)
     if choice.estimate:
         estimate = add_fold_gain(choice.estimate, choice.blend, competition.metric, predictions.fold_probs)
         _say_estimate(competition, estimate)
         choice = replace(choice, estimate=estimate)
     check_class_shares(competition, predictions.probs, options.anyway)
     text = render(competition, predictions.probs)
-    path = _free_path(root / "submissions" / competition.slug, name, text)
+    path = _free_path(root / "submissions" / competition.slug, name or _join_names(runs), text)
     write_csv(competition, path, text)
     write_json(path.with_suffix(".json"), record_lineage(competition, path, predictions.facts, choice))
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
@@ -84,6 +87,20 @@ def suggest_next_step(competition: Competition, csv: Path) -> str:
     flag = "UPLOAD=1" if uses_make() else "--upload"
     page = f"https://www.kaggle.com/competitions/{competition.slug}/submit"
     return f"the same command with {flag}, or upload it at {page}"
+
+
+def _without_unused(runs: Sequence[Run], choice: BlendChoice) -> tuple[list[Run], BlendChoice]:
+    """Leaves out the runs whose weight is zero: they need not predict, and are no part of the submission."""
+    blend = choice.blend
+    kept = [number for number, weight in enumerate(blend.weights) if weight]
+    weights, temperatures = (tuple(values[k] for k in kept) for values in (blend.weights, blend.temperatures))
+    return [runs[k] for k in kept], replace(choice, blend=replace(blend, weights=weights, temperatures=temperatures))
+
+
+def _refuse_unknown_strategy(strategy: str | None) -> None:
+    if strategy is not None and strategy not in STRATEGIES:
+        hint = did_you_mean(str(strategy), STRATEGIES, otherwise=f"there are {', '.join(STRATEGIES)}")
+        raise PodiumError(f"no blending strategy '{strategy}'; {hint}")
 
 
 def _refuse_missing_test_images(competition: Competition) -> None:
@@ -133,10 +150,10 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], strategy:
     choice = choose_blend(held_out, metric, len(competition.test), strategy)
     if len(choice.candidates) > 1:
         images = f"{len(held_out):,} images"
-        say(f"podium: blending strategies, each fitted on all parts of {images} but the one it is scored on")
+        say(f"podium: blending strategies, each scored on images that it was not fitted to ({images}, in parts)")
         say("  " + choice.candidates_table(metric).replace("\n", "\n  "))
         weights = [f"{run.name} {weight:.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
-        reason = "the simplest that is as good as the best single run, and as the best blend but for chance"
+        reason = "the simplest that is not worse than the best single run, nor clearly worse than another strategy"
         if strategy:
             reason = "chosen with --blend"
         say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")

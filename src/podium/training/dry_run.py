@@ -8,6 +8,7 @@ Reads the competition's files and folds.csv. Writes nothing.
 import numpy as np
 
 from podium.models.device import device_name, pick_device
+from podium.recipe import differences, recorded_values
 from podium.terminal import duration, plural, say, show, table
 from podium.training.plan import Plan
 from podium.training.quick_measure import estimate_seconds, measure_training
@@ -21,7 +22,12 @@ def show_plan(plan: Plan) -> None:
         if name in plan.origins
     ]
     show(table(["option", "value", "from"], rows, text_columns=3))
-    unfinished = plan.unfinished_folds()
+    changes = differences(recorded_values(run.recipe, plan.identity()), plan.identity()) if run.has_begun() else []
+    if changes:
+        say(f"podium: note: {run.path} was started with other options ({'; '.join(changes)}); this needs another name")
+    if plan.request.budget is not None:
+        say("podium: note: --budget would measure the first steps, and train fewer epochs or folds if needed")
+    unfinished = list(plan.folds_to_train) if changes else plan.unfinished_folds()
     counts = np.array([(plan.fold_of_image == fold).sum() for fold in folds])
     training = len(plan.fold_of_image) - counts
     show(

@@ -25,7 +25,12 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
     model = source.recipe["model"]
     if options.get("model", model) != model:
         raise PodiumError(f"--from {source.name}: that run is a {model}; leave out --model, or take another run")
-    names = [name for name in recipe_options() if name not in NOT_TAKEN_OVER and name in source.recipe]
+    if source.recipe.get("linear"):
+        raise PodiumError(
+            f"--from {source.name}: that run is a linear head; train all weights with --head-first instead"
+        )
+    not_taken_over = {*NOT_TAKEN_OVER, *({"test_size"} if "image_size" in options else ())}  # it follows the image size
+    names = [name for name in recipe_options() if name not in not_taken_over and name in source.recipe]
     recorded = {name: source.recipe[name] for name in names}
     if not recorded.get("teacher"):
         recorded.pop("distil", None)

@@ -79,4 +79,4 @@ class Forecast:
         folds = f"{self.folds_left} folds" if self.folds_left > 1 else "this fold"
         rate = f"{self.sampler.batch_size / pace:,.1f} images/s"
         epochs = plural(self.epochs, "epoch")
-        say(f"podium: {rate}; {folds} of {epochs} will take about {duration(seconds)}, until {end}")
+        say(f"podium: {rate}; {folds} of {epochs} will take about {duration(seconds)}, to about {end}")

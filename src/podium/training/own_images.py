@@ -1,18 +1,20 @@
-"""Reads images that belong to no competition: files, all images of a folder, or arrays of pixels."""
+"""Reads images that belong to no competition: files, folders, arrays of pixels, or images of Pillow."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import PIL.Image
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from podium import PodiumError
 from podium.competition.find_files import find_files
-from podium.images.decode import BadImage, Pixels, read_image
+from podium.images.decode import BadImage, Pixels, read_image, to_rgb
 from podium.machine import usable_cores
 from podium.models.build import ModelSpec
 from podium.training.fold_model import FoldModel, prepare
@@ -30,8 +32,11 @@ class Block(NamedTuple):
 
 def list_images(images: Any) -> list[Image]:
     """Returns the images one by one; a folder becomes all images below it. A single image needs no list."""
-    if isinstance(images, str | Path) or np.ndim(images) == 3:
+    is_array = isinstance(images, PIL.Image.Image) or (isinstance(images, np.ndarray) and images.ndim < 4)
+    if isinstance(images, str | Path) or is_array:
         images = [images]
+    elif not isinstance(images, Iterable) or isinstance(images, pd.DataFrame):
+        raise PodiumError(f"images must be files, folders or arrays, not a {type(images).__name__}")
     listed: list[Image] = []
     for image in images:
         listed += _list_path(Path(image)) if isinstance(image, str | Path) else [image]
@@ -82,15 +87,16 @@ def _list_path(path: Path) -> list[Path]:
 def _prepare(image: Image, specs: Sequence[ModelSpec]) -> dict[ModelSpec, Pixels] | str:
     """Returns the image as models of each spec see it, or why it cannot be read."""
     try:
-        pixels = read_image(Path(image)) if isinstance(image, str | Path) else _check_array(image)
+        pixels = read_image(Path(image)) if isinstance(image, str | Path) else _pixels_of(image)
     except BadImage as bad:
         return bad.reason
     return {spec: prepare(pixels, spec) for spec in specs}
 
 
-def _check_array(image: Any) -> Pixels:
-    pixels = np.asarray(image)
-    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
+def _pixels_of(image: Any) -> Pixels:
+    """Returns the pixels of an array, or of an image of Pillow."""
+    pixels = np.asarray(to_rgb(image) if isinstance(image, PIL.Image.Image) else image)
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
         raise PodiumError(
             f"an image must be an array of uint8, height x width x 3 (RGB), not {pixels.dtype} of shape {pixels.shape}"
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
+from podium.disk import check_name
 from podium.extension_files import extensions_digest
 from podium.machine import Machine
 from podium.recipe import NEUTRAL, Options, Recipe, check_options
@@ -83,7 +84,8 @@ class Plan:
         return [fold for fold in self.folds_to_train if fold not in finished]
 
 
-def make_plan(slug: str, root: Path, request: Request) -> Plan:
+def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False) -> Plan:
+    """Returns the plan of a run; `only_shown`: also if a run of this name was started with another recipe."""
     options = check_request(slug, root, request, world_size())
     check_weights(slug, root, options)
     from podium.competition.load import load_and_report
@@ -94,14 +96,18 @@ def make_plan(slug: str, root: Path, request: Request) -> Plan:
 
     competition = load_and_report(slug, root)
     fold_of_image = read_folds(competition, root)
-    folds_to_train = _choose_folds(request.folds, count_folds(fold_of_image), slug)
+    folds = request.folds
+    if options.get("start") and not folds:
+        folds = Run(runs_folder(slug, root) / options["start"]).finished()
+    folds_to_train = _choose_folds(folds, count_folds(fold_of_image), slug)
     recipe = resolve_recipe(options, competition.recipe)
     _refuse_small_share_of_batch(recipe, int((fold_of_image != 0).sum()))
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     plan = Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train)
     plan = replace(plan, origins=_find_origins(plan, options))
     plan = replace(plan, earlier_runs=_find_earlier_runs(plan))
-    _refuse_other_recipe(plan)
+    if not only_shown:
+        _refuse_other_recipe(plan)
     _warn_of_known_images(recipe, competition)
     return plan
 
@@ -113,6 +119,8 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
 
     card = read_card(slug, root).get("recipe", {})  # also loads the extensions, whose names options may use
     options = request.options
+    if request.name is not None:
+        check_name(request.name, "the name of a run")
     check_options(options)
     if "model" in options:
         options = {**options, "model": timm_name(options["model"])}
@@ -149,7 +157,8 @@ def name_of_run(request: Request, options: Options) -> str:
         return request.name
     if options.get("start"):
         return f"{options['start']}-more"
-    return "auto" if request.options.get("model") == "auto" else timm_name(options.get("model", ""))
+    name = "auto" if request.options.get("model") == "auto" else timm_name(options.get("model", ""))
+    return f"{name}-linear" if options.get("linear") else name
 
 
 def _find_origins(plan: Plan, options: Options) -> dict[str, str]:

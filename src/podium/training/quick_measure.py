@@ -4,6 +4,7 @@ The images of a measurement are random, so the time to load images does not coun
 real images, and says how long it will take.
 """
 
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from podium.terminal import command_for, plural, say
 from podium.training.forecast import FORWARD_SHARE
 
 USUAL_MODELS: tuple[str, ...] = ("auto", "vit_small_patch32_224", "convnext_small")
-CPU_PIXELS = 8 * 224**2  # of a step on a CPU: larger batches take longer, and are hardly faster per image
+CPU_PIXELS = 4 * 224**2  # of a step on a CPU: larger batches take longer, and are hardly faster per image
 LONGEST = 2.0  # seconds; then the measurement ends after the current step
 MOST_STEPS = 5
 OPTIMIZER_COST = {"muon": 1.5}  # of a step, relative to one with AdamW
@@ -33,6 +34,8 @@ def suggest_training(competition: Competition, fold_count: int) -> None:
     """Says how long the usual models take to train on all folds of this machine, and which command trains one."""
     try:
         device = pick_device("auto")
+        if USUAL_MODELS:
+            say("podium: measuring for a few seconds how fast this machine trains")
         hours = {model: _estimate_hours(model, competition, fold_count, device) for model in USUAL_MODELS}
     except PodiumError as problem:  # advice must not fail a command that has done its work
         say(f"podium: warning: {problem}")
@@ -77,12 +80,13 @@ def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str)
 
     with explain_hardware_errors(recipe.batch_size):
         step()  # allocates memory and chooses kernels
-        started, steps = time.monotonic(), 0
-        while steps < MOST_STEPS and time.monotonic() - started < LONGEST:
+        seconds: list[float] = []
+        while len(seconds) < MOST_STEPS and sum(seconds) < LONGEST:
+            started = time.monotonic()
             step()
-            steps += 1
+            seconds.append(time.monotonic() - started)
     step_cost = OPTIMIZER_COST.get(recipe.optimizer, 1.0) * (2 if recipe.sam else 1)
-    return steps * count / (time.monotonic() - started) / step_cost
+    return count / statistics.median(seconds) / step_cost
 
 
 def estimate_seconds(recipe: Recipe, training_images: int, held_out_images: int, images_per_s: float) -> float:

@@ -95,8 +95,8 @@ class Run:
         changes = self._changes(identity)
         if changes:
             raise PodiumError(
-                f"{self.path} was started with other options: {'; '.join(changes)}. Choose another name for this run"
-                " (--name RUN, with make NAME=RUN), or delete that folder to start it again"
+                f"{self.path} was started with other options: {'; '.join(changes)}. Give the same to resume, choose another"
+                " name for this run (--name RUN, with make NAME=RUN), or delete that folder to start it again"
             )
 
     def keep_source(self, source: str) -> None:
@@ -237,6 +237,9 @@ def find_runs(
         if names and not run.finished():
             raise PodiumError(f"run '{run.name}' has no finished fold yet; run its training command again to resume")
     finished = [run for run in chosen if run.finished()]
+    unfinished = [run.name for run in chosen if not run.finished() and run.has_begun()]
+    if finished and unfinished:
+        say(f"podium: no fold is finished yet of {', '.join(unfinished)}; their training commands resume them")
     if not finished and except_names:
         raise PodiumError(f"no finished fold in {folder} except in {', '.join(except_names)}; leave out fewer runs")
     if not finished:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from podium.folds.folds_csv import warn_unless_certified
+from podium.metrics import is_better_than_chance
 from podium.models.device import device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.terminal import command_for, say, show
@@ -36,10 +37,18 @@ def train(plan: Plan) -> Run:
         context.processes.wait()
         show(results_table(run, plan.fold_count, competition.metric))
     say(f"podium: wrote {run.path}" if is_new else f"podium: {run.path} was trained already; nothing has changed")
+    if not any(_has_learned(run, fold) for fold in run.finished()):
+        say("next: other options under another --name; submissions leave this run out, because it has learned nothing")
+        return run
     unfinished = [str(fold) for fold in range(plan.fold_count) if fold not in run.finished()]
     first = f"the same command for the folds {','.join(unfinished)}, or " if unfinished else ""
     say(f"next: {first}{command_for('submit' if len(competition.test) else 'compare', competition.slug)}")
     return run
+
+
+def _has_learned(run: Run, fold: int) -> bool:
+    held_out = run.out_of_fold(fold)
+    return is_better_than_chance(held_out.target, held_out.probs)
 
 
 def _train_folds(context: Context) -> None:

@@ -4,7 +4,7 @@ import argparse
 
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import Parser
-from podium.cli.known_words import FLAGS, OTHER_NAMES, REASONS, SAME_REASON, explain_flag
+from podium.known_words import FLAGS, OTHER_NAMES, REASONS, SAME_REASON, explain_flag
 
 
 def flags_of(command: str) -> set[str]:
