@@ -144,8 +144,8 @@ def test_the_tables_fit_into_120_columns() -> None:
     names = [f"swin_tiny_patch4_window7_224.ms_in22k_ft_in1k-{number:02d}" for number in range(10)]
     row = {"left_out": "no better than chance", "model": names[0], "folds": 5, "folds_in_all": 5, "metric": "accuracy"}
     scores = {"score": 0.5, "fold_spread": 0.1, "log_loss": 1.5, "gain": -0.1, "gain_low": -0.2, "gain_high": -0.05}
-    costs: dict[str, object] = {"lr": 1e-4, "image_size": 224, "epochs": 100, "parameters": 8e8, "images_per_s": 1234.5, "seconds": 1e6}
-    costs |= {"seed": 1, "linear": False, "start": "", "loss": "focal"}
+    costs: dict[str, object] = {"lr": 1e-4, "image_size": 224, "epochs": 100, "parameters": 8e8}
+    costs |= {"images_per_s": 1234.5, "seconds": 1e6, "seed": 1, "linear": False, "start": "", "loss": "focal"}
     rows = [{"run": name, **row, **scores, **costs, "public_score": 0.5} for name in names]
     runs = pd.DataFrame([{**row, "images": 10**number} for number, row in enumerate(rows)])
     text = describe_comparison(runs, pd.DataFrame(np.full((10, 10), 0.1234), index=names, columns=names))

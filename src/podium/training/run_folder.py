@@ -95,8 +95,8 @@ class Run:
         changes = self._changes(identity)
         if changes:
             raise PodiumError(
-                f"{self.path} was started with other options: {'; '.join(changes)}. Give the same to resume, choose another"
-                " name for this run (--name RUN, with make NAME=RUN), or delete that folder to start it again"
+                f"{self.path} was started with other options: {'; '.join(changes)}. Give the same to resume, choose"
+                " another name for this run (--name RUN, with make NAME=RUN), or delete that folder to start it again"
             )
 
     def keep_source(self, source: str) -> None:
