@@ -131,7 +131,7 @@ def test_a_function_that_fails_or_returns_something_else_is_named(tmp_path: Path
     recipe: Recipe = fill_in_defaults({"model": "m", "augment": "dark", "loss": "absolute"}, {}, "", 48, 48)
     with pytest.raises(PodiumError, match=r"the augmentation dark returned float64 .*, not uint8 of shape"):
         TrainView(recipe, SPEC)(noise(60, 60), 0, 0)
-    with pytest.raises(PodiumError, match=r"the loss absolute returned .*\(2, 3\), not one number for each image"):
+    with pytest.raises(PodiumError, match=r"the loss absolute returned .*\(2, 3\), not a tensor with one number"):
         make_label_loss(recipe, np.arange(3), 3, torch.device("cpu"))(torch.zeros(2, 3), torch.eye(3)[:2])
     with pytest.raises(PodiumError, match="the view rolls did not return a list of 2"):
         views_of(torch.zeros(1, 3, 8, 8), "rolls")

@@ -35,7 +35,7 @@ def metric(function: Function | None = None, *, wants: str = "labels", better: s
             raise PodiumError(f"a metric takes {' or '.join(allowed)}, not '{value}'; correct its decorator")
 
     def score(targets: Any, probs: Any) -> float:
-        value = _call(function, "metric", targets, probs)
+        value = _call(function, "metric", targets.copy(), probs.copy())  # it may change its arguments
         if not isinstance(value, Real):
             raise _wrong(function, "metric", f"returned {value!r}, not a number")
         return float(value)
@@ -51,8 +51,10 @@ def loss(function: Function) -> Function:
     @wraps(function)
     def checked(logits: Any, targets: Any) -> Any:
         losses = _call(function, "loss", logits, targets)
-        if getattr(losses, "shape", None) != logits.shape[:1]:
-            raise _wrong(function, "loss", f"returned {_describe(losses)}, not one number for each image")
+        if getattr(losses, "shape", None) != logits.shape[:1] or not hasattr(losses, "requires_grad"):
+            raise _wrong(function, "loss", f"returned {_describe(losses)}, not a tensor with one number for each image")
+        if logits.requires_grad and not losses.requires_grad:
+            raise _wrong(function, "loss", "returned a tensor without a gradient")
         return losses
 
     return _register("loss", LOSSES, function, checked)

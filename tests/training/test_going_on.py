@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from podium.training.learner import MAX_BAD_STEPS, Learner
 from tiny import FAST, Podium, one_line, run_of
 
 MORE = ("train", "-c", "tiny", "--workers", "0", "--epochs", "1")
@@ -27,3 +30,19 @@ def test_a_run_that_has_learned_nothing_is_not_advised_for_submission(tiny: Path
     _, _, err = podium("train", *FAST, *words)
     assert "next: other options under another --name" in err
     assert "podium submit" not in err
+
+
+def test_a_level_replaces_the_options_that_it_sets(tiny: Path, podium: Podium) -> None:
+    assert podium("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0", "--name", "first")[0] == 0
+    assert podium(*MORE, "--from", "first", "--level", "strong")[0] == 0
+    assert (run_of(tiny, "first-more").recipe["ops"], run_of(tiny, "first-more").recipe["crop"]) == (2, 0.4)
+
+
+def test_a_loss_that_is_never_finite_is_found_at_the_end_of_an_epoch(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Learner, "loss", lambda learner, inputs, _: learner.network(inputs).sum() * float("nan"))
+    words = ("--model", "test_vit", "--folds", "0", "--epochs", "30")
+    line = one_line(podium("train", *FAST, *words))
+    assert "were not finite" in line
+    assert f"step {MAX_BAD_STEPS}" in line

@@ -38,7 +38,7 @@ def train_in_turn(args: argparse.Namespace, request: Request) -> None:
 
 def list_requests(args: argparse.Namespace, request: Request) -> list[Request]:
     """Returns a request for each model and each seed."""
-    models, seeds = args.model or [None], args.seeds or [None]
+    models, seeds = (list(dict.fromkeys(values or [None])) for values in (args.model, args.seeds))
     if len(models) > 1:
         for flag, value in {"--name": request.name, "--budget": request.budget, "--from": args.start}.items():
             if value:

@@ -62,8 +62,12 @@ def count_parameters(name: str) -> int:
     import timm
     import torch
 
-    with torch.device("meta"), warnings.catch_warnings(action="ignore"):
-        model = timm.create_model(timm_name(name), pretrained=False)
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            with torch.device("meta"):
+                model = timm.create_model(timm_name(name), pretrained=False)
+        except (RuntimeError, NotImplementedError):  # it computes with its values while it is built
+            model = timm.create_model(timm_name(name), pretrained=False)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from podium import PodiumError
 from podium.recipe import Options, flag_of, recipe_options
+from podium.recipe_defaults import OPTIONS_OF_LEVEL
 from podium.training.run_folder import Run, find_runs
 
 NOT_TAKEN_OVER = ("head_first", "linear", "start")  # by a run that goes on from another
@@ -29,7 +30,9 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
         raise PodiumError(
             f"--from {source.name}: that run is a linear head; train all weights with --head-first instead"
         )
-    not_taken_over = {*NOT_TAKEN_OVER, *({"test_size"} if "image_size" in options else ())}  # it follows the image size
+    not_taken_over = {*NOT_TAKEN_OVER, *OPTIONS_OF_LEVEL.get(options.get("level", ""), ())}
+    if "image_size" in options:
+        not_taken_over.add("test_size")  # it follows the image size
     names = [name for name in recipe_options() if name not in not_taken_over and name in source.recipe]
     recorded = {name: source.recipe[name] for name in names}
     if not recorded.get("teacher"):

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from podium import PodiumError
 from podium.images.decode import Pixels, shrink
 from podium.images.store import stored_side
 from podium.models.build import ModelSpec
@@ -62,6 +63,8 @@ class FoldModel:
     @torch.inference_mode()
     def features(self, images: Tensor) -> NDArray[np.float32]:
         """Returns what the last layer gets, a row per image; `images` are uint8, as `prepare` returns them."""
+        if not hasattr(self.model, "forward_head"):
+            raise PodiumError(f"{self.spec.architecture} gives no features: it lacks timm's forward_head")
         rows = []
         for part in images.split(self.batch_size):
             with autocast(self.device, self.precision):

@@ -183,6 +183,7 @@ def validate(learner: Learner, views: str) -> Validation:
 
 def close_epoch(learner: Learner, validation: Validation) -> None:
     """Adds a record to metrics.jsonl, and prints it."""
+    learner.check_gradients()
     context, progress, fold = learner.context, learner.progress, learner.fold
     metric = context.competition.metric
     steps = progress.step - (progress.history[-1].step if progress.history else 0)

@@ -178,11 +178,12 @@ def _refuse_contradictions(options: Options, card: Options, budget: float | None
     chosen = {**NEUTRAL, **card, **options}
     teacher = chosen["teacher"]
     if chosen["linear"]:
+        asked = {**NEUTRAL, **options, "teacher": teacher}  # the card's losses and augmentations do not apply to a head
         unused = ("teacher", "loss", "class_weights", "augment")
         for flag, is_given in {
             "--processes": processes > 1,
             "--budget": budget is not None,
-            **{f"--{name.replace('_', '-')}": chosen[name] != NEUTRAL[name] for name in unused},
+            **{f"--{name.replace('_', '-')}": asked[name] != NEUTRAL[name] for name in unused},
         }.items():
             if is_given:
                 raise PodiumError(

@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from podium.folds.folds_csv import warn_unless_certified
 from podium.metrics import is_better_than_chance
 from podium.models.device import device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
+from podium.models.predict import views_of
 from podium.terminal import command_for, say, show
 from podium.training.budget import Budget
 from podium.training.context import Context, open_context
@@ -106,6 +109,8 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
 def _announce(context: Context, unfinished: Sequence[int]) -> None:
     recipe, processes = context.recipe, context.processes
     if unfinished:
+        size = recipe.test_size
+        views_of(torch.zeros(1, 3, size, size), recipe.views)  # a wrong view of the project would fail after training
         warn_unless_certified(context.competition, context.plan.root)
         several = f", {processes.size} processes" if processes.size > 1 else ""
         where = f"{precision_name(context.precision)}, on {device_name(context.device)}{several}"
