@@ -37,10 +37,7 @@ def test_a_machine_that_is_ready(tiny: Path, podium: Podium, monkeypatch: pytest
     line = line_about("kaggle", out)
     assert "you have entered tiny: Categorization Accuracy, 5 submissions a day, until 2030-01-31" in line
     line = line_about("data", out)
-    assert (
-        "25 training and 7 test images, 4 classes; the rows of the submission are those of sample_submission.csv"
-        in line
-    )
+    assert "25 training and 7 test images, 4 classes; the rows of the submission: sample_submission.csv" in line
     assert line_about("folds", out).startswith("ok")
     assert line_about("vit_small_patch32_224", out).endswith("licence apache-2.0")
     assert not service.submissions

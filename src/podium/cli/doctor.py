@@ -203,9 +203,7 @@ def _data(slug: str, root: Path) -> Iterator[Finding]:
     competition = load(slug, root)
     counts = f"{len(competition.train):,} training and {len(competition.test):,} test images"
     source = competition.submission_format.source
-    yield Finding(
-        "data", "ok", f"{counts}, {len(competition.classes)} classes; the rows of the submission are those of {source}"
-    )
+    yield Finding("data", "ok", f"{counts}, {len(competition.classes)} classes; the rows of the submission: {source}")
     for note in competition.notes:
         yield Finding("data", "note", note)
     if not folds_path(slug, root).exists():

@@ -64,7 +64,7 @@ def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str)
     layout = Normaliser(spec, device).layout
     model.to(device).to(memory_format=layout).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
-    count = recipe.batch_size
+    count = recipe.part_size
     if device.type == "cpu":
         count = min(count, max(2, CPU_PIXELS // recipe.image_size**2))
     images = torch.randn(count, 3, recipe.image_size, recipe.image_size, device=device).to(memory_format=layout)
