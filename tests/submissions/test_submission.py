@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from podium.competition.load import load
+from podium.metrics import METRICS, Metric
 from podium.submissions.submission import submit
 from tiny import Podium, one_line
 
@@ -67,3 +69,14 @@ def test_names_that_cannot_be_used_are_refused_before_anything_is_predicted(two_
     assert str(renamed) in message
     assert "rename it" in message
     assert not list(two_runs.glob("runs/tiny/*/fold*/test.npz"))
+
+
+def test_a_metric_that_is_not_a_number_is_named(
+    two_runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undefined = Metric("labels", 1, lambda targets, probs: float("nan"))
+    monkeypatch.setitem(METRICS, "accuracy", lambda: undefined)
+    status, _, err = podium("submit", "-c", "tiny", "--runs", "good")
+    assert status == 0, err
+    assert "accuracy of the held-out images is nan" in err
+    assert "group" not in err

@@ -182,7 +182,9 @@ def _say_estimate(competition: Competition, estimate: Estimate) -> None:
     if estimate.fold_gain:
         score += f", to which the mean over folds should add {estimate.fold_gain:+.4f}"
     tests = f"{len(competition.test):,} test images of the same kind"
-    if np.isnan(low):
+    if not np.isfinite(estimate.score):
+        say(f"podium: warning: {competition.metric} of the held-out images is {estimate.score}, which says nothing")
+    elif np.isnan(low):
         say(f"podium: {score}; these are all of one group, so the score on {tests} cannot be estimated")
     else:
         say(f"podium: {score}; expect between {low:.4f} and {high:.4f} on {tests}")
