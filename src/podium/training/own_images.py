@@ -20,7 +20,7 @@ from podium.models.build import ModelSpec
 from podium.training.fold_model import FoldModel, prepare
 from podium.training.run_folder import Run
 
-Image = str | Path | Any  # Any: an array, or what numpy makes an array of
+Image = Any  # a path, an array, or an image of Pillow
 BLOCK = 256  # images that are in memory at once
 
 

@@ -31,7 +31,7 @@ OPTIMIZER_COST = {"muon": 1.5}  # of a step, relative to one with AdamW
 
 
 def suggest_training(competition: Competition, fold_count: int) -> None:
-    """Says how long the usual models take to train on all folds of this machine, and which command trains one."""
+    """Says how long all folds of the usual models take on this machine, and which command trains one."""
     try:
         device = pick_device("auto")
         if USUAL_MODELS:
