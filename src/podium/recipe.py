@@ -32,6 +32,7 @@ AUGMENTATIONS: dict[str, Callable[..., Any]] = {}
 CLASS_WEIGHTS = ("none", "balanced", "effective")
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+OPERATORS = ("fast", "timm")
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -111,6 +112,11 @@ class Recipe:
     skip_bad: bool = option("leave out training images that cannot be read")
     precision: str = option(
         "auto (the fastest that the hardware has), float32, bfloat16 or float16", choices=PRECISIONS
+    )
+    operators: str = option(
+        "fast (parts of the model are computed in faster ways, with the same results up to rounding) or timm (as timm"
+        " computes them)",
+        choices=OPERATORS,
     )
     seed: int = option("seed of everything random in training", 0, 2**32 - 1)
     start: str = option(
@@ -245,6 +251,7 @@ NEUTRAL: dict[str, Any] = {
     "linear": False,
     "head_first": False,
     "skip_bad": False,
+    "operators": "timm",
     "start": "",
     "teacher": "",
     "distil": 0.5,

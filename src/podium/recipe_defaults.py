@@ -48,6 +48,7 @@ COMMON: dict[str, Any] = {
     "head_first": False,  # warm-up and layer decay already protect the backbone from a new head's gradients
     "skip_bad": False,
     "precision": "auto",
+    "operators": "fast",  # up to 1.4 times as many images per second on a CPU; on a GPU the same as timm
     "seed": 0,
     "start": "",
     "teacher": "",

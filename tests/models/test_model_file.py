@@ -1,5 +1,7 @@
 """The file of a fold's model: it is enough to rebuild the model, and other files are refused."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from safetensors.torch import save_file
 
 from podium import PodiumError
 from podium.models.build import build_model
-from podium.models.model_file import classes_of_weights, load_model, save_model
+from podium.models.model_file import SPEC_KEY, classes_of_weights, load_model, save_model
 from podium.models.tensors import load_tensors, save_tensors
 from tiny import recipe_of
 
@@ -21,6 +23,14 @@ def test_a_saved_model_is_loaded_as_it_was(tmp_path: Path) -> None:
     assert classes_of_weights(str(tmp_path / "model.safetensors")) == ("cat", "dog")
     images = torch.rand(2, 3, 64, 64)
     assert torch.equal(loaded.eval()(images), model.eval()(images))
+
+
+def test_a_file_from_before_there_were_faster_operators_is_computed_as_then(tmp_path: Path) -> None:
+    model, spec = build_model(recipe_of("test_resnet"), ["a", "b"])
+    assert spec.operators == "fast"
+    older = {key: value for key, value in asdict(spec).items() if key != "operators"}
+    save_tensors(tmp_path / "older.safetensors", dict(model.state_dict()), {SPEC_KEY: json.dumps(older)})
+    assert load_model(tmp_path / "older.safetensors")[1].operators == "timm"
 
 
 def test_tied_weights_become_two_tensors(tmp_path: Path) -> None:

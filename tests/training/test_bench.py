@@ -4,9 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from torch import nn
 
+from podium.operators import layers
 from podium.training import bench
+from podium.training.learner import Learner
 from tiny import Podium, one_line
+from training.learners import context_of
 
 
 @pytest.mark.slow
@@ -33,9 +37,30 @@ def test_it_measures_every_model_and_leaves_only_its_figures(
             ratio = measured[whole]["median"] / measured[bare]["median"]
             assert measured[share] == pytest.approx(ratio, rel=0.02)
         assert measured["model"] in out
+        assert measured["operators"]
+        assert set(measured["operator_gains"]) == set(measured["operators"])
+        for kind, count in measured["operators"].items():
+            assert f"{kind} in {count} ({measured['operator_gains'][kind]:.2f}x)" in out
         assert 0 <= measured["first_step_seconds"] < 1000
         assert measured["peak_memory_mb"] > 50
     assert not (tiny / "runs").exists()
+
+
+def faster_layers(model: nn.Module) -> int:
+    return sum(type(layer).__module__ == layers.__name__ for layer in model.modules())
+
+
+def test_the_plain_loop_has_timms_own_model_and_training_the_faster_one(tiny: Path) -> None:
+    with context_of(tiny, model="test_convnext", precision="bfloat16") as context:
+        learner = Learner(context, fold=0)
+        assert faster_layers(learner.model)
+        assert faster_layers(learner.final_model)
+        assert not faster_layers(bench.PlainLoop(context, learner).model)
+
+
+def test_operators_can_be_those_of_timm(tiny: Path) -> None:
+    with context_of(tiny, model="test_convnext", precision="bfloat16", operators="timm") as context:
+        assert not faster_layers(Learner(context, fold=0).model)
 
 
 def test_a_misspelt_model_is_refused_before_anything_is_measured(tiny: Path, podium: Podium) -> None:

@@ -17,6 +17,7 @@ from podium.models.build import build_model
 from podium.models.device import pick_precision
 from podium.models.model_file import load_model, save_model
 from podium.models.normalise import Normaliser
+from podium.models.place import place_model
 from podium.models.predict import predict_proba
 from podium.training import distill
 from podium.training import learner as learner_module
@@ -236,7 +237,8 @@ def test_both_heads_of_a_distilled_model_learn_and_its_file_gives_the_reported_p
         rows = context.held_out_rows(0)
         batches = list(load_batches(context.images(rows, TestView(spec)), batches_in_order(len(rows), 8), 0))
         assert context.competition.train["id"].iloc[rows].tolist() == held_out.id.tolist()
-    normalise, precision = Normaliser(spec, CPU), pick_precision("auto", CPU)
+    precision = pick_precision("auto", CPU)
+    normalise = place_model(model, spec, CPU, precision)
     probs = predict_proba(model, batches, normalise, precision, "none")
     assert np.array_equal(probs, held_out.probs)
     heads = model.get_classifier()  # type: ignore[operator]

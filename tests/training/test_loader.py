@@ -1,12 +1,25 @@
-"""The order of the images: every epoch shows each once, and a resumed run continues in the same order."""
+"""The order of the images: every epoch shows each once, and a resumed run continues in the same order.
 
+Without loader processes, a thread loads them.
+"""
+
+import threading
+from contextlib import closing
 from itertools import chain
+from pathlib import Path
 
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.training.loader import BatchSampler, batches_in_order
+from podium import PodiumError
+from podium.images.decode import Pixels
+from podium.training.augment import TestView
+from podium.training.learner import Learner
+from podium.training.loader import BatchSampler, batches_in_order, load_batches
 from podium.training.processes import Processes
+from training.learners import context_of
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 4), st.integers(0, 3))
@@ -46,3 +59,34 @@ def test_the_shares_of_all_processes_are_the_batch_and_split_no_pair(batch_size:
 
 def test_prediction_shows_every_image_once_in_order() -> None:
     assert [image for batch in batches_in_order(7, 3) for _, image in batch] == list(range(7))
+
+
+def test_the_next_batch_is_loaded_beside_the_step_in_the_same_order(tiny: Path) -> None:
+    with context_of(tiny, model="test_vit") as context:
+        images = context.images(context.training_rows(0), TestView(Learner(context, 0).spec))
+    keys = batches_in_order(12, 3)
+    loaded = list(load_batches(images, keys, workers=0))
+    for batch, batch_keys in zip(loaded, keys, strict=True):
+        expected = images.__getitems__(batch_keys)
+        assert not isinstance(expected, PodiumError)
+        assert torch.equal(batch[0], expected[0])
+        assert torch.equal(batch[1], expected[1])
+    assert len(loaded) == 4
+
+
+def test_no_thread_is_left_when_a_loader_is_closed_or_fails(tiny: Path) -> None:
+    with context_of(tiny, model="test_vit") as context:
+        images = context.images(context.training_rows(0), TestView(Learner(context, 0).spec))
+    threads = threading.active_count()
+    with closing(load_batches(images, batches_in_order(12, 3), workers=0)) as batches:
+        next(batches)
+        assert threading.active_count() == threads + 1
+    assert threading.active_count() == threads
+    images.read = unreadable
+    with pytest.raises(PodiumError, match="cannot be read"):
+        list(load_batches(images, batches_in_order(12, 3), workers=0))
+    assert threading.active_count() == threads
+
+
+def unreadable(index: int) -> Pixels:
+    raise PodiumError(f"image {index} cannot be read")

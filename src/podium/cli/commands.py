@@ -81,7 +81,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def bench(args: argparse.Namespace) -> None:
-    """Measure training, compared with a bare training loop on this machine."""
+    """Measure training, compared with a plain loop around timm's model on this machine."""
     from podium.machine import Machine
     from podium.training.bench import bench
 

@@ -41,7 +41,8 @@ sys.exit(podium.kaggle.inside_kernel.{call})
 def find_code_files() -> list[tuple[Path, str]]:
     """Returns the files of this program, and their names in the kernel's archive or the bundle."""
     package = Path(podium.__file__).parent
-    files = [(path, f"src/podium/{path.relative_to(package)}") for path in sorted(package.rglob("*.py"))]
+    sources = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".c"))
+    files = [(path, f"src/podium/{path.relative_to(package)}") for path in sources]
     requirements = package.parents[1] / "requirements.txt"
     if not requirements.is_file():
         raise PodiumError(f"{requirements} is missing; run podium from a checkout of its repository")

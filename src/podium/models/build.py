@@ -36,6 +36,7 @@ class ModelSpec:
     crop: float  # share of the shorter side that prediction sees
     fit: str  # "crop": the centre; "squash": the whole image, made square
     source: str  # of the weights: a tag of the hub, a file and its hash, or none
+    operators: str = "timm"  # as in the recipe; files from before there was a choice do not say it
 
 
 # --- what timm knows of a name -----------------------------------------------------------------------
@@ -125,6 +126,7 @@ def build_model(recipe: Recipe, classes: Sequence[str], start: Path | None = Non
         test_size=recipe.test_size,
         fit=recipe.fit,
         source=source,
+        operators=recipe.operators,
         **_data_config(model, recipe.test_size),
     )
 

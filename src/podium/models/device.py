@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from podium import PodiumError, terminal
+from podium.operators.memory import keep_freed_memory
 from podium.torchrun import local_rank
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -41,6 +42,7 @@ def pick_device(name: str) -> torch.device:
 
 def prepare_device(device: torch.device, deterministic: bool) -> None:
     """Chooses a GPU's fastest kernels, or those that give the same bits every time. On a CPU they are the same."""
+    keep_freed_memory()
     if device.type != "cuda":
         return
     torch.set_float32_matmul_precision("high")  # TF32 for products of float32

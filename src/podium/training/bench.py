@@ -1,20 +1,22 @@
-"""Measures training compared with a bare training loop: the fastest that the same step can be on this machine.
+"""Measures Podium compared with a plain training loop around timm's own model.
 
     podium bench [-c SLUG] [--model NAME ...] [--image-size N] [--batch-size N] [--json FILE]
 
-In one process and in turn: the bare step (forward, backward and update of a batch that is on the device already) and
-the step of `podium train` with its loader; then the bare forward pass and prediction. Reports medians of several
-windows, and the lowest and highest. Writes nothing but FILE.
+In one process and in turn: the plain step (forward, backward and update of a batch that is on the device already, with
+the model as timm builds it) and the step of `podium train` with its loader; then the plain forward pass and prediction.
+At last, the step without each kind of exchanged operators. Reports medians, and the lowest and highest. Writes nothing
+but FILE.
 """
 
+import copy
 import json
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,16 +26,20 @@ import torch.nn.functional as F
 from podium.competition.load import Competition
 from podium.disk import write_text
 from podium.machine import Machine, peak_memory_mb
-from podium.models.build import resolve_recipe
-from podium.models.device import autocast, device_name, precision_name
+from podium.models.build import build_model, resolve_recipe
+from podium.models.device import autocast, device_name, micro_batch_limit, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
+from podium.models.place import place_model
 from podium.models.predict import predict_proba
+from podium.operators import kernels
+from podium.operators.exchange import exchange_operators
+from podium.operators.memory import freed_memory_returned
 from podium.recipe import Options
 from podium.terminal import say, show, table
 from podium.training.augment import TestView
 from podium.training.budget import process_start
 from podium.training.context import Context, open_context
-from podium.training.learner import Learner
+from podium.training.learner import Learner, create_optimizer
 from podium.training.loader import PREFETCHED, Batch, batches_in_order, load_batches
 from podium.training.loop import training_batches
 from podium.training.plan import Plan, Request, check_request
@@ -64,12 +70,15 @@ class Measurement:
     precision: str
     device: str
     workers: int
-    bare_step: Rate
+    bare_step: Rate  # of timm's own model
     training: Rate
     training_share: float  # of the bare step's rate
     bare_forward: Rate
     prediction: Rate
     prediction_share: float
+    operators: dict[str, int]  # how many parts of the model were exchanged, by kind
+    operator_gains: dict[str, float]  # how many times as fast forward and backward are with them
+    no_kernels: str  # why the kernels could not be compiled; empty if they were
     # From the start of the process (for a later model: from the end of the one before) to the first step.
     first_step_seconds: float
     peak_memory_mb: float
@@ -119,9 +128,12 @@ def _measure(context: Context, started: float) -> Measurement:
         learner.step(*first_batch)
         size = f"{recipe.image_size} px, batches of {recipe.batch_size}"
         say(f"podium: {recipe.model} at {size}; the first step started after {first_step_seconds:.1f} s")
-        bare = BareStep(learner)
-        bare_rates, training_rates = _training_rates(context, bare, learner, batches)
-    forward_rates, prediction_rates = _prediction_rates(context, bare, learner, statistics.median(training_rates))
+        plain = PlainLoop(context, learner)
+        bare_rates, training_rates = _training_rates(context, plain, learner, batches)
+    forward_rates, prediction_rates = _prediction_rates(context, plain, learner, statistics.median(training_rates))
+    exchanged = {}
+    if recipe.operators == "fast" and not context.machine.compiled:
+        exchanged = exchange_operators(copy.deepcopy(plain.model), device, context.precision)
     return Measurement(
         model=recipe.model,
         image_size=recipe.image_size,
@@ -135,6 +147,9 @@ def _measure(context: Context, started: float) -> Measurement:
         bare_forward=_rate(forward_rates),
         prediction=_rate(prediction_rates),
         prediction_share=round(statistics.median(prediction_rates) / statistics.median(forward_rates), 3),
+        operators=exchanged,
+        operator_gains=_operator_gains(context, plain, exchanged),
+        no_kernels=kernels.problem() if device.type == "cpu" else "",
         first_step_seconds=round(first_step_seconds, 2),
         peak_memory_mb=peak_memory_mb(),
         gpu_memory_mb=round(torch.cuda.max_memory_allocated(device) / 1e6) if device.type == "cuda" else None,
@@ -142,58 +157,65 @@ def _measure(context: Context, started: float) -> Measurement:
     )
 
 
-class BareStep:
-    """The same step without loader, augmentation, clipping, averaging and validation."""
+class PlainLoop:
+    """What everyone writes with timm and torch: the model as timm builds it, no loader, no averaging, no clipping."""
 
-    def __init__(self, learner: Learner) -> None:
-        self.learner, count = learner, learner.recipe.batch_size
+    def __init__(self, context: Context, learner: Learner) -> None:
+        recipe = replace(context.recipe, operators="timm")
+        self.context = context
+        self.model, spec = build_model(recipe, context.competition.classes)
+        normalise = place_model(self.model, spec, context.device, context.precision)
+        self.optimizer = create_optimizer(self.model, recipe)
+        self.scaler = torch.amp.GradScaler(context.device.type, enabled=context.precision == torch.float16)
         self.images, self.test_images = (
-            learner.normalise(torch.randint(256, (count, size, size, 3), dtype=torch.uint8))
-            for size in (learner.recipe.image_size, learner.recipe.test_size)
+            normalise(torch.randint(256, (recipe.batch_size, size, size, 3), dtype=torch.uint8))
+            for size in (recipe.image_size, recipe.test_size)
         )
-        self.labels = torch.arange(count, device=learner.device) % len(learner.spec.classes)
+        self.labels = torch.arange(recipe.batch_size, device=context.device) % len(spec.classes)
+        self.network = torch.compile(self.model) if context.machine.compiled else self.model
 
     def step(self) -> None:
-        learner = self.learner
-        learner.model.train()
-        learner.optimizer.zero_grad()
-        with autocast(learner.device, learner.context.precision):
-            logits = learner.model(self.images)
-        learner.scaler.scale(F.cross_entropy(logits.float(), self.labels)).backward()
-        learner.scaler.step(learner.optimizer)
-        learner.scaler.update()
+        self.model.train()
+        self.optimizer.zero_grad()
+        with autocast(self.context.device, self.context.precision):
+            logits = self.network(self.images)
+        self.scaler.scale(F.cross_entropy(logits.float(), self.labels)).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
 
     @torch.inference_mode()
     def forward(self) -> None:
-        self.learner.final_model.eval()
-        with autocast(self.learner.device, self.learner.context.precision):
-            self.learner.final_model(self.test_images)
+        self.model.eval()
+        with autocast(self.context.device, self.context.precision):
+            self.model(self.test_images)
 
 
 def _training_rates(
-    context: Context, bare: BareStep, learner: Learner, batches: Iterator[Batch]
+    context: Context, plain: PlainLoop, learner: Learner, batches: Iterator[Batch]
 ) -> tuple[list[float], list[float]]:
-    """Measures the bare step and the step of `podium train` in turn, window by window."""
+    """Measures the plain step and the step of `podium train` in turn, window by window."""
 
     def whole_step() -> None:
         learner.step(*next(batches))
 
-    _seconds(context.device, bare.step)
-    steps = max(1, round(SECONDS / _seconds(context.device, bare.step)))
+    _seconds(context.device, plain.step)
+    steps = max(1, round(SECONDS / _seconds(context.device, plain.step)))
     images = steps * context.recipe.batch_size
-    bare_rates, whole_rates = [], []
+    plain_rates, whole_rates = [], []
     for _ in range(WINDOWS):
-        bare_rates.append(images / _seconds(context.device, bare.step, steps))
-        for _ in range(context.workers * PREFETCHED):  # batches that the loader has prepared during the bare steps
+        with freed_memory_returned():
+            plain.step()
+            plain_rates.append(images / _seconds(context.device, plain.step, steps))
+        for _ in range(1 + context.workers * PREFETCHED):  # and the batches that were loaded during the plain steps
             whole_step()
         whole_rates.append(images / _seconds(context.device, whole_step, steps))
-    return bare_rates, whole_rates
+    return plain_rates, whole_rates
 
 
 def _prediction_rates(
-    context: Context, bare: BareStep, learner: Learner, training_rate: float
+    context: Context, plain: PlainLoop, learner: Learner, training_rate: float
 ) -> tuple[list[float], list[float]]:
-    """Measures the bare forward pass and prediction in turn; the first window is a warm-up."""
+    """Measures the plain forward pass and prediction in turn; the first window is a warm-up."""
     recipe, rows = context.recipe, context.held_out_rows(learner.fold)
     count = min(len(rows), max(2 * recipe.batch_size, round(training_rate * 3 * SECONDS)))
     images = context.images(rows[:count], TestView(learner.spec))
@@ -205,12 +227,41 @@ def _prediction_rates(
 
     forward_rates, prediction_rates = [], []
     for window in range(WINDOWS + 1):
-        forward_seconds = _seconds(context.device, bare.forward, passes)
+        with freed_memory_returned():
+            plain.forward()
+            forward_seconds = _seconds(context.device, plain.forward, passes)
         prediction_seconds = _seconds(context.device, predict)
         if window:
             forward_rates.append(passes * recipe.batch_size / forward_seconds)
             prediction_rates.append(count / prediction_seconds)
     return forward_rates, prediction_rates
+
+
+def _operator_gains(context: Context, plain: PlainLoop, exchanged: Mapping[str, int]) -> dict[str, float]:
+    """Measures forward and backward with all exchanged operators and without each kind, in turn."""
+    images = plain.images[: micro_batch_limit(context.device, context.recipe.image_size)]
+
+    def make_pass(kinds: frozenset[str]) -> Callable[[], None]:
+        model = copy.deepcopy(plain.model).train()
+        exchange_operators(model, context.device, context.precision, kinds)
+
+        def forward_backward() -> None:
+            model.zero_grad()
+            with autocast(context.device, context.precision):
+                logits = model(images)
+            F.cross_entropy(logits.float(), plain.labels[: len(images)]).backward()
+
+        return forward_backward
+
+    every = frozenset(exchanged)
+    passes = {"": make_pass(every), **{kind: make_pass(every - {kind}) for kind in every}} if every else {}
+    seconds: dict[str, list[float]] = {kind: [] for kind in passes}
+    for window in range(WINDOWS + 1):
+        for kind, forward_backward in passes.items():
+            taken = _seconds(context.device, forward_backward)
+            if window:  # the first is a warm-up
+                seconds[kind].append(taken)
+    return {kind: round(statistics.median(seconds[kind]) / statistics.median(seconds[""]), 3) for kind in exchanged}
 
 
 def _seconds(device: torch.device, work: Callable[[], object], times: int = 1) -> float:
@@ -239,7 +290,7 @@ def _short(rate: float) -> str:
 
 
 def _table(measurements: list[Measurement]) -> str:
-    rows = []
+    rows, notes = [], []
     for measured in measurements:
         name = f"{measured.model} {measured.image_size} px x {measured.batch_size}"
         memory = f"{measured.gpu_memory_mb or measured.peak_memory_mb:,.0f} MB"
@@ -247,6 +298,16 @@ def _table(measurements: list[Measurement]) -> str:
         rows.append([name, "training step", measured.bare_step, measured.training, share, first_step, memory])
         share = f"{measured.prediction_share:.3f}"
         rows.append(["", "forward pass", measured.bare_forward, measured.prediction, share, "", ""])
+        notes.append(f"{measured.model}: {_describe_operators(measured)}")
     first = measurements[0]
     title = f"images/s on {first.device}, {first.precision}, {first.workers} workers"
-    return table([title, "", "bare", "podium", "share", "first step", "peak memory"], rows)
+    text = table([title, "", "timm, plain loop", "podium", "share", "first step", "peak memory"], rows)
+    return "\n".join([text, *notes])
+
+
+def _describe_operators(measured: Measurement) -> str:
+    """Returns which parts were exchanged, and how many times as fast forward and backward are with them."""
+    gains = measured.operator_gains
+    exchanged = ", ".join(f"{kind} in {count} ({gains[kind]:.2f}x)" for kind, count in measured.operators.items())
+    missing = f"; no kernels: {measured.no_kernels}" if measured.no_kernels else ""
+    return (f"faster operators: {exchanged}" if exchanged else "all operators as timm builds them") + missing

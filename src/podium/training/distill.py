@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from podium.models.device import autocast
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
+from podium.models.place import place_model
 from podium.training.run_folder import Run
 
 # At 1, a confident teacher adds little to the label. Far above 2, its very small probabilities, which training has
@@ -29,7 +30,7 @@ class Teacher:
 
     def __init__(self, runs: Sequence[Run], fold: int, student: Normaliser, precision: torch.dtype) -> None:
         self.device, self.precision = student.device, precision
-        self.members = [Member(run.fold_folder(fold) / "model.safetensors", student) for run in runs]
+        self.members = [Member(run.fold_folder(fold) / "model.safetensors", student, precision) for run in runs]
 
     @torch.no_grad()  # inference_mode would not let the result take part in the student's loss
     def __call__(self, inputs: Tensor) -> Tensor:
@@ -62,10 +63,10 @@ class Teacher:
 class Member:
     """One saved model, and the student's inputs as it expects them."""
 
-    def __init__(self, path: Path, student: Normaliser) -> None:
+    def __init__(self, path: Path, student: Normaliser, precision: torch.dtype) -> None:
         model, spec = load_model(path)
-        own = Normaliser(spec, student.device)
-        self.model: nn.Module = model.eval().to(student.device).to(memory_format=own.layout)
+        own = place_model(model, spec, student.device, precision)
+        self.model: nn.Module = model.eval()
         self.size, self.layout = spec.image_size, own.layout
         self.scale = own.scale / student.scale
         self.shift = own.shift - student.shift * self.scale

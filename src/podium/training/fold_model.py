@@ -17,6 +17,7 @@ from podium.models.build import ModelSpec
 from podium.models.device import autocast, device_name, pick_device, pick_precision, precision_name, prepare_device
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
+from podium.models.place import place_model
 from podium.models.predict import predict_proba
 from podium.training.augment import TestView
 from podium.training.frozen_features import features_of
@@ -38,9 +39,8 @@ class FoldModel:
         prepare_device(device, deterministic=False)
         torch.backends.cudnn.benchmark = False  # kernels chosen by their speed could change the last digits
         model, spec = load_model(run.fold_folder(fold) / "model.safetensors")
-        normalise = Normaliser(spec, device)
-        model.to(device).to(memory_format=normalise.layout)
         precision = pick_precision(run.recipe["precision"], device)
+        normalise = place_model(model, spec, device, precision)
         part_size = math.ceil(run.recipe["batch_size"] / run.recipe.get("accumulate", 1))
         return FoldModel(model.eval(), spec, normalise, precision, run.recipe["views"], part_size)
 

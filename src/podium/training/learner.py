@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import autocast, micro_batch_limit
-from podium.models.normalise import Normaliser
+from podium.models.place import place_model
 from podium.recipe import Recipe, image_size_at
 from podium.training.augment import mix
 from podium.training.context import Context
@@ -75,8 +75,7 @@ class Learner:
         self.context, self.fold, self.recipe, self.device = context, fold, recipe, device
         self.sampler = context.batch_sampler(fold)
         self.model, self.spec = _initial_model(context, fold)
-        self.normalise = Normaliser(self.spec, device)
-        self.model.to(device).to(memory_format=self.normalise.layout)
+        self.normalise = place_model(self.model, self.spec, device, context.precision, context.machine.compiled)
         labels = context.target_of_image[context.training_rows(fold)]
         self.label_loss = make_label_loss(recipe, labels, len(self.spec.classes), device)
         self.teacher = None
@@ -84,7 +83,7 @@ class Learner:
             self.teacher = Teacher(context.plan.teachers, fold, self.normalise, context.precision)
             if recipe.distil < 1:  # without the labels' loss, one of two heads would learn nothing
                 separate_heads(self.model)
-        self.optimizer = _create_optimizer(self.model, recipe)
+        self.optimizer = create_optimizer(self.model, recipe)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == torch.float16)
         decay = 1 - 1 / max(1.0, recipe.ema * self.sampler.stop)
         self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
@@ -278,7 +277,7 @@ def _network(model: nn.Module, context: Context) -> Any:
     return torch.compile(network) if context.machine.compiled else network
 
 
-def _create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     # Muon's updates are scaled to the length of AdamW's, so the same learning rates serve.
     own: dict[str, Any] = {"fused": True} if recipe.optimizer == "adamw" else {"adjust_lr_fn": "match_rms_adamw"}
     optimizer: torch.optim.Optimizer = create_optimizer_v2(

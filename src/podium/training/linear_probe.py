@@ -25,6 +25,7 @@ from podium.models.build import ModelSpec, build_model
 from podium.models.device import autocast, full_float32
 from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
+from podium.models.place import place_model
 from podium.terminal import say
 from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
@@ -48,8 +49,7 @@ def train_head(context: Context, fold: int) -> None:
     seed_torch(recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
     model, spec = build_model(replace(recipe, drop_path=0.0), context.competition.classes)
     context.run.keep_source(spec.source)
-    normalise = Normaliser(spec, context.device)
-    model.to(context.device).to(memory_format=normalise.layout)
+    normalise = place_model(model, spec, context.device, context.precision)
     head, l2, features = fit_head_of(context, fold, model, spec, normalise)
 
     training, held_out = context.training_rows(fold), context.held_out_rows(fold)

@@ -8,6 +8,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -101,7 +102,7 @@ def load_batches(images: ImageDataset, batches: Sampler[list[Key]] | list[list[K
     """Yields the batches in order; ends its worker processes when it is closed."""
     loader = _start_loader(images, batches, workers)
     try:
-        for batch in loader:
+        for batch in loader if workers else _load_beside(loader):
             if isinstance(batch, PodiumError):
                 raise batch
             yield batch
@@ -109,6 +110,15 @@ def load_batches(images: ImageDataset, batches: Sampler[list[Key]] | list[list[K
         raise PodiumError(LOADER_DIED) from None
     finally:
         _end_workers(loader)
+
+
+def _load_beside(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Loads the next batch in a thread, beside the step: numpy, OpenCV and torch let other threads run."""
+    with ThreadPoolExecutor(1, "loader") as thread:
+        following = thread.submit(next, batches, None)
+        while (batch := following.result()) is not None:
+            following = thread.submit(next, batches, None)
+            yield batch
 
 
 def pick_workers(workers: int | None, device: torch.device) -> int:

@@ -17,7 +17,7 @@ from podium.competition.load import Competition
 from podium.models.build import build_model, resolve_recipe
 from podium.models.device import autocast, device_kind, device_name, pick_device, pick_precision, prepare_device
 from podium.models.hardware_errors import explain_hardware_errors
-from podium.models.normalise import Normaliser
+from podium.models.place import place_model
 from podium.recipe import Recipe, image_size_at
 from podium.recipe_defaults import expand_auto
 from podium.terminal import command_for, plural, say
@@ -61,8 +61,8 @@ def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str)
     prepare_device(device, deterministic=False)
     precision = pick_precision(recipe.precision, device)
     model, spec = build_model(replace(recipe, weights="none"), classes)
-    layout = Normaliser(spec, device).layout
-    model.to(device).to(memory_format=layout).train()
+    layout = place_model(model, spec, device, precision).layout
+    model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
     count = recipe.part_size
     if device.type == "cpu":

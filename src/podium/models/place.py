@@ -1,0 +1,22 @@
+"""Brings a model to its device, in the layout and with the operators that are fastest there."""
+
+import torch
+from torch import nn
+
+from podium.models.build import ModelSpec
+from podium.models.normalise import Normaliser
+from podium.operators.exchange import exchange_operators
+
+
+def place_model(
+    model: nn.Module, spec: ModelSpec, device: torch.device, precision: torch.dtype, compiled: bool = False
+) -> Normaliser:
+    """Returns what makes the model's inputs of images.
+
+    For torch.compile the model stays as timm built it: the compiler finds its own fast operators.
+    """
+    normalise = Normaliser(spec, device)
+    model.to(device).to(memory_format=normalise.layout)
+    if spec.operators == "fast" and not compiled:
+        exchange_operators(model, device, precision)
+    return normalise

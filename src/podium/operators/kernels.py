@@ -1,0 +1,143 @@
+"""Compiles kernels.c for this CPU, once, and calls it.
+
+Reads kernels.c; writes ~/.cache/podium/kernels-<hash>.so (or below $XDG_CACHE_HOME). It needs Linux and a C compiler,
+gcc or clang under the name cc. Without them `problem` says what is missing, and torch computes instead.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from podium import PodiumError
+from podium.disk import atomic
+
+SOURCE = Path(__file__).with_name("kernels.c")
+# -march=native allows the instructions of this CPU, -ffast-math several sums at once in place of one. -ffast-math must
+# not reach the linker: the whole process would round very small numbers to 0.
+COMPILE = ("-std=c11", "-O3", "-march=native", "-ffast-math", "-fno-finite-math-only", "-fopenmp", "-fPIC", "-c")
+LINK = ("-shared", "-Wl,--no-undefined", "-lm")
+PARTS, MOST_TOKENS = 64, 256  # as in kernels.c
+DEPTHWISE_SIDES = (5, 7, 9)  # of the kernels that kernels.c computes; torch is fast with 3
+SLOWEST_COMPILER = 60.0  # seconds
+
+
+def problem() -> str:
+    """Returns why there are no kernels here; nothing if there are."""
+    return _library()[1]
+
+
+def gelu_with_bias(inputs: Tensor, bias: Tensor) -> Tensor:
+    """Returns the GELU of bfloat16 rows and a float32 bias."""
+    outputs = torch.empty_like(inputs)
+    _call("gelu_with_bias", inputs, bias, outputs, *inputs.shape)
+    return outputs
+
+
+def gelu_gradient(inputs: Tensor, bias: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the gradients of the inputs (bfloat16) and of the bias (float32)."""
+    result, sums = torch.empty_like(inputs), torch.empty(PARTS, inputs.shape[1])
+    _call("gelu_gradient", inputs, bias, gradient, result, sums, *inputs.shape)
+    return result, sums.sum(0)
+
+
+def softmax_with_bias(scores: Tensor, bias: Tensor, mask: Tensor | None) -> None:
+    """Turns bfloat16 scores [windows, heads, tokens, tokens] into probabilities; bias and mask are float32."""
+    windows, heads, tokens, _ = scores.shape
+    _call("softmax_with_bias", scores, bias, mask, windows, heads, tokens, 0 if mask is None else len(mask))
+
+
+def depthwise_weight_gradient(images: Tensor, gradient: Tensor, side: int) -> Tensor:
+    """Returns the float32 gradient of a depthwise convolution's weights [channels, 1, side, side].
+
+    Images and gradient are both bfloat16 or both float32, [n, channels, height, width] in the channels-last layout.
+    """
+    count, channels, height, width = images.shape
+    weights = torch.empty(channels, 1, side, side)
+    shape = (count, height, width, channels, side)
+    if not _call("depthwise_weight_gradient", images, gradient, images.dtype == torch.bfloat16, weights, *shape):
+        raise MemoryError(f"no memory for the gradient of a depthwise convolution of {height} x {width} pixels")
+    return weights
+
+
+def _call(name: str, *arguments: Tensor | int | None) -> int:
+    library, missing = _library()
+    assert library is not None, missing
+    result: int = getattr(library, name)(*(_as_c(value) for value in arguments))
+    return result
+
+
+def _as_c(value: Tensor | int | None) -> Any:
+    if value is None or isinstance(value, Tensor):
+        return ctypes.c_void_p(None if value is None else value.data_ptr())
+    return ctypes.c_int(value) if isinstance(value, bool) else ctypes.c_long(value)
+
+
+# --- compiling ---------------------------------------------------------------------------------------
+
+
+@cache
+def _library() -> tuple[ctypes.CDLL | None, str]:
+    """Returns the compiled kernels, or why there are none."""
+    if sys.platform != "linux":
+        return None, "the kernels need Linux"
+    threads = _thread_library()
+    if threads is None:
+        return None, "torch was built without OpenMP"
+    key = hashlib.sha256("\n".join((SOURCE.read_text(), *COMPILE, *LINK, str(threads), _cpu())).encode()).hexdigest()
+    path = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podium", f"kernels-{key[:16]}.so")
+    if not path.exists():
+        failure = _compile(path, threads)
+        if failure:
+            return None, failure
+    try:
+        return ctypes.CDLL(str(path)), ""
+    except OSError as error:
+        return None, f"{path} cannot be loaded ({error})"
+
+
+def _compile(path: Path, threads: Path) -> str:
+    """Returns why it failed, or nothing."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return "there is no C compiler (cc)"
+    try:
+        with atomic(path) as library, tempfile.TemporaryDirectory() as folder:
+            compiled = Path(folder, "kernels.o")
+            for words in ((*COMPILE, SOURCE, "-o", compiled), (compiled, threads, *LINK, "-o", library)):
+                subprocess.run((compiler, *words), check=True, capture_output=True, text=True, timeout=SLOWEST_COMPILER)
+    except subprocess.SubprocessError as error:
+        message = getattr(error, "stderr", None) or str(error)
+        return f"{compiler} fails ({message.strip().splitlines()[0]})"
+    except (PodiumError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _thread_library() -> Path | None:
+    """Returns the OpenMP library that torch has loaded. With another, two sets of threads would share the cores."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = Path(line.split()[-1])
+        if path.name.startswith(("libgomp", "libiomp", "libomp")):
+            return path
+    return None
+
+
+def _cpu() -> str:
+    """Returns the instructions of this CPU; machines that share a home folder may differ in them."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return line
+    return platform.machine()
