@@ -94,6 +94,14 @@ def test_a_gpu_that_computes_nothing_is_found(podium: Podium, monkeypatch: pytes
     assert line_about("kaggle", out) == "ok    kaggle                 not needed for this competition"
 
 
+def test_a_missing_compiler_is_noted(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    from podium.operators import kernels
+
+    monkeypatch.setattr(kernels, "_library", lambda: (None, "there is no C compiler (cc)"))
+    _, out, _ = podium("doctor", "--device", "cpu")
+    assert "there is no C compiler (cc); some layers are slower" in out
+
+
 def test_packages_of_wrong_versions_are_found(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "requires", lambda _: ["timm<1", "tqdm", "no-such-package>=2"])
     _, out, _ = podium("doctor", "-c", "sample")

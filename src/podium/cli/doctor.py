@@ -101,6 +101,17 @@ def _devices(name: str) -> Iterator[Finding]:
     if name == "auto" and torch.cuda.is_available():
         names = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     yield from map(_device, names)
+    if name == "cpu" or not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+        yield _kernels()
+
+
+def _kernels() -> Finding:
+    from podium.operators import kernels
+
+    problem = kernels.problem()
+    if problem:
+        return Finding("kernels", "note", f"{problem}; some layers are slower on this CPU (Debian: apt install gcc)")
+    return Finding("kernels", "ok", "the faster layers for this CPU are compiled")
 
 
 def _device(name: str) -> Finding:

@@ -41,7 +41,7 @@ static inline float exponential(float power) {
     return twos < -126.0f ? 0.0f : mantissa * scale;
 }
 
-/* --- a GELU after a linear layer ----------------------------------------------------------------------------------- */
+/* --- a GELU after a linear layer ---------------------------------------------------------------------------------- */
 
 typedef struct {
     float value, slope;
@@ -66,8 +66,8 @@ void gelu_with_bias(const bfloat16 *inputs, const float *bias, bfloat16 *outputs
     }
 }
 
-/* Writes the gradient of the inputs, and into `sums` [PARTS, columns] its sums over parts of the rows. Added up, these are
-   the gradient of the bias. */
+/* Writes the gradient of the inputs, and into `sums` [PARTS, columns] its sums over parts of the rows. Added up, these
+   are the gradient of the bias. */
 void gelu_gradient(const bfloat16 *inputs, const float *bias, const bfloat16 *gradient, bfloat16 *result, float *sums,
                    long rows, long columns) {
 #pragma omp parallel for schedule(static)
@@ -86,7 +86,7 @@ void gelu_gradient(const bfloat16 *inputs, const float *bias, const bfloat16 *gr
     }
 }
 
-/* --- attention in windows ------------------------------------------------------------------------------------------ */
+/* --- attention in windows ----------------------------------------------------------------------------------------- */
 
 /* Turns scores [windows, heads, tokens, tokens] into probabilities, in place. The bias [heads, tokens, tokens] is the
    same for all windows; the masks [masks, tokens, tokens] repeat. Without masks, `masks` is 0. */

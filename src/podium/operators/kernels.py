@@ -67,7 +67,7 @@ def depthwise_weight_gradient(images: Tensor, gradient: Tensor, side: int) -> Te
     weights = torch.empty(channels, 1, side, side)
     shape = (count, height, width, channels, side)
     if not _call("depthwise_weight_gradient", images, gradient, images.dtype == torch.bfloat16, weights, *shape):
-        raise MemoryError(f"no memory for the gradient of a depthwise convolution of {height} x {width} pixels")
+        raise torch.OutOfMemoryError(f"the gradient of a depthwise convolution of {height} x {width} pixels")
     return weights
 
 
