@@ -20,7 +20,7 @@ needs_kernels = pytest.mark.skipif(bool(kernels.problem()), reason=kernels.probl
 
 
 @pytest.fixture(autouse=True)
-def few_threads() -> Iterator[None]:
+def restore_threads() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
@@ -149,6 +149,13 @@ def test_attention_over_many_tokens_stays_as_timm_computes_it(tokens: int, fused
     exchange_operators(attention, CPU, torch.bfloat16)
     attention(torch.zeros(1, tokens, 32))
     assert attention.fused_attn is fused
+
+
+def test_attention_that_is_called_by_keyword_stays_as_timm_computes_it() -> None:
+    attention = timm.layers.Attention(32, num_heads=2)
+    exchange_operators(attention, CPU, torch.bfloat16)
+    attention(x=torch.zeros(1, 4, 32))
+    assert attention.fused_attn is True
 
 
 # --- layers ------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_the_plain_loop_has_timms_own_model_and_training_the_faster_one(tiny: Pa
         learner = Learner(context, fold=0)
         assert faster_layers(learner.model)
         assert faster_layers(learner.final_model)
-        assert not faster_layers(bench.PlainLoop(context, learner).model)
+        assert not faster_layers(bench.PlainLoop(context).model)
 
 
 def test_operators_can_be_those_of_timm(tiny: Path) -> None:

@@ -41,7 +41,10 @@ def pick_device(name: str) -> torch.device:
 
 
 def prepare_device(device: torch.device, deterministic: bool) -> None:
-    """Chooses a GPU's fastest kernels, or those that give the same bits every time. On a CPU they are the same."""
+    """Chooses a GPU's fastest kernels, or those that give the same bits every time. On a CPU they are the same.
+
+    On any device, memory that a step frees is kept for the next step.
+    """
     keep_freed_memory()
     if device.type != "cuda":
         return

@@ -27,9 +27,8 @@ from podium.operators.layers import (
 # Attention as two products keeps a number per pair of tokens, torch's own does not. 577 tokens are 384 px in patches
 # of 16: their pairs take 1.5 GB in a ViT-S with 32 images, and a step still takes less than half the time.
 MOST_TOKENS = 640
-# Numbers in a patch. Smaller patches make matrices too narrow to be fast.
+# Numbers in a patch. Smaller patches make matrices too narrow to be fast. A 1 x 1 convolution's patches are its pixels.
 SMALLEST_PATCH = 768
-
 
 Exchange = Callable[[nn.Module], bool]  # returns whether it has exchanged the module
 
@@ -77,7 +76,7 @@ def _exchange_attention(module: nn.Module) -> bool:
 
 
 def _choose_attention(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    tokens = inputs[0].shape[1:-1].numel()
+    tokens = inputs[0].shape[1:-1].numel() if inputs else MOST_TOKENS + 1
     module.fused_attn = tokens > MOST_TOKENS  # type: ignore[assignment]  # timm's switch
 
 

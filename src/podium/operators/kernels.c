@@ -1,4 +1,5 @@
-/* Loops that torch has no fast version of, for the CPU. kernels.py compiles and calls them.
+/* Loops that torch has no fast version of, for the CPU. kernels.py compiles and calls them, and defines PARTS and
+   MOST_TOKENS.
 
    Images lie in memory as [images, height, width, channels]. A sum is computed by one thread, in one order: the number
    of threads does not change its bits. */
@@ -10,8 +11,6 @@
 
 #define LANES 16 /* channels that are computed at once: what an AVX-512 register holds of float32 */
 #define LARGEST 9 /* side of a kernel */
-#define PARTS 64 /* of the rows, each summed by one thread */
-#define MOST_TOKENS 256 /* in a window */
 
 typedef uint16_t bfloat16; /* the upper half of a float32 */
 typedef float lanes[LANES];

@@ -24,11 +24,15 @@ from podium import PodiumError
 from podium.disk import atomic
 
 SOURCE = Path(__file__).with_name("kernels.c")
+PARTS = 64  # of the rows, each summed by one thread
+MOST_TOKENS = 256  # in a window of attention
 # -march=native allows the instructions of this CPU, -ffast-math several sums at once in place of one. -ffast-math must
 # not reach the linker: the whole process would round very small numbers to 0.
-COMPILE = ("-std=c11", "-O3", "-march=native", "-ffast-math", "-fno-finite-math-only", "-fopenmp", "-fPIC", "-c")
+COMPILE = (
+    *("-std=c11", "-O3", "-march=native", "-ffast-math", "-fno-finite-math-only", "-fopenmp", "-fPIC", "-c"),
+    *(f"-DPARTS={PARTS}", f"-DMOST_TOKENS={MOST_TOKENS}"),
+)
 LINK = ("-shared", "-Wl,--no-undefined", "-lm")
-PARTS, MOST_TOKENS = 64, 256  # as in kernels.c
 DEPTHWISE_SIDES = (5, 7, 9)  # of the kernels that kernels.c computes; torch is fast with 3
 SLOWEST_COMPILER = 60.0  # seconds
 
@@ -118,8 +122,8 @@ def _compile(path: Path, threads: Path) -> str:
             for words in ((*COMPILE, SOURCE, "-o", compiled), (compiled, threads, *LINK, "-o", library)):
                 subprocess.run((compiler, *words), check=True, capture_output=True, text=True, timeout=SLOWEST_COMPILER)
     except subprocess.SubprocessError as error:
-        message = getattr(error, "stderr", None) or str(error)
-        return f"{compiler} fails ({message.strip().splitlines()[0]})"
+        message = str(getattr(error, "stderr", None) or "").strip() or str(error)
+        return f"{compiler} fails ({message.splitlines()[0]})"
     except (PodiumError, OSError) as error:
         return str(error)
     return ""

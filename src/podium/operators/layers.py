@@ -223,7 +223,9 @@ class FastWindowAttention(WindowAttention):  # type: ignore[misc]  # timm has no
         heads = self.qkv(windows).view(count, tokens, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         query, key, value = heads.unbind(0)
         scores = (query * self.scale) @ key.transpose(-2, -1)
-        probs = self.attn_drop(_SoftmaxWithBias.apply(scores, self._get_rel_pos_bias()[0], mask))
+        bias = self._get_rel_pos_bias()[0].float()
+        mask = None if mask is None else mask.float()
+        probs = self.attn_drop(_SoftmaxWithBias.apply(scores, bias, mask))
         output: Tensor = self.proj_drop(self.proj((probs @ value).transpose(1, 2).reshape(count, tokens, width)))
         return output
 

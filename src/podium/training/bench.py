@@ -128,7 +128,7 @@ def _measure(context: Context, started: float) -> Measurement:
         learner.step(*first_batch)
         size = f"{recipe.image_size} px, batches of {recipe.batch_size}"
         say(f"podium: {recipe.model} at {size}; the first step started after {first_step_seconds:.1f} s")
-        plain = PlainLoop(context, learner)
+        plain = PlainLoop(context)
         bare_rates, training_rates = _training_rates(context, plain, learner, batches)
     forward_rates, prediction_rates = _prediction_rates(context, plain, learner, statistics.median(training_rates))
     exchanged = {}
@@ -160,7 +160,7 @@ def _measure(context: Context, started: float) -> Measurement:
 class PlainLoop:
     """What everyone writes with timm and torch: the model as timm builds it, no loader, no averaging, no clipping."""
 
-    def __init__(self, context: Context, learner: Learner) -> None:
+    def __init__(self, context: Context) -> None:
         recipe = replace(context.recipe, operators="timm")
         self.context = context
         self.model, spec = build_model(recipe, context.competition.classes)
