@@ -21,7 +21,7 @@ def test_it_measures_every_model_and_leaves_only_its_figures(
     (tiny / "data" / "raw" / "tiny" / "train_image" / "003.jpg").write_bytes(b"")  # training would refuse it
     monkeypatch.setattr(bench, "WINDOWS", 2)
     monkeypatch.setattr(bench, "SECONDS", 0.01)
-    file, models = tiny / "figures.json", ["test_vit", "test_convnext"]
+    file, models = tiny / "figures.json", ["test_vit", "test_resnet"]
     words = ("--image-size", "32", "--batch-size", "4", "--json", file, "--workers", workers)
     status, out, err = podium("bench", "-c", "tiny", "--model", *models, *words)
     assert status == 0, err
@@ -51,7 +51,7 @@ def faster_layers(model: nn.Module) -> int:
 
 
 def test_the_plain_loop_has_timms_own_model_and_training_the_faster_one(tiny: Path) -> None:
-    with context_of(tiny, model="test_convnext", precision="bfloat16") as context:
+    with context_of(tiny, model="test_resnet", precision="bfloat16") as context:
         learner = Learner(context, fold=0)
         assert faster_layers(learner.model)
         assert faster_layers(learner.final_model)
@@ -59,7 +59,7 @@ def test_the_plain_loop_has_timms_own_model_and_training_the_faster_one(tiny: Pa
 
 
 def test_operators_can_be_those_of_timm(tiny: Path) -> None:
-    with context_of(tiny, model="test_convnext", precision="bfloat16", operators="timm") as context:
+    with context_of(tiny, model="test_resnet", precision="bfloat16", operators="timm") as context:
         assert not faster_layers(Learner(context, fold=0).model)
 
 
