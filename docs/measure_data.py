@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 def examples(slug: str = "boolart-image-classification") -> None:
     from podium.competition.load import load
     from podium.images.store import open_store, stored_side
-    from podium.models.build import build_model, family_and_sizes
-    from podium.recipe import resolve
+    from podium.models.build import build_model, resolve_recipe
     from podium.training.augment import TrainView
 
     torch.set_num_threads(1)
@@ -32,8 +31,7 @@ def examples(slug: str = "boolart-image-classification") -> None:
     store = open_store(competition, Path(), stored_side(224))
     count = min(4000, len(competition.train))
     read = store.reader(store.positions(competition.train["image"])[:count])
-    options = {"model": "vit_small_patch32_224", "weights": "none"}
-    recipe = resolve(options, competition.recipe, *family_and_sizes("vit_small_patch32_224"))
+    recipe = resolve_recipe({"model": "vit_small_patch32_224", "weights": "none"}, competition.recipe)
     spec = build_model(recipe, competition.classes)[1]
     plain = replace(recipe, colour=0.0, erase=0.0)
     for name, view in (("crop and mirror", TrainView(plain, spec)), ("the full recipe", TrainView(recipe, spec))):

@@ -17,9 +17,7 @@ class Normaliser:
     def __init__(self, spec: ModelSpec, device: "torch.device") -> None:
         import torch
 
-        family = family_and_sizes(spec.architecture)[0]
-        crashes = device.type == "cpu" and family in CRASH_WITH_CHANNELS_LAST
-        self.layout = torch.contiguous_format if crashes else torch.channels_last
+        self.layout = layout_for(spec, device)
         self.device = device
         mean = torch.tensor(spec.mean, device=device) * 255
         std = torch.tensor(spec.std, device=device) * 255
@@ -29,3 +27,12 @@ class Normaliser:
     def __call__(self, images: "Tensor") -> "Tensor":
         on_device = images.to(self.device, non_blocking=True).permute(0, 3, 1, 2).float()
         return on_device.contiguous(memory_format=self.layout).mul_(self.scale).add_(self.shift)
+
+
+def layout_for(spec: ModelSpec, device: "torch.device") -> "torch.memory_format":
+    """Returns the memory layout of the model's weights and inputs."""
+    import torch
+
+    family = family_and_sizes(spec.architecture)[0]
+    crashes = device.type == "cpu" and family in CRASH_WITH_CHANNELS_LAST
+    return torch.contiguous_format if crashes else torch.channels_last

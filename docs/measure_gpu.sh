@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Measures Podium on a machine with a GPU and without a network, in less than 9 minutes.
+#
+#     docs/measure_gpu.sh [OUT]
+#
+# Python needs the packages of requirements.txt, without those of the notebooks, linters and Kaggle. Those that the
+# machine lacks may lie as wheels in the folder WHEELS (default: .whl). Beside a usual installation of torch, timm,
+# pandas, scikit-learn, OpenCV, pytest, pytest-timeout and hypothesis, these are missing
+# (add --python-version if its Python is another than this machine's):
+#
+#     pip download --no-deps -d .whl albumentations==2.0.8 albucore==0.0.24 simsimd stringzilla simplejpeg \
+#       pydantic==2.14.3 pydantic-core==2.50.4 annotated-types typing-inspection
+#
+# Writes OUT/tests.txt, OUT/gpu.json and OUT/gpu.md, the table for docs/benchmarks.md. Fails if a test fails, but
+# measures nevertheless. To try the script on a CPU: DEVICE=cpu docs/measure_gpu.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+OUT=${1:-${OUT:-gpu-results}} DEVICE=${DEVICE:-cuda} PYTHON=${PYTHON:-python3} WHEELS=${WHEELS:-.whl}
+started=$SECONDS
+packages=$(mktemp -d)
+trap 'rm -rf "$packages"' EXIT
+if [ -d "$WHEELS" ]; then
+  "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --target "$packages" "$WHEELS"/*.whl
+fi
+export PYTHONPATH="$PWD/src:$packages${PYTHONPATH:+:$PYTHONPATH}" HF_HUB_OFFLINE=1
+mkdir -p "$OUT"
+OUT=$(cd "$OUT" && pwd)
+
+if [ "$DEVICE" = cuda ]; then
+  "$PYTHON" -c 'import torch; torch.ones(1, device="cuda")'
+  tests="gpu" small=
+else
+  tests="not gpu and not slow" small=--small
+fi
+status=0
+timeout 150 "$PYTHON" -m pytest -p no:cacheprovider tests/gpu -m "$tests" -rs --timeout 100 2>&1 | tee "$OUT/tests.txt" || status=1
+"$PYTHON" docs/measure_gpu.py "$OUT" --device "$DEVICE" --seconds $((510 - SECONDS + started)) $small
+exit $status

@@ -1,0 +1,230 @@
+"""What only a GPU can show: `pytest -m gpu`, or docs/measure_gpu.sh. Tests that a CPU can run too, run there too."""
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from forked_podium import run_group
+from podium.machine import Machine
+from podium.models.device import autocast, full_float32, pick_precision, prepare_device
+from podium.models.predict import predict_proba
+from podium.models.tensors import load_tensors
+from podium.operators import layers
+from podium.training import bench
+from podium.training.augment import TestView
+from podium.training.checkpoint import checkpoints
+from podium.training.context import Context, open_context
+from podium.training.learner import Learner
+from podium.training.loader import batches_in_order, load_batches
+from podium.training.plan import Request, make_plan
+from tiny import Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
+from training.learners import a_batch, copy_state, spoil_inputs
+
+gpu = pytest.mark.gpu
+on_any_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=gpu)])
+OPTIONS = {"weights": "none", "image_size": 32, "batch_size": 4, "epochs": 3, "model": "test_resnet"}
+TRAIN = (
+    *("train", "-c", "tiny", "--weights", "none", "--model", "test_resnet", "--image-size", "32"),
+    *("--batch-size", "4", "--folds", "0", "--epochs", "3", "--workers", "0"),
+)
+
+
+@contextmanager
+def context_on(root: Path, device: str, workers: int = 0, **options: Any) -> Iterator[Context]:
+    machine = Machine(device=device, workers=workers, deterministic=True)
+    plan = make_plan("tiny", root, Request({**OPTIONS, **options}, folds=(0,), machine=machine))
+    with open_context(plan) as context:
+        yield context
+
+
+# --- precision ---------------------------------------------------------------------------------------
+
+
+@gpu
+def test_products_are_computed_in_tf32_except_those_that_must_be_exact() -> None:
+    device = torch.device("cuda")
+    prepare_device(device, deterministic=False)
+    torch.manual_seed(0)
+    first, second = torch.randn(2, 512, 512, device=device).unbind()
+    exact = first.double() @ second.double()
+
+    def error() -> float:
+        return float((first @ second - exact).abs().max())
+
+    with full_float32():
+        assert error() < 1e-3
+    if torch.cuda.get_device_capability(device) >= (8, 0):
+        assert 1e-3 < error() < 1
+
+
+@gpu
+def test_float16_scales_the_loss_and_skips_a_step_whose_gradients_overflow(tiny: Path) -> None:
+    with context_on(tiny, "cuda", precision="float16", batch_size=8, ema=0.0) as context:
+        learner = Learner(context, fold=0)
+        assert learner.scaler.is_enabled()
+        learner.step(*a_batch())
+        scale, before = learner.scaler.get_scale(), copy_state(learner)
+        spoil_inputs(learner)
+        learner.step(*a_batch())
+        assert learner.scaler.get_scale() == scale / 2
+        assert learner.progress.skipped_in_a_row.item() == 1
+        assert all(tensor.equal(before[name]) for name, tensor in learner.model.state_dict().items())
+
+
+@gpu
+@pytest.mark.parametrize("precision", ["auto", "float16", "bfloat16", "float32"])
+def test_every_precision_learns(tiny: Path, podium: Podium, precision: str) -> None:
+    status, _, err = podium(*TRAIN, "--device", "cuda", "--precision", precision, "--epochs", "8")
+    assert status == 0, err
+    losses = [record.loss for record in run_of(tiny, "test_resnet").history(0)]
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+
+
+# --- the same bits -----------------------------------------------------------------------------------
+
+
+@on_any_device
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", pytest.param("float16", marks=gpu)])
+def test_an_interrupted_run_resumes_to_the_same_bits(tiny: Path, podium: Podium, device: str, precision: str) -> None:
+    if (device, precision) == ("cpu", "float16"):
+        pytest.skip("a CPU does not train in float16")
+    command = (*TRAIN, "--device", device, "--deterministic", "--precision", precision, "--mix", "0.5")
+    for step in (3, 6):
+        with pytest.MonkeyPatch.context() as patch:
+            signal_in_step(patch, step, signal.SIGTERM)
+            assert podium(*command, "--name", "interrupted")[0] == 75
+    folder = run_of(tiny, "interrupted").fold_folder(0)
+    assert checkpoints(folder)
+    if precision == "float16":
+        _, metadata = load_tensors(checkpoints(folder)[0])
+        assert json.loads(metadata["podium"])["scaler"]["scale"] > 0
+    for name in ("interrupted", "undisturbed"):
+        status, _, err = podium(*command, "--name", name)
+        assert status == 0, err
+    assert_same_fold(run_of(tiny, "interrupted"), run_of(tiny, "undisturbed"))
+
+
+@gpu
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_deterministic_run_has_the_same_bits_with_and_without_workers(
+    tiny: Path, podium: Podium, optimizer: str
+) -> None:
+    command = (*TRAIN, "--device", "cuda", "--deterministic", "--optimizer", optimizer)
+    for workers in ("0", "2"):
+        status, _, err = podium(*command, "--workers", workers, "--name", f"workers{workers}")
+        assert status == 0, err
+    assert weights_hash(tiny, "workers0") == weights_hash(tiny, "workers2")
+
+
+# --- from the store to the device and back -----------------------------------------------------------
+
+
+@on_any_device
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_batches_reach_the_device_unchanged_from_pinned_memory(tiny: Path, device: str, workers: int) -> None:
+    with context_on(tiny, device, workers) as context:
+        learner = Learner(context, fold=0)
+        images = context.images(context.held_out_rows(0), TestView(learner.spec))
+        expected = torch.from_numpy(np.stack([images.view(images.read(row), 0, 0) for row in range(len(images.rows))]))
+        arrived = []
+        for batch, _ in load_batches(images, batches_in_order(len(images.rows), 5), workers):
+            assert batch.is_pinned() == torch.cuda.is_available()
+            arrived.append(batch.to(context.device, non_blocking=True))
+        assert torch.cat(arrived).cpu().equal(expected)
+
+
+@gpu
+@pytest.mark.parametrize("model", ["test_resnet", "test_vit", "test_convnext"])
+def test_cpu_and_gpu_predict_alike(tiny: Path, model: str) -> None:
+    with context_on(tiny, "cuda", model=model, batch_size=8) as context:
+        learner = Learner(context, fold=0)
+        for _ in range(3):
+            learner.step(*a_batch())
+    assert not any(type(layer).__module__ == layers.__name__ for layer in learner.model.modules())
+    images, labels = a_batch()
+    probs = {}
+    for device in ("cpu", "cuda"):
+        with context_on(tiny, device, model=model, precision="float32") as context, full_float32():
+            other = Learner(context, fold=0)
+            other.model.load_state_dict(learner.model.state_dict())
+            batches = [(images, labels)]
+            probs[device] = predict_proba(other.model, batches, other.normalise, context.precision, "mirror")
+    assert np.allclose(probs["cpu"], probs["cuda"], atol=1e-4)
+    assert probs["cpu"].std() > 1e-3  # the images differ, so the comparison means something
+
+
+# --- the whole program -------------------------------------------------------------------------------
+
+
+@gpu
+def test_a_compiled_model_trains_and_predicts_as_the_eager_one_does(tiny: Path, podium: Podium) -> None:
+    command = (*TRAIN, "--device", "cuda", "--precision", "float32", "--mix", "0")
+    for name, flags in (("eager", ()), ("compiled", ("--compile",))):
+        status, _, err = podium(*command, *flags, "--name", name)
+        assert status == 0, err
+    eager, compiled = (run_of(tiny, name) for name in ("eager", "compiled"))
+    assert compiled.history(0)[0].loss == pytest.approx(eager.history(0)[0].loss, rel=1e-2)
+    assert np.allclose(compiled.out_of_fold(0).probs, eager.out_of_fold(0).probs, atol=0.1)
+
+
+@gpu
+def test_the_processes_of_all_gpus_train_one_fold(tiny: Path, tmp_path: Path) -> None:
+    size = min(2, torch.cuda.device_count())  # NCCL refuses two processes on one GPU
+    log = tmp_path / "group.log"
+    words = ("--root", tiny, *TRAIN, "--device", "cuda", "--precision", "float32", "--parallel", "data")
+    assert run_group(size, words, log) == [0] * size, log.read_text()
+    assert np.isfinite(run_of(tiny, "test_resnet").out_of_fold(0).probs).all()
+
+
+@gpu
+def test_one_more_process_than_gpus_is_refused(tiny: Path, podium: Podium) -> None:
+    count = torch.cuda.device_count() + 1
+    message = one_line(podium(*TRAIN, "--device", "cuda", "--processes", str(count)))
+    assert f"--processes {count} needs as many GPUs, but there are {count - 1}" in message
+
+
+@gpu
+def test_a_batch_beyond_the_memory_is_answered_with_one_that_fits(tiny: Path, podium: Podium) -> None:
+    words = ("train", "-c", "tiny", "--weights", "none", "--model", "resnet50", "--image-size", "224", "--epochs", "1")
+    command = (*words, "--folds", "0", "--workers", "0", "--device", "cuda", "--batch-size", "12")
+    torch.cuda.empty_cache()
+    in_all = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + 1.3e9) / in_all)
+    try:
+        message = one_line(podium(*command))
+        assert "does not hold a batch of 12, but holds one of " in message
+        parts = message.partition("use --accumulate ")[2].partition(",")[0]
+        status, _, err = podium(*command, "--accumulate", parts, "--name", "in-parts")
+        assert status == 0, err
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@on_any_device
+def test_bench_measures_the_device(tiny: Path, podium: Podium, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "WINDOWS", 1)
+    monkeypatch.setattr(bench, "SECONDS", 0.01)
+    file = tiny / "figures.json"
+    words = ("--model", "test_resnet", "--image-size", "32", "--batch-size", "4", "--workers", "0")
+    status, _, err = podium("bench", "-c", "tiny", *words, "--device", device, "--json", file)
+    assert status == 0, err
+    (measured,) = json.loads(file.read_text())
+    assert (measured["gpu_memory_mb"] is not None) == (device == "cuda")
+    assert measured["training_share"] > 0
+
+
+@gpu
+def test_auto_is_a_precision_that_the_gpu_has(tiny: Path) -> None:
+    device = torch.device("cuda")
+    precision = pick_precision("auto", device)
+    assert precision in (torch.bfloat16, torch.float16)
+    with autocast(device, precision):
+        assert (torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)).dtype == precision
