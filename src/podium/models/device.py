@@ -57,7 +57,7 @@ def prepare_device(device: torch.device, deterministic: bool) -> None:
 
 def device_kind(device: torch.device) -> str:
     """Returns the key of recipe_defaults.AUTO."""
-    return "cpu with bfloat16" if device.type == "cpu" and _cpu_multiplies_bfloat16() else device.type
+    return "cpu with bfloat16" if device.type == "cpu" and cpu_multiplies_bfloat16() else device.type
 
 
 def device_name(device: torch.device) -> str:
@@ -77,7 +77,7 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
         return DTYPES[name]
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-    if device.type == "cpu" and _cpu_multiplies_bfloat16():
+    if device.type == "cpu" and cpu_multiplies_bfloat16():
         return torch.bfloat16
     return torch.float32
 
@@ -104,7 +104,7 @@ def full_float32() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _cpu_multiplies_bfloat16() -> bool:
+def cpu_multiplies_bfloat16() -> bool:
     """AVX512-BF16 or AMX. Other CPUs emulate bfloat16, and are slower with it than with float32."""
     with contextlib.suppress(OSError):
         flags = Path("/proc/cpuinfo").read_text().split()

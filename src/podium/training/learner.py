@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from podium.models.build import ModelSpec, build_model, check_sizes
-from podium.models.device import autocast, micro_batch_limit
+from podium.models.device import autocast, cpu_multiplies_bfloat16, micro_batch_limit
 from podium.models.place import place_model
+from podium.operators.muon import make_faster
 from podium.recipe import Recipe, image_size_at
 from podium.training.augment import mix
 from podium.training.context import Context
@@ -289,6 +290,9 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
         **own,
     )
     _limit_layer_decay(optimizer, recipe.layer_decay)
+    device = next(model.parameters()).device
+    if recipe.optimizer == "muon" and recipe.operators == "fast" and device.type == "cpu":
+        make_faster(optimizer, torch.bfloat16 if cpu_multiplies_bfloat16() else torch.float32)
     return optimizer
 
 
