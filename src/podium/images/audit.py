@@ -99,9 +99,8 @@ def _pair_similar_images(store: Store) -> Pairs:
     good = np.flatnonzero([not file.reason for file in store.files])
     if not len(good):
         raise PodiumError(f"{store.folder}: none of its {len(store.files):,} images can be read; download it again")
-    areas = np.array([file.width * file.height for file in store.files], dtype=np.int64)[good]
-    pairs = find_duplicates(store.thumbs[good], areas)
-    return pairs._replace(first=good[pairs.first], second=good[pairs.second])
+    areas = np.array([file.width * file.height for file in store.files], dtype=np.int64)
+    return find_duplicates(store.thumbs, areas, good)
 
 
 def _pair_same_files(store: Store) -> Pairs:

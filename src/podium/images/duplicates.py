@@ -48,12 +48,13 @@ class Pairs(NamedTuple):
     mirrored: NDArray[np.bool_]
 
 
-def find_duplicates(thumbs: NDArray[np.uint8], areas: Ints) -> Pairs:
+def find_duplicates(thumbs: NDArray[np.uint8], areas: Ints, numbers: Ints | None = None) -> Pairs:
     """Returns the pairs of duplicates among images, which are given by their thumbnails and numbers of pixels.
 
-    Images with identical thumbnails are paired with the first of them only.
+    Only the images with these numbers are compared, if any are given. Images with identical thumbnails are paired with
+    the first of them only.
     """
-    first_identical = _first_identical(thumbs)
+    first_identical = _first_identical(thumbs, np.arange(len(thumbs)) if numbers is None else numbers)
     images = _ComparedImages(thumbs, areas, np.flatnonzero(first_identical == np.arange(len(thumbs))))
     parts = [identical_pairs(first_identical)]
     for first, second in candidate_pairs(perceptual_hashes(images.grey), images.reach):
@@ -67,8 +68,8 @@ def find_duplicates(thumbs: NDArray[np.uint8], areas: Ints) -> Pairs:
 
 
 def identical_pairs(first_identical: Ints) -> Pairs:
-    """Pairs each image with the first image that is identical to it, unless that is the image itself."""
-    repeated = np.flatnonzero(first_identical != np.arange(len(first_identical)))
+    """Pairs each image with the first image that is identical to it, unless that is the image itself or -1."""
+    repeated = np.flatnonzero((first_identical >= 0) & (first_identical != np.arange(len(first_identical))))
     no_distance, not_mirrored = np.zeros(len(repeated), np.float32), np.zeros(len(repeated), bool)
     return Pairs(first_identical[repeated], repeated, no_distance, not_mirrored)
 
@@ -194,11 +195,14 @@ class _ComparedImages:
         return Pairs(first[agrees], second[agrees], distance[agrees], mirrored[agrees])
 
 
-def _first_identical(thumbs: NDArray[np.uint8]) -> Ints:
-    """Returns, for each image, the first image with the same thumbnail; for most, itself."""
+def _first_identical(thumbs: NDArray[np.uint8], numbers: Ints) -> Ints:
+    """Returns, for each image, the first image with the same thumbnail: for most, itself. -1 for images not compared."""
     first: dict[bytes, int] = {}
-    digests = (hashlib.blake2b(thumb, digest_size=16).digest() for thumb in thumbs)
-    return np.array([first.setdefault(digest, number) for number, digest in enumerate(digests)], dtype=np.int64)
+    first_identical = np.full(len(thumbs), -1)
+    for number in numbers.tolist():
+        digest = hashlib.blake2b(thumbs[number], digest_size=16).digest()
+        first_identical[number] = first.setdefault(digest, number)
+    return first_identical
 
 
 def _cell_means(thumbs: NDArray[np.uint8], side: int) -> Floats:
