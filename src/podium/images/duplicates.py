@@ -196,7 +196,7 @@ class _ComparedImages:
 
 
 def _first_identical(thumbs: NDArray[np.uint8], numbers: Ints) -> Ints:
-    """Returns, for each image, the first image with the same thumbnail: for most, itself. -1 for images not compared."""
+    """Returns, for each image, the first image with the same thumbnail: for most, itself; -1 if not compared."""
     first: dict[bytes, int] = {}
     first_identical = np.full(len(thumbs), -1)
     for number in numbers.tolist():
