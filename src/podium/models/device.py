@@ -94,16 +94,6 @@ def autocast(device: torch.device, precision: torch.dtype) -> contextlib.Abstrac
 
 
 @contextlib.contextmanager
-def weights_cast_once(device: torch.device, precision: torch.dtype) -> Iterator[None]:
-    """Within the block, weights stay cast between one `autocast` and the next; outside, each casts them anew.
-
-    What stands directly in the block is computed as without it: a backward pass must not cast.
-    """
-    with autocast(device, precision), torch.autocast(device.type, enabled=False):
-        yield
-
-
-@contextlib.contextmanager
 def full_float32() -> Iterator[None]:
     """Switches TF32 off, which is too coarse for the L-BFGS fit."""
     before = torch.get_float32_matmul_precision()

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from podium.models.build import ModelSpec, build_model, check_sizes
-from podium.models.device import autocast, cpu_multiplies_bfloat16, micro_batch_limit, weights_cast_once
+from podium.models.device import autocast, cpu_multiplies_bfloat16, micro_batch_limit
 from podium.models.place import place_model
 from podium.operators.muon import make_faster
 from podium.recipe import Recipe, image_size_at
@@ -145,12 +145,11 @@ class Learner:
         loss = torch.zeros((), device=self.device)
         limit = min(self.recipe.part_size, micro_batch_limit(self.device, self.recipe.image_size))
         micro_batches = split(inputs, targets, limit)
-        with weights_cast_once(self.device, self.context.precision):
-            for number, (part, part_targets) in enumerate(micro_batches, 1):
-                with self.gradients_shared(number == len(micro_batches)):
-                    part_loss = self.loss(part, part_targets) * (len(part) * weight)
-                    self.scaler.scale(part_loss).backward()
-                loss += part_loss.detach()
+        for number, (part, part_targets) in enumerate(micro_batches, 1):
+            with self.gradients_shared(number == len(micro_batches)):
+                part_loss = self.loss(part, part_targets) * (len(part) * weight)
+                self.scaler.scale(part_loss).backward()
+            loss += part_loss.detach()
         return loss
 
     def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
