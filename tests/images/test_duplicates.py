@@ -22,10 +22,12 @@ Floats = NDArray[np.float32]
 Change = Callable[[Image.Image], Image.Image]
 
 
-def find_duplicates_among(images: list[Image.Image]) -> Pairs:
+def find_duplicates_among(images: list[Image.Image], numbers: list[int] | None = None) -> Pairs:
     thumbs = [cv2.resize(np.asarray(image), (THUMB, THUMB), interpolation=cv2.INTER_AREA) for image in images]
     return find_duplicates(
-        np.stack(thumbs).astype(np.uint8), np.array([image.width * image.height for image in images])
+        np.stack(thumbs).astype(np.uint8),
+        np.array([image.width * image.height for image in images]),
+        None if numbers is None else np.array(numbers),
     )
 
 
@@ -120,6 +122,13 @@ def test_identical_images_are_paired_with_the_first_of_them_only() -> None:
     image, other = photograph(0), photograph(1)
     pairs = find_duplicates_among([other, image, other, image, image])
     assert as_list(pairs) == [(0, 2, False), (1, 3, False), (1, 4, False)]
+
+
+def test_only_the_given_images_are_compared() -> None:
+    image, other = photograph(0), photograph(1)
+    copy = jpeg(60)(image)
+    assert as_list(find_duplicates_among([image, image, other, copy], [1, 2, 3])) == [(1, 3, False)]
+    assert as_list(find_duplicates_among([image, image, other, copy], [2, 3])) == []
 
 
 def test_thousands_of_identical_images_make_one_pair_each() -> None:
