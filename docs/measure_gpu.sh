@@ -4,9 +4,9 @@
 #     docs/measure_gpu.sh [OUT]
 #
 # Python needs the packages of requirements.txt, without those of the notebooks, linters and Kaggle. Those that the
-# machine lacks may lie as wheels in the folder WHEELS (default: .whl). Beside a usual installation of torch, timm,
-# pandas, scikit-learn, OpenCV, pytest, pytest-timeout and hypothesis, these are missing
-# (add --python-version if its Python is another than this machine's):
+# machine lacks may lie as wheels in the folder WHEELS (default: .whl). If torch, timm, pandas, scikit-learn, scipy,
+# OpenCV, tqdm, pytest, pytest-timeout and hypothesis are installed, these packages are still needed (add
+# --python-version if its Python is another than that of the machine that downloads):
 #
 #     pip download --no-deps -d .whl albumentations==2.0.8 albucore==0.0.24 simsimd stringzilla simplejpeg \
 #       pydantic==2.14.3 pydantic-core==2.50.4 annotated-types typing-inspection
@@ -34,6 +34,6 @@ else
   tests="not gpu and not slow" small=--small
 fi
 status=0
-timeout 150 "$PYTHON" -m pytest -p no:cacheprovider tests/gpu -m "$tests" -rs --timeout 100 2>&1 | tee "$OUT/tests.txt" || status=1
+timeout -k 10 150 "$PYTHON" -m pytest -p no:cacheprovider tests/gpu -m "$tests" -rs --timeout 100 2>&1 | tee "$OUT/tests.txt" || status=1
 "$PYTHON" docs/measure_gpu.py "$OUT" --device "$DEVICE" --seconds $((510 - SECONDS + started)) $small
 exit $status

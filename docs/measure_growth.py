@@ -2,10 +2,11 @@
 
     python docs/measure_growth.py FOLDER [100000 1000000]
 
-Writes competitions of so many made-up training images of 32 x 32 pixels, and a quarter as many test images, into FOLDER
-(for a million: about 25 GB in all with what Podium prepares). Then each stage runs as a command of its own. Prints a
-table: seconds, and the most memory that the command and its processes held at once. Files that are mapped into memory
-do not count, because the system drops their pages when it needs the memory.
+Writes competitions with the given numbers of made-up training images of 32 x 32 pixels, and a quarter as many test
+images, into FOLDER, which must not exist (for a million: about 25 GB in all with what Podium prepares). Then each stage
+runs as a command of its own. Prints a table: seconds, and the most memory that the command and its processes held at
+once. Memory that several processes share counts for each of them. Files that are mapped into memory do not count,
+because the system drops their pages when it needs the memory.
 """
 
 import os
@@ -32,8 +33,7 @@ def main(folder: Path, counts: list[int]) -> None:
     columns: list[dict[str, tuple[float, float]]] = []
     for count in counts:
         root = folder / f"{count}"
-        if not root.exists():
-            write_competition(root, SLUG, count, count // 4, classes=100, size=(32, 32))
+        write_competition(root, SLUG, count, count // 4, classes=100, size=(32, 32))
         columns.append({name: measure(words) for name, words in stages(root).items()})
     print(f"| stage | {' | '.join(f'{count:,} images' for count in counts)} | times as long |")
     print("| --- " * (len(counts) + 2) + "|")

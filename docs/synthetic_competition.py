@@ -15,7 +15,7 @@ def write_competition(
 ) -> None:
     """Writes JPEGs of `size` (width, height). Every class has stripes of its own width, over random patches of colour.
 
-    One training image of a thousand is a copy of the one before it, saved again.
+    One image of a thousand is a copy of the one before it, saved again.
     """
     folder = root / "data" / "raw" / slug
     with ProcessPoolExecutor() as pool:

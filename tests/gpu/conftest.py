@@ -1,4 +1,8 @@
-"""Tests marked `gpu` are skipped where there is none."""
+"""Tests marked `gpu` are skipped on a machine without a GPU."""
+
+import os
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch reads it once, and some tests are deterministic
 
 import pytest
 import torch

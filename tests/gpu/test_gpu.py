@@ -1,5 +1,6 @@
 """What only a GPU can show: `pytest -m gpu`, or docs/measure_gpu.sh. Tests that a CPU can run too, run there too."""
 
+import gc
 import json
 import signal
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from forked_podium import run_group
 from podium.machine import Machine
 from podium.models.device import autocast, full_float32, pick_precision, prepare_device
 from podium.models.predict import predict_proba
-from podium.models.tensors import load_tensors
 from podium.operators import layers
 from podium.training import bench
 from podium.training.augment import TestView
@@ -27,6 +27,8 @@ from podium.training.plan import Request, make_plan
 from tiny import Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
 from training.learners import a_batch, copy_state, spoil_inputs
 
+# torch 2.9 warns so when TF32 is switched on, whichever way it is done.
+pytestmark = pytest.mark.filterwarnings("ignore:Please use the new API settings to control TF32")
 gpu = pytest.mark.gpu
 on_any_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=gpu)])
 OPTIONS = {"weights": "none", "image_size": 32, "batch_size": 4, "epochs": 3, "model": "test_resnet"}
@@ -69,12 +71,14 @@ def test_float16_scales_the_loss_and_skips_a_step_whose_gradients_overflow(tiny:
     with context_on(tiny, "cuda", precision="float16", batch_size=8, ema=0.0) as context:
         learner = Learner(context, fold=0)
         assert learner.scaler.is_enabled()
+        learner.scaler = torch.amp.GradScaler("cuda", init_scale=8.0)  # with which no gradient overflows at the start
         learner.step(*a_batch())
+        assert learner.progress.skipped.item() == 0
         scale, before = learner.scaler.get_scale(), copy_state(learner)
         spoil_inputs(learner)
         learner.step(*a_batch())
         assert learner.scaler.get_scale() == scale / 2
-        assert learner.progress.skipped_in_a_row.item() == 1
+        assert learner.progress.skipped.item() == 1
         assert all(tensor.equal(before[name]) for name, tensor in learner.model.state_dict().items())
 
 
@@ -83,9 +87,9 @@ def test_float16_scales_the_loss_and_skips_a_step_whose_gradients_overflow(tiny:
 def test_every_precision_learns(tiny: Path, podium: Podium, precision: str) -> None:
     status, _, err = podium(*TRAIN, "--device", "cuda", "--precision", precision, "--epochs", "8")
     assert status == 0, err
-    losses = [record.loss for record in run_of(tiny, "test_resnet").history(0)]
-    assert np.isfinite(losses).all()
-    assert losses[-1] < losses[0]
+    history = run_of(tiny, "test_resnet").history(0)
+    assert history[-1].loss < history[0].loss
+    assert precision in ("auto", "float16") or "skipped" not in err  # float16 finds its scale by skipping
 
 
 # --- the same bits -----------------------------------------------------------------------------------
@@ -101,11 +105,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tiny: Path, podium: Podium,
         with pytest.MonkeyPatch.context() as patch:
             signal_in_step(patch, step, signal.SIGTERM)
             assert podium(*command, "--name", "interrupted")[0] == 75
-    folder = run_of(tiny, "interrupted").fold_folder(0)
-    assert checkpoints(folder)
-    if precision == "float16":
-        _, metadata = load_tensors(checkpoints(folder)[0])
-        assert json.loads(metadata["podium"])["scaler"]["scale"] > 0
+    assert checkpoints(run_of(tiny, "interrupted").fold_folder(0))
     for name in ("interrupted", "undisturbed"):
         status, _, err = podium(*command, "--name", name)
         assert status == 0, err
@@ -157,14 +157,15 @@ def test_cpu_and_gpu_predict_alike(tiny: Path, model: str) -> None:
             other.model.load_state_dict(learner.model.state_dict())
             batches = [(images, labels)]
             probs[device] = predict_proba(other.model, batches, other.normalise, context.precision, "mirror")
-    assert np.allclose(probs["cpu"], probs["cuda"], atol=1e-4)
-    assert probs["cpu"].std() > 1e-3  # the images differ, so the comparison means something
+    assert np.allclose(probs["cpu"], probs["cuda"], atol=1e-3)  # a GPU's convolutions are computed in TF32
+    assert probs["cpu"].std(axis=0).max() > 1e-2  # the images differ, so the comparison means something
 
 
 # --- the whole program -------------------------------------------------------------------------------
 
 
 @gpu
+@pytest.mark.filterwarnings("default")  # the compiler has warnings of its own
 def test_a_compiled_model_trains_and_predicts_as_the_eager_one_does(tiny: Path, podium: Podium) -> None:
     command = (*TRAIN, "--device", "cuda", "--precision", "float32", "--mix", "0")
     for name, flags in (("eager", ()), ("compiled", ("--compile",))):
@@ -176,12 +177,19 @@ def test_a_compiled_model_trains_and_predicts_as_the_eager_one_does(tiny: Path, 
 
 
 @gpu
-def test_the_processes_of_all_gpus_train_one_fold(tiny: Path, tmp_path: Path) -> None:
-    size = min(2, torch.cuda.device_count())  # NCCL refuses two processes on one GPU
+@pytest.mark.parametrize("size", [1, 2])
+def test_processes_that_nccl_joins_train_what_one_alone_trains(
+    tiny: Path, tmp_path: Path, podium: Podium, size: int
+) -> None:
+    if size > torch.cuda.device_count():
+        pytest.skip("needs two GPUs: NCCL refuses two processes on one")
+    command = (*TRAIN, "--device", "cuda", "--precision", "float32", "--parallel", "data", "--deterministic")
     log = tmp_path / "group.log"
-    words = ("--root", tiny, *TRAIN, "--device", "cuda", "--precision", "float32", "--parallel", "data")
-    assert run_group(size, words, log) == [0] * size, log.read_text()
-    assert np.isfinite(run_of(tiny, "test_resnet").out_of_fold(0).probs).all()
+    statuses = run_group(size, ("--root", tiny, *command, "--name", "group"), log)
+    assert statuses == [0] * size, log.read_text()
+    assert podium(*command, "--name", "alone")[0] == 0
+    group, alone = (run_of(tiny, name).out_of_fold(0).probs for name in ("group", "alone"))
+    assert np.allclose(group, alone, atol=1e-2)
 
 
 @gpu
@@ -195,9 +203,13 @@ def test_one_more_process_than_gpus_is_refused(tiny: Path, podium: Podium) -> No
 def test_a_batch_beyond_the_memory_is_answered_with_one_that_fits(tiny: Path, podium: Podium) -> None:
     words = ("train", "-c", "tiny", "--weights", "none", "--model", "resnet50", "--image-size", "224", "--epochs", "1")
     command = (*words, "--folds", "0", "--workers", "0", "--device", "cuda", "--batch-size", "12")
+    torch.cuda.reset_peak_memory_stats()
+    assert podium(*command, "--name", "unlimited")[0] == 0
+    needed = torch.cuda.max_memory_allocated()
+    gc.collect()
     torch.cuda.empty_cache()
     in_all = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + 1.3e9) / in_all)
+    torch.cuda.set_per_process_memory_fraction(0.85 * needed / in_all)
     try:
         message = one_line(podium(*command))
         assert "does not hold a batch of 12, but holds one of " in message
@@ -218,7 +230,7 @@ def test_bench_measures_the_device(tiny: Path, podium: Podium, device: str, monk
     assert status == 0, err
     (measured,) = json.loads(file.read_text())
     assert (measured["gpu_memory_mb"] is not None) == (device == "cuda")
-    assert measured["training_share"] > 0
+    assert measured["training"]["median"] > 0
 
 
 @gpu

@@ -28,9 +28,9 @@ def compared_counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of images in each comparison since the fixture was set up."""
     counts: list[int] = []
 
-    def find_and_count(thumbs: NDArray[np.uint8], areas: NDArray[np.int64], numbers: NDArray[np.int64]) -> Pairs:
-        counts.append(len(numbers))
-        return find_duplicates(thumbs, areas, numbers)
+    def find_and_count(thumbs: NDArray[np.uint8], areas: NDArray[np.int64], compared: NDArray[np.int64]) -> Pairs:
+        counts.append(len(compared))
+        return find_duplicates(thumbs, areas, compared)
 
     monkeypatch.setattr(audit_module, "find_duplicates", find_and_count)
     return counts

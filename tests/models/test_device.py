@@ -35,6 +35,8 @@ def test_a_cpu_takes_fewer_images_at_once_the_larger_they_are() -> None:
         (RuntimeError("x does not have a deterministic implementation"), "leave out --deterministic"),
         (ValueError("Expected more than 1 value per channel when training"), "use a larger --batch-size"),
         (RuntimeError("CUDA error: out of memory"), "does not hold a batch of 8; try --batch-size 4"),
+        (RuntimeError("it is not deterministic because it uses CuBLAS and you have CUDA"), "CUBLAS_WORKSPACE_CONFIG"),
+        (RuntimeError("GET was unable to find an engine to execute this computation"), "try --batch-size 4"),
         (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), "try --batch-size 4"),
     ],
 )

@@ -48,13 +48,13 @@ class Pairs(NamedTuple):
     mirrored: NDArray[np.bool_]
 
 
-def find_duplicates(thumbs: NDArray[np.uint8], areas: Ints, numbers: Ints | None = None) -> Pairs:
+def find_duplicates(thumbs: NDArray[np.uint8], areas: Ints, compared: Ints | None = None) -> Pairs:
     """Returns the pairs of duplicates among images, which are given by their thumbnails and numbers of pixels.
 
-    Only the images with these numbers are compared, if any are given. Images with identical thumbnails are paired with
-    the first of them only.
+    `compared` holds the indices of the images to compare; None means all. Images with identical thumbnails are paired
+    with the first of them only.
     """
-    first_identical = _first_identical(thumbs, np.arange(len(thumbs)) if numbers is None else numbers)
+    first_identical = _first_identical(thumbs, np.arange(len(thumbs)) if compared is None else compared)
     images = _ComparedImages(thumbs, areas, np.flatnonzero(first_identical == np.arange(len(thumbs))))
     parts = [identical_pairs(first_identical)]
     for first, second in candidate_pairs(perceptual_hashes(images.grey), images.reach):
@@ -195,11 +195,11 @@ class _ComparedImages:
         return Pairs(first[agrees], second[agrees], distance[agrees], mirrored[agrees])
 
 
-def _first_identical(thumbs: NDArray[np.uint8], numbers: Ints) -> Ints:
+def _first_identical(thumbs: NDArray[np.uint8], compared: Ints) -> Ints:
     """Returns, for each image, the first image with the same thumbnail: for most, itself; -1 if not compared."""
     first: dict[bytes, int] = {}
     first_identical = np.full(len(thumbs), -1)
-    for number in numbers.tolist():
+    for number in compared.tolist():
         digest = hashlib.blake2b(thumbs[number], digest_size=16).digest()
         first_identical[number] = first.setdefault(digest, number)
     return first_identical

@@ -48,11 +48,11 @@ def prepare_device(device: torch.device, deterministic: bool) -> None:
     keep_freed_memory()
     if device.type != "cuda":
         return
+    # torch reads it once, before the first product; without it, no later run of this process can be deterministic.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_float32_matmul_precision("high")  # TF32 for products of float32
     torch.backends.cudnn.benchmark = not deterministic
     torch.use_deterministic_algorithms(deterministic)
-    if deterministic:
-        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when the first product is computed
 
 
 def device_kind(device: torch.device) -> str:
@@ -95,7 +95,7 @@ def autocast(device: torch.device, precision: torch.dtype) -> contextlib.Abstrac
 
 @contextlib.contextmanager
 def full_float32() -> Iterator[None]:
-    """Switches TF32 off, which is too coarse for the L-BFGS fit."""
+    """Switches TF32 off for matrix products: it is too coarse for the L-BFGS fit."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -36,6 +36,8 @@ def explain_hardware_errors(
 def _explain(error: Exception) -> str:
     if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
         return f"torch.compile does not work here ({first_line(error)}); leave out --compile"
+    if "not deterministic because it uses CuBLAS" in str(error):
+        return "--deterministic needs CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment from the start; set it"
     if "deterministic implementation" in str(error):
         return (
             "this model has an operation that has no deterministic version on a GPU; leave out --deterministic, or"
@@ -73,7 +75,7 @@ def _advise_smaller_batch(batch_size: int | None, try_batch: Callable[[int], Non
 
 def _is_out_of_memory(error: Exception) -> bool:
     """Returns true also if one of CUDA's libraries, not torch, ran out of memory."""
-    refused = re.search("CUDA error: out of memory|ALLOC_FAILED", str(error))
+    refused = re.search("CUDA error: out of memory|ALLOC_FAILED|unable to find an engine", str(error))
     return isinstance(error, torch.OutOfMemoryError) or refused is not None
 
 

@@ -1,9 +1,9 @@
 """timm's Muon, computed faster on a CPU: the same updates, up to rounding.
 
-Muon replaces the momentum of a weight matrix by a nearly orthogonal matrix: a few iterations of Newton and Schulz, each
-with three products. X <- aX + (bA + cAA)X with A = XX^T. If X is much wider than high, two of them are expensive. But X
-only ever is multiplied by polynomials of A, and they commute. So the iterations here multiply the small square
-matrices A and P, the product of the polynomials so far, and X is multiplied once in RENEW_AFTER iterations.
+Muon replaces the momentum of a weight matrix by a nearly orthogonal matrix X, in a few iterations of Newton and Schulz:
+X <- aX + (bA + cAA)X with A = XX^T. If X has many more columns than rows, the two products with X are expensive. But X
+is only multiplied by polynomials of A, so their order does not matter. Here the iterations multiply the small square
+matrices, and X itself is multiplied once in RENEW_AFTER iterations.
 """
 
 from typing import Any
@@ -13,90 +13,106 @@ from timm.optim import Muon
 from timm.optim.muon import _COEFFICIENTS, _is_suitable_for_muon, get_lr_scale, resolve_ns_coefficients
 from torch import Tensor
 
-# A is computed anew after so many iterations: by then its small eigenvalues have grown, which would drown in the
-# rounding errors of bfloat16 (tests/operators/test_muon.py compares the errors with timm's).
+# Rounding errors of bfloat16 would hide the small eigenvalues of A. After so many iterations they have grown, and A is
+# computed again from X (tests/operators/test_muon.py compares the errors with timm's).
 RENEW_AFTER = 3
-# Fewer products are computed from this ratio of width and height. Lower matrices take little time, and their rounding
-# errors would be larger than timm's.
-WIDE, LOWEST = 1.5, 64
+# A matrix is updated here if one side is at least so many times as long as the other, which has at least so many
+# numbers. Smaller ones take little time, and their rounding errors would be larger than timm's.
+LONGER, SHORTEST = 1.5, 64
+# What this file computes; all other options of a group may have any value.
+SUPPORTED = {"algo": "muon", "nesterov": False, "conv_mode": "flatten", "scale_eps": False}
+
+Coefficients = list[tuple[float, float, float]]
 
 
 class FasterMuon(Muon):  # type: ignore[misc]
-    """Updates the wide matrices itself and leaves all other weights to timm. The state is that of timm's Muon."""
-
-    dtype: torch.dtype  # of the products; timm's is always bfloat16, which most CPUs emulate
+    """Updates the oblong matrices itself and leaves all other weights to timm. The state is that of timm's Muon."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        own: list[tuple[Tensor, Tensor]] = []
+    def step(self, closure: None = None) -> None:
+        assert closure is None
+        gradients: list[tuple[Tensor, Tensor]] = []
         for group in self.param_groups:
-            if group["algo"] != "muon" or group["nesterov"] or group.get("use_fallback"):
-                continue
             for weight in group["params"]:
-                if weight.grad is not None and _is_wide(weight):
+                if weight.grad is not None and _can_update(weight) and not group.get("use_fallback"):
                     self._update(weight, group)
-                    own.append((weight, weight.grad))
+                    gradients.append((weight, weight.grad))
                     weight.grad = None  # timm passes over it
-        loss = super().step(closure)
-        for weight, gradient in own:
+        super().step()
+        for weight, gradient in gradients:
             weight.grad = gradient
-        return loss
 
     def _update(self, weight: Tensor, group: dict[str, Any]) -> None:
         state = self.state[weight]
         if "momentum_buffer" not in state:
             state["use_muon"] = True
             state["momentum_buffer"] = torch.zeros_like(weight)
-        state["momentum_buffer"].lerp_(weight.grad, 1 - group["momentum"])
-        coefficients = resolve_ns_coefficients(group["ns_coefficients"], _COEFFICIENTS)
-        steps = group["ns_steps"]
-        coefficients = coefficients[:steps] + coefficients[-1:] * (steps - len(coefficients))
-        # For a convolution: the order in memory. The order of the columns changes nothing but the order of sums.
-        momentum = _matrix_of(state["momentum_buffer"])
-        scaled = momentum.to(self.dtype)
-        scaled = scaled / (scaled.norm() * group["safety_factor"]).clamp(min=group["eps"])
-        update = orthogonalise(scaled, coefficients)
-        scale = get_lr_scale(momentum.shape, group["adjust_lr_fn"])
-        matrix = _matrix_of(weight)
-        matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-group["lr"] * scale)
+        momentum = state["momentum_buffer"].lerp_(weight.grad, 1 - group["momentum"])
+        assert momentum.stride() == weight.stride()
+        direction = _as_matrix(momentum).to(self.defaults["dtype"])
+        direction = direction / (direction.norm() * group["safety_factor"]).clamp(min=group["eps"])
+        is_tall = direction.shape[0] > direction.shape[1]
+        update = orthogonalise(direction.mT if is_tall else direction, _coefficients(group))
+        matrix = _as_matrix(weight)
+        step = group["lr"] * get_lr_scale(matrix.shape, group["adjust_lr_fn"])
+        matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(update.mT if is_tall else update, alpha=-step)
 
 
 def make_faster(optimizer: torch.optim.Optimizer, dtype: torch.dtype) -> None:
-    """Makes a FasterMuon of timm's Muon, in place."""
+    """Makes a FasterMuon of timm's Muon, in place.
+
+    `dtype` is that of the products. timm's is always bfloat16, which most CPUs emulate.
+    """
     assert type(optimizer) is Muon
+    assert all(group[name] == value for group in optimizer.param_groups for name, value in SUPPORTED.items())
     optimizer.__class__ = FasterMuon
-    optimizer.dtype = dtype  # type: ignore[attr-defined]
+    optimizer.defaults["dtype"] = dtype
 
 
-def orthogonalise(wide: Tensor, coefficients: list[tuple[float, float, float]]) -> Tensor:
+def orthogonalise(wide: Tensor, coefficients: Coefficients) -> Tensor:
     """Returns the matrix after the iterations; its largest singular value must be at most 1."""
-    square, own, others = wide @ wide.mT, 1.0, None  # the product of the polynomials so far is own * I + others
+    gram = wide @ wide.mT
+    # The product of the polynomials so far is factor * I + remainder. The first term is kept apart, without rounding.
+    factor, remainder = 1.0, None
     for number, (a, b, c) in enumerate(coefficients, 1):
-        polynomial = torch.addmm(square, square, square, beta=b, alpha=c)  # and a * I, which is added without rounding
-        if others is None:
-            others = polynomial
+        polynomial = torch.addmm(gram, gram, gram, beta=b, alpha=c)  # without a * I
+        if remainder is None:
+            remainder = polynomial
         else:
-            others = torch.addmm(polynomial, polynomial, others, beta=own).add_(others, alpha=a)
-        own *= a
-        if number == len(coefficients) or number % RENEW_AFTER == 0:
-            wide = torch.addmm(wide, others, wide, beta=own)
-            square, own, others = wide @ wide.mT if number < len(coefficients) else square, 1.0, None
-        else:
-            half = torch.addmm(square, square, polynomial, beta=a)
-            square = torch.addmm(half, polynomial, half, beta=a)
-    return wide
+            remainder = torch.addmm(polynomial, polynomial, remainder, beta=factor).add_(remainder, alpha=a)
+        factor *= a
+        if number == len(coefficients):
+            break
+        if number % RENEW_AFTER == 0:
+            wide = torch.addmm(wide, remainder, wide, beta=factor)
+            gram, factor, remainder = wide @ wide.mT, 1.0, None
+        else:  # the next gram is P gram P with P = polynomial + a * I
+            once = torch.addmm(gram, gram, polynomial, beta=a)
+            gram = torch.addmm(once, polynomial, once, beta=a)
+    assert remainder is not None
+    return torch.addmm(wide, remainder, wide, beta=factor)
 
 
-def _matrix_of(weight: Tensor) -> Tensor:
-    """Returns a view of a weight as a matrix with a row per output."""
+def _coefficients(group: dict[str, Any]) -> Coefficients:
+    """Returns those of each iteration; the last ones repeat."""
+    known, steps = resolve_ns_coefficients(group["ns_coefficients"], _COEFFICIENTS), group["ns_steps"]
+    coefficients: Coefficients = known[:steps] + known[-1:] * (steps - len(known))
+    return coefficients
+
+
+def _as_matrix(weight: Tensor) -> Tensor:
+    """Returns a view of a weight as a matrix with a row per output.
+
+    The columns are in the order of the memory, which changes nothing but the order of sums.
+    """
     if weight.ndim == 4 and weight.is_contiguous(memory_format=torch.channels_last):
-        return weight.permute(0, 2, 3, 1).flatten(1)
-    return weight.flatten(1)
+        weight = weight.permute(0, 2, 3, 1)
+    return weight.view(len(weight), -1)
 
 
-def _is_wide(weight: Tensor) -> bool:
-    height = len(weight)
-    if height < LOWEST or weight.numel() < WIDE * height**2 or not _is_suitable_for_muon(weight):
+def _can_update(weight: Tensor) -> bool:
+    if not _is_suitable_for_muon(weight):
         return False
-    layouts = (torch.contiguous_format, torch.channels_last) if weight.ndim == 4 else (torch.contiguous_format,)
-    return any(weight.is_contiguous(memory_format=layout) for layout in layouts)
+    shorter, longer = sorted((len(weight), weight.numel() // len(weight)))
+    is_dense = weight.is_contiguous() or (weight.ndim == 4 and weight.is_contiguous(memory_format=torch.channels_last))
+    return is_dense and shorter >= SHORTEST and longer >= LONGER * shorter

@@ -82,7 +82,7 @@ class Measurement:
     # From the start of the process (for a later model: from the end of the one before) to the first step.
     first_step_seconds: float
     peak_memory_mb: float
-    gpu_memory_mb: float | None
+    gpu_memory_mb: float | None  # the most that was held, with the plain loop's model and optimiser
     versions: dict[str, str]
 
 
@@ -121,6 +121,8 @@ def bench(
 
 def _measure(context: Context, started: float) -> Measurement:
     recipe, device = context.recipe, context.device
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     learner = Learner(context, fold=0)
     with closing(training_batches(learner)) as batches:
         first_batch = next(batches)

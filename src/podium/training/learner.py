@@ -20,7 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import autocast, cpu_multiplies_bfloat16, micro_batch_limit
 from podium.models.place import place_model
-from podium.operators.muon import make_faster
 from podium.recipe import Recipe, image_size_at
 from podium.training.augment import mix
 from podium.training.context import Context
@@ -196,14 +195,15 @@ class Learner:
         return self.try_batch if self.context.processes.size == 1 else None
 
     def try_batch(self, images: int) -> None:
-        """Takes a step with so many blank images, to test whether it fits into memory.
+        """Takes steps with so many blank images, to test whether they fit into memory.
 
         Do not use the learner afterwards.
         """
         # A new scaler: the old one is in the middle of the step that failed.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scaler.is_enabled())
         size = self.recipe.image_size
-        self.step(torch.zeros(images, size, size, 3, dtype=torch.uint8), torch.zeros(images, dtype=torch.int64))
+        for _ in range(2):  # the optimiser's own memory is there from its first update on
+            self.step(torch.zeros(images, size, size, 3, dtype=torch.uint8), torch.zeros(images, dtype=torch.int64))
 
 
 # --- parts of a step ---------------------------------------------------------------------------------
@@ -292,6 +292,8 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     _limit_layer_decay(optimizer, recipe.layer_decay)
     device = next(model.parameters()).device
     if recipe.optimizer == "muon" and recipe.operators == "fast" and device.type == "cpu":
+        from podium.operators.muon import make_faster  # it needs inner parts of timm, which other runs do not
+
         make_faster(optimizer, torch.bfloat16 if cpu_multiplies_bfloat16() else torch.float32)
     return optimizer
 
