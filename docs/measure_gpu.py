@@ -2,7 +2,7 @@
 
     python docs/measure_gpu.py OUT [--seconds 420] [--device cuda] [--small]
 
-Writes OUT/gpu.json after each measurement, and at the end OUT/gpu.md, the table for benchmarks.md. The order is by
+Writes OUT/gpu.json and OUT/gpu.md after each measurement; the second is the table for benchmarks.md. The order is by
 importance: what does not fit into the seconds is listed as left out; give more seconds to measure all. `--small` takes
 tiny models and few images, so that the script itself can be tried on a CPU. docs/measure_gpu.sh runs this and the tests
 that need a GPU.
@@ -86,7 +86,6 @@ def main(out: Path, seconds: float, device: str, small: bool) -> None:
             save(out, results)
         results["run"] = whole_run(root, device, small, ends - time.monotonic())
     save(out, results)
-    (out / "gpu.md").write_text(table(results), encoding="utf-8")
     print(table(results))
 
 
@@ -98,6 +97,7 @@ def describe_machine(device: str) -> dict[str, str]:
 
 def save(out: Path, results: dict[str, Any]) -> None:
     (out / "gpu.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    (out / "gpu.md").write_text(table(results), encoding="utf-8")
 
 
 # --- measuring ---------------------------------------------------------------------------------------

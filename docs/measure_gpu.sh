@@ -24,15 +24,17 @@ if [ -d "$WHEELS" ]; then
   "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --target "$packages" "$WHEELS"/*.whl
 fi
 export PYTHONPATH="$PWD/src:$packages${PYTHONPATH:+:$PYTHONPATH}" HF_HUB_OFFLINE=1
-mkdir -p "$OUT"
-OUT=$(cd "$OUT" && pwd)
-
 if [ "$DEVICE" = cuda ]; then
-  "$PYTHON" -c 'import torch; torch.ones(1, device="cuda")'
+  "$PYTHON" -c 'import torch; torch.ones(1, device="cuda")' 2>/dev/null || {
+    echo "$PYTHON has no torch that finds a GPU; to try the script: DEVICE=cpu PYTHON=.venv/bin/python $0" >&2
+    exit 1
+  }
   tests="gpu" small=
 else
   tests="not gpu and not slow" small=--small
 fi
+mkdir -p "$OUT"
+OUT=$(cd "$OUT" && pwd)
 status=0
 timeout -k 10 150 "$PYTHON" -m pytest -p no:cacheprovider tests/gpu -m "$tests" -rs --timeout 100 2>&1 | tee "$OUT/tests.txt" || status=1
 "$PYTHON" docs/measure_gpu.py "$OUT" --device "$DEVICE" --seconds $((510 - SECONDS + started)) $small

@@ -3,12 +3,13 @@
     python docs/measure_growth.py FOLDER [100000 1000000]
 
 Writes competitions with the given numbers of made-up training images of 32 x 32 pixels, and a quarter as many test
-images, into FOLDER, which must not exist (for a million: about 25 GB in all with what Podium prepares). Then each stage
+images, into new folders below FOLDER (for a million: about 25 GB in all with what Podium prepares). Then each stage
 runs as a command of its own. Prints a table: seconds, and the most memory that the command and its processes held at
 once. Memory that several processes share counts for each of them. Files that are mapped into memory do not count,
 because the system drops their pages when it needs the memory.
 """
 
+import argparse
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from pathlib import Path
 from synthetic_competition import write_competition
 
 STEPS = 100
+FEWEST = 65_000  # four fifths of them are 100 batches of 512
 SLUG = "growth"
 # Without augmentation, so that an epoch of a million images takes minutes.
 OPTIONS = (
@@ -30,6 +32,11 @@ OPTIONS = (
 
 
 def main(folder: Path, counts: list[int]) -> None:
+    for count in counts:
+        if count < FEWEST:
+            sys.exit(f"{count} images are too few: {STEPS} steps need at least {FEWEST}")
+        if (folder / f"{count}").exists():
+            sys.exit(f"{folder / f'{count}'} exists already; name another folder or delete it")
     columns: list[dict[str, tuple[float, float]]] = []
     for count in counts:
         root = folder / f"{count}"
@@ -118,7 +125,8 @@ def memory_of_tree(pid: int) -> float:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["first-steps"]:
         first_steps(sys.argv[2:])
-    elif len(sys.argv) > 1:
-        main(Path(sys.argv[1]), [int(number) for number in sys.argv[2:]] or [100_000, 1_000_000])
     else:
-        sys.exit(__doc__)
+        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("folder", type=Path)
+        parser.add_argument("counts", type=int, nargs="*", default=[100_000, 1_000_000], help="default: %(default)s")
+        main(**vars(parser.parse_args()))

@@ -111,7 +111,7 @@ SMALL: dict[str, Any] = {
 }
 AUTO: dict[str, dict[str, Any]] = {  # by kind of device
     "cpu": SMALL,
-    # A step with Muon takes 1.3 times as long as one with AdamW, and needs fewer epochs. (Not yet tried in float32.)
+    # A step with Muon takes 1.25 times as long as one with AdamW, and needs fewer epochs. (Not yet tried in float32.)
     # The strong weight decay keeps the accuracy and lowers the log loss by 7 %.
     "cpu with bfloat16": {**SMALL, "optimizer": "muon", "lr": 6e-3, "weight_decay": 1.5, "epochs": 16},
     "": {"model": "convnext_small"},

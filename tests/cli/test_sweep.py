@@ -80,6 +80,15 @@ def test_a_dry_run_shows_every_option_with_its_origin_and_trains_nothing(tiny: P
     assert not (tiny / "runs").exists()
 
 
+def test_a_dry_run_of_auto_says_which_options_come_from_it(tiny: Path, podium: Podium) -> None:
+    status, out, err = podium("train", *FAST, "--device", "cpu", "--model", "auto", "--mix", "0.1", "--dry-run")
+    assert status == 0, err
+    rows = {words[0]: (words[1], " ".join(words[2:])) for words in map(str.split, out.splitlines()) if len(words) > 2}
+    assert rows["model"] == ("resnet10t", "--model auto")
+    assert rows["plain"] == ("0.3", "--model auto")
+    assert rows["mix"] == ("0.1", "flag")
+
+
 def test_a_run_shows_its_recipe_before_it_trains(tiny: Path, podium: Podium) -> None:
     status, _, err = podium(*TRAIN, "--model", "test_vit", "--lr", "0.002")
     assert status == 0, err

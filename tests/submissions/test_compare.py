@@ -46,6 +46,7 @@ def test_runs_are_compared(two_runs: Path, podium: Podium) -> None:
     assert [line.split()[0] for line in scores[1:3]] == ["good", "idle"]  # the best first
     assert scores[2].endswith("no better than chance")
     assert costs[1].split()[:5] == ["good", "test_convnext", "0.003", "32", "8"]
+    assert runs_by_name(two_runs)["loss"].tolist() == ["cross_entropy", "cross_entropy"]
     good, idle = (Run(two_runs / "runs" / "tiny" / name) for name in ("good", "idle"))
     held_out = collect_held_out([good, idle], CLASSES)
     assert f"{evaluate('accuracy', held_out.targets, held_out.probs[0]):.5f}" in scores[1]

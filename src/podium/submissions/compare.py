@@ -55,8 +55,8 @@ def compare_runs(
             pair = collect_held_out([complete[best], run], classes, groups)
         rows.append(facts | _recipe_of(run) | _scores_of(run, pair, metric) | _costs_of(run))
     table = pd.DataFrame(rows)
-    keys = {"is_left_out": table["left_out"] != "", "loss": -METRICS[metric]().better * table["score"]}
-    order = ["is_left_out", "loss", "log_loss"]
+    keys = {"is_left_out": table["left_out"] != "", "distance": -METRICS[metric]().better * table["score"]}
+    order = ["is_left_out", "distance", "log_loss"]
     return table.assign(**keys).sort_values(order, ignore_index=True)[list(COLUMNS)]
 
 

@@ -168,7 +168,8 @@ def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
     asked = plan.request.options
     origins = origins_of(layers_of(options, plan.competition.recipe, family_and_sizes(options["model"])[0]))
     expanded = f"--from {options['start']}" if options.get("start") else "--model auto"
-    return origins | {name: "flag" if name in asked else expanded for name in options}
+    given = set(asked) - ({"model"} if asked.get("model") == "auto" else set())  # auto became another model
+    return origins | {name: "flag" if name in given else expanded for name in options}
 
 
 # --- refusals ----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ USUAL_MODELS: tuple[str, ...] = ("auto", "vit_small_patch32_224", "convnext_smal
 CPU_PIXELS = 4 * 224**2  # of a step on a CPU: larger batches take longer, and are hardly faster per image
 LONGEST = 2.0  # seconds; then the measurement ends after the current step
 MOST_STEPS = 5
-OPTIMIZER_COST = {"muon": 1.3}  # of a step, relative to one with AdamW
+OPTIMIZER_COST = {"muon": 1.25}  # of a step, relative to one with AdamW
 
 
 def suggest_training(competition: Competition, fold_count: int) -> None:
