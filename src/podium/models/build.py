@@ -42,6 +42,16 @@ class ModelSpec:
 # --- what timm knows of a name -----------------------------------------------------------------------
 
 
+def _timm() -> Any:
+    """Returns timm, with the models of the zoo in its registry."""
+    import timm
+
+    from podium.zoo.registry import register_zoo
+
+    register_zoo()
+    return timm
+
+
 def resolve_recipe(given: Options, card: Options) -> Recipe:
     """Returns the whole recipe, with the defaults of the model's family."""
     return fill_in_defaults(given, card, *family_and_sizes(given["model"]))
@@ -49,10 +59,8 @@ def resolve_recipe(given: Options, card: Options) -> Recipe:
 
 def family_and_sizes(name: str) -> tuple[str, int, int]:
     """Returns the timm module that registers the model, and the image sizes it was made for: to train and to test."""
-    import timm
-
     config = _weights_config(name)
-    module: str = timm.models.model_entrypoint(name).__module__
+    module: str = _timm().models.model_entrypoint(name).__module__
     size = config.input_size[-1] if config else 224
     test_size = config.test_input_size[-1] if config and config.test_input_size else size
     return module.rpartition(".")[2], size, test_size
@@ -60,9 +68,9 @@ def family_and_sizes(name: str) -> tuple[str, int, int]:
 
 def count_parameters(name: str) -> int:
     """Returns the number of a model's parameters, without computing their values."""
-    import timm
     import torch
 
+    timm = _timm()
     with warnings.catch_warnings(action="ignore"):
         try:
             with torch.device("meta"):
@@ -80,8 +88,7 @@ def licence_of(name: str) -> str | None:
 
 def _weights_config(name: str) -> Any:
     """Returns timm's description of the weights that a name, with or without a tag, means."""
-    import timm
-
+    timm = _timm()
     try:
         return timm.get_pretrained_cfg(name)
     except RuntimeError:
@@ -161,8 +168,7 @@ def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn
 
 
 def _create_unchecked(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn.Module":
-    import timm
-
+    timm = _timm()
     config = _weights_config(name)
     if config is not None and config.fixed_input_size and config.input_size[-1] != image_size:
         options["img_size"] = image_size

@@ -13,19 +13,18 @@ from pathlib import Path
 from podium import PodiumError
 from podium.extension_files import extension_models
 from podium.terminal import did_you_mean, first_few
+from podium.zoo.registry import ZOO, names_in
 
 HUB_TIMEOUT = 2.0  # seconds; a network that needs longer is too slow for a download
 
 
 @cache
 def registered_names() -> frozenset[str]:
-    """Reads the names of timm's models from its source, because importing timm takes seconds."""
+    """Returns the names of timm's models and of the zoo's, without importing timm, which takes seconds."""
     spec = importlib.util.find_spec("timm")
     if spec is None or spec.origin is None:
         raise PodiumError("timm is not installed; run: make setup")
-    registered = re.compile(r"^@register_model\ndef (\w+)\(", re.MULTILINE)
-    files = Path(spec.origin).parent.glob("models/*.py")
-    return frozenset(name for file in files for name in registered.findall(file.read_text(encoding="utf-8")))
+    return names_in(Path(spec.origin).parent / "models") | names_in(ZOO)
 
 
 def timm_name(name: str) -> str:
@@ -34,7 +33,7 @@ def timm_name(name: str) -> str:
 
 
 def check_model_name(name: str | None) -> None:
-    """Refuses a name that neither timm nor an extension knows."""
+    """Refuses a name that neither timm, the zoo nor an extension knows."""
     if not name:
         raise PodiumError("which model? For example: --model convnext_small, or --model auto")
     names = registered_names() | extension_models()
@@ -47,7 +46,7 @@ def check_model_name(name: str | None) -> None:
             hint = f"these contain it: {first_few(containing, 8)}"
         else:
             hint = did_you_mean(architecture, names, otherwise="timm.list_models() lists them", most=3)
-        raise PodiumError(f"no model '{name}' among timm's {len(names):,}; {hint}")
+        raise PodiumError(f"no model '{name}' among the {len(names):,} of timm and podium; {hint}")
 
 
 def check_weights_available(name: str, weights: str) -> None:
