@@ -71,15 +71,18 @@ class ConvPatchEmbed(PatchEmbed):
         return self.proj(x).flatten(2).transpose(1, 2)
 
 
+_INPUTS: dict[str, Any] = {
+    "mean": (0.5,) * 3,
+    "std": (0.5,) * 3,
+    "first_conv": "patch_embed.conv1",
+    "fixed_input_size": True,
+}
 default_cfgs = generate_default_cfgs(
     {
-        name: config(mean=(0.5,) * 3, std=(0.5,) * 3, first_conv="patch_embed.conv1", fixed_input_size=True, **size)
-        for name, size in {
-            "deepvit_nano": {"input_size": (3, 32, 32)},
-            "deepvit_small": {},
-            "deepvit_large": {},
-            "deepvit_large_384": {"input_size": (3, 384, 384), "crop_pct": 1.0},
-        }.items()
+        "deepvit_nano": config(input_size=(3, 32, 32), **_INPUTS),
+        "deepvit_small": config(**_INPUTS),
+        "deepvit_large": config(**_INPUTS),
+        "deepvit_large_384": config(input_size=(3, 384, 384), crop_pct=1.0, **_INPUTS),
     }
 )
 
