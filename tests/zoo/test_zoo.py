@@ -48,8 +48,7 @@ def one_thread() -> Iterator[None]:
 
 
 def native_size(model: nn.Module) -> int:
-    size: int = model.default_cfg["input_size"][-1]  # type: ignore[index]
-    return size
+    return int(timm.data.resolve_model_data_config(model)["input_size"][-1])
 
 
 def images_for(model: nn.Module, count: int = 2) -> Tensor:

@@ -58,7 +58,8 @@ class TokenTransformer(nn.Module):
 
 
 class TokenPerformer(nn.Module):
-    """The same with the attention of "Rethinking Attention with Performers": exp(q k) as a product of features."""
+    """The same with the attention of "Rethinking Attention with Performers" (arXiv 2009.14794): q and k become positive
+    random features, whose products take the place of exp(q k); then (k v) comes first, and no map of all pairs."""
 
     w: Tensor
 
@@ -74,7 +75,6 @@ class TokenPerformer(nn.Module):
         self.register_buffer("w", nn.init.orthogonal_(torch.empty(features, dim_out)) * math.sqrt(features))
 
     def features(self, x: Tensor) -> Tensor:
-        """Returns positive random features, whose products are exp(q k) on average."""
         return (x @ self.w.T - x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(len(self.w))
 
     def forward(self, x: Tensor) -> Tensor:
