@@ -97,6 +97,8 @@ SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: one rate for all 
     },
     "": {"lr": 3e-3, "layer_decay": 1.0, "drop_path": 0.0, "epochs": 40, "warmup": 3.0, "mix": 0.0},
 }
+# Families that are trained as another one.
+TRAINED_AS = dict.fromkeys(("deepvit", "t2t_vit", "cswin", "cpvt", "pvt", "teaching_vit"), "vision_transformer")
 
 # What `--model auto` means: about the best result of ten minutes per fold on two cores (docs/benchmarks.md).
 SMALL: dict[str, Any] = {
@@ -135,6 +137,7 @@ def layers_of(given: Options, card: Options, family: str) -> dict[str, Options]:
     asked = {**card, **given}
     from_scratch = asked.get("weights") == "none"
     rows, level = SCRATCH if from_scratch else PRETRAINED, asked.get("level", "default")
+    family = TRAINED_AS.get(family, family)
     row = f"family {family}" if family in rows else "other families"
     return {
         "default": {"weights": "pretrained", **COMMON},

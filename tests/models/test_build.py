@@ -61,9 +61,12 @@ def test_position_embeddings_are_resized_for_larger_images(tmp_path: Path) -> No
 def test_a_file_that_holds_no_weights_or_another_models_is_refused(tmp_path: Path) -> None:
     page = tmp_path / "page.safetensors"
     page.write_text("<html>")
-    for path in (page, save_new_model(tmp_path / "vit.safetensors", "test_vit", classes=2)):
-        with pytest.raises(PodiumError, match=r"cannot be built with the weights .*safetensors"):
-            build_model(recipe_of("test_convnext", str(path), 32), ["a", "b"])
+    with pytest.raises(PodiumError, match=r"cannot be built with the weights .*page.safetensors"):
+        build_model(recipe_of("test_convnext", str(page), 32), ["a", "b"])
+    vit = save_new_model(tmp_path / "vit.safetensors", "test_vit", classes=2)
+    for model in ("test_convnext", "test_resnet", "test_vit2"):  # the last one differs from test_vit by a few layers
+        with pytest.raises(PodiumError, match=rf"vit.safetensors does not hold the weights of {model}: it lacks"):
+            build_model(recipe_of(model, str(vit), 160), ["a", "b", "c"])
 
 
 def test_a_model_is_built_for_the_given_image_size_or_the_right_size_is_named() -> None:

@@ -5,6 +5,7 @@ Errors of timm and the hub's client become one sentence each.
 
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from podium import PodiumError
 from podium.disk import sha256
 from podium.models.hub import timm_name, weights_unreachable
+from podium.models.weights_file import other_model, refuse_other_models
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import fill_in_defaults
 from podium.terminal import first_line, say
@@ -172,12 +174,16 @@ def _create_unchecked(name: str, image_size: int, pretrained: bool, **options: A
     config = _weights_config(name)
     if config is not None and config.fixed_input_size and config.input_size[-1] != image_size:
         options["img_size"] = image_size
+    file = options.get("pretrained_cfg_overlay", {}).get("file", "")
+    classifier = (config and config.classifier) or ()
+    classifiers = (classifier,) if isinstance(classifier, str) else classifier
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), refuse_other_models(file, name, classifiers) if file else nullcontext():
             warnings.simplefilter("ignore")
             model: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
+    except PodiumError:
+        raise
     except Exception as error:  # timm, the hub's client and the file formats raise many kinds of errors
-        file = options.get("pretrained_cfg_overlay", {}).get("file", "")
         raise _explain_failed_build(name, image_size, file or ("of the hub" if pretrained else ""), error) from None
     return model
 
@@ -244,5 +250,9 @@ def _explain_failed_build(name: str, image_size: int, weights: str, error: Excep
         return PodiumError(f"{name} has no stochastic depth; add --drop-path 0")
     if "weights_only" in str(error) or "unpickling" in reason.lower():
         return PodiumError(f"{weights} is not a checkpoint that can be loaded safely ({reason}); use another file")
+    if weights and isinstance(error, KeyError):  # timm looks for a parameter to recognise the file's origin
+        return PodiumError(
+            f"{weights} does not hold the weights of {name}: it lacks {error}; take another file or --model"
+        )
     model = f"{name} for images of {image_size} pixels"
     return PodiumError(f"{model} cannot be built{f' with the weights {weights}' if weights else ''}: {reason}")

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from timm.layers import Mlp, PatchEmbed, use_fused_attn
-from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
-from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model, vision_transformer
+from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from podium.zoo.config import config
@@ -127,6 +127,12 @@ def sinusoids(tokens: int, dim: int) -> Tensor:
     angles = torch.arange(tokens, dtype=torch.float64)[:, None] * frequencies
     angles[:, 1::2] += math.pi / 2  # the sine becomes a cosine
     return angles.sin().float().unsqueeze(0)
+
+
+def checkpoint_filter_fn(state_dict: dict[str, Tensor], model: T2TViT) -> dict[str, Tensor]:
+    """Gives the soft splits timm's name for what makes tokens; timm resizes the positions."""
+    renamed = {name.replace("tokens_to_token.", "patch_embed."): value for name, value in state_dict.items()}
+    return vision_transformer.checkpoint_filter_fn(renamed, model)
 
 
 _SIZES: dict[str, dict[str, Any]] = {

@@ -1,0 +1,67 @@
+"""Refuses a file of weights that belongs to another model.
+
+With another number of classes, timm leaves out whatever does not fit, and says so in its log only: the model would keep
+random weights, and nobody would notice.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from podium import PodiumError
+from podium.terminal import first_few, say
+
+COUNTERS = "num_batches_tracked"  # of batch norm; old files lack them, and nothing needs them
+
+
+@contextmanager
+def refuse_other_models(file: str, name: str, classifiers: Sequence[str]) -> Iterator[None]:
+    """While timm builds the model and loads the file, what it loads is compared with the model first."""
+    load: Any = nn.Module.load_state_dict
+
+    def check_and_load(module: nn.Module, state_dict: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
+        expected = _without(module.state_dict(), classifiers)
+        found = _without(state_dict, classifiers)
+        if differences := describe_differences(expected, found):
+            raise PodiumError(
+                f"{file} does not hold the weights of {name}: {differences}; take another file or --model"
+            )
+        if extra := sorted({key.partition(".")[0] for key in found.keys() - expected.keys()}):
+            say(f"podium: warning: {file} also holds {first_few(extra, 3)}, which {name} does not have")
+        known = {key: value for key, value in state_dict.items() if key not in found or key in expected}
+        return load(module, known, *args, **options)
+
+    nn.Module.load_state_dict = check_and_load  # type: ignore
+    try:
+        yield
+    finally:
+        nn.Module.load_state_dict = load  # type: ignore
+
+
+def other_model(file: str, name: str, differences: str) -> PodiumError:
+    return PodiumError(f"{file} does not hold the weights of {name}: {differences}; take another file or --model")
+
+
+def describe_differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
+    """Returns the first differences, or nothing. Parts that the model has none of, such as a second head, are none."""
+    missing = [key for key in expected if key not in found and not key.endswith(COUNTERS)]
+    parts = {key.partition(".")[0] for key in expected}
+    unknown = [key for key in found if key not in expected and key.partition(".")[0] in parts]
+    other_shapes = [
+        f"{key} is {tuple(found[key].shape)}, not {tuple(expected[key].shape)}"
+        for key in expected
+        if key in found and found[key].shape != expected[key].shape
+    ]
+    differences = (_first("it lacks", missing), _first("the model lacks", unknown), _first("", other_shapes))
+    return "; ".join(difference for difference in differences if difference)
+
+
+def _first(what: str, keys: Sequence[str]) -> str:
+    return f"{what} {first_few(keys, 2)}".strip() if keys else ""
+
+
+def _without(state_dict: Mapping[str, Tensor], parts: Sequence[str]) -> dict[str, Tensor]:
+    own = tuple(f"{part}." for part in parts)
+    return {key: value for key, value in state_dict.items() if not key.startswith(own)}
