@@ -251,8 +251,6 @@ def _explain_failed_build(name: str, image_size: int, weights: str, error: Excep
     if "weights_only" in str(error) or "unpickling" in reason.lower():
         return PodiumError(f"{weights} is not a checkpoint that can be loaded safely ({reason}); use another file")
     if weights and isinstance(error, KeyError):  # timm looks for a parameter to recognise the file's origin
-        return PodiumError(
-            f"{weights} does not hold the weights of {name}: it lacks {error}; take another file or --model"
-        )
+        return other_model(weights, name, f"it lacks {error}")
     model = f"{name} for images of {image_size} pixels"
     return PodiumError(f"{model} cannot be built{f' with the weights {weights}' if weights else ''}: {reason}")
