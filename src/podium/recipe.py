@@ -160,7 +160,12 @@ class Recipe:
     @property
     def view_count(self) -> int:
         """How many views of an image prediction averages."""
-        return math.prod(VIEWS.get(view, View(1)).images for view in self.views.split("+"))
+        return count_views(self.views)
+
+
+def count_views(views: str) -> int:
+    """Returns how often an image is predicted: views are combined."""
+    return math.prod(VIEWS.get(view, View(1)).images for view in views.split("+"))
 
 
 # --- images that grow --------------------------------------------------------------------------------

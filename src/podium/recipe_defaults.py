@@ -135,17 +135,21 @@ def expand_auto(given: Options, device_kind: str) -> Options:
 def layers_of(given: Options, card: Options, family: str) -> dict[str, Options]:
     """Returns the options by their origin; of an option with several origins, the last counts."""
     asked = {**card, **given}
-    from_scratch = asked.get("weights") == "none"
-    rows, level = SCRATCH if from_scratch else PRETRAINED, asked.get("level", "default")
-    family = TRAINED_AS.get(family, family)
-    row = f"family {family}" if family in rows else "other families"
+    from_scratch, level = asked.get("weights") == "none", asked.get("level", "default")
+    name, row = row_of(family, from_scratch)
     return {
         "default": {"weights": "pretrained", **COMMON},
-        f"{row}, from scratch" if from_scratch else row: rows.get(family, rows[""]),
+        f"{name}, from scratch" if from_scratch else name: row,
         f"--level {level}": OPTIONS_OF_LEVEL[level],
         "card": card,
         "flag": given,
     }
+
+
+def row_of(family: str, from_scratch: bool) -> tuple[str, Options]:
+    """Returns the row of a model's family, and its name."""
+    rows, family = SCRATCH if from_scratch else PRETRAINED, TRAINED_AS.get(family, family)
+    return (f"family {family}", rows[family]) if family in rows else ("other families", rows[""])
 
 
 def fill_in_defaults(given: Options, card: Options, family: str, native_size: int, test_size: int) -> Recipe:

@@ -146,15 +146,19 @@ def predict(args: argparse.Namespace) -> None:
 def compare(args: argparse.Namespace) -> None:
     """List the runs: their scores, what they cost, and how often they disagree."""
     from podium.submissions.compare import compare_runs
+    from podium.submissions.comparison_picture import draw_comparison
     from podium.submissions.comparison_text import compare_as_text
 
     competition = _competition(args)
-    if args.json or args.csv:
-        runs = compare_runs(competition, args.root, args.runs, args.except_names)
-        text = runs.to_json(orient="records", indent=2, double_precision=15) if args.json else runs.to_csv(index=False)
-        terminal.show(text.rstrip("\n"))
+    runs = compare_runs(competition, args.root, args.runs, args.except_names)
+    if args.json:
+        terminal.show(runs.to_json(orient="records", indent=2, double_precision=15))
+    elif args.csv:
+        terminal.show(runs.to_csv(index=False).rstrip("\n"))
     else:
-        terminal.show(compare_as_text(competition, args.root, args.runs, args.except_names))
+        terminal.show(compare_as_text(competition, args.root, runs))
+    if args.picture:
+        draw_comparison(runs, args.picture)
 
 
 def lineage(args: argparse.Namespace) -> None:

@@ -107,6 +107,8 @@ def train(command: argparse.ArgumentParser) -> None:
     _run_flags(command)
     text = "a run for each of these seeds, such as 0-4, named RUN-seed0 and so on"
     command.add_argument("--seeds", nargs="+", action=Numbers, metavar="0-4", help=text)
+    text = "train all models with the options (learning rate, epochs, ...) that suit the first one, to compare them"
+    command.add_argument("--one-recipe", action="store_true", help=text)
     text = "only show every option, where it comes from, and how long training would take"
     command.add_argument("--dry-run", action="store_true", help=text)
     text = "time between checkpoints; one is also saved after every epoch (default: 5m)"
@@ -165,6 +167,8 @@ def compare(command: argparse.ArgumentParser) -> None:
     group = command.add_mutually_exclusive_group()
     group.add_argument("--json", action="store_true", help="print a JSON object for each run, in a list")
     group.add_argument("--csv", action="store_true", help="print a CSV with a line for each run")
+    text = "also draw the scores against the costs"
+    command.add_argument("--picture", type=Path, metavar="FILE.svg", help=text)
 
 
 def lineage(command: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """Trains what one command asks for: one run, or several in turn, a run for each model and seed.
 
-    podium train --model A B [--seeds 0-4] [--dry-run]
+    podium train --model A B [--one-recipe] [--seeds 0-4] [--dry-run]
 
 All requests are checked before the first run begins. If a run fails, the next one is trained; at the end the runs are
 compared. The same command resumes.
@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from podium import PodiumError
+from podium.recipe import Options
 from podium.terminal import first_few, say, show
 from podium.torchrun import started_by_torchrun
 from podium.training.plan import Request, check_request, check_weights, make_plan, name_of_run
@@ -47,7 +48,21 @@ def list_requests(args: argparse.Namespace, request: Request) -> list[Request]:
         raise PodiumError("--seed and --seeds contradict each other; give one of them")
     if len(seeds) > 1 and request.budget:
         raise PodiumError(f"--budget is for one run, not for {len(seeds)}; leave it out, or train one seed")
+    if args.one_recipe:
+        request = replace(request, options={**_recipe_of_first(args, request), **request.options})
     return [_with(request, model, seed) for model in models for seed in seeds]
+
+
+def _recipe_of_first(args: argparse.Namespace, request: Request) -> Options:
+    """Returns the options that the first model's family decides: all models get them."""
+    from podium.competition.card import read_card
+    from podium.models.build import family_options, resolve_recipe
+
+    card = read_card(args.competition, args.root).get("recipe", {})
+    options = check_request(args.competition, args.root, request)
+    recipe = resolve_recipe(options, card)
+    names = family_options(options["model"], recipe.weights == "none")
+    return {name: getattr(recipe, name) for name in names if name not in card}
 
 
 def _with(request: Request, model: str | None, seed: int | None) -> Request:
@@ -119,6 +134,12 @@ def _train_each(requests: Sequence[Request], run: Callable[[Request], str], args
 
 def _show_comparison(args: argparse.Namespace, names: list[str]) -> None:
     from podium.competition.load import load
+    from podium.submissions.compare import compare_runs
+    from podium.submissions.comparison_picture import draw_comparison
     from podium.submissions.comparison_text import compare_as_text
+    from podium.training.run_folder import runs_folder
 
-    show(compare_as_text(load(args.competition, args.root), args.root, names))
+    competition = load(args.competition, args.root)
+    runs = compare_runs(competition, args.root, names)
+    show(compare_as_text(competition, args.root, runs))
+    draw_comparison(runs, runs_folder(competition.slug, args.root) / "comparison.svg")

@@ -15,7 +15,7 @@ from podium.disk import sha256
 from podium.models.hub import timm_name, weights_unreachable
 from podium.models.weights_file import other_model, refuse_other_models
 from podium.recipe import Options, Recipe
-from podium.recipe_defaults import fill_in_defaults
+from podium.recipe_defaults import fill_in_defaults, row_of
 from podium.terminal import first_line, say
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ def _timm() -> Any:
 def resolve_recipe(given: Options, card: Options) -> Recipe:
     """Returns the whole recipe, with the defaults of the model's family."""
     return fill_in_defaults(given, card, *family_and_sizes(given["model"]))
+
+
+def family_options(name: str, from_scratch: bool) -> Options:
+    """Returns the options that the model's family decides."""
+    return row_of(family_and_sizes(name)[0], from_scratch)[1]
 
 
 def family_and_sizes(name: str) -> tuple[str, int, int]:

@@ -53,6 +53,12 @@ def prepare_device(device: torch.device, deterministic: bool) -> None:
     torch.set_float32_matmul_precision("high")  # TF32 for products of float32
     torch.backends.cudnn.benchmark = not deterministic
     torch.use_deterministic_algorithms(deterministic)
+    torch.cuda.reset_peak_memory_stats(device)  # a process may train several runs
+
+
+def gpu_peak_mb(device: torch.device) -> int | None:
+    """Returns the most memory that tensors have held on a GPU; None on a CPU."""
+    return round(torch.cuda.max_memory_allocated(device) / 1e6) if device.type == "cuda" else None
 
 
 def device_kind(device: torch.device) -> str:

@@ -1,6 +1,7 @@
 """Saves a fold's model in one file that is enough to rebuild and feed it, and loads it again."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,14 +24,7 @@ def save_model(path: Path, model: "nn.Module", spec: ModelSpec) -> None:
 def load_model(path: Path) -> tuple["nn.Module", ModelSpec]:
     """Returns the model as it was saved; it needs nothing but the file."""
     tensors, metadata = load_tensors(path)
-    try:
-        fields: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in json.loads(metadata[SPEC_KEY]).items()
-        }
-        spec = ModelSpec(**fields)
-    except (KeyError, TypeError, ValueError):
-        raise PodiumError(f"{path}: these weights were not saved by podium train; train that fold again") from None
+    spec = _spec_of(path, metadata)
     model = rebuild_model(spec)
     try:
         model.load_state_dict(tensors)
@@ -39,12 +33,36 @@ def load_model(path: Path) -> tuple["nn.Module", ModelSpec]:
     return model, spec
 
 
+def read_spec(path: Path) -> ModelSpec:
+    """Returns the description of a saved model, without its weights."""
+    return _spec_of(path, _read_metadata(path))
+
+
+def _spec_of(path: Path, metadata: Mapping[str, str]) -> ModelSpec:
+    try:
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in json.loads(metadata[SPEC_KEY]).items()
+        }
+        return ModelSpec(**fields)
+    except (KeyError, TypeError, ValueError):
+        raise PodiumError(f"{path}: these weights were not saved by podium train; train that fold again") from None
+
+
 def classes_of_weights(path: str) -> tuple[str, ...]:
     """Returns the classes that a file's weights were trained on, if Podium has written it."""
+    try:
+        return read_spec(Path(path)).classes
+    except PodiumError:
+        return ()
+
+
+def _read_metadata(path: Path) -> dict[str, str]:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            return tuple(json.loads((file.metadata() or {})[SPEC_KEY])["classes"])
-    except (SafetensorError, OSError, LookupError, ValueError, TypeError):
-        return ()
+            return file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        reason = first_line(error)
+        raise PodiumError(f"{path}: cannot be read ({reason}); restore it, or train that fold again") from None

@@ -22,11 +22,10 @@ from podium.recipe import recorded_values
 from podium.submissions.expected_score import Interval, bootstrap_scores, percentile_interval
 from podium.submissions.held_out import HeldOut, collect_held_out
 from podium.submissions.kaggle_scores import find_public_scores
+from podium.submissions.run_costs import costs_of
 from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
-from podium.terminal import progress_bar, say
+from podium.terminal import progress_bar
 from podium.training.run_folder import Run, find_runs
-
-NOT_LEARNED = ("running_mean", "running_var", "num_batches_tracked")  # tensors of batch norm
 
 
 def compare_runs(
@@ -53,7 +52,7 @@ def compare_runs(
             pair = replace(shared, probs=shared.probs[[best, complete.index(run)]])
         elif reasons[run] != OTHER_CLASSES:
             pair = collect_held_out([complete[best], run], classes, groups)
-        rows.append(facts | _recipe_of(run) | _scores_of(run, pair, metric) | _costs_of(run))
+        rows.append(facts | _recipe_of(run) | _scores_of(run, pair, metric) | costs_of(run))
     table = pd.DataFrame(rows)
     keys = {"is_left_out": table["left_out"] != "", "distance": -METRICS[metric]().better * table["score"]}
     order = ["is_left_out", "distance", "log_loss"]
@@ -63,7 +62,7 @@ def compare_runs(
 COLUMNS = (
     *("run", "left_out", "model", "folds", "folds_in_all", "metric", "score", "fold_spread", "log_loss", "images"),
     *("gain", "gain_low", "gain_high", "public_score", "lr", "image_size", "epochs", "seed", "linear"),
-    *("start", "loss", "parameters", "images_per_s", "seconds"),
+    *("start", "loss", "parameters", "multiply_adds", "images_per_s", "predicted_per_s", "memory_mb", "seconds"),
 )
 
 
@@ -112,33 +111,6 @@ def _gain_interval(pair: HeldOut, metric: str) -> Interval:
         return math.nan, math.nan
     best_scores, scores = (bootstrap_scores(pair, probs, metric) for probs in pair.probs)
     return percentile_interval(METRICS[metric]().better * (scores - best_scores) + 0.0)
-
-
-def _costs_of(run: Run) -> dict[str, Any]:
-    """Returns the parameters, the images/s of the last epoch, and the seconds of all folds with their validation."""
-    parameters = _count_parameters(run.fold_folder(run.finished()[0]) / "model.safetensors")
-    try:
-        histories = [run.history(fold) for fold in run.finished()]
-        rate = float(np.median([epochs[-1].images_per_s for epochs in histories]))
-        seconds = sum(epoch.seconds + epoch.validation_seconds for epochs in histories for epoch in epochs)
-    except (PodiumError, LookupError, TypeError) as error:
-        say(f"podium: warning: {run.path}: {error}")
-        rate = seconds = math.nan
-    return {"parameters": parameters, "images_per_s": rate, "seconds": seconds}
-
-
-def _count_parameters(path: Path) -> int:
-    """Reads only the file's header."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            learned = [name for name in file.keys() if not name.endswith(NOT_LEARNED)]  # noqa: SIM118
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in learned)
-    except (SafetensorError, OSError) as error:
-        raise PodiumError(
-            f"{path}: cannot be read ({error}); restore it, or delete that fold and train it again"
-        ) from None
 
 
 def find_disagreements(slug: str, root: Path, names: list[str]) -> pd.DataFrame:

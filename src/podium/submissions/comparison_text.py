@@ -1,8 +1,9 @@
-"""Formats a comparison of runs for people: tables of scores, of costs and of disagreements, 120 columns wide.
+"""Formats a comparison of runs for people: scores, costs, recipes, and what the pairs differ in, 120 columns wide.
 
 `podium compare` prints it. Reads and writes no files.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +11,31 @@ import numpy as np
 import pandas as pd
 
 from podium.competition.load import Competition
-from podium.submissions.compare import compare_runs, find_disagreements
-from podium.terminal import duration, table
+from podium.submissions.compare import find_disagreements
+from podium.submissions.pair_tests import compare_pairs
+from podium.terminal import duration, plural, table
 
 LONGEST_NAME = 21  # letters
 MOST_RUNS = 10  # that fit into the table of disagreements
+MOST_PAIRS = 10  # of five runs
 
 
-def compare_as_text(
-    competition: Competition, root: Path, names: list[str] | None = None, except_names: list[str] | None = None
-) -> str:
-    """Compares the runs and returns the tables."""
-    runs = compare_runs(competition, root, names, except_names)
-    disagreements = find_disagreements(competition.slug, root, list(runs["run"].head(MOST_RUNS)))
-    return describe_comparison(runs, disagreements)
+def compare_as_text(competition: Competition, root: Path, runs: pd.DataFrame) -> str:
+    """Returns the tables of what compare_runs returns, and of the pairs."""
+    shown = list(runs["run"].head(MOST_RUNS))
+    disagreements = find_disagreements(competition.slug, root, shown)
+    return describe_comparison(runs, disagreements, compare_pairs(competition.slug, root, shown))
 
 
-def describe_comparison(runs: pd.DataFrame, disagreements: pd.DataFrame) -> str:
-    """Returns the tables of what compare.py returns; both have the same runs in the same order."""
+def describe_comparison(runs: pd.DataFrame, disagreements: pd.DataFrame, pairs: pd.DataFrame) -> str:
+    """Returns the tables of what compare.py and pair_tests.py return; the runs are in the same order."""
     rows = [row._asdict() for row in runs.itertuples(index=False)]
-    tables = [_scores_table(rows), _costs_table(rows)]
+    tables = [_scores_table(rows), _costs_table(rows), _recipes_table(rows)]
     if len(rows) > 1:
         more = f"\n(the first {len(disagreements)} of {len(rows)} runs)" if len(rows) > len(disagreements) else ""
         tables.append(_disagreements_table(disagreements) + more)
+    if len(pairs):
+        tables.append(_pairs_table(pairs))
     return "\n\n".join(tables)
 
 
@@ -44,12 +47,14 @@ def _scores_table(rows: list[dict[str, Any]]) -> str:
         "folds": [f"{row['folds']} of {row['folds_in_all']}" for row in rows],
         "images": [f"{row['images']:,}" for row in rows],
         metric: [_number(row["score"]) for row in rows],
+        "± folds": [_number(row["fold_spread"]) for row in rows],
         "log loss": [_number(row["log_loss"]) for row in rows],
         "worse than best": ["best", *(_distance_from_best(row) for row in rows[1:])],
         "Kaggle": [_number(row["public_score"]) for row in rows],
         "left out": [row["left_out"] for row in rows],
     }
     is_shown = {
+        "± folds": any(columns["± folds"]),
         "images": len(set(columns["images"])) > 1,
         "log loss": metric != "log_loss",
         "worse than best": len(rows) > 1,
@@ -76,21 +81,39 @@ def _distance_from_best(row: dict[str, Any]) -> str:
 
 
 def _costs_table(rows: list[dict[str, Any]]) -> str:
-    header = ["run", "model", "lr", "size", "epochs", "params", "images/s", "training", "also"]
-    return table(header, map(_costs_of, rows))
+    header = ["run", "size", "params", "multiply-adds", "trains/s", "predicts/s", "memory", "training"]
+    text = table(header, map(_costs_of, rows))
+    return f"{text}\nimages per second in training and prediction; peak memory; time of all folds together"
 
 
 def _costs_of(row: dict[str, Any]) -> list[object]:
+    return [
+        _shortened(row["run"]),
+        row["image_size"],
+        f"{row['parameters'] / 1e6:,.1f} M",
+        _unless_unknown(row["multiply_adds"], lambda count: f"{count / 1e9:,.2f} G"),
+        _unless_unknown(row["images_per_s"], "{:,.1f}".format),
+        _unless_unknown(row["predicted_per_s"], "{:,.0f}".format),
+        _unless_unknown(row["memory_mb"], "{:,.0f} MB".format),
+        _unless_unknown(row["seconds"], duration),
+    ]
+
+
+def _unless_unknown(value: float, describe: Callable[[float], str]) -> str:
+    return "?" if pd.isna(value) else describe(value)
+
+
+def _recipes_table(rows: list[dict[str, Any]]) -> str:
+    return table(["run", "model", "lr", "epochs", "also"], map(_recipe_of, rows))
+
+
+def _recipe_of(row: dict[str, Any]) -> list[object]:
     is_linear = bool(row["linear"])  # then there are no steps
     return [
         _shortened(row["run"]),
-        _shortened(str(row["model"])),
+        row["model"],
         "" if pd.isna(row["lr"]) or is_linear else f"{row['lr']:g}",
-        row["image_size"],
         "" if is_linear else row["epochs"],
-        f"{row['parameters'] / 1e6:,.1f} M",
-        "?" if np.isnan(row["images_per_s"]) else f"{row['images_per_s']:,.1f}",
-        "?" if np.isnan(row["seconds"]) else duration(row["seconds"]),
         _notes_on(row),
     ]
 
@@ -114,6 +137,22 @@ def _disagreements_table(disagreements: pd.DataFrame) -> str:
         cells[number - 1] = ""  # of the run and itself
         rows.append([f"{number} {_shortened(name)}", *cells])
     return table(header, rows)
+
+
+def _pairs_table(pairs: pd.DataFrame) -> str:
+    """Of many runs, only the pairs with the first one are shown."""
+    best = pairs["run"].iloc[0]
+    shown = pairs if len(pairs) <= MOST_PAIRS else pairs[pairs["run"] == best]
+    rows = [
+        [_shortened(pair.run), _shortened(pair.other), pair.only_run, pair.only_other, _chance(pair.p_corrected)]
+        for pair in shown.itertuples()
+    ]
+    text = table(["right", "or right", "only the first", "only the second", "p"], rows, text_columns=2)
+    return f"{text}\np: McNemar's test, corrected for {plural(len(pairs), 'pair')}; below 0.05, one is more accurate"
+
+
+def _chance(p: float) -> str:
+    return "< 0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
 def _number(value: float | None) -> str:

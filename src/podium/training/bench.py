@@ -27,7 +27,7 @@ from podium.competition.load import Competition
 from podium.disk import write_text
 from podium.machine import Machine, peak_memory_mb
 from podium.models.build import build_model, resolve_recipe
-from podium.models.device import autocast, device_name, micro_batch_limit, precision_name
+from podium.models.device import autocast, device_name, gpu_peak_mb, micro_batch_limit, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.place import place_model
 from podium.models.predict import predict_proba
@@ -154,7 +154,7 @@ def _measure(context: Context, started: float) -> Measurement:
         no_kernels=kernels.problem() if device.type == "cpu" else "",
         first_step_seconds=round(first_step_seconds, 2),
         peak_memory_mb=peak_memory_mb(),
-        gpu_memory_mb=round(torch.cuda.max_memory_allocated(device) / 1e6) if device.type == "cuda" else None,
+        gpu_memory_mb=gpu_peak_mb(device),
         versions={"torch": torch.__version__, "python": sys.version.split()[0]},
     )
 

@@ -23,6 +23,7 @@ class EpochRecord:
     seconds: float  # of training
     validation_seconds: float
     memory_mb: int = field(default_factory=memory_mb)
+    gpu_mb: int | None = None  # the most that the GPU's tensors have held
     l2: float | None = None  # strength of the linear probe's regularisation
 
     def scores_text(self) -> str:
@@ -37,9 +38,7 @@ class EpochRecord:
                 line |= value
             else:
                 line[name] = round(value, 1) if name in ("images_per_s", "seconds", "validation_seconds") else value
-        if self.l2 is None:
-            del line["l2"]
-        return line
+        return {name: value for name, value in line.items() if value is not None or name not in ("l2", "gpu_mb")}
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> "EpochRecord":

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from podium import PodiumError, terminal
+from podium.models.device import gpu_peak_mb
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
@@ -197,6 +198,7 @@ def close_epoch(learner: Learner, validation: Validation) -> None:
         images_per_s=steps * learner.sampler.batch_size / max(progress.seconds, 1e-9),
         seconds=progress.seconds,
         validation_seconds=validation.seconds,
+        gpu_mb=gpu_peak_mb(context.device),
     )
     progress.history.append(record)
     epoch, skipped = record.epoch, int(progress.skipped.item())

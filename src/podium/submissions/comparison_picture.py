@@ -1,0 +1,163 @@
+"""Draws the scores of runs against what they cost, as an SVG: a panel for the multiply-adds, one for the training time.
+
+`podium compare --picture FILE.svg` and `podium train` with several models write it. It needs no other package.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+
+from podium import PodiumError
+from podium.disk import write_text
+from podium.metrics import METRICS
+from podium.terminal import duration, say
+
+WIDTH, HEIGHT = 480, 360  # pixels of a panel
+LEFT, RIGHT, TOP, BOTTOM = 64, 24, 28, 48  # margins around the axes
+LINE = 14  # pixels between two labels
+LETTER = 6.2  # width of a letter, about
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito's, for all eyes
+STYLE = """
+  svg { background: #ffffff; }
+  text { font: 12px system-ui, sans-serif; fill: #222222; }
+  .axis { stroke: #888888; } .grid { stroke: #e4e4e4; }
+  @media (prefers-color-scheme: dark) {
+    svg { background: #16181c; } text { fill: #e6e6e6; } .grid { stroke: #2c3036; }
+  }
+"""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Maps values to pixels, evenly or by their logarithm."""
+
+    low: float
+    high: float
+    start: float  # pixels
+    end: float
+    is_log: bool = False
+
+    def place(self, value: float) -> float:
+        low, high, value = (math.log(number) if self.is_log else number for number in (self.low, self.high, value))
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        if self.is_log:
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            ticks = [first * 10.0**power for power in powers for first in (1, 2, 5)]
+        else:
+            step = _round_step((self.high - self.low) / 5)
+            ticks = [step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        return [tick for tick in ticks if self.low <= tick <= self.high]
+
+
+@dataclass(frozen=True)
+class Point:
+    name: str
+    cost: float
+    score: float
+    spread: float  # standard deviation over the folds; NaN for one fold
+    colour: str
+
+
+def draw_comparison(runs: pd.DataFrame, path: Path) -> None:
+    """Draws what compare_runs returns; runs without a score or a cost are left out."""
+    drawn = [row for row in runs.itertuples() if not math.isnan(row.score)]
+    if not drawn:
+        raise PodiumError(f"{path}: no run has a score that could be drawn; train a run first")
+    metric = drawn[0].metric
+    better = "" if METRICS[metric]().better > 0 else " (lower is better)"
+    panels = []
+    for number, (cost, title, describe) in enumerate(COSTS):
+        points = [
+            Point(row.run, getattr(row, cost), row.score, row.fold_spread, COLOURS[place % len(COLOURS)])
+            for place, row in enumerate(drawn)
+            if getattr(row, cost) > 0
+        ]
+        if points:
+            panels.append(_panel(points, number * WIDTH, (title, f"{metric}{better}"), describe))
+    size = f'viewBox="0 0 {2 * WIDTH} {HEIGHT}" width="{2 * WIDTH}" height="{HEIGHT}"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{metric} of runs against their cost">',
+        f"<style>{STYLE}</style>",
+        *panels,
+        "</svg>",
+    ]
+    write_text(path, "\n".join(lines) + "\n")
+    say(f"podium: wrote {path}")
+
+
+def _operations(count: float) -> str:
+    return f"{count / 1e9:g} G" if count >= 1e8 else f"{count / 1e6:g} M"
+
+
+COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("multiply_adds", "multiply-adds of one image", _operations),
+    ("seconds", "training time of all folds", duration),
+)
+
+
+def _panel(points: Sequence[Point], shift: int, titles: tuple[str, str], describe: Callable[[float], str]) -> str:
+    across, up = _axes(points)
+    parts = [f'<g transform="translate({shift} 0)">']
+    for tick in up.ticks():
+        y = up.place(tick)
+        parts.append(f'<line class="grid" x1="{across.start}" x2="{across.end}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{across.start - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    for tick in across.ticks():
+        x = across.place(tick)
+        parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{up.start}" y2="{up.start + 4}"/>')
+        parts.append(f'<text x="{x:.1f}" y="{up.start + 18}" text-anchor="middle">{describe(tick)}</text>')
+    parts.append(f'<line class="axis" x1="{across.start}" x2="{across.end}" y1="{up.start}" y2="{up.start}"/>')
+    middle = (across.start + across.end) / 2
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 10}" text-anchor="middle">{titles[0]}</text>')
+    parts.append(f'<text x="{across.start - 6}" y="{TOP - 12}">{escape(titles[1])}</text>')
+    parts += [_draw_point(point, across, up) for point in points]
+    parts += _draw_labels(points, across, up)
+    return "\n".join([*parts, "</g>"])
+
+
+def _axes(points: Sequence[Point]) -> tuple[Axis, Axis]:
+    costs = [point.cost for point in points]
+    spreads = [0.0 if math.isnan(point.spread) else point.spread for point in points]
+    low = min(point.score - spread for point, spread in zip(points, spreads, strict=True))
+    high = max(point.score + spread for point, spread in zip(points, spreads, strict=True))
+    margin = 0.1 * (high - low) or 0.01
+    across = Axis(min(costs) / 1.5, max(costs) * 1.5, LEFT, WIDTH - RIGHT, is_log=True)
+    return across, Axis(low - margin, high + margin, HEIGHT - BOTTOM, TOP)
+
+
+def _draw_point(point: Point, across: Axis, up: Axis) -> str:
+    x, y = across.place(point.cost), up.place(point.score)
+    bar = ""
+    if point.spread > 0:
+        ends = up.place(point.score - point.spread), up.place(point.score + point.spread)
+        bar = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}" stroke="{point.colour}"/>'
+    spread = f" ± {point.spread:.4f}" if point.spread > 0 else ""
+    title = f"<title>{escape(point.name)}: {point.score:.4f}{spread}</title>"
+    return f'{bar}<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{point.colour}">{title}</circle>'
+
+
+def _draw_labels(points: Sequence[Point], across: Axis, up: Axis) -> list[str]:
+    """Writes the names beside the points, on the side with more room, and none over another."""
+    labels: list[str] = []
+    taken: list[tuple[float, float, float]] = []  # left and right end, and the base line
+    for point in sorted(points, key=lambda point: -point.score):
+        x, y, width = across.place(point.cost), up.place(point.score) + 4, LETTER * len(point.name)
+        left, anchor = (x + 9, "start") if x + 9 + width < WIDTH else (x - 9 - width, "end")
+        while any(left < right and left + width > start and abs(y - base) < LINE for start, right, base in taken):
+            y += LINE / 2
+        taken.append((left, left + width, y))
+        start = left if anchor == "start" else left + width
+        labels.append(f'<text x="{start:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(point.name)}</text>')
+    return labels
+
+
+def _round_step(step: float) -> float:
+    """Returns the next of 1, 2 and 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(first * power for first in (1, 2, 5, 10) if first * power >= step * 0.999)

@@ -1,0 +1,52 @@
+"""Tests, for every pair of runs, whether one is more accurate, or whether the difference may be chance (McNemar).
+
+Reads runs/<slug>/*/fold<k>/oof.npz. Only images count that exactly one of the two classifies correctly: if the runs
+were equally good, each would be right on half of them. With many pairs, some would differ by chance alone, so Holm's
+correction multiplies the p-values.
+"""
+
+from itertools import combinations
+from pathlib import Path
+
+import pandas as pd
+
+from podium import PodiumError
+from podium.submissions.held_out import collect_held_out
+from podium.training.run_folder import Run, find_runs
+
+COLUMNS = ("run", "other", "images", "only_run", "only_other", "p", "p_corrected")
+
+
+def compare_pairs(slug: str, root: Path, names: list[str]) -> pd.DataFrame:
+    """Returns a row per pair: how many images only one of them classifies correctly, and the p-values."""
+    runs = find_runs(slug, root, names)
+    rows = [row for run, other in combinations(runs, 2) if (row := _compare_pair(run, other))]
+    table = pd.DataFrame(rows, columns=COLUMNS[:-1])
+    return table.assign(p_corrected=correct(table["p"].to_list()))
+
+
+def _compare_pair(run: Run, other: Run) -> tuple[str, str, int, int, int, float] | None:
+    """Returns None if they have no images in common, or other classes."""
+    from scipy.stats import binomtest
+
+    try:
+        held_out = collect_held_out([run, other], run.out_of_fold(run.finished()[0]).classes)
+    except PodiumError:
+        return None
+    if not len(held_out):
+        return None
+    right, other_right = held_out.probs.argmax(2) == held_out.targets
+    only_run, only_other = int((right & ~other_right).sum()), int((other_right & ~right).sum())
+    differing = only_run + only_other
+    p = float(binomtest(only_run, differing).pvalue) if differing else 1.0
+    return run.name, other.name, len(held_out), only_run, only_other, p
+
+
+def correct(p_values: list[float]) -> list[float]:
+    """Returns Holm's corrected p-values: the smallest times the number of pairs, the next times one less, and so on."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for place, index in enumerate(order):
+        largest = max(largest, min(1.0, p_values[index] * (len(p_values) - place)))
+        corrected[index] = largest
+    return corrected
