@@ -20,7 +20,8 @@ USED_BY_folds         := K
 USED_BY_train         := $(TRAINING)
 USED_BY_kaggle-train  := $(TRAINING)
 USED_BY_submit        := RUNS EXCEPT NAME UPLOAD MESSAGE
-USED_BY_compare       := RUNS EXCEPT
+USED_BY_compare       := RUNS EXCEPT MODELS $(TRAINING)
+USED_BY_road          := EPOCHS
 USED_BY_kaggle-bundle := RUNS EXCEPT UPLOAD
 USED_BY_predict       := RUN IMAGES
 USED_BY_doctor        := MODEL
@@ -44,7 +45,7 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare  # their output may go to another program
-.PHONY: help setup data audit folds train submit predict compare doctor kaggle-train kaggle-bundle demo bench notebook \
+.PHONY: help setup data audit folds train submit predict compare road doctor kaggle-train kaggle-bundle demo bench notebook \
   test test-fast chaos lint constraints clean
 
 help:  ## show this list
@@ -76,8 +77,13 @@ predict: $(READY)  ## predict images of your own: RUN=, a run or a CSV, IMAGES="
 	$(if $(and $(RUN),$(IMAGES)),,$(error make predict needs RUN=, a run or a CSV, and IMAGES="files or folders"))
 	$(PODIUM) predict -c $(COMP) $(RUN) $(IMAGES) $(ARGS)
 
-compare: $(READY)  ## compare runs: scores, costs, disagreement  [COMP= RUNS="a b" EXCEPT="a b" ARGS=--csv]
-	$(PODIUM) compare -c $(COMP) $(strip $(RUN_FLAGS) $(ARGS))
+compare: $(READY) | $(if $(MODELS),$(FOLDED))  ## compare runs; MODELS="a b": train these with one recipe first  [COMP= RUNS="a b" EXCEPT="a b" FOLDS= EPOCHS= ARGS=--csv]
+	$(PODIUM) $(if $(MODELS),train -c $(COMP) --model $(MODELS) --one-recipe $(strip $(TRAIN_FLAGS)),compare -c $(COMP) $(strip $(RUN_FLAGS) $(ARGS)))
+
+road: $(READY)  ## train the steps from ResNet-50 to ConvNeXt on the sample, and compare them  [EPOCHS=10 ARGS=]
+	$(PODIUM) sample
+	$(PODIUM) folds -c sample
+	$(PODIUM) train -c sample --model 'road_*_nano' --weights none --folds 0 --one-recipe --epochs $(or $(EPOCHS),10) $(ARGS)
 
 kaggle-train: $(READY)  ## train on Kaggle's own GPUs: MODEL=  [COMP= FOLDS= EPOCHS= and so on, as for train]
 	$(PODIUM) kaggle-train -c $(COMP) $(strip $(TRAIN_FLAGS))

@@ -26,6 +26,41 @@ def test_models_and_seeds_are_trained_in_turn_and_compared(tiny: Path, podium: P
     assert all(name in comparison for name in names)
 
 
+def test_models_are_compared_with_the_recipe_of_the_first(tiny: Path, podium: Podium) -> None:
+    models = ("test_convnext", "test_vit")  # whose learning rates differ
+    status, out, err = podium(*TRAIN, "--model", *models, "--one-recipe")
+    assert status == 0, err
+    recipes = [run_of(tiny, name).recipe for name in models]
+    shared = ("lr", "epochs", "warmup", "drop_path", "layer_decay", "mix")
+    assert [recipes[0][name] for name in shared] == [recipes[1][name] for name in shared]
+    assert recipes[0]["lr"] == 0.00075  # of convnext, for batches of 8
+    assert "McNemar" in out
+    assert (tiny / "runs/tiny/comparison.svg").exists()
+    assert "nothing has changed" in podium(*TRAIN, "--model", *models, "--one-recipe")[2]
+
+
+def test_a_given_option_and_the_card_come_before_the_recipe_of_the_first(tiny: Path, podium: Podium) -> None:
+    (tiny / "data/competitions").mkdir(parents=True, exist_ok=True)
+    (tiny / "data/competitions/tiny.toml").write_text("[recipe]\nwarmup = 0.5\n")
+    status, _, err = podium(*TRAIN, "--model", "test_convnext", "test_vit", "--one-recipe", "--lr", "0.01")
+    assert status == 0, err
+    assert [run_of(tiny, "test_vit").recipe[name] for name in ("lr", "warmup")] == [0.01, 0.5]
+
+
+def test_several_processes_get_the_recipe_of_the_first(tiny: Path, podium: Podium) -> None:
+    words = (*TRAIN, "--model", "test_convnext", "test_vit", "--one-recipe", "--processes", "2", "--device", "cpu")
+    status, _, err = podium(*words)
+    assert status == 0, err
+    assert run_of(tiny, "test_vit").recipe["lr"] == run_of(tiny, "test_convnext").recipe["lr"] == 0.00075
+
+
+def test_a_pattern_stands_for_all_models_that_it_matches(tiny: Path, podium: Podium) -> None:
+    status, out, err = podium(*TRAIN, "--model", "test_*vit3", "--dry-run")
+    assert status == 0, err
+    assert "test_vit3" in out
+    assert "no model matches 'rood_*'" in one_line(podium(*TRAIN, "--model", "rood_*"))
+
+
 def test_seeds_follow_the_name_of_the_run(tiny: Path, podium: Podium) -> None:
     assert podium(*TRAIN, "--model", "test_vit", "--name", "mine", "--seeds", "3")[0] == 0
     assert trained(tiny) == {"mine-seed3"}

@@ -19,6 +19,7 @@ from podium.submissions.compare import compare_runs
 from podium.submissions.comparison_text import describe_comparison
 from podium.submissions.held_out import collect_held_out
 from podium.submissions.kaggle_scores import COLUMNS
+from podium.submissions.pair_tests import COLUMNS as PAIR_COLUMNS
 from podium.training.prediction_files import Predictions
 from podium.training.run_folder import Run
 from submissions.test_select_runs import copy_run
@@ -41,11 +42,14 @@ def write_history(csv: Path, *scores: str) -> None:
 def test_runs_are_compared(two_runs: Path, podium: Podium) -> None:
     status, out, err = podium("compare", "-c", "tiny")
     assert status == 0, err
-    scores, costs, disagreements = (text.splitlines() for text in out.split("\n\n"))
-    assert scores[0].split() == ["run", "folds", "accuracy", "log", "loss", "worse", "than", "best", "left", "out"]
+    scores, costs, recipes, disagreements, pairs = (text.splitlines() for text in out.split("\n\n"))
+    columns = ["run", "folds", "accuracy", "±", "log", "loss", "worse", "than", "best", "left", "out"]
+    assert scores[0].split() == columns
     assert [line.split()[0] for line in scores[1:3]] == ["good", "idle"]  # the best first
     assert scores[2].endswith("no better than chance")
-    assert costs[1].split()[:5] == ["good", "test_convnext", "0.003", "32", "8"]
+    assert costs[1].split()[:6] == ["good", "32", "0.2", "M", "1.2", "M"]
+    assert recipes[1].split() == ["good", "test_convnext", "0.003", "8"]
+    assert pairs[1].split()[:2] == ["good", "idle"]
     assert runs_by_name(two_runs)["loss"].tolist() == ["cross_entropy", "cross_entropy"]
     good, idle = (Run(two_runs / "runs" / "tiny" / name) for name in ("good", "idle"))
     held_out = collect_held_out([good, idle], CLASSES)
@@ -87,7 +91,7 @@ def test_a_difference_is_worse_only_if_it_is_more_than_chance(two_runs: Path) ->
     copy_run(two_runs, "good", "twin")
     competition = load("tiny", two_runs)
     runs = compare_runs(competition, two_runs)
-    _, *lines = describe_comparison(runs, pd.DataFrame()).split("\n\n")[0].splitlines()
+    _, *lines = describe_comparison(runs, pd.DataFrame(), pd.DataFrame()).split("\n\n")[0].splitlines()
     assert "  best" in lines[0]
     assert "  not clearly" in lines[1]
     low, high = runs["gain_low"][2], runs["gain_high"][2]
@@ -138,7 +142,7 @@ def test_a_run_of_other_classes_has_no_score(two_runs: Path, podium: Podium) -> 
     assert np.isnan(runs["score"]["other"])
     status, out, err = podium("compare", "-c", "tiny")
     assert status == 0, err
-    assert "?" in out.split("\n\n")[2]
+    assert "?" in out.split("\n\n")[3]
 
 
 def test_the_tables_fit_into_120_columns() -> None:
@@ -146,9 +150,11 @@ def test_the_tables_fit_into_120_columns() -> None:
     row = {"left_out": "no better than chance", "model": names[0], "folds": 5, "folds_in_all": 5, "metric": "accuracy"}
     scores = {"score": 0.5, "fold_spread": 0.1, "log_loss": 1.5, "gain": -0.1, "gain_low": -0.2, "gain_high": -0.05}
     costs: dict[str, object] = {"lr": 1e-4, "image_size": 224, "epochs": 100, "parameters": 8e8}
+    costs |= {"multiply_adds": 1e12, "predicted_per_s": 1e6, "memory_mb": 80_000}
     costs |= {"images_per_s": 1234.5, "seconds": 1e6, "seed": 1, "linear": False, "start": "", "loss": "focal"}
     rows = [{"run": name, **row, **scores, **costs, "public_score": 0.5} for name in names]
     runs = pd.DataFrame([{**row, "images": 10**number} for number, row in enumerate(rows)])
-    text = describe_comparison(runs, pd.DataFrame(np.full((10, 10), 0.1234), index=names, columns=names))
+    pairs = pd.DataFrame([(names[0], name, 10**6, 10**5, 10**5, 0.5, 1.0) for name in names[1:]], columns=PAIR_COLUMNS)
+    text = describe_comparison(runs, pd.DataFrame(np.full((10, 10), 0.1234), index=names, columns=names), pairs)
     assert max(map(len, text.splitlines())) <= 120
-    assert "swin_tiny...t_in1k-03" in text
+    assert "swin_tin..._in1k-03" in text

@@ -39,7 +39,10 @@ def train_in_turn(args: argparse.Namespace, request: Request) -> None:
 
 def list_requests(args: argparse.Namespace, request: Request) -> list[Request]:
     """Returns a request for each model and each seed."""
-    models, seeds = (list(dict.fromkeys(values or [None])) for values in (args.model, args.seeds))
+    from podium.models.hub import expand_pattern
+
+    named = [name for pattern in args.model or () for name in expand_pattern(pattern)]
+    models, seeds = (list(dict.fromkeys(values or [None])) for values in (named, args.seeds))
     if len(models) > 1:
         for flag, value in {"--name": request.name, "--budget": request.budget, "--from": args.start}.items():
             if value:
@@ -108,6 +111,9 @@ def _launch(args: argparse.Namespace, request: Request) -> str:
         words += ["--model", request.options["model"]]
     if args.seeds:
         words += ["--seeds", str(request.options["seed"])]
+    if args.one_recipe:  # these processes know one model only: they get the options of the first as flags
+        shared = {name: value for name, value in request.options.items() if getattr(args, name) is None}
+        words += [word for name, value in shared.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     launch_processes(args.processes, args.device, words)
     return name_of_run(request, request.options)
 

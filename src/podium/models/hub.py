@@ -3,6 +3,7 @@
 Otherwise a misspelt name, a missing file or a hub that cannot be reached would stop a command after many seconds.
 """
 
+import fnmatch
 import importlib.util
 import os
 import re
@@ -25,6 +26,14 @@ def registered_names() -> frozenset[str]:
     if spec is None or spec.origin is None:
         raise PodiumError("timm is not installed; run: make setup")
     return names_in(Path(spec.origin).parent / "models") | names_in(ZOO)
+
+
+def expand_pattern(name: str) -> list[str]:
+    """Returns the names that a pattern such as road_*_nano stands for; a name stands for itself."""
+    names = sorted(fnmatch.filter(registered_names(), name)) if "*" in name else [name]
+    if not names:
+        raise PodiumError(f"no model matches '{name}'; a pattern is like convnext_*_ols, and quoted for the shell")
+    return names
 
 
 def timm_name(name: str) -> str:

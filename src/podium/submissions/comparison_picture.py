@@ -39,20 +39,16 @@ class Axis:
     high: float
     start: float  # pixels
     end: float
-    is_log: bool = False
+    marks: tuple[float, ...] = ()  # of a logarithmic axis; an even one has round numbers
 
     def place(self, value: float) -> float:
-        low, high, value = (math.log(number) if self.is_log else number for number in (self.low, self.high, value))
+        low, high, value = (math.log(number) if self.marks else number for number in (self.low, self.high, value))
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        if self.is_log:
-            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            ticks = [first * 10.0**power for power in powers for first in (1, 2, 5)]
-        else:
-            step = _round_step((self.high - self.low) / 5)
-            ticks = [step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
-        return [tick for tick in ticks if self.low <= tick <= self.high]
+        step = _round_step((self.high - self.low) / 5)
+        even = (step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1))
+        return [tick for tick in self.marks or even if self.low <= tick <= self.high]
 
 
 @dataclass(frozen=True)
@@ -72,14 +68,14 @@ def draw_comparison(runs: pd.DataFrame, path: Path) -> None:
     metric = drawn[0].metric
     better = "" if METRICS[metric]().better > 0 else " (lower is better)"
     panels = []
-    for number, (cost, title, describe) in enumerate(COSTS):
+    for number, cost in enumerate(COSTS):
         points = [
-            Point(row.run, getattr(row, cost), row.score, row.fold_spread, COLOURS[place % len(COLOURS)])
+            Point(row.run, getattr(row, cost.column), row.score, row.fold_spread, COLOURS[place % len(COLOURS)])
             for place, row in enumerate(drawn)
-            if getattr(row, cost) > 0
+            if getattr(row, cost.column) > 0
         ]
         if points:
-            panels.append(_panel(points, number * WIDTH, (title, f"{metric}{better}"), describe))
+            panels.append(_panel(points, cost, f"{metric}{better}, ± over the folds", number * WIDTH))
     size = f'viewBox="0 0 {2 * WIDTH} {HEIGHT}" width="{2 * WIDTH}" height="{HEIGHT}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{metric} of runs against their cost">',
@@ -92,17 +88,36 @@ def draw_comparison(runs: pd.DataFrame, path: Path) -> None:
 
 
 def _operations(count: float) -> str:
-    return f"{count / 1e9:g} G" if count >= 1e8 else f"{count / 1e6:g} M"
+    return f"{count / 1e9:g} G" if count >= 1e9 else f"{count / 1e6:g} M"
 
 
-COSTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("multiply_adds", "multiply-adds of one image", _operations),
-    ("seconds", "training time of all folds", duration),
+@dataclass(frozen=True)
+class Cost:
+    column: str  # of compare_runs
+    title: str
+    marks: tuple[float, ...]
+    describe: Callable[[float], str]
+
+
+MINUTE, HOUR = 60.0, 3600.0
+COSTS = (
+    Cost(
+        "multiply_adds",
+        "multiply-adds of one image",
+        tuple(first * 10.0**power for power in range(5, 13) for first in (1, 2, 5)),
+        _operations,
+    ),
+    Cost(
+        "seconds",
+        "training time of all folds",
+        tuple(first * unit for unit in (1.0, MINUTE, HOUR) for first in (1, 2, 5, 10, 20, 40)),
+        duration,
+    ),
 )
 
 
-def _panel(points: Sequence[Point], shift: int, titles: tuple[str, str], describe: Callable[[float], str]) -> str:
-    across, up = _axes(points)
+def _panel(points: Sequence[Point], cost: Cost, title: str, shift: int) -> str:
+    across, up = _axes(points, cost)
     parts = [f'<g transform="translate({shift} 0)">']
     for tick in up.ticks():
         y = up.place(tick)
@@ -111,23 +126,23 @@ def _panel(points: Sequence[Point], shift: int, titles: tuple[str, str], describ
     for tick in across.ticks():
         x = across.place(tick)
         parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{up.start}" y2="{up.start + 4}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{up.start + 18}" text-anchor="middle">{describe(tick)}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{up.start + 18}" text-anchor="middle">{cost.describe(tick)}</text>')
     parts.append(f'<line class="axis" x1="{across.start}" x2="{across.end}" y1="{up.start}" y2="{up.start}"/>')
     middle = (across.start + across.end) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 10}" text-anchor="middle">{titles[0]}</text>')
-    parts.append(f'<text x="{across.start - 6}" y="{TOP - 12}">{escape(titles[1])}</text>')
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 10}" text-anchor="middle">{cost.title}</text>')
+    parts.append(f'<text x="{across.start - 6}" y="{TOP - 12}">{escape(title)}</text>')
     parts += [_draw_point(point, across, up) for point in points]
     parts += _draw_labels(points, across, up)
     return "\n".join([*parts, "</g>"])
 
 
-def _axes(points: Sequence[Point]) -> tuple[Axis, Axis]:
+def _axes(points: Sequence[Point], cost: Cost) -> tuple[Axis, Axis]:
     costs = [point.cost for point in points]
     spreads = [0.0 if math.isnan(point.spread) else point.spread for point in points]
     low = min(point.score - spread for point, spread in zip(points, spreads, strict=True))
     high = max(point.score + spread for point, spread in zip(points, spreads, strict=True))
     margin = 0.1 * (high - low) or 0.01
-    across = Axis(min(costs) / 1.5, max(costs) * 1.5, LEFT, WIDTH - RIGHT, is_log=True)
+    across = Axis(min(costs) / 1.5, max(costs) * 1.5, LEFT, WIDTH - RIGHT, cost.marks)
     return across, Axis(low - margin, high + margin, HEIGHT - BOTTOM, TOP)
 
 

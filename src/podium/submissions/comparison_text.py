@@ -15,7 +15,7 @@ from podium.submissions.compare import find_disagreements
 from podium.submissions.pair_tests import compare_pairs
 from podium.terminal import duration, plural, table
 
-LONGEST_NAME = 21  # letters
+LONGEST_NAME = 19  # letters
 MOST_RUNS = 10  # that fit into the table of disagreements
 MOST_PAIRS = 10  # of five runs
 
@@ -47,14 +47,14 @@ def _scores_table(rows: list[dict[str, Any]]) -> str:
         "folds": [f"{row['folds']} of {row['folds_in_all']}" for row in rows],
         "images": [f"{row['images']:,}" for row in rows],
         metric: [_number(row["score"]) for row in rows],
-        "± folds": [_number(row["fold_spread"]) for row in rows],
+        "±": ["" if pd.isna(row["fold_spread"]) else f"{row['fold_spread']:.4f}" for row in rows],  # over the folds
         "log loss": [_number(row["log_loss"]) for row in rows],
         "worse than best": ["best", *(_distance_from_best(row) for row in rows[1:])],
         "Kaggle": [_number(row["public_score"]) for row in rows],
         "left out": [row["left_out"] for row in rows],
     }
     is_shown = {
-        "± folds": any(columns["± folds"]),
+        "±": any(columns["±"]),
         "images": len(set(columns["images"])) > 1,
         "log loss": metric != "log_loss",
         "worse than best": len(rows) > 1,
@@ -83,7 +83,10 @@ def _distance_from_best(row: dict[str, Any]) -> str:
 def _costs_table(rows: list[dict[str, Any]]) -> str:
     header = ["run", "size", "params", "multiply-adds", "trains/s", "predicts/s", "memory", "training"]
     text = table(header, map(_costs_of, rows))
-    return f"{text}\nimages per second in training and prediction; peak memory; time of all folds together"
+    notes = (
+        "images per second in training and prediction; the most memory of the process, or of the GPU; time of all folds"
+    )
+    return f"{text}\n{notes}"
 
 
 def _costs_of(row: dict[str, Any]) -> list[object]:
@@ -91,7 +94,7 @@ def _costs_of(row: dict[str, Any]) -> list[object]:
         _shortened(row["run"]),
         row["image_size"],
         f"{row['parameters'] / 1e6:,.1f} M",
-        _unless_unknown(row["multiply_adds"], lambda count: f"{count / 1e9:,.2f} G"),
+        _unless_unknown(row["multiply_adds"], _operations),
         _unless_unknown(row["images_per_s"], "{:,.1f}".format),
         _unless_unknown(row["predicted_per_s"], "{:,.0f}".format),
         _unless_unknown(row["memory_mb"], "{:,.0f} MB".format),
@@ -99,12 +102,16 @@ def _costs_of(row: dict[str, Any]) -> list[object]:
     ]
 
 
+def _operations(count: float) -> str:
+    return f"{count / 1e9:,.2f} G" if count >= 1e9 else f"{count / 1e6:,.1f} M"
+
+
 def _unless_unknown(value: float, describe: Callable[[float], str]) -> str:
     return "?" if pd.isna(value) else describe(value)
 
 
 def _recipes_table(rows: list[dict[str, Any]]) -> str:
-    return table(["run", "model", "lr", "epochs", "also"], map(_recipe_of, rows))
+    return table(["run", "model", "lr", "epochs", "also"], map(_recipe_of, rows), text_columns=2)
 
 
 def _recipe_of(row: dict[str, Any]) -> list[object]:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from podium.machine import memory_mb
 from podium.metrics import evaluate
 
+DIGITS = {"images_per_s": 1, "seconds": 2, "validation_seconds": 2}  # in the file
+
 
 @dataclass(frozen=True)
 class EpochRecord:
@@ -37,7 +39,7 @@ class EpochRecord:
             if name == "scores":
                 line |= value
             else:
-                line[name] = round(value, 1) if name in ("images_per_s", "seconds", "validation_seconds") else value
+                line[name] = round(value, DIGITS[name]) if name in DIGITS else value
         return {name: value for name, value in line.items() if value is not None or name not in ("l2", "gpu_mb")}
 
     @staticmethod

@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from timm.layers import (
@@ -29,10 +28,10 @@ from timm.layers import (
     trunc_normal_,
 )
 from timm.models import build_model_with_cfg, checkpoint_seq, generate_default_cfgs, register_model
-from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from podium.zoo.config import config
+from podium.zoo.intermediates import collect
 
 # --- the road ----------------------------------------------------------------------------------------
 
@@ -212,10 +211,8 @@ class RoadNet(nn.Module):
     ) -> Any:
         if output_fmt != "NCHW":
             raise ValueError(f"output_fmt is {output_fmt}, but convolutions make maps: NCHW")
-        chosen, last = feature_take_indices(len(self.stages), indices)
-        maps = list(islice(self.outputs(x), last + 1 if stop_early else None))
-        kept = [maps[index] for index in chosen]
-        return kept if intermediates_only else (maps[-1], kept)
+        last, kept = collect(self.outputs(x), len(self.stages), indices, stop_early)
+        return kept if intermediates_only else (last, kept)
 
     def get_classifier(self, name_only: bool = False) -> Any:
         return "head.fc" if name_only else self.head.fc
