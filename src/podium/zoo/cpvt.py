@@ -1,7 +1,8 @@
 """CPVT (Chu et al., 2021, arXiv 2102.10882): a convolution makes the positions from the tokens themselves.
 
-    podium train -c sample --model cpvt_nano --weights none
-    podium train -c sample --model cpvt_nano_gap --weights none     (mean of the tokens, no class token)
+    podium train -c sample --model cpvt_nano --weights none --folds 0 --epochs 15 --level light \\
+      --optimizer muon --lr 5e-3        (one minute on two cores, 0.98 held out)
+    cpvt_nano_gap: the mean of the tokens, no class token
 
 The convolution follows the first block. Its zeros around the image tell the tokens where the edges are. It takes any
 number of tokens, so the model takes any size of image, and a shifted image gives shifted features.

