@@ -1,0 +1,65 @@
+"""Counts the parameters and the multiply-adds of a model, without computing them if the model allows it."""
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from podium.models.hub import timm_name
+from podium.zoo.registry import register_zoo
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Counted = TypeVar("Counted")
+
+CLASSES = 1_000  # as papers count; the classes of a competition change the head only
+
+
+class Costs(NamedTuple):
+    parameters: int
+    multiply_adds: int  # of one image, forwards
+
+
+def count_parameters(name: str) -> int:
+    """Returns the number of a model's parameters."""
+    return _count(timm_name(name), _parameters)
+
+
+def count_costs(name: str) -> Costs:
+    """Returns what a model, or a model with a tag, costs at the image size that its weights were made for."""
+    return _count(name, lambda model: Costs(_parameters(model), _multiply_adds(model)), num_classes=CLASSES)
+
+
+def _count(name: str, count: "Callable[[nn.Module], Counted]", **options: Any) -> Counted:
+    """Counts on torch's device meta, whose tensors have no values; on the CPU if the model needs their values."""
+    import timm
+    import torch
+
+    register_zoo()
+
+    def count_on(device: str) -> Counted:
+        with warnings.catch_warnings(action="ignore"), torch.device(device):
+            return count(timm.create_model(name, pretrained=False, **options).eval().requires_grad_(False))
+
+    try:
+        return count_on("meta")
+    except (RuntimeError, NotImplementedError):
+        return count_on("cpu")
+
+
+def _parameters(model: "nn.Module") -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _multiply_adds(model: "nn.Module") -> int:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    config: dict[str, Any] = getattr(model, "pretrained_cfg", None) or {}
+    image = torch.zeros(1, *config.get("input_size", (3, 224, 224)))
+    # MATH computes attention as two products of matrices: the counter does not know every fused kernel for it.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(image)
+    flops: int = counter.get_total_flops()
+    return flops // 2  # a multiplication and an addition are two operations
