@@ -25,6 +25,7 @@ USED_BY_road          := EPOCHS
 USED_BY_kaggle-bundle := RUNS EXCEPT UPLOAD
 USED_BY_predict       := RUN IMAGES
 USED_BY_doctor        := MODEL
+USED_BY_models        := PATTERN
 USED_BY_bench         := MODEL
 USED_BY_chaos         := KILLS
 GIVEN   := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
@@ -44,9 +45,9 @@ TRAIN_FLAGS = $(call flag,MODEL,model) $(call flag,FOLDS,folds) $(call flag,EPOC
 RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
-.SILENT: submit predict compare  # their output may go to another program
-.PHONY: help setup data audit folds train submit predict compare road doctor kaggle-train kaggle-bundle demo bench notebook \
-  test test-fast chaos lint constraints clean
+.SILENT: submit predict compare models  # their output may go to another program
+.PHONY: help setup data audit folds models train submit predict compare road doctor kaggle-train kaggle-bundle demo \
+  bench notebook test test-fast chaos lint constraints clean
 
 help:  ## show this list
 	@echo 'usage: make TARGET [VARIABLE=...]    default: COMP=$(COMP)'
@@ -64,6 +65,9 @@ audit: $(READY) | $(RAW)  ## check every image: bad files, duplicates, leaks  [C
 
 folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARGS="--group patient"]
 	$(PODIUM) folds -c $(COMP) $(call flag,K,k) $(ARGS)
+
+models: $(READY)  ## find a model: PATTERN="vit small"  [COMP= ARGS="--all"]
+	$(PODIUM) models -c $(COMP) $(if $(PATTERN),'$(subst ','\'',$(PATTERN))') $(ARGS)
 
 train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,$(ARGS)),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))

@@ -57,6 +57,7 @@ REASONS = {
     "val-split": "the folds are made once for all runs, by podium folds --k; --folds 0 trains a single one",
     "pin-memory": "it is on where there is a GPU",
     "local-rank": "--processes starts the processes, or torchrun does",
+    "list-models": "podium models finds models by parts of their names",
 }
 SAME_REASON = {
     "resume": ("resume-from", "resume-from-checkpoint", "auto-resume", "ckpt-path"),
@@ -69,6 +70,7 @@ SAME_REASON = {
     "val-split": ("validation-split", "test-split", "valid-pct"),
     "pin-memory": ("pin-mem",),
     "local-rank": ("rank",),
+    "list-models": ("models-list", "show-models", "help-models"),
 }
 
 

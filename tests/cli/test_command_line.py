@@ -12,6 +12,7 @@ import pytest
 
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import parser
+from podium.models.catalogue import table_fits
 from podium.recipe import flag_of, recipe_options
 from podium.terminal import MAKE_VARIABLES
 from tiny import Podium, one_line, write_competition
@@ -47,6 +48,8 @@ MISTAKES = (
     (("submit", "--views", "zoom"), "no flag --views; it is a flag of podium train, and the run keeps its value"),
     (("train", "--workers", "-2"), "'-2' is not a whole number of at least 0"),
     (("train",), "which model? For example: --model convnext_small"),
+    (("models", "--pattern", "vit"), "no flag --pattern"),
+    ((*TRAIN, "--list-models"), "no flag --list-models; podium models finds models"),
     (("score", "x.csv"), "the following arguments are required: --solution"),
     (("--root", "/nowhere/at/all", "folds"), "--root /nowhere/at/all: no such folder"),
     ((), "the following arguments are required: COMMAND"),
@@ -117,6 +120,15 @@ def test_a_mistake_is_answered_in_one_line(
     assert output.startswith("podium: error: ")
     assert len(output.splitlines()) == 1
     assert message in output
+
+
+@pytest.mark.skipif(not table_fits(), reason="timm must be imported if catalogue.csv describes another version")
+def test_models_are_listed_without_importing_anything_heavy(tmp_path: Path) -> None:
+    commands = [
+        ("--root", str(tmp_path), "models", *words) for words in ((), ("vit small",), ("--json",), ("convnxt",))
+    ]
+    results = run_commands(commands)
+    assert [(result.status, result.heavy_imports) for result in results.values()] == [(0, [])] * 3 + [(1, [])]
 
 
 # --- what to type ------------------------------------------------------------------------------------
@@ -218,6 +230,8 @@ def test_variables_of_make_become_flags() -> None:
     }
     assert "--k\n7\n" in make("folds", "K=7", "RAW=src").stdout
     assert "--runs\na\nb\n" in make("compare", "RUNS=a b").stdout
+    assert make("models", "PATTERN=vit *small*", "ARGS=--json").stdout.endswith("\nvit *small*\n--json\n")
+    assert make("models").stdout.endswith("models\n-c\nboolart-image-classification\n")
     assert make("compare", "EXCEPT=a,b", "ARGS=--csv").stdout.endswith("--except\na,b\n--csv\n")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.models.build import count_parameters
+from podium.models.costs import count_parameters
 from podium.training.run_folder import find_runs
 from tiny import FAST, Podium, one_line, run_of
 

@@ -80,6 +80,15 @@ def train(args: argparse.Namespace) -> None:
     train_in_turn(args, request)
 
 
+def models(args: argparse.Namespace) -> None:
+    """Find a model by parts of its name: what it costs, its weights and their licence."""
+    from podium.competition.card import read_card
+    from podium.models.model_list import list_models
+
+    read_card(args.competition, args.root)  # loads the files of the project, which may register models
+    list_models(args.competition, args.pattern, args.all, args.json)
+
+
 def bench(args: argparse.Namespace) -> None:
     """Measure training, compared with a plain loop around timm's model on this machine."""
     from podium.machine import Machine
@@ -253,6 +262,7 @@ COMMANDS: dict[str, flags.Command] = {
     "data": (data, flags.no_flags),
     "audit": (audit, flags.audit),
     "folds": (folds, flags.folds),
+    "models": (models, flags.models),
     "train": (train, flags.train),
     "submit": (submit, flags.submit),
     "predict": (predict, flags.predict),

@@ -79,7 +79,7 @@ def _with(request: Request, model: str | None, seed: int | None) -> Request:
 
 
 def _smallest_model_first(requests: Sequence[Request], models: Sequence[str]) -> list[Request]:
-    from podium.models.build import count_parameters
+    from podium.models.costs import count_parameters
 
     sizes = [count_parameters(model) for model in models]
     return [requests[number] for number in sorted(range(len(requests)), key=sizes.__getitem__)]

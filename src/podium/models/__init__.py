@@ -1,4 +1,4 @@
-"""Builds, feeds, saves and loads timm models, and picks the device and the precision.
+"""Finds, builds, feeds, saves and loads timm models, and picks the device and the precision.
 
 In: a recipe, and weights from the hub, a file or none. Out: a model, and probabilities for images.
 Read build.py first, then predict.py, which makes all predictions.

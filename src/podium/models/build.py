@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
 from podium.disk import sha256
-from podium.models.hub import timm_name, weights_unreachable
+from podium.models.hub import weights_unreachable
 from podium.models.weights_file import other_model, refuse_other_models
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import fill_in_defaults, row_of
@@ -71,20 +71,6 @@ def family_and_sizes(name: str) -> tuple[str, int, int]:
     size = config.input_size[-1] if config else 224
     test_size = config.test_input_size[-1] if config and config.test_input_size else size
     return module.rpartition(".")[2], size, test_size
-
-
-def count_parameters(name: str) -> int:
-    """Returns the number of a model's parameters, without computing their values."""
-    import torch
-
-    timm = _timm()
-    with warnings.catch_warnings(action="ignore"):
-        try:
-            with torch.device("meta"):
-                model = timm.create_model(timm_name(name), pretrained=False)
-        except (RuntimeError, NotImplementedError):  # it computes with its values while it is built
-            model = timm.create_model(timm_name(name), pretrained=False)
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def licence_of(name: str) -> str | None:

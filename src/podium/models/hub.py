@@ -13,10 +13,11 @@ from pathlib import Path
 
 from podium import PodiumError
 from podium.extension_files import extension_models
-from podium.terminal import did_you_mean, first_few
+from podium.terminal import did_you_mean, first_few, podium_command
 from podium.zoo.registry import ZOO, names_in
 
 HUB_TIMEOUT = 2.0  # seconds; a network that needs longer is too slow for a download
+WEIGHT_FILES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 
 
 @cache
@@ -48,13 +49,13 @@ def check_model_name(name: str | None) -> None:
     names = registered_names() | extension_models()
     architecture = name.partition(".")[0]
     if architecture not in names:
-        word = architecture.rpartition("/")[2].lower()
+        word, command = architecture.rpartition("/")[2].lower(), f"{podium_command()} models"
         containing = [known for known in names if re.search(rf"(^|_){re.escape(word)}(_|\d|$)", known)]
         containing.sort(key=lambda known: (not known.startswith(word), len(known), known))  # the plain ones first
         if containing:
-            hint = f"these contain it: {first_few(containing, 8)}"
+            hint = f"these contain it: {first_few(containing, 8)}; {command} {word} describes them"
         else:
-            hint = did_you_mean(architecture, names, otherwise="timm.list_models() lists them", most=3)
+            hint = did_you_mean(architecture, names, otherwise=f"{command} shows a choice", most=3)
         raise PodiumError(f"no model '{name}' among the {len(names):,} of timm and podium; {hint}")
 
 
@@ -82,6 +83,13 @@ def weights_unreachable(name: str) -> PodiumError:
         f" ({_hub_cache()}) does not hold them; train from scratch with --weights none, give a file you have with"
         " --weights PATH, or bring the hub cache from a machine with a network"
     )
+
+
+def cached_repositories() -> frozenset[str]:
+    """Returns the repositories (OWNER/NAME) whose weights the hub cache holds."""
+    files = _hub_cache().glob("models--*/snapshots/*/*")  # a link appears when its file has been downloaded whole
+    folders = {file.parents[2].name for file in files if file.suffix in WEIGHT_FILES and file.exists()}
+    return frozenset(folder.removeprefix("models--").replace("--", "/", 1) for folder in folders)
 
 
 def _hub_answers() -> bool:
