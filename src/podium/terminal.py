@@ -87,6 +87,11 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", most: int
     return f"did you mean {', '.join(near)}?" if near else otherwise
 
 
+def amount(count: float) -> str:
+    """Formats a large number, of parameters or multiply-adds: `1.12 G` or `48.2 M`."""
+    return f"{count / 1e9:,.2f} G" if count >= 1e9 else f"{count / 1e6:,.1f} M"
+
+
 def first_line(error: BaseException) -> str:
     """Returns the first line of an error's message, or its kind if it has none."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

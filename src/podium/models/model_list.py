@@ -14,7 +14,7 @@ from podium import PodiumError
 from podium.models.build import PERMISSIVE
 from podium.models.catalogue import Catalogue, Weights, count_missing_costs, origin_of, read_catalogue
 from podium.models.hub import cached_repositories, timm_name
-from podium.terminal import command_for, did_you_mean, first_few, podium_command, say, show, table, uses_make
+from podium.terminal import amount, command_for, did_you_mean, first_few, podium_command, say, show, table, uses_make
 
 # For those who do not know a name yet; the weights of all of them have a permissive licence.
 FIRST_CHOICES = {
@@ -120,8 +120,8 @@ def _table(rows: Sequence[Row], cached: frozenset[str], is_choice: bool) -> str:
         "CPU epoch": lambda row: epoch_on_cpu(row.weights.multiply_adds) or "?",
         "cached": lambda row: "yes" if _is_cached(row, cached) else "-",
         "pixels": lambda row: row.weights.image_size,
-        "parameters": lambda row: _in_units(row.weights.parameters, 1e6, "M", 1),
-        "multiply-adds": lambda row: _in_units(row.weights.multiply_adds, 1e9, "G", 2),
+        "parameters": lambda row: _amount(row.weights.parameters),
+        "multiply-adds": lambda row: _amount(row.weights.multiply_adds),
     }
     lines = [[cell(row) for cell in columns.values()] for row in rows]
     return table(list(columns), lines, text_columns=len(columns) - 3)
@@ -140,8 +140,8 @@ def _weights_text(row: Row) -> str:
     return {"timm": "none", "podium": "none (Podium's own)", "project": "none (yours)"}[origin_of(row.weights.model)]
 
 
-def _in_units(count: int | None, unit: float, letter: str, digits: int) -> str:
-    return "?" if count is None else f"{count / unit:,.{digits}f} {letter}"
+def _amount(count: int | None) -> str:
+    return "?" if count is None else amount(count)
 
 
 def _is_cached(row: Row, cached: frozenset[str]) -> bool:

@@ -13,7 +13,7 @@ import pandas as pd
 from podium.competition.load import Competition
 from podium.submissions.compare import find_disagreements
 from podium.submissions.pair_tests import compare_pairs
-from podium.terminal import duration, plural, table
+from podium.terminal import amount, duration, plural, table
 
 LONGEST_NAME = 19  # letters
 MOST_RUNS = 10  # that fit into the table of disagreements
@@ -93,17 +93,13 @@ def _costs_of(row: dict[str, Any]) -> list[object]:
     return [
         _shortened(row["run"]),
         row["image_size"],
-        f"{row['parameters'] / 1e6:,.1f} M",
-        _unless_unknown(row["multiply_adds"], _operations),
+        amount(row["parameters"]),
+        _unless_unknown(row["multiply_adds"], amount),
         _unless_unknown(row["images_per_s"], "{:,.1f}".format),
         _unless_unknown(row["predicted_per_s"], "{:,.0f}".format),
         _unless_unknown(row["memory_mb"], "{:,.0f} MB".format),
         _unless_unknown(row["seconds"], duration),
     ]
-
-
-def _operations(count: float) -> str:
-    return f"{count / 1e9:,.2f} G" if count >= 1e9 else f"{count / 1e6:,.1f} M"
 
 
 def _unless_unknown(value: float, describe: Callable[[float], str]) -> str:
