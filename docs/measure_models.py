@@ -2,8 +2,8 @@
 
     python docs/measure_models.py
 
-Writes src/podium/models/catalogue.csv. Run it when the zoo or the version of timm has changed; a test compares the table
-with them. For a new version of timm it takes seven minutes on two cores, otherwise it counts the zoo's models only.
+Writes src/podium/models/catalogue.csv. Run it when the zoo or the version of timm has changed; a test compares the
+table with them. For a new version of timm it takes seven minutes on two cores, else it counts the zoo's models only.
 """
 
 import csv
