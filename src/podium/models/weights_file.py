@@ -6,12 +6,13 @@ random weights, and nobody would notice.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
 from podium.terminal import first_few, say
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 COUNTERS = "num_batches_tracked"  # of batch norm; old files lack them, and nothing needs them
 
@@ -19,9 +20,11 @@ COUNTERS = "num_batches_tracked"  # of batch norm; old files lack them, and noth
 @contextmanager
 def refuse_other_models(file: str, name: str, classifiers: Sequence[str]) -> Iterator[None]:
     """While timm builds the model and loads the file, what it loads is compared with the model first."""
+    from torch import nn
+
     load: Any = nn.Module.load_state_dict
 
-    def check_and_load(module: nn.Module, state_dict: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
+    def check_and_load(module: "nn.Module", state_dict: "Mapping[str, Tensor]", *args: Any, **options: Any) -> Any:
         expected = _without(module.state_dict(), classifiers)
         found = _without(state_dict, classifiers)
         if differences := describe_differences(expected, found):
@@ -44,7 +47,7 @@ def other_model(file: str, name: str, differences: str) -> PodiumError:
     return PodiumError(f"{file} does not hold the weights of {name}: {differences}; take another file or --model")
 
 
-def describe_differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
+def describe_differences(expected: "Mapping[str, Tensor]", found: "Mapping[str, Tensor]") -> str:
     """Returns the first differences, or nothing. Parts that the model has none of, such as a second head, are none."""
     missing = [key for key in expected if key not in found and not key.endswith(COUNTERS)]
     parts = {key.partition(".")[0] for key in expected}
@@ -62,6 +65,6 @@ def _first(what: str, keys: Sequence[str]) -> str:
     return f"{what} {first_few(keys, 2)}".strip() if keys else ""
 
 
-def _without(state_dict: Mapping[str, Tensor], parts: Sequence[str]) -> dict[str, Tensor]:
+def _without(state_dict: "Mapping[str, Tensor]", parts: Sequence[str]) -> "dict[str, Tensor]":
     own = tuple(f"{part}." for part in parts)
     return {key: value for key, value in state_dict.items() if not key.startswith(own)}
