@@ -207,7 +207,7 @@ def test_make_refuses_a_variable_that_it_does_not_know(variable: str, remedy: st
     [
         ("submit", "RUN=test_vit", "did you mean RUNS?"),
         ("folds", "FOLDS=3", "there are COMP, VENV, PYTHON, CONSTRAINTS, ARGS, K"),
-        ("compare", "MODEL=test_vit", "there are COMP"),
+        ("compare", "MODEL=test_vit", "did you mean MODELS"),
     ],
 )
 def test_make_refuses_a_variable_that_the_target_does_not_use(target: str, variable: str, remedy: str) -> None:
