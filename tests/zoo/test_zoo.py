@@ -1,5 +1,6 @@
 """Every model of the zoo does what timm's models do, and costs what its paper says."""
 
+import copy
 import math
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from timm.optim import create_optimizer_v2
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from podium.operators.exchange import exchange_operators
 from podium.zoo.registry import ZOO, names_in, register_zoo
 
 register_zoo()
@@ -135,6 +137,16 @@ def test_bfloat16_changes_little(name: str) -> None:
             rounded = model(images).float()
     assert rounded.dtype == torch.float32
     assert (rounded - expected).norm() < 0.05 * expected.norm()
+
+
+@pytest.mark.parametrize("name", NANO)
+def test_exchanged_operators_compute_the_same(name: str) -> None:
+    model = create(name).eval()
+    exchanged = copy.deepcopy(model)
+    assert exchange_operators(exchanged, torch.device("cpu"), torch.bfloat16)
+    images = images_for(model)
+    with torch.no_grad():
+        assert torch.allclose(exchanged(images), model(images), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NANO)

@@ -76,8 +76,9 @@ def _exchange_attention(module: nn.Module) -> bool:
 
 
 def _choose_attention(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    tokens = inputs[0].shape[1:-1].numel() if inputs else MOST_TOKENS + 1
-    module.fused_attn = tokens > MOST_TOKENS  # type: ignore[assignment]  # timm's switch
+    queries = inputs[0].shape[1:-1].numel() if inputs else MOST_TOKENS + 1
+    keys = queries // getattr(module, "reduction", 1) ** 2  # the zoo's PVT takes them from a smaller map
+    module.fused_attn = queries * keys > MOST_TOKENS**2  # type: ignore[assignment]  # timm's switch
 
 
 def _exchange_patches(module: nn.Module) -> bool:
