@@ -1,0 +1,37 @@
+"""The zoo's models train as timm's do: resumed to the same bits, and in several processes."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tiny import FAST, Podium, run_of, signal_in_step
+from training.resuming import assert_resumes_to_the_same_bits
+
+TRAIN = ("train", *FAST, "--device", "cpu", "--folds", "0", "--batch-size", "4", "--epochs", "3")
+MODELS = {  # with dropout and a buffer, with batch norm, with windows, with a class token in the last stage
+    "t2t_vit_nano": 64,
+    "deepvit_nano": 32,
+    "cswin_nano": 32,
+    "pvt_nano": 64,
+    "cpvt_nano": 32,
+    "road_00_resnet50_nano": 32,
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_resumes_to_the_same_bits(name: str, tiny: Path, podium: Podium) -> None:
+    command = (*TRAIN, "--model", name, "--image-size", MODELS[name])
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 5, signal.SIGINT)
+        assert podium(*command, "--name", name)[0] == 75
+    assert_resumes_to_the_same_bits(tiny, podium, command, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["t2t_vit_nano", "deepvit_nano", "cswin_nano"])
+def test_it_trains_in_two_processes(name: str, tiny: Path, podium: Podium) -> None:
+    words = (*TRAIN, "--model", name, "--image-size", MODELS[name], "--processes", "2", "--parallel", "data")
+    status, _, err = podium(*words)
+    assert status == 0, err
+    assert run_of(tiny, name).finished() == [0]
