@@ -82,8 +82,9 @@ def move_centre(centre: Tensor, outputs: Tensor) -> Tensor:
 @torch.no_grad()
 def move_teacher(teacher: nn.Module, student: nn.Module, momentum: float) -> None:
     """Moves the teacher's weights towards the student's. Batch norm's statistics are each network's own."""
-    parameters = list(teacher.parameters())
-    torch._foreach_lerp_(parameters, list(student.parameters()), 1 - momentum)
+    followers: list[Tensor] = list(teacher.parameters())
+    leaders: list[Tensor] = list(student.parameters())
+    torch._foreach_lerp_(followers, leaders, 1 - momentum)
 
 
 # --- schedules ---------------------------------------------------------------------------------------

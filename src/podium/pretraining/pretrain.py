@@ -21,8 +21,15 @@ from torch import Tensor
 from podium import PodiumError
 from podium.images.decode import Pixels
 from podium.images.store import Store, open_store, stored_side
-from podium.models.device import autocast, device_name, gpu_peak_mb, pick_device, pick_precision
-from podium.models.device import precision_name, prepare_device
+from podium.models.device import (
+    autocast,
+    device_name,
+    gpu_peak_mb,
+    pick_device,
+    pick_precision,
+    precision_name,
+    prepare_device,
+)
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
 from podium.pretraining.attention_picture import class_attention, draw_attention
@@ -148,7 +155,9 @@ def run_schedule(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -
                 started = time.monotonic()
             if stop and progress.step < progress.total_steps:
                 checkpoint.wait()
-                raise KeyboardInterrupt(f"stopped after step {progress.step:,} of {progress.total_steps:,}; all is saved")
+                raise KeyboardInterrupt(
+                    f"stopped after step {progress.step:,} of {progress.total_steps:,}; all is saved"
+                )
     finish(plan, pool, learner)
     checkpoint.delete_all()
 

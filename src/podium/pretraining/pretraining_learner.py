@@ -160,7 +160,9 @@ class DinoLearner:
             for name, network in (("student", self.student), ("teacher", self.teacher))
             for key, value in network.state_dict().items()
         }
-        tensors |= optimizer_tensors(self.optimizer) | {f"sum.{name}": total for name, total in vars(progress.sums).items()}
+        tensors |= optimizer_tensors(self.optimizer) | {
+            f"sum.{name}": total for name, total in vars(progress.sums).items()
+        }
         values = {
             "step": progress.step,
             "bad_steps": progress.bad_steps,

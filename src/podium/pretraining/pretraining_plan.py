@@ -60,7 +60,7 @@ class PretrainingPlan:
     folder: "PretrainingFolder"
 
     def identity(self) -> dict[str, Any]:
-        """Returns what must stay the same when the pretraining is resumed; the images are checked when they are read."""
+        """Returns what must stay the same on resuming; the images are checked when they are read."""
         options = {name: getattr(self.recipe, name) for name in RECORDED}
         own = {
             "method": self.request.method,
