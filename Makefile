@@ -17,6 +17,7 @@ FOLDED := data/prepared/$(COMP)/folds.csv
 ALWAYS   := COMP VENV PYTHON CONSTRAINTS ARGS
 TRAINING := MODEL FOLDS EPOCHS LR BATCH SIZE SEED SEEDS WEIGHTS NAME GPUS BUDGET
 USED_BY_folds         := K
+USED_BY_pretrain      := MODEL EPOCHS LR BATCH SIZE SEED NAME
 USED_BY_train         := $(TRAINING)
 USED_BY_kaggle-train  := $(TRAINING)
 USED_BY_submit        := RUNS EXCEPT NAME UPLOAD MESSAGE
@@ -45,7 +46,7 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare  # their output may go to another program
-.PHONY: help setup data audit folds train submit predict compare road doctor kaggle-train kaggle-bundle demo bench notebook \
+.PHONY: help setup data audit folds pretrain train submit predict compare road doctor kaggle-train kaggle-bundle demo bench notebook \
   test test-fast chaos lint constraints clean
 
 help:  ## show this list
@@ -64,6 +65,10 @@ audit: $(READY) | $(RAW)  ## check every image: bad files, duplicates, leaks  [C
 
 folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARGS="--group patient"]
 	$(PODIUM) folds -c $(COMP) $(call flag,K,k) $(ARGS)
+
+pretrain: $(READY) | $(RAW)  ## learn features from all images, without labels: MODEL=  [COMP= EPOCHS= LR= BATCH= SIZE= SEED= NAME= ARGS=]
+	$(PODIUM) pretrain -c $(COMP) $(strip $(call flag,MODEL,model) $(call flag,EPOCHS,epochs) $(call flag,LR,lr) \
+	  $(call flag,BATCH,batch-size) $(call flag,SIZE,image-size) $(call flag,SEED,seed) $(call flag,NAME,name) $(ARGS))
 
 train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,$(ARGS)),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))

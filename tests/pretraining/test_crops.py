@@ -1,6 +1,7 @@
 """The crops: their sizes, and that only seed, epoch, image and crop decide them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ def an_image(seed: int = 0) -> Pixels:
     return np.random.default_rng(seed).integers(0, 256, (50, 70, 3), dtype=np.uint8)
 
 
-def view_of(**options: object) -> MultiCropView:
+def view_of(**options: Any) -> MultiCropView:
     recipe = recipe_of("test_vit", **options)
     return MultiCropView(recipe, build_model(recipe, ("a", "b"))[1], SIZES)
 

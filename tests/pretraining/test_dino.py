@@ -28,7 +28,7 @@ def test_the_teachers_words_are_centred_and_sharpened() -> None:
 
 
 def test_the_loss_compares_each_large_crop_with_all_other_crops() -> None:
-    # One image, two outputs, two large crops and one small one. A student's probability p has the logit log(p / (1 - p)).
+    # One image, two outputs, two large crops and a small one. A probability p has the logit log(p / (1 - p)).
     student_probs = (0.5, 0.8, 0.9)
     first = [STUDENT_TEMPERATURE * math.log(p / (1 - p)) for p in student_probs]
     student = torch.tensor([[[logit, 0.0]] for logit in first])
@@ -79,7 +79,7 @@ def test_the_outputs_of_the_head_are_cosines() -> None:
     features = torch.randn(4, 8) * 100
     with torch.no_grad():
         outputs = head(features)
-        head.last *= 3  # the length of its rows does not matter
+        head.last.mul_(3)  # the length of its rows does not matter
         assert torch.allclose(outputs, head(features), atol=1e-6)
     assert outputs.shape == (4, 16)
     assert outputs.abs().max() <= 1

@@ -214,7 +214,9 @@ def _choose_folds(folds: Sequence[int], count: int, slug: str) -> tuple[int, ...
 
 def _refuse_other_recipe(plan: Plan) -> None:
     """Refuses to resume a run with another recipe or other folds, and the name of a pretraining."""
-    plan.run.refuse_pretraining()
+    from podium.training.run_folder import refuse_pretraining
+
+    refuse_pretraining(plan.run)
     if plan.run.has_begun():
         identity = plan.identity()
         if plan.request.budget is not None:

@@ -91,10 +91,6 @@ class Run:
             del vars(self)["recipe"]  # of the failed run
         write_json(path, {**_known(identity), **facts, "weights_source": None, "versions": package_versions()})
 
-    def refuse_pretraining(self) -> None:
-        if (self.path / PRETRAINING).exists():
-            raise PodiumError(f"{self.path} holds a pretraining; choose another name for this run (--name RUN)")
-
     def check_same(self, identity: Mapping[str, Any]) -> None:
         """Refuses anything that differs from what the run was started with."""
         changes = self._changes(identity)
@@ -250,6 +246,12 @@ def find_runs(
     if not finished:
         raise PodiumError(f"no finished fold in {folder}; train one with: {command_for('train', slug, model='NAME')}")
     return finished
+
+
+def refuse_pretraining(run: Run) -> None:
+    """Refuses the name of a pretraining for a run."""
+    if (run.path / PRETRAINING).exists():
+        raise PodiumError(f"{run.path} holds a pretraining; choose another name for this run (--name RUN)")
 
 
 def find_backbone(slug: str, root: Path, weights: str) -> Path | None:
