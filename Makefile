@@ -17,6 +17,7 @@ FOLDED := data/prepared/$(COMP)/folds.csv
 ALWAYS   := COMP VENV PYTHON CONSTRAINTS ARGS
 TRAINING := MODEL FOLDS EPOCHS LR BATCH SIZE SEED SEEDS WEIGHTS NAME GPUS BUDGET
 USED_BY_folds         := K
+USED_BY_pretrain      := MODEL EPOCHS LR BATCH SIZE SEED NAME
 USED_BY_train         := $(TRAINING)
 USED_BY_kaggle-train  := $(TRAINING)
 USED_BY_submit        := RUNS EXCEPT NAME UPLOAD MESSAGE
@@ -46,8 +47,8 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare models  # their output may go to another program
-.PHONY: help setup data audit folds models train submit predict compare road doctor kaggle-train kaggle-bundle demo \
-  bench notebook test test-fast chaos lint constraints clean
+.PHONY: help setup data audit folds models pretrain train submit predict compare road doctor kaggle-train kaggle-bundle \
+  demo bench notebook test test-fast chaos lint constraints clean
 
 help:  ## show this list
 	@echo 'usage: make TARGET [VARIABLE=...]    default: COMP=$(COMP)'
@@ -68,6 +69,10 @@ folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARG
 
 models: $(READY)  ## find a model: PATTERN="vit small"  [COMP= ARGS="--all"]
 	$(PODIUM) models -c $(COMP) $(if $(PATTERN),'$(subst ','\'',$(PATTERN))') $(ARGS)
+
+pretrain: $(READY) | $(RAW)  ## learn features from all images, without labels: MODEL=  [COMP= EPOCHS= LR= BATCH= SIZE= SEED= NAME= ARGS=]
+	$(PODIUM) pretrain -c $(COMP) $(strip $(call flag,MODEL,model) $(call flag,EPOCHS,epochs) $(call flag,LR,lr) \
+	  $(call flag,BATCH,batch-size) $(call flag,SIZE,image-size) $(call flag,SEED,seed) $(call flag,NAME,name) $(ARGS))
 
 train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,$(ARGS)),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))

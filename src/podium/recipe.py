@@ -51,7 +51,7 @@ def option(
 @dataclass(frozen=True)
 class Recipe:
     model: str = option("a timm model, e.g. convnext_small, vit_small_patch32_224; auto: what suits the device")
-    weights: str = option("pretrained (from the hub), none (from scratch), or a file")
+    weights: str = option("pretrained (from the hub), none (from scratch), a file, or the name of a podium pretrain")
     image_size: int = option("pixels; default: the size the model was made for", 1, 4096)
     test_size: int = option("pixels in prediction; default: the model's own, which may be larger", 1, 4096)
     epochs: int = option("passes over the training images", 1, 100_000)

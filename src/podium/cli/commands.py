@@ -89,6 +89,26 @@ def models(args: argparse.Namespace) -> None:
     list_models(args.competition, args.pattern, args.all, args.json)
 
 
+def pretrain(args: argparse.Namespace) -> None:
+    """Pretrain a model on the competition's images, training and test, without their labels; or resume it."""
+    from podium.machine import Machine
+    from podium.pretraining.pretraining_plan import PretrainRequest, plan_pretraining
+
+    names = ("model", "weights", "epochs", "batch_size", "lr", "image_size", "seed")
+    request = PretrainRequest(
+        options={name: getattr(args, name) for name in names if getattr(args, name) is not None},
+        method=args.method,
+        small_crops=args.local_crops,
+        outputs=args.outputs,
+        name=args.name,
+        machine=Machine(device=args.device, workers=args.workers, keep_pixels=args.store == "on"),
+    )
+    plan = plan_pretraining(args.competition, args.root, request)
+    from podium.pretraining.pretrain import pretrain
+
+    print(pretrain(plan))
+
+
 def bench(args: argparse.Namespace) -> None:
     """Measure training, compared with a plain loop around timm's model on this machine."""
     from podium.machine import Machine
@@ -263,6 +283,7 @@ COMMANDS: dict[str, flags.Command] = {
     "audit": (audit, flags.audit),
     "folds": (folds, flags.folds),
     "models": (models, flags.models),
+    "pretrain": (pretrain, flags.pretrain),
     "train": (train, flags.train),
     "submit": (submit, flags.submit),
     "predict": (predict, flags.predict),

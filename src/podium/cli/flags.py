@@ -133,6 +133,33 @@ def train(command: argparse.ArgumentParser) -> None:
     _recipe_flags(command, several_models=True)
 
 
+def pretrain(command: argparse.ArgumentParser) -> None:
+    from podium.pretraining.pretraining_plan import DEFAULTS, LEARNING_RATE, METHODS, REFERENCE_BATCH, PretrainRequest
+
+    text = "dino: small crops of an image learn what a moving average of the model says of large ones"
+    command.add_argument("--method", choices=METHODS, default=METHODS[0], help=f"{text} (default: %(default)s)")
+    text = "a timm model that takes any size of image: a ConvNet, a ViT of timm, cpvt_nano"
+    command.add_argument("--model", metavar="MODEL", help=text)
+    text = "where it starts: none (random), pretrained (from the hub), or a file"
+    command.add_argument("--weights", metavar="WEIGHTS", help=f"{text} (default: {DEFAULTS['weights']})")
+    text = "passes over the images; features take longer to learn than labels"
+    command.add_argument("--epochs", type=int, metavar="N", help=f"{text} (default: {DEFAULTS['epochs']})")
+    text = f"images per step, each with all its crops (default: {DEFAULTS['batch_size']})"
+    command.add_argument("--batch-size", type=int, metavar="N", help=text)
+    text = f"peak learning rate (default: {LEARNING_RATE:g} for {REFERENCE_BATCH} images, in proportion)"
+    command.add_argument("--lr", type=float, metavar="X", help=text)
+    text = "pixels of a large crop; small ones have half (default: the card's, or the model's own)"
+    command.add_argument("--image-size", type=int, metavar="N", help=text)
+    command.add_argument("--seed", type=int, metavar="N", help="seed of everything random (default: 0)")
+    text = "small crops of an image, beside two large ones (default: %(default)s)"
+    command.add_argument("--local-crops", type=_count, default=PretrainRequest.small_crops, metavar="N", help=text)
+    text = "outputs of the head that student and teacher compare (default: %(default)s)"
+    command.add_argument("--outputs", type=_count, default=PretrainRequest.outputs, metavar="N", help=text)
+    text = "name of the folder in runs/, for podium train --weights NAME (default: dino-MODEL)"
+    command.add_argument("--name", type=_name, metavar="NAME", help=text)
+    _machine_flags(command)
+
+
 def kaggle_train(command: argparse.ArgumentParser) -> None:
     _run_flags(command)
     text = "Kaggle's name for the accelerator (default: %(default)s; Kaggle gives two of them)"

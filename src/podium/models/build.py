@@ -93,17 +93,28 @@ def _weights_config(name: str) -> Any:
 # --- building ----------------------------------------------------------------------------------------
 
 
-def build_model(recipe: Recipe, classes: Sequence[str], start: Path | None = None) -> tuple["nn.Module", ModelSpec]:
-    """Returns a model with an output per class, and the description of its inputs.
+def build_model(
+    recipe: Recipe,
+    classes: Sequence[str],
+    start: Path | None = None,
+    backbone: Path | None = None,
+    further: Options | None = None,
+) -> tuple["nn.Module", ModelSpec]:
+    """Returns a model with an output per class, and the description of its inputs; without classes, its features.
 
     `start` is the model of a fold with the same classes: all of its weights are loaded, also those of the head.
+    `backbone` is a file without a head, of the pretraining that the recipe names. `further` are options of timm.
     """
-    name, weights = recipe.model, recipe.weights if start is None else str(start)
-    options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None}
+    file = start or backbone
+    name, weights = recipe.model, str(file or recipe.weights)
+    options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None, **(further or {})}
     source = "none"
     if start is not None:
         options["pretrained_cfg_overlay"] = {"file": weights, "num_classes": len(classes)}
         source = f"the folds of {recipe.start}"
+    elif backbone is not None:  # no classes: timm then keeps the new head, however many classes that has
+        options["pretrained_cfg_overlay"] = {"file": weights, "num_classes": 0}
+        source = f"{recipe.weights} sha256:{sha256(backbone)}"
     elif weights not in ("pretrained", "none"):
         options["pretrained_cfg_overlay"] = {"file": weights, "custom_load": weights.endswith(".npz")}
         source = f"{Path(weights).name} sha256:{sha256(Path(weights))}"
@@ -139,7 +150,7 @@ def rebuild_model(spec: ModelSpec) -> "nn.Module":
 def check_sizes(model: "nn.Module", name: str, sizes: set[int], remedy: str) -> None:
     """Refuses image sizes that the model does not take."""
     for size in sorted(sizes):
-        _, problem = _try_size(model, size)
+        _, problem = try_size(model, size)
         if problem:
             raise PodiumError(
                 f"{name} cannot take images of {size} pixels ({problem}) besides its own size; use {remedy}"
@@ -150,12 +161,12 @@ def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn
     from timm.data import resolve_model_data_config
 
     model = _create_unchecked(name, image_size, pretrained, **options)
-    shape, problem = _try_size(model, image_size)
+    shape, problem = try_size(model, image_size)
     if problem:
         native_size = resolve_model_data_config(model)["input_size"][-1]
-        fitting = next((size for size in _sizes_near(image_size) if _takes(name, size)), native_size)
+        fitting = next((size for size in sizes_near(image_size) if _takes(name, size)), native_size)
         raise PodiumError(f"{name} cannot take images of {image_size} pixels ({problem}); try --image-size {fitting}")
-    if shape != (1, options["num_classes"]):
+    if shape != (1, options["num_classes"] or shape[-1]):
         raise PodiumError(f"the output of {name} is {tuple(shape)}, not one number per class; take another model")
     return model
 
@@ -179,7 +190,7 @@ def _create_unchecked(name: str, image_size: int, pretrained: bool, **options: A
     return model
 
 
-def _sizes_near(size: int) -> list[int]:
+def sizes_near(size: int) -> list[int]:
     """Returns multiples of the usual patches and strides, the nearest first."""
     multiples = {step * (size // step + more) for step in (8, 14, 16, 32) for more in (0, 1)}
     return sorted(multiples - {0, size}, key=lambda multiple: (abs(multiple - size), multiple))
@@ -190,10 +201,10 @@ def _takes(name: str, size: int) -> bool:
         model = _create_unchecked(name, size, pretrained=False)
     except PodiumError:
         return False
-    return not _try_size(model, size)[1]
+    return not try_size(model, size)[1]
 
 
-def _try_size(model: "nn.Module", size: int) -> tuple[tuple[int, ...], str]:
+def try_size(model: "nn.Module", size: int) -> tuple[tuple[int, ...], str]:
     """Returns the shape of the output for an image of this size, or else why the model does not take it."""
     import torch
 

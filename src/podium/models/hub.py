@@ -8,6 +8,7 @@ import importlib.util
 import os
 import re
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -59,10 +60,12 @@ def check_model_name(name: str | None) -> None:
         raise PodiumError(f"no model '{name}' among the {len(names):,} of timm and podium; {hint}")
 
 
-def check_weights_available(name: str, weights: str) -> None:
+def check_weights_available(name: str, weights: str, pretrainings: Sequence[str] = ()) -> None:
     """Refuses weights that are not available; switches the hub's client to its cache if the hub does not answer."""
     if weights not in ("pretrained", "none") and not Path(weights).is_file():
         hint = "; a model's name goes to --model" if "/" not in weights and "." not in weights else ""
+        if pretrainings:
+            hint += f"; there are the pretrainings {', '.join(pretrainings)}"
         raise PodiumError(f"--weights {weights}: no such file (nor 'pretrained' or 'none'){hint}")
     if weights != "pretrained" or _hub_answers():
         return

@@ -49,7 +49,7 @@ class TrainView:
     def __call__(self, image: Pixels, epoch: int, row: int) -> Pixels:
         recipe, size = self.recipe, image_size_at(epoch, self.recipe)
         rng = generator(AUGMENT, recipe.seed, epoch, row)
-        image = _random_crop(image, rng, recipe.crop, self.spec.fit)
+        image = random_crop(image, rng, (recipe.crop, 1.0), self.spec.fit)
         is_mirrored = rng.random() < recipe.mirror
         uses_albumentations = recipe.colour or recipe.erase or recipe.ops
         # albumentations draws from two generators, Python's and numpy's.
@@ -59,7 +59,7 @@ class TrainView:
         is_small = image.shape[0] * image.shape[1] < size * size
         for step in ("mirror", "colour", "ops", "resize") if is_small else ("resize", "mirror", "colour", "ops"):
             if step == "resize":
-                image = _resize(image, size, self.spec)
+                image = resize(image, size, self.spec)
             elif step == "mirror" and is_mirrored:
                 image = cv2.flip(image, 1)  # type: ignore[assignment]
             elif step == "colour" and recipe.colour:
@@ -100,14 +100,15 @@ def _operations(strength: float) -> list[Any]:
     ]
 
 
-def _random_crop(image: Pixels, rng: np.random.Generator, smallest: float, fit: str) -> Pixels:
-    """Crops a box of at least the `smallest` share of the image, with sides of a ratio between 3:4 and 4:3.
+def random_crop(image: Pixels, rng: np.random.Generator, shares: tuple[float, float], fit: str) -> Pixels:
+    """Crops a box whose share of the image lies between two shares, with sides of a ratio between 3:4 and 4:3.
 
     An image that will be squashed counts as square.
     """
     height, width = image.shape[:2]
     share, shape, right, down = rng.random(4).tolist()
-    share = smallest + (1 - smallest) * share
+    smallest, largest = shares
+    share = smallest + (largest - smallest) * share
     oblong = 1.0 if fit == "squash" else width / height
     # The ratio of the box: between 3/4 and 4/3, and so that the box fits into the image.
     low, high = max(3 / 4, share * oblong), min(4 / 3, oblong / share)
@@ -135,10 +136,10 @@ class TestView:
             side = max(1, round(min(height, width) * self.spec.crop))
             top, left = (height - side) // 2, (width - side) // 2
             image = image[top : top + side, left : left + side]
-        return _resize(image, self.spec.test_size, self.spec)
+        return resize(image, self.spec.test_size, self.spec)
 
 
-def _resize(image: Pixels, side: int, spec: ModelSpec) -> Pixels:
+def resize(image: Pixels, side: int, spec: ModelSpec) -> Pixels:
     longer = max(image.shape[:2])
     interpolation = INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
     if longer > side:  # linear interpolation is good enough down to half the size

@@ -261,7 +261,10 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
     source = context.plan.start
     with processes.first_then_others():  # the first downloads the weights, the others find them in the cache
         model, spec = build_model(
-            recipe, context.competition.classes, start=source.weights_path(fold) if source else None
+            recipe,
+            context.competition.classes,
+            start=source.weights_path(fold) if source else None,
+            backbone=context.plan.backbone,
         )
     if recipe.grow:
         sizes = {image_size_at(epoch, recipe) for epoch in range(recipe.epochs)}

@@ -24,10 +24,7 @@ def learner_state(learner: Learner) -> tuple[dict[str, Tensor], dict[str, Any]]:
         for name, module in _modules(learner).items()
         for key, value in module.state_dict().items()
     }
-    for index, slots in learner.optimizer.state_dict()["state"].items():
-        # Other slots follow from the options.
-        kept = {slot: value for slot, value in slots.items() if isinstance(value, Tensor)}
-        tensors |= {f"optimizer.{index}.{slot}": value for slot, value in kept.items()}
+    tensors |= optimizer_tensors(learner.optimizer)
     tensors |= {key: getattr(progress, name) for key, name in COUNTERS.items()}
     tensors["loss"] = learner.context.processes.values_of_all(progress.loss_sum)
     return tensors, {
@@ -43,7 +40,7 @@ def restore_learner(learner: Learner, tensors: Mapping[str, Tensor], values: dic
     """Puts a saved state into the learner; raises if it is of another model, recipe or version."""
     for name, module in _modules(learner).items():
         module.load_state_dict({key: tensors[f"{name}.{key}"] for key in module.state_dict()})
-    _restore_optimizer(learner.optimizer, tensors)
+    restore_optimizer(learner.optimizer, tensors)
     learner.scaler.load_state_dict(values["scaler"])
     progress = learner.progress
     for key, name in COUNTERS.items():
@@ -68,7 +65,17 @@ def _restore_loss(learner: Learner, loss_sums: Tensor) -> None:
     learner.progress.loss_sum.copy_(loss_sums[processes.rank] if is_same_number else loss_sums.mean())
 
 
-def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Returns the moments of every parameter; what else an optimiser holds follows from the options."""
+    return {
+        f"optimizer.{index}.{slot}": value
+        for index, slots in optimizer.state_dict()["state"].items()
+        for slot, value in slots.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     slots: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():

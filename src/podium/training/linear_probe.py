@@ -47,7 +47,9 @@ def train_head(context: Context, fold: int) -> None:
     started = time.monotonic()
     recipe, metric, targets = context.recipe, context.competition.metric, context.target_of_image
     seed_torch(recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
-    model, spec = build_model(replace(recipe, drop_path=0.0), context.competition.classes)
+    model, spec = build_model(
+        replace(recipe, drop_path=0.0), context.competition.classes, backbone=context.plan.backbone
+    )
     context.run.keep_source(spec.source)
     normalise = place_model(model, spec, context.device, context.precision)
     head, l2, features = fit_head_of(context, fold, model, spec, normalise)

@@ -61,6 +61,13 @@ class Plan:
         return next(iter(self.earlier_runs.get("start", ())), None)
 
     @property
+    def backbone(self) -> "Path | None":
+        """Returns the weights of the pretraining that the recipe names."""
+        from podium.training.run_folder import find_backbone
+
+        return find_backbone(self.competition.slug, self.root, self.recipe.weights)
+
+    @property
     def fold_count(self) -> int:
         from podium.folds.split import count_folds
 
@@ -142,11 +149,14 @@ def check_weights(slug: str, root: Path, options: Options) -> None:
     """Refuses weights that are neither here nor on a hub that answers."""
     from podium.competition.card import read_card
     from podium.models.hub import check_weights_available
+    from podium.training.run_folder import find_backbone, names_of_pretrainings
 
     if options.get("start"):  # the weights are those of a run
         return
     card = read_card(slug, root).get("recipe", {})
-    check_weights_available(options["model"], {**card, **options}.get("weights", "pretrained"))
+    weights = {**card, **options}.get("weights", "pretrained")
+    if find_backbone(slug, root, weights) is None:
+        check_weights_available(options["model"], weights, names_of_pretrainings(slug, root))
 
 
 def name_of_run(request: Request, options: Options) -> str:
@@ -203,7 +213,10 @@ def _choose_folds(folds: Sequence[int], count: int, slug: str) -> tuple[int, ...
 
 
 def _refuse_other_recipe(plan: Plan) -> None:
-    """Refuses to resume a run with another recipe or other folds."""
+    """Refuses to resume a run with another recipe or other folds, and the name of a pretraining."""
+    from podium.training.run_folder import refuse_pretraining
+
+    refuse_pretraining(plan.run)
     if plan.run.has_begun():
         identity = plan.identity()
         if plan.request.budget is not None:

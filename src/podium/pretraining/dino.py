@@ -1,0 +1,103 @@
+"""DINO (Caron et al., 2021, arXiv 2104.14294): a student learns to say of a small crop what a teacher says of a large
+one.
+
+Both say it in `outputs` numbers that mean nothing by themselves. The teacher is the average of the student over the
+past steps. Two things keep it from saying the same of all images: centring (what it says on average is subtracted) and
+sharpening (a low temperature). Each alone fails: sharpening leads to one output for all, centring to no preference.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+STUDENT_TEMPERATURE = 0.1
+FIRST_TEACHER_TEMPERATURE, TEACHER_TEMPERATURE = 0.04, 0.07
+# The temperature rises to its end during the first epochs, as in the paper; a shorter run keeps the first one, which
+# is the one that the paper's short runs use.
+TEMPERATURE_WARMUP = 30  # epochs
+CENTRE_MOMENTUM = 0.9
+FIRST_MOMENTUM = 0.996  # of the teacher; rises to 1
+HIDDEN, BOTTLENECK = 1024, 256  # the paper's 2,048 would cost more than a small model itself
+
+
+class Head(nn.Module):
+    """Three layers, and a last one whose outputs are cosines: its rows and its input have the length 1."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(nn.Linear(features, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU()),
+            nn.Linear(HIDDEN, BOTTLENECK),
+        )
+        self.last = nn.Parameter(torch.empty(outputs, BOTTLENECK))
+        for module in self.layers:
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+        nn.init.normal_(self.last)
+
+    def forward(self, features: Tensor) -> Tensor:
+        directions = F.normalize(self.layers(features).float(), dim=-1)
+        return F.linear(directions, F.normalize(self.last, dim=-1))
+
+
+class Network(nn.Module):
+    """The backbone and its head: of the student, or of the teacher."""
+
+    def __init__(self, backbone: nn.Module, head: Head) -> None:
+        super().__init__()
+        self.backbone, self.head = backbone, head
+
+    def forward(self, images: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.backbone(images))
+        return outputs
+
+
+# --- the loss ----------------------------------------------------------------------------------------
+
+
+def teacher_probs(outputs: Tensor, centre: Tensor, temperature: float) -> Tensor:
+    """Returns what the teacher says: centred and sharpened."""
+    return ((outputs - centre) / temperature).softmax(-1)
+
+
+def dino_loss(student: Tensor, targets: Tensor) -> Tensor:
+    """Returns the mean cross-entropy between a large crop, seen by the teacher, and another crop, seen by the student.
+
+    `student` holds outputs [crops, images, outputs], the large crops first; `targets` probabilities of the large crops.
+    """
+    log_probs = (student / STUDENT_TEMPERATURE).log_softmax(-1)
+    entropies = -torch.einsum("tio,sio->ts", targets, log_probs) / targets.shape[1]
+    same_crop = torch.eye(*entropies.shape, dtype=torch.bool, device=entropies.device)
+    return entropies[~same_crop].mean()
+
+
+def move_centre(centre: Tensor, outputs: Tensor) -> Tensor:
+    """Returns the next centre: the teacher's mean output, averaged over about ten steps."""
+    return centre * CENTRE_MOMENTUM + outputs.flatten(0, -2).mean(0) * (1 - CENTRE_MOMENTUM)
+
+
+@torch.no_grad()
+def move_teacher(teacher: nn.Module, student: nn.Module, momentum: float) -> None:
+    """Moves the teacher's weights towards the student's. Batch norm's statistics are each network's own."""
+    followers: list[Tensor] = list(teacher.parameters())
+    leaders: list[Tensor] = list(student.parameters())
+    torch._foreach_lerp_(followers, leaders, 1 - momentum)
+
+
+# --- schedules ---------------------------------------------------------------------------------------
+
+
+def momentum_at(step: int, total_steps: int) -> float:
+    """Returns the teacher's momentum: it rises to 1 along half a cosine."""
+    return 1 - (1 - FIRST_MOMENTUM) * 0.5 * (1 + math.cos(math.pi * step / total_steps))
+
+
+def teacher_temperature_at(epoch: int, epochs: int) -> float:
+    """Returns the teacher's temperature: a high one at the start is unstable."""
+    if epochs < 2 * TEMPERATURE_WARMUP:
+        return FIRST_TEACHER_TEMPERATURE
+    rise = min(1.0, epoch / TEMPERATURE_WARMUP)
+    return FIRST_TEACHER_TEMPERATURE + (TEACHER_TEMPERATURE - FIRST_TEACHER_TEMPERATURE) * rise
