@@ -146,7 +146,7 @@ def pretrain(command: argparse.ArgumentParser) -> None:
     command.add_argument("--epochs", type=int, metavar="N", help=f"{text} (default: {DEFAULTS['epochs']})")
     text = f"images per step, each with all its crops (default: {DEFAULTS['batch_size']})"
     command.add_argument("--batch-size", type=int, metavar="N", help=text)
-    text = f"peak learning rate (default: {LEARNING_RATE:g} for {REFERENCE_BATCH} images, in proportion)"
+    text = f"peak learning rate (default: {LEARNING_RATE:g} for {REFERENCE_BATCH} images; grows with the square root)"
     command.add_argument("--lr", type=float, metavar="X", help=text)
     text = "pixels of a large crop; small ones have half (default: the card's, or the model's own)"
     command.add_argument("--image-size", type=int, metavar="N", help=text)

@@ -18,7 +18,9 @@ from podium.training.augment import random_crop, resize
 from podium.training.randomness import CROPS, generator
 
 LARGE_CROPS = 2
-LARGE_SHARES, SMALL_SHARES = (0.4, 1.0), (0.05, 0.4)  # of the image, as in the paper
+# Of the recipe's smallest crop: the paper's large crops hold 0.4 to 1 of an image and its small ones 0.05 to 0.4. The
+# card or the default say what a crop must hold so that an object stays recognisable, so that replaces the 0.4.
+SMALLEST_SHARE = 0.25
 GREYSCALE = 0.2  # probabilities, as in the paper
 JITTER = 0.8
 BLUR_FIRST, BLUR_SECOND, BLUR_SMALL = 1.0, 0.1, 0.5
@@ -56,7 +58,8 @@ class MultiCropView:
         recipe, sizes = self.recipe, self.sizes
         rng = generator(CROPS, recipe.seed, epoch, row, number)
         is_large = number < LARGE_CROPS
-        image = random_crop(image, rng, LARGE_SHARES if is_large else SMALL_SHARES, self.spec.fit)
+        shares = (recipe.crop, 1.0) if is_large else (recipe.crop * SMALLEST_SHARE, recipe.crop)
+        image = random_crop(image, rng, shares, self.spec.fit)
         image = resize(image, sizes.large if is_large else sizes.small, self.spec)
         if rng.random() < recipe.mirror:
             image = cv2.flip(image, 1)  # type: ignore[assignment]
