@@ -50,6 +50,16 @@ def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.fixture(autouse=True)
+def _no_signal_handlers_afterwards() -> Iterator[None]:
+    """Puts back the handlers of signals: torch's launcher of several processes leaves its own."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    handlers = [(number, signal.getsignal(number)) for number in numbers]
+    yield
+    for number, handler in handlers:
+        signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
 def _no_extensions_afterwards() -> Iterator[None]:
     """Removes what a test's project has registered."""
     from podium.extension_files import use_extensions

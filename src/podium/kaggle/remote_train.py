@@ -39,7 +39,8 @@ from podium.recipe import Options, Recipe
 from podium.recipe_defaults import expand_auto
 from podium.terminal import command_for, say
 from podium.training.plan import Request, check_request, name_of_run
-from podium.training.run_folder import Run, runs_folder
+from podium.training.run_folder import Run
+from podium.training.runs_folder import runs_folder
 
 MAX_SCRIPT = 1_000_000  # characters that Kaggle accepts
 MAX_KERNELS = 20  # for one run: more than a week

@@ -17,7 +17,8 @@ from podium.submissions.predict_test import PredictionFacts, predict_blend
 from podium.submissions.record_lineage import csv_form, current_commit, extension_hashes
 from podium.submissions.write_csv import render, write_csv
 from podium.terminal import first_few, say
-from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions, runs_folder
+from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions
+from podium.training.runs_folder import runs_folder
 
 
 def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Machine | None = None) -> Path:

@@ -30,6 +30,7 @@ from podium.terminal import command_for, did_you_mean, duration, say, table
 from podium.training.checkpoint import checkpoints
 from podium.training.epoch_record import EpochRecord
 from podium.training.prediction_files import Predictions
+from podium.training.runs_folder import PRETRAINING, runs_folder
 
 READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "folds": int,
@@ -39,7 +40,6 @@ READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "views": str,
     "precision": str,
 }
-PRETRAINING, BACKBONE = "pretrain.json", "backbone.safetensors"  # files of `podium pretrain`
 TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
 PACKAGES = (
     *("torch", "torchvision", "timm", "albumentations", "numpy", "scipy", "scikit-learn"),
@@ -215,10 +215,6 @@ def package_versions() -> dict[str, str]:
 # --- the runs of a competition -----------------------------------------------------------------------
 
 
-def runs_folder(slug: str, root: Path) -> Path:
-    return root / "runs" / slug
-
-
 def find_runs(
     slug: str, root: Path, names: list[str] | None = None, except_names: list[str] | None = None
 ) -> list[Run]:
@@ -252,18 +248,6 @@ def refuse_pretraining(run: Run) -> None:
     """Refuses the name of a pretraining for a run."""
     if (run.path / PRETRAINING).exists():
         raise PodiumError(f"{run.path} holds a pretraining; choose another name for this run (--name RUN)")
-
-
-def find_backbone(slug: str, root: Path, weights: str) -> Path | None:
-    """Returns the weights that --weights NAME means, if NAME is no file, but a finished pretraining."""
-    path = runs_folder(slug, root) / weights / BACKBONE
-    is_name = re.fullmatch(NAME_PATTERN, weights) and weights not in ("pretrained", "none")
-    return path if is_name and not Path(weights).is_file() and path.is_file() else None
-
-
-def names_of_pretrainings(slug: str, root: Path) -> list[str]:
-    """Returns the names of the finished pretrainings of a competition."""
-    return sorted(path.parent.name for path in runs_folder(slug, root).glob(f"*/{BACKBONE}"))
 
 
 def names_of_runs_on_folds(slug: str, root: Path) -> list[str]:

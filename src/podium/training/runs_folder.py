@@ -1,0 +1,24 @@
+"""Where the runs and pretrainings of a competition are. It imports nothing heavy: the first checks use it."""
+
+import re
+from pathlib import Path
+
+from podium.disk import NAME_PATTERN
+
+PRETRAINING, BACKBONE = "pretrain.json", "backbone.safetensors"  # files of `podium pretrain`
+
+
+def runs_folder(slug: str, root: Path) -> Path:
+    return root / "runs" / slug
+
+
+def find_backbone(slug: str, root: Path, weights: str) -> Path | None:
+    """Returns the weights that --weights NAME means, if NAME is no file, but a finished pretraining."""
+    path = runs_folder(slug, root) / weights / BACKBONE
+    is_name = re.fullmatch(NAME_PATTERN, weights) and weights not in ("pretrained", "none")
+    return path if is_name and not Path(weights).is_file() and path.is_file() else None
+
+
+def names_of_pretrainings(slug: str, root: Path) -> list[str]:
+    """Returns the names of the finished pretrainings of a competition."""
+    return sorted(path.parent.name for path in runs_folder(slug, root).glob(f"*/{BACKBONE}"))
