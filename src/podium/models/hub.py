@@ -32,7 +32,8 @@ def registered_names() -> frozenset[str]:
 
 def expand_pattern(name: str) -> list[str]:
     """Returns the names that a pattern such as road_*_nano stands for; a name stands for itself."""
-    names = sorted(fnmatch.filter(registered_names(), name)) if "*" in name else [name]
+    known = registered_names() | extension_models()
+    names = sorted(fnmatch.filter(known, name)) if set("*?[") & set(name) else [name]
     if not names:
         raise PodiumError(f"no model matches '{name}'; a pattern is like convnext_*_ols, and quoted for the shell")
     return names

@@ -76,7 +76,7 @@ class TokenPerformer(nn.Module):
         self.register_buffer("w", nn.init.orthogonal_(torch.empty(features, dim_out)) * math.sqrt(features))
 
     def features(self, x: Tensor) -> Tensor:
-        return (x @ self.w.T - x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(len(self.w))
+        return (x @ self.w.float().T - x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(len(self.w))
 
     def forward(self, x: Tensor) -> Tensor:
         k, q, v = self.kqv(self.norm1(x)).chunk(3, dim=-1)
@@ -100,8 +100,10 @@ class TokensToToken(PatchEmbed):
         self.dynamic_img_pad = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if tuple(x.shape[-2:]) != self.img_size or any(side % 16 for side in self.img_size):
-            raise ValueError(f"the model takes images of {self.img_size} pixels, multiples of 16")
+        if any(side % 16 for side in x.shape[-2:]):
+            raise ValueError("the sides of images must be multiples of 16 pixels")
+        if tuple(x.shape[-2:]) != self.img_size:
+            raise ValueError(f"the model was built for images of {self.img_size} pixels")
         height, width = self.img_size
         x = self.attention1(soft_split(x, 7, 4))
         x = self.attention2(soft_split(as_map(x, height // 4, width // 4), 3, 2))

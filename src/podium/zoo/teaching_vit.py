@@ -150,7 +150,8 @@ class TeachingViT(nn.Module):
         self.blocks = nn.ModuleList(Block(dim, num_heads, most * n / max(depth - 1, 1)) for n in range(depth))
         self.add_positions(dim, num_heads)
         self.norm = nn.LayerNorm(dim, eps=1e-6)
-        self.head: nn.Module = nn.Linear(dim, self.num_classes)
+        self.head: nn.Module
+        self.reset_classifier(self.num_classes)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
