@@ -1,4 +1,4 @@
-"""Finds the project's root: the folder that holds data/, runs/ and submissions/."""
+"""Finds the project's root, the folder that holds data/, runs/ and submissions/, and the runs in it."""
 
 import os
 from pathlib import Path
@@ -23,3 +23,8 @@ def find_root(given: str | Path | None = None) -> Path:
         if any((folder / mark).exists() for mark in MARKS):
             return Path(os.path.relpath(folder))
     return Path()
+
+
+def runs_folder(slug: str, root: Path) -> Path:
+    """Returns where the runs and pretrainings of a competition are."""
+    return root / "runs" / slug

@@ -140,10 +140,10 @@ def _train_each(requests: Sequence[Request], run: Callable[[Request], str], args
 
 def _show_comparison(args: argparse.Namespace, names: list[str]) -> None:
     from podium.competition.load import load
+    from podium.project_root import runs_folder
     from podium.submissions.compare import compare_runs
     from podium.submissions.comparison_picture import draw_comparison
     from podium.submissions.comparison_text import compare_as_text
-    from podium.training.runs_folder import runs_folder
 
     competition = load(args.competition, args.root)
     runs = compare_runs(competition, args.root, names)

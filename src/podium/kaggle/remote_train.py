@@ -35,12 +35,12 @@ from podium.kaggle.push_kernel import (
     read_user_name,
 )
 from podium.models.build import resolve_recipe
+from podium.project_root import runs_folder
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import expand_auto
 from podium.terminal import command_for, say
 from podium.training.plan import Request, check_request, name_of_run
 from podium.training.run_folder import Run
-from podium.training.runs_folder import runs_folder
 
 MAX_SCRIPT = 1_000_000  # characters that Kaggle accepts
 MAX_KERNELS = 20  # for one run: more than a week

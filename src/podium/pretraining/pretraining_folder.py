@@ -19,8 +19,8 @@ from podium import PodiumError
 from podium.disk import locked, write_json, write_text
 from podium.recipe import differences
 from podium.training.checkpoint import checkpoints
+from podium.training.pretrained_backbones import BACKBONE, PRETRAINING
 from podium.training.run_folder import package_versions
-from podium.training.runs_folder import BACKBONE, PRETRAINING
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def plan_pretraining(slug: str, root: Path, request: PretrainRequest) -> Pretrai
     from podium.competition.load import load_and_report
     from podium.models.build import resolve_recipe
     from podium.pretraining.pretraining_folder import PretrainingFolder
-    from podium.training.runs_folder import runs_folder
+    from podium.project_root import runs_folder
 
     competition = load_and_report(slug, root)
     recipe = resolve_recipe(options, card)

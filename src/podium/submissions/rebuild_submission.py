@@ -11,6 +11,7 @@ from pathlib import Path
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.machine import Machine
+from podium.project_root import runs_folder
 from podium.recipe import differences
 from podium.submissions.lineage import Lineage
 from podium.submissions.predict_test import PredictionFacts, predict_blend
@@ -18,7 +19,6 @@ from podium.submissions.record_lineage import csv_form, current_commit, extensio
 from podium.submissions.write_csv import render, write_csv
 from podium.terminal import first_few, say
 from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions
-from podium.training.runs_folder import runs_folder
 
 
 def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Machine | None = None) -> Path:

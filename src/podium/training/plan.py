@@ -63,7 +63,7 @@ class Plan:
     @property
     def backbone(self) -> "Path | None":
         """Returns the weights of the pretraining that the recipe names."""
-        from podium.training.runs_folder import find_backbone
+        from podium.training.pretrained_backbones import find_backbone
 
         return find_backbone(self.competition.slug, self.root, self.recipe.weights)
 
@@ -99,8 +99,8 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     from podium.folds.folds_csv import read_folds
     from podium.folds.split import count_folds
     from podium.models.build import resolve_recipe
+    from podium.project_root import runs_folder
     from podium.training.run_folder import Run
-    from podium.training.runs_folder import runs_folder
 
     competition = load_and_report(slug, root)
     fold_of_image = read_folds(competition, root)
@@ -150,7 +150,7 @@ def check_weights(slug: str, root: Path, options: Options) -> None:
     """Refuses weights that are neither here nor on a hub that answers."""
     from podium.competition.card import read_card
     from podium.models.hub import check_weights_available
-    from podium.training.runs_folder import find_backbone, names_of_pretrainings
+    from podium.training.pretrained_backbones import find_backbone, names_of_pretrainings
 
     if options.get("start"):  # the weights are those of a run
         return

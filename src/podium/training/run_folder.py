@@ -25,12 +25,13 @@ import numpy as np
 from podium import PodiumError
 from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
 from podium.metrics import evaluate
+from podium.project_root import runs_folder
 from podium.recipe import differences, recorded_values
 from podium.terminal import command_for, did_you_mean, duration, say, table
 from podium.training.checkpoint import checkpoints
 from podium.training.epoch_record import EpochRecord
 from podium.training.prediction_files import Predictions
-from podium.training.runs_folder import PRETRAINING, runs_folder
+from podium.training.pretrained_backbones import PRETRAINING
 
 READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "folds": int,

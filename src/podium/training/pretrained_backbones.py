@@ -1,15 +1,12 @@
-"""Where the runs and pretrainings of a competition are. It imports nothing heavy: the first checks use it."""
+"""Finds the weights of pretrainings by their names. It imports nothing heavy: the first checks of a command use it."""
 
 import re
 from pathlib import Path
 
 from podium.disk import NAME_PATTERN
+from podium.project_root import runs_folder
 
 PRETRAINING, BACKBONE = "pretrain.json", "backbone.safetensors"  # files of `podium pretrain`
-
-
-def runs_folder(slug: str, root: Path) -> Path:
-    return root / "runs" / slug
 
 
 def find_backbone(slug: str, root: Path, weights: str) -> Path | None:
