@@ -4,6 +4,7 @@ With another number of classes, timm leaves out whatever does not fit, and says 
 random weights, and nobody would notice.
 """
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from podium.terminal import first_few, say
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+_one_model_at_a_time = threading.Lock()  # a function of torch is replaced meanwhile
 COUNTERS = "num_batches_tracked"  # of batch norm; old files lack them, and nothing needs them
 
 
@@ -22,40 +24,41 @@ def refuse_other_models(file: str, name: str, classifiers: Sequence[str]) -> Ite
     """While timm builds the model and loads the file, what it loads is compared with the model first."""
     from torch import nn
 
-    load: Any = nn.Module.load_state_dict
+    load: Any
 
     def check_and_load(module: "nn.Module", state_dict: "Mapping[str, Tensor]", *args: Any, **options: Any) -> Any:
         expected = _without(module.state_dict(), classifiers)
-        found = _without(state_dict, classifiers)
-        if differences := describe_differences(expected, found):
-            raise PodiumError(
-                f"{file} does not hold the weights of {name}: {differences}; take another file or --model"
-            )
-        if extra := sorted({key.partition(".")[0] for key in found.keys() - expected.keys()}):
+        in_file = _without(state_dict, classifiers)
+        if differences := describe_differences(expected, in_file):
+            raise other_model(file, name, differences)
+        if extra := sorted({key.partition(".")[0] for key in in_file.keys() - expected.keys()}):
             say(f"podium: warning: {file} also holds {first_few(extra, 3)}, which {name} does not have")
-        known = {key: value for key, value in state_dict.items() if key not in found or key in expected}
+        known = {key: value for key, value in state_dict.items() if key not in in_file or key in expected}
         return load(module, known, *args, **options)
 
-    nn.Module.load_state_dict = check_and_load  # type: ignore
-    try:
-        yield
-    finally:
-        nn.Module.load_state_dict = load  # type: ignore
+    # timm builds the model, reads the file, renames its parameters and loads them in one call: there is no way between.
+    with _one_model_at_a_time:
+        load = nn.Module.load_state_dict
+        nn.Module.load_state_dict = check_and_load  # type: ignore
+        try:
+            yield
+        finally:
+            nn.Module.load_state_dict = load  # type: ignore
 
 
 def other_model(file: str, name: str, differences: str) -> PodiumError:
     return PodiumError(f"{file} does not hold the weights of {name}: {differences}; take another file or --model")
 
 
-def describe_differences(expected: "Mapping[str, Tensor]", found: "Mapping[str, Tensor]") -> str:
+def describe_differences(expected: "Mapping[str, Tensor]", in_file: "Mapping[str, Tensor]") -> str:
     """Returns the first differences, or nothing. Parts that the model has none of, such as a second head, are none."""
-    missing = [key for key in expected if key not in found and not key.endswith(COUNTERS)]
+    missing = [key for key in expected if key not in in_file and not key.endswith(COUNTERS)]
     parts = {key.partition(".")[0] for key in expected}
-    unknown = [key for key in found if key not in expected and key.partition(".")[0] in parts]
+    unknown = [key for key in in_file if key not in expected and key.partition(".")[0] in parts]
     other_shapes = [
-        f"{key} is {tuple(found[key].shape)}, not {tuple(expected[key].shape)}"
+        f"{key} is {tuple(in_file[key].shape)}, not {tuple(expected[key].shape)}"
         for key in expected
-        if key in found and found[key].shape != expected[key].shape
+        if key in in_file and in_file[key].shape != expected[key].shape
     ]
     differences = (_first("it lacks", missing), _first("the model lacks", unknown), _first("", other_shapes))
     return "; ".join(difference for difference in differences if difference)
