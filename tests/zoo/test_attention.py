@@ -16,11 +16,6 @@ from podium.zoo.t2t_vit import TokenPerformer, sinusoids, soft_split
 from podium.zoo.teaching_vit import RelativePositions, TeachingViT
 
 
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(0)
-
-
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """One head of one image: softmax(Q Kᵀ / √d) V."""
     return (q @ k.T / math.sqrt(q.shape[-1])).softmax(-1) @ v

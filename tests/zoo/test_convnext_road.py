@@ -1,6 +1,5 @@
 """The road costs at every step what the paper says, and its two ends are timm's ResNet-50 and ConvNeXt-T."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +31,6 @@ PAPER = {
 }
 NANO = [f"{name}_nano" for name in PAPER]
 ENDS = {"road_00_resnet50": "resnet50", "road_12_convnext": "convnext_tiny"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 def create(name: str, **options: Any) -> Any:

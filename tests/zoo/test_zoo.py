@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections.abc import Iterator
 
 import pytest
 import timm
@@ -38,15 +37,6 @@ PAPERS = {
     "pvt_large": (61.4, 9.8),
     "teaching_vit_small_patch32": (22.9, 1.1),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 def native_size(model: nn.Module) -> int:
