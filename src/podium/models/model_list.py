@@ -77,10 +77,10 @@ def _search(catalogue: Catalogue, words: Sequence[str]) -> list[Row]:
     if len(rows) > 1:
         return rows
     several = [catalogue[rows[0].name]] if rows else list(catalogue.values())
-    found = [weights for group in several for weights in group if rows or _matches(weights.name, words)]
-    if not found:
+    matching = [weights for group in several for weights in group if rows or _matches(weights.name, words)]
+    if not matching:
         raise PodiumError(_nothing_found(catalogue, words))
-    return [Row(weights.name, weights, 0) for weights in found]
+    return [Row(weights.name, weights, 0) for weights in matching]
 
 
 def _models(catalogue: Catalogue, wanted: Callable[[str], bool]) -> list[Row]:

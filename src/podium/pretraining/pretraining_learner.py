@@ -103,17 +103,17 @@ class DinoLearner:
         self.student.train()
         self.teacher.train()  # batch norm, where a model has it, normalises by the batch in both
         self.optimizer.zero_grad()
-        said = []
+        teacher_outputs = []
         for part in self.micro_batches(rows):
             loss, outputs = self.loss(part, len(part) / len(rows))
             self.scaler.scale(loss).backward()
-            said.append(outputs)
+            teacher_outputs.append(outputs)
         is_good = self.update()
         progress.bad_steps = 0 if is_good else progress.bad_steps + 1
         if progress.bad_steps >= MAX_BAD_STEPS:
             raise Diverged(f"the loss or its gradients were not finite for {MAX_BAD_STEPS} steps in a row")
         if is_good:
-            self.centre = move_centre(self.centre, torch.cat(said, 1))
+            self.centre = move_centre(self.centre, torch.cat(teacher_outputs, 1))
             move_teacher(self.teacher, self.student, momentum_at(progress.step, progress.total_steps))
         progress.step += 1
 
@@ -122,12 +122,13 @@ class DinoLearner:
         crops = [self.normalise(images) for images in unpack(rows.to(self.device, non_blocking=True), self.sizes)]
         with autocast(self.device, self.precision):
             with torch.no_grad():
-                said = self.teacher(crops[0]).float().unflatten(0, (LARGE_CROPS, -1))
-            answers = [self.student(images).float().unflatten(0, (-1, len(rows))) for images in crops]
-        targets = teacher_probs(said, self.centre, teacher_temperature_at(self.epoch, self.recipe.epochs))
-        loss = dino_loss(torch.cat(answers), targets)
+                teacher_outputs = self.teacher(crops[0]).float().unflatten(0, (LARGE_CROPS, -1))
+            student_outputs = [self.student(images).float().unflatten(0, (-1, len(rows))) for images in crops]
+        temperature = teacher_temperature_at(self.epoch, self.recipe.epochs)
+        targets = teacher_probs(teacher_outputs, self.centre, temperature)
+        loss = dino_loss(torch.cat(student_outputs), targets)
         self.progress.sums.add(loss, targets, weight)
-        return loss * weight, said
+        return loss * weight, teacher_outputs
 
     def micro_batches(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Splits a batch so that the crops of a part have no more pixels than a micro-batch of training."""

@@ -123,8 +123,8 @@ def checkpoint_filter_fn(state_dict: dict[str, Any], model: CSWin) -> dict[str, 
     for name, value in state_dict.items():
         name = re.sub(r"^stage1_conv_embed\.0", "stages.0.conv", name)
         name = re.sub(r"^stage1_conv_embed\.2", "stages.0.norm", name)
-        name = re.sub(r"^merge(\d)", lambda found: f"stages.{found[1]}", name)
-        name = re.sub(r"^stage(\d)\.", lambda found: f"stages.{int(found[1]) - 1}.blocks.", name)
+        name = re.sub(r"^merge(\d)", lambda match: f"stages.{match[1]}", name)
+        name = re.sub(r"^stage(\d)\.", lambda match: f"stages.{int(match[1]) - 1}.blocks.", name)
         renamed[name] = value
     return renamed
 

@@ -115,8 +115,8 @@ def checkpoint_filter_fn(state_dict: dict[str, Tensor], model: PVT) -> dict[str,
     """Renames the authors' parameters, and resizes the positions to the model's maps."""
     renamed = {}
     for name, value in state_dict.items():
-        name = re.sub(r"^block(\d)", lambda found: f"stages.{int(found[1]) - 1}.blocks", name)
-        name = re.sub(r"^(patch_embed|pos_embed)(\d)", lambda found: f"stages.{int(found[2]) - 1}.{found[1]}", name)
+        name = re.sub(r"^block(\d)", lambda match: f"stages.{int(match[1]) - 1}.blocks", name)
+        name = re.sub(r"^(patch_embed|pos_embed)(\d)", lambda match: f"stages.{int(match[2]) - 1}.{match[1]}", name)
         name = re.sub(r"^cls_token", f"stages.{len(model.stages) - 1}.cls_token", name)
         if name.endswith("pos_embed"):
             stage: Any = model.stages[int(name.split(".")[1])]
