@@ -31,7 +31,7 @@ def test_models_are_compared_with_the_recipe_of_the_first(tiny: Path, podium: Po
     status, out, err = podium(*TRAIN, "--model", *models, "--one-recipe")
     assert status == 0, err
     recipes = [run_of(tiny, name).recipe for name in models]
-    shared = ("lr", "epochs", "warmup", "drop_path", "layer_decay", "mix")
+    shared = ("lr", "epochs", "warmup", "drop_path", "layer_decay", "mix", "image_size", "test_size")
     assert [recipes[0][name] for name in shared] == [recipes[1][name] for name in shared]
     assert recipes[0]["lr"] == 0.00075  # of convnext, for batches of 8
     assert "McNemar" in out

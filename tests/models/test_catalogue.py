@@ -163,8 +163,8 @@ def test_the_default_weights_of_one_model_are_named(podium: Podium) -> None:
         (("mobilnet",), "did you mean mobilenet"),
         (("vit", "smll", "patch32"), "vit_small_patch32"),
         (("*.*", "zzz"), "podium --root"),
-        (("convnext_small.in99k",), "those of convnext_small are in12k_ft_in1k, "),
-        (("deepvit_nano.in1k",), "those of deepvit_nano are none"),
+        (("convnext_small.in99k",), "there are in12k_ft_in1k, "),
+        (("deepvit_nano.in1k",), "it has none; deepvit_nano alone is its name"),
     ],
 )
 def test_a_pattern_that_matches_nothing_is_answered_with_the_nearest_names(
@@ -238,7 +238,13 @@ def test_weights_in_the_hub_cache_are_marked(
 
 @pytest.mark.parametrize(
     ("multiply_adds", "words"),
-    [(None, None), (90_000_000, "minutes"), (8_700_000_000, "up to an hour"), (17_600_000_000, "use a GPU")],
+    [
+        (None, None),
+        (90_000_000, "a minute"),
+        (400_000_000, "minutes"),
+        (8_700_000_000, "up to an hour"),
+        (17_600_000_000, "use a GPU"),
+    ],
 )
 def test_an_epoch_on_a_cpu_is_told_in_words(multiply_adds: int | None, words: str | None) -> None:
     assert epoch_on_cpu(multiply_adds) == words

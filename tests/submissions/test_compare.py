@@ -151,7 +151,15 @@ def test_the_tables_fit_into_120_columns() -> None:
     scores = {"score": 0.5, "fold_spread": 0.1, "log_loss": 1.5, "gain": -0.1, "gain_low": -0.2, "gain_high": -0.05}
     costs: dict[str, object] = {"lr": 1e-4, "image_size": 224, "epochs": 100, "parameters": 8e8}
     costs |= {"multiply_adds": 1e12, "predicted_per_s": 1e6, "memory_mb": 80_000}
-    costs |= {"images_per_s": 1234.5, "seconds": 1e6, "seed": 1, "linear": False, "start": "", "loss": "focal"}
+    costs |= {
+        "images_per_s": 1234.5,
+        "p": 0.01,
+        "seconds": 1e6,
+        "seed": 1,
+        "linear": False,
+        "start": "",
+        "loss": "focal",
+    }
     rows = [{"run": name, **row, **scores, **costs, "public_score": 0.5} for name in names]
     runs = pd.DataFrame([{**row, "images": 10**number} for number, row in enumerate(rows)])
     pairs = pd.DataFrame([(names[0], name, 10**6, 10**5, 10**5, 0.5, 1.0) for name in names[1:]], columns=PAIR_COLUMNS)

@@ -198,6 +198,20 @@ def test_the_checkpoint_of_another_model_is_refused_with_the_first_differences(
         build_model(recipe_of(name, str(path), 224), ["a", "b"])
 
 
+def test_a_checkpoint_with_a_class_token_is_refused_by_a_model_without_one(tmp_path: Path) -> None:
+    tensors, path = checkpoint_of("cpvt_tiny", tmp_path)
+    torch.save({**tensors, "dist_token": torch.zeros(1, 1, 192), "mask_token": torch.zeros(1, 1, 192)}, path)
+    with pytest.raises(PodiumError, match="cpvt_tiny: the model lacks dist_token; take another file"):
+        build_model(recipe_of("cpvt_tiny", str(path), 224), ["a", "b"])
+
+
+def test_positions_that_cannot_be_resized_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    tensors, path = checkpoint_of("teaching_vit_small_patch32", tmp_path)
+    torch.save({**tensors, "pos_embed": torch.zeros(1, 48, 384)}, path)  # no square
+    with pytest.raises(PodiumError, match=r"with the weights .*authors\.pth: .*; if they are of another model, take"):
+        build_model(recipe_of("teaching_vit_small_patch32", str(path), 256), ["a", "b"])
+
+
 def test_parts_that_the_model_does_not_have_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tensors, path = checkpoint_of("cpvt_tiny", tmp_path)
     torch.save({**tensors, "projector.weight": torch.zeros(2)}, path)

@@ -175,9 +175,11 @@ def predict(args: argparse.Namespace) -> None:
 def compare(args: argparse.Namespace) -> None:
     """List the runs: their scores, what they cost, and how often they disagree."""
     from podium.submissions.compare import compare_runs
-    from podium.submissions.comparison_picture import draw_comparison
+    from podium.submissions.comparison_picture import check_path, draw_comparison
     from podium.submissions.comparison_text import compare_as_text
 
+    if args.picture:
+        check_path(args.picture)
     competition = _competition(args)
     runs = compare_runs(competition, args.root, args.runs, args.except_names)
     if args.json:

@@ -202,7 +202,7 @@ def compare(command: argparse.ArgumentParser) -> None:
     group = command.add_mutually_exclusive_group()
     group.add_argument("--json", action="store_true", help="print a JSON object for each run, in a list")
     group.add_argument("--csv", action="store_true", help="print a CSV with a line for each run")
-    text = "also draw the scores against the costs"
+    text = "also draw the scores against the costs, as an SVG"
     command.add_argument("--picture", type=Path, metavar="FILE.svg", help=text)
 
 

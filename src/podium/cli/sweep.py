@@ -57,7 +57,10 @@ def list_requests(args: argparse.Namespace, request: Request) -> list[Request]:
 
 
 def _recipe_of_first(args: argparse.Namespace, request: Request) -> Options:
-    """Returns the options that the first model's family decides: all models get them."""
+    """Returns the options that the first model decides: all models get them.
+
+    Weights made for larger test images would give their model another size, so all are tested at the training size.
+    """
     from podium.competition.card import read_card
     from podium.models.build import family_options, resolve_recipe
 
@@ -65,7 +68,8 @@ def _recipe_of_first(args: argparse.Namespace, request: Request) -> Options:
     options = check_request(args.competition, args.root, request)
     recipe = resolve_recipe(options, card)
     names = family_options(options["model"], recipe.weights == "none")
-    return {name: getattr(recipe, name) for name in names if name not in card}
+    sizes = {"image_size": recipe.image_size, "test_size": recipe.image_size}
+    return {**{name: getattr(recipe, name) for name in names if name not in card}, **sizes}
 
 
 def _with(request: Request, model: str | None, seed: int | None) -> Request:

@@ -255,4 +255,9 @@ def _explain_failed_build(name: str, image_size: int, weights: str, error: Excep
     if weights and isinstance(error, KeyError):  # timm looks for a parameter to recognise the file's origin
         return other_model(weights, name, f"it lacks {error}")
     model = f"{name} for images of {image_size} pixels"
-    return PodiumError(f"{model} cannot be built{f' with the weights {weights}' if weights else ''}: {reason}")
+    if weights:
+        return PodiumError(
+            f"{model} cannot be built with the weights {weights}: {reason}; if they are of another model, take another"
+            " file or --model"
+        )
+    return PodiumError(f"{model} cannot be built: {reason}")

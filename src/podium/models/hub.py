@@ -68,12 +68,17 @@ def check_weights_available(name: str, weights: str, pretrainings: Sequence[str]
         if pretrainings:
             hint += f"; there are the pretrainings {', '.join(pretrainings)}"
         raise PodiumError(f"--weights {weights}: no such file (nor 'pretrained' or 'none'){hint}")
+    architecture = name.partition(".")[0]
+    if weights == "pretrained" and architecture in names_in(ZOO):
+        raise PodiumError(
+            f"{name} has no pretrained weights on the hub; train from scratch with --weights none, or give a file of"
+            " its authors' weights with --weights PATH"
+        )
     if weights != "pretrained" or _hub_answers():
         return
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported; without it, 46 s of retries
     if "huggingface_hub" in sys.modules:
         sys.modules["huggingface_hub"].constants.HF_HUB_OFFLINE = True
-    architecture = name.partition(".")[0]
     for folder in _hub_cache().glob("models--*"):
         owner, _, model = folder.name.removeprefix("models--").partition("--")
         if owner != "timm" or model.partition(".")[0] == architecture:

@@ -38,7 +38,7 @@ FIRST_CHOICES = {
 # cores do 60 to 100 thousand million a second, if all of training counts as one forward pass: vit_small_patch32_224
 # (1.1 G) takes 2 to 3 minutes, convnext_small (8.7 G) 15 to 25. Mobile networks do a fifth of that, because their
 # depthwise convolutions wait for memory: efficientnet_b0 (0.4 G) takes 6 minutes. The words roughly hold for them, too.
-MINUTES, AN_HOUR = 2e9, 10e9
+A_MINUTE, MINUTES, AN_HOUR = 1e8, 2e9, 10e9
 
 
 class Row(NamedTuple):
@@ -98,7 +98,8 @@ def _nothing_found(catalogue: Catalogue, words: Sequence[str]) -> str:
     pattern, bare = " ".join(words), "_".join(words).replace("*", "").partition(".")[0]
     if bare in catalogue:
         tags = first_few([weights.tag for weights in catalogue[bare] if weights.tag], 8)
-        return f"no weights match '{pattern}'; those of {bare} are {tags or 'none'}"
+        has = f"there are {tags}" if tags else f"it has none; {bare} alone is its name"
+        return f"no weights of {bare} match '{pattern}'; {has}"
     hint = did_you_mean(bare, catalogue.keys() | parts, most=3, otherwise=f"{podium_command()} models --all lists all")
     return f"none of {len(catalogue):,} models matches '{pattern}'; {hint}"
 
@@ -131,7 +132,8 @@ def epoch_on_cpu(multiply_adds: int | None) -> str | None:
     """Returns in words how long 10,000 images take on two cores; None if nobody has counted what the model costs."""
     if multiply_adds is None:
         return None
-    return "minutes" if multiply_adds <= MINUTES else "up to an hour" if multiply_adds <= AN_HOUR else "use a GPU"
+    words = {A_MINUTE: "a minute", MINUTES: "minutes", AN_HOUR: "up to an hour"}
+    return next((word for most, word in words.items() if multiply_adds <= most), "use a GPU")
 
 
 def _weights_text(row: Row) -> str:
@@ -189,5 +191,6 @@ def _explain(rows: Sequence[Row], catalogue: Catalogue, is_choice: bool) -> None
 
 def _next_command(rows: Sequence[Row], slug: str) -> str:
     if len(rows) > 1:
-        return command_for("train", slug, model="NAME")
+        from_scratch = not any(row.weights.licence for row in rows)
+        return command_for("train", slug, model="NAME", weights="none" if from_scratch else None)
     return command_for("train", slug, model=rows[0].name, weights=None if rows[0].weights.licence else "none")

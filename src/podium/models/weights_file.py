@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _one_model_at_a_time = threading.Lock()  # a function of torch is replaced meanwhile
+ONLY_PRETRAINING = ("mask_token",)
 COUNTERS = "num_batches_tracked"  # of batch norm; old files lack them, and nothing needs them
 
 
@@ -51,10 +52,14 @@ def other_model(file: str, name: str, differences: str) -> PodiumError:
 
 
 def describe_differences(expected: "Mapping[str, Tensor]", in_file: "Mapping[str, Tensor]") -> str:
-    """Returns the first differences, or nothing. Parts that the model has none of, such as a second head, are none."""
+    """Returns the first differences, or nothing. Parts that the model has none of, such as a second head, are none.
+
+    A parameter of its own, such as a class token, is no part.
+    """
     missing = [key for key in expected if key not in in_file and not key.endswith(COUNTERS)]
     parts = {key.partition(".")[0] for key in expected}
-    unknown = [key for key in in_file if key not in expected and key.partition(".")[0] in parts]
+    own = {key for key in in_file if "." not in key and key not in ONLY_PRETRAINING}
+    unknown = [key for key in in_file if key not in expected and (key in own or key.partition(".")[0] in parts)]
     other_shapes = [
         f"{key} is {tuple(in_file[key].shape)}, not {tuple(expected[key].shape)}"
         for key in expected

@@ -22,6 +22,7 @@ from podium.recipe import recorded_values
 from podium.submissions.expected_score import Interval, bootstrap_scores, percentile_interval
 from podium.submissions.held_out import HeldOut, collect_held_out
 from podium.submissions.kaggle_scores import find_public_scores
+from podium.submissions.pair_tests import correct, mcnemar
 from podium.submissions.run_costs import costs_of
 from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
 from podium.terminal import progress_bar
@@ -35,7 +36,8 @@ def compare_runs(
 
     Scores are those of the images that all runs of the first kind held out; of another run, those of the images that it
     and the best run held out. `gain` is the score minus that of the best run, positive if the run is better; with 95 %
-    probability it lies between `gain_low` and `gain_high`.
+    probability it lies between `gain_low` and `gain_high`. `p` is McNemar's p-value of the run and the best one,
+    corrected for all runs.
     """
     runs, metric = find_runs(competition.slug, root, names, except_names), competition.metric
     reasons, groups = find_reasons(runs, competition, root), read_groups(competition, root)
@@ -56,12 +58,14 @@ def compare_runs(
     table = pd.DataFrame(rows)
     keys = {"is_left_out": table["left_out"] != "", "distance": -METRICS[metric]().better * table["score"]}
     order = ["is_left_out", "distance", "log_loss"]
+    is_tested = table["p"].notna() & (table["run"] != complete[best].name)
+    table["p"] = pd.Series(correct(table["p"][is_tested].to_list()), table.index[is_tested], float)
     return table.assign(**keys).sort_values(order, ignore_index=True)[list(COLUMNS)]
 
 
 COLUMNS = (
     *("run", "left_out", "model", "folds", "folds_in_all", "metric", "score", "fold_spread", "log_loss", "images"),
-    *("gain", "gain_low", "gain_high", "public_score", "lr", "image_size", "epochs", "seed", "linear"),
+    *("gain", "gain_low", "gain_high", "p", "public_score", "lr", "image_size", "epochs", "seed", "linear"),
     *("start", "loss", "parameters", "multiply_adds", "images_per_s", "predicted_per_s", "memory_mb", "seconds"),
 )
 
@@ -93,7 +97,7 @@ def _scores_of(run: Run, pair: HeldOut | None, metric: str) -> dict[str, Any]:
         "images": len(pair or ()),
     }
     if not pair:
-        return values | dict.fromkeys(("score", "log_loss", "gain", "gain_low", "gain_high"), math.nan)
+        return values | dict.fromkeys(("score", "log_loss", "gain", "gain_low", "gain_high", "p"), math.nan)
     best_score, score = (evaluate(metric, pair.targets, probs) for probs in pair.probs)
     low, high = _gain_interval(pair, metric)
     return values | {
@@ -102,6 +106,7 @@ def _scores_of(run: Run, pair: HeldOut | None, metric: str) -> dict[str, Any]:
         "gain": METRICS[metric]().better * (score - best_score) + 0.0,  # turns -0.0 into 0.0
         "gain_low": low,
         "gain_high": high,
+        "p": mcnemar(pair)[2],
     }
 
 

@@ -14,13 +14,23 @@ import pandas as pd
 from podium import PodiumError
 from podium.disk import write_text
 from podium.metrics import METRICS
-from podium.terminal import duration, say
+from podium.terminal import say
 
 WIDTH, HEIGHT = 480, 360  # pixels of a panel
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 28, 48  # margins around the axes
 LINE = 14  # pixels between two labels
-LETTER = 6.2  # width of a letter, about
+TICK_DISTANCE = 44  # pixels that the numbers below an axis need
+FARTHEST_LABEL = 6  # half lines between a point and its name
+LETTER = 6.6  # width of a letter, about
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito's, for all eyes
+MINUTE, HOUR = 60.0, 3600.0  # seconds
+# After six runs, the next six have the same colours and another shape.
+SHAPES = (
+    '<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}">{title}</circle>',
+    '<path d="M{x:.1f} {y:.1f}m-5 -5h10v10h-10z" fill="{colour}">{title}</path>',
+    '<path d="M{x:.1f} {y:.1f}m0 -6l6 6l-6 6l-6 -6z" fill="{colour}">{title}</path>',
+    '<path d="M{x:.1f} {y:.1f}m0 -6l6 11h-12z" fill="{colour}">{title}</path>',
+)
 STYLE = """
   svg { background: #ffffff; }
   text { font: 12px system-ui, sans-serif; fill: #222222; }
@@ -48,7 +58,8 @@ class Axis:
     def ticks(self) -> list[float]:
         step = _round_step((self.high - self.low) / 5)
         even = (step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1))
-        return [tick for tick in self.marks or even if self.low <= tick <= self.high]
+        ticks = [tick for tick in self.marks or even if self.low <= tick <= self.high]
+        return ticks or [math.sqrt(self.low * self.high)]  # the middle: no mark lies between the ends
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,7 @@ class Point:
     cost: float
     score: float
     spread: float  # standard deviation over the folds; NaN for one fold
-    colour: str
+    place: int  # in the list of runs: decides colour and shape
 
 
 def draw_comparison(runs: pd.DataFrame, path: Path) -> None:
@@ -67,15 +78,16 @@ def draw_comparison(runs: pd.DataFrame, path: Path) -> None:
         raise PodiumError(f"{path}: no run has a score that could be drawn; train a run first")
     metric = drawn[0].metric
     better = "" if METRICS[metric]().better > 0 else " (lower is better)"
+    bars = ", bar: standard deviation over the folds" if any(row.fold_spread > 0 for row in drawn) else ""
     panels = []
     for number, cost in enumerate(COSTS):
         points = [
-            Point(row.run, getattr(row, cost.column), row.score, row.fold_spread, COLOURS[place % len(COLOURS)])
+            Point(row.run, getattr(row, cost.column), row.score, row.fold_spread, place)
             for place, row in enumerate(drawn)
             if getattr(row, cost.column) > 0
         ]
         if points:
-            panels.append(_panel(points, cost, f"{metric}{better}, ± over the folds", number * WIDTH))
+            panels.append(_panel(points, cost, f"{metric}{better}{bars}", number * WIDTH))
     size = f'viewBox="0 0 {2 * WIDTH} {HEIGHT}" width="{2 * WIDTH}" height="{HEIGHT}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{metric} of runs against their cost">',
@@ -87,8 +99,20 @@ def draw_comparison(runs: pd.DataFrame, path: Path) -> None:
     say(f"podium: wrote {path}")
 
 
+def check_path(path: Path) -> None:
+    if path.suffix.lower() != ".svg":
+        raise PodiumError(f"{path}: the picture is an SVG; give it a name that ends in .svg")
+    if not path.absolute().parent.is_dir():
+        raise PodiumError(f"{path.absolute().parent} does not exist; make that folder, or name another one")
+
+
 def _operations(count: float) -> str:
     return f"{count / 1e9:g} G" if count >= 1e9 else f"{count / 1e6:g} M"
+
+
+def _time(seconds: float) -> str:
+    unit, name = next((unit, name) for unit, name in ((HOUR, "h"), (MINUTE, "min"), (0.0, "s")) if seconds >= unit)
+    return f"{seconds / (unit or 1):.2g} {name}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +123,6 @@ class Cost:
     describe: Callable[[float], str]
 
 
-MINUTE, HOUR = 60.0, 3600.0
 COSTS = (
     Cost(
         "multiply_adds",
@@ -111,7 +134,7 @@ COSTS = (
         "seconds",
         "training time of all folds",
         tuple(first * unit for unit in (1.0, MINUTE, HOUR) for first in (1, 2, 5, 10, 20, 40)),
-        duration,
+        _time,
     ),
 )
 
@@ -123,8 +146,12 @@ def _panel(points: Sequence[Point], cost: Cost, title: str, shift: int) -> str:
         y = up.place(tick)
         parts.append(f'<line class="grid" x1="{across.start}" x2="{across.end}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{across.start - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    last = -math.inf
     for tick in across.ticks():
         x = across.place(tick)
+        if x - last < TICK_DISTANCE:
+            continue
+        last = x
         parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{up.start}" y2="{up.start + 4}"/>')
         parts.append(f'<text x="{x:.1f}" y="{up.start + 18}" text-anchor="middle">{cost.describe(tick)}</text>')
     parts.append(f'<line class="axis" x1="{across.start}" x2="{across.end}" y1="{up.start}" y2="{up.start}"/>')
@@ -148,28 +175,45 @@ def _axes(points: Sequence[Point], cost: Cost) -> tuple[Axis, Axis]:
 
 def _draw_point(point: Point, across: Axis, up: Axis) -> str:
     x, y = across.place(point.cost), up.place(point.score)
+    colour, shape = COLOURS[point.place % len(COLOURS)], SHAPES[point.place // len(COLOURS) % len(SHAPES)]
     bar = ""
     if point.spread > 0:
         ends = up.place(point.score - point.spread), up.place(point.score + point.spread)
-        bar = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}" stroke="{point.colour}"/>'
+        bar = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}" stroke="{colour}"/>'
     spread = f" ± {point.spread:.4f}" if point.spread > 0 else ""
     title = f"<title>{escape(point.name)}: {point.score:.4f}{spread}</title>"
-    return f'{bar}<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{point.colour}">{title}</circle>'
+    return bar + shape.format(x=x, y=y, colour=colour, title=title)
 
 
 def _draw_labels(points: Sequence[Point], across: Axis, up: Axis) -> list[str]:
-    """Writes the names beside the points, on the side with more room, and none over another."""
+    """Writes the names beside the points, on the side with more room, and none over another.
+
+    Where many points lie close together, a name without room is left out: the point shows it under the pointer.
+    """
     labels: list[str] = []
     taken: list[tuple[float, float, float]] = []  # left and right end, and the base line
     for point in sorted(points, key=lambda point: -point.score):
         x, y, width = across.place(point.cost), up.place(point.score) + 4, LETTER * len(point.name)
         left, anchor = (x + 9, "start") if x + 9 + width < WIDTH else (x - 9 - width, "end")
-        while any(left < right and left + width > start and abs(y - base) < LINE for start, right, base in taken):
-            y += LINE / 2
-        taken.append((left, left + width, y))
-        start = left if anchor == "start" else left + width
-        labels.append(f'<text x="{start:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(point.name)}</text>')
+        base = _nearest_free(y, left, left + width, taken)
+        if base is not None and left > 0:
+            taken.append((left, left + width, base))
+            start = left if anchor == "start" else left + width
+            labels.append(f'<text x="{start:.1f}" y="{base:.1f}" text-anchor="{anchor}">{escape(point.name)}</text>')
     return labels
+
+
+def _nearest_free(y: float, left: float, right: float, taken: Sequence[tuple[float, float, float]]) -> float | None:
+    """Returns the base line nearest to `y` where no other label stands; None if it would be too far away."""
+
+    def is_free(base: float) -> bool:
+        is_inside = TOP < base < HEIGHT - BOTTOM
+        return is_inside and not any(
+            left < end and right > start and abs(base - other) < LINE for start, end, other in taken
+        )
+
+    shifts = (sign * LINE / 2 * number for number in range(FARTHEST_LABEL) for sign in (1, -1))
+    return next((y + shift for shift in shifts if is_free(y + shift)), None)
 
 
 def _round_step(step: float) -> float:

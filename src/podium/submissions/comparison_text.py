@@ -17,14 +17,15 @@ from podium.terminal import amount, duration, plural, table
 
 LONGEST_NAME = 19  # letters
 MOST_RUNS = 10  # that fit into the table of disagreements
-MOST_PAIRS = 10  # of five runs
+MOST_RUNS_IN_PAIRS = 5  # of more, only the pairs with the best one are tested
 
 
 def compare_as_text(competition: Competition, root: Path, runs: pd.DataFrame) -> str:
     """Returns the tables of what compare_runs returns, and of the pairs."""
     shown = list(runs["run"].head(MOST_RUNS))
     disagreements = find_disagreements(competition.slug, root, shown)
-    return describe_comparison(runs, disagreements, compare_pairs(competition.slug, root, shown))
+    only_best = len(runs) > MOST_RUNS_IN_PAIRS
+    return describe_comparison(runs, disagreements, compare_pairs(competition.slug, root, list(runs["run"]), only_best))
 
 
 def describe_comparison(runs: pd.DataFrame, disagreements: pd.DataFrame, pairs: pd.DataFrame) -> str:
@@ -63,10 +64,12 @@ def _scores_table(rows: list[dict[str, Any]]) -> str:
     }
     shown = {name: cells for name, cells in columns.items() if is_shown.get(name, True)}
     text = table(list(shown), zip(*shown.values(), strict=True))
+    if is_shown["±"]:
+        text += "\n±: standard deviation of the folds' scores"
     if len(rows) > 1:
         text += (
-            "\nworse than best: 95 % interval of the difference on these images (not clearly: it may be chance);"
-            "\nanother seed of the same recipe may differ as much"
+            "\nworse than best: 95 % interval of the difference on these images, for each run alone (not clearly: it"
+            "\nmay be chance); another seed of the same recipe may differ as much"
         )
     return text
 
@@ -81,10 +84,11 @@ def _distance_from_best(row: dict[str, Any]) -> str:
 
 
 def _costs_table(rows: list[dict[str, Any]]) -> str:
-    header = ["run", "size", "params", "multiply-adds", "trains/s", "predicts/s", "memory", "training"]
+    header = ["run", "size", "params", "multiply-adds", "train img/s", "predict img/s", "memory", "time"]
     text = table(header, map(_costs_of, rows))
     notes = (
-        "images per second in training and prediction; the most memory of the process, or of the GPU; time of all folds"
+        "img/s: images per second; memory: the most of the process, on a GPU the most of its tensors;"
+        "\ntime: training and validation of all folds; ?: the run's files do not tell"
     )
     return f"{text}\n{notes}"
 
@@ -143,15 +147,13 @@ def _disagreements_table(disagreements: pd.DataFrame) -> str:
 
 
 def _pairs_table(pairs: pd.DataFrame) -> str:
-    """Of many runs, only the pairs with the first one are shown."""
-    best = pairs["run"].iloc[0]
-    shown = pairs if len(pairs) <= MOST_PAIRS else pairs[pairs["run"] == best]
     rows = [
         [_shortened(pair.run), _shortened(pair.other), pair.only_run, pair.only_other, _chance(pair.p_corrected)]
-        for pair in shown.itertuples()
+        for pair in pairs.itertuples()
     ]
-    text = table(["right", "or right", "only the first", "only the second", "p"], rows, text_columns=2)
-    return f"{text}\np: McNemar's test, corrected for {plural(len(pairs), 'pair')}; below 0.05, one is more accurate"
+    text = table(["run A", "run B", "only A right", "only B right", "p"], rows, text_columns=2)
+    count = plural(len(pairs), "pair")
+    return f"{text}\np: McNemar's test, corrected for {count}; below 0.05, one of the two is more accurate"
 
 
 def _chance(p: float) -> str:

@@ -11,35 +11,43 @@ from pathlib import Path
 import pandas as pd
 
 from podium import PodiumError
-from podium.submissions.held_out import collect_held_out
+from podium.submissions.held_out import HeldOut, collect_held_out
 from podium.training.run_folder import Run, find_runs
 
 COLUMNS = ("run", "other", "images", "only_run", "only_other", "p", "p_corrected")
 
 
-def compare_pairs(slug: str, root: Path, names: list[str]) -> pd.DataFrame:
-    """Returns a row per pair: how many images only one of them classifies correctly, and the p-values."""
+def compare_pairs(slug: str, root: Path, names: list[str], only_first: bool = False) -> pd.DataFrame:
+    """Returns a row per pair: how many images only one of them classifies correctly, and the p-values.
+
+    With `only_first`, only the pairs of the first run: fewer questions, so the correction is smaller.
+    """
     runs = find_runs(slug, root, names)
-    rows = [row for run, other in combinations(runs, 2) if (row := _compare_pair(run, other))]
+    pairs = list(combinations(runs, 2))[: len(runs) - 1 if only_first else None]
+    rows = [row for run, other in pairs if (row := _compare_pair(run, other))]
     table = pd.DataFrame(rows, columns=COLUMNS[:-1])
     return table.assign(p_corrected=correct(table["p"].to_list()))
 
 
 def _compare_pair(run: Run, other: Run) -> tuple[str, str, int, int, int, float] | None:
     """Returns None if they have no images in common, or other classes."""
-    from scipy.stats import binomtest
-
     try:
         held_out = collect_held_out([run, other], run.out_of_fold(run.finished()[0]).classes)
     except PodiumError:
         return None
     if not len(held_out):
         return None
-    right, other_right = held_out.probs.argmax(2) == held_out.targets
+    return run.name, other.name, len(held_out), *mcnemar(held_out)
+
+
+def mcnemar(pair: HeldOut) -> tuple[int, int, float]:
+    """Returns how many images only the first, and only the second of two runs classifies correctly, and the p-value."""
+    from scipy.stats import binomtest
+
+    right, other_right = pair.probs.argmax(2) == pair.targets
     only_run, only_other = int((right & ~other_right).sum()), int((other_right & ~right).sum())
     differing = only_run + only_other
-    p = float(binomtest(only_run, differing).pvalue) if differing else 1.0
-    return run.name, other.name, len(held_out), only_run, only_other, p
+    return only_run, only_other, float(binomtest(only_run, differing).pvalue) if differing else 1.0
 
 
 def correct(p_values: list[float]) -> list[float]:

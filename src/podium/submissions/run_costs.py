@@ -10,12 +10,13 @@ from typing import Any
 
 from podium import PodiumError
 from podium.models.model_file import read_spec
-from podium.recipe import count_views
+from podium.recipe import count_views, recorded_values
 from podium.terminal import say
 from podium.training.epoch_record import EpochRecord
 from podium.training.run_folder import Run
 
-NOT_LEARNED = ("running_mean", "running_var", "num_batches_tracked")  # tensors of batch norm
+# Tensors of batch norm, and the fixed random projections of T2T-ViT.
+NOT_LEARNED = ("running_mean", "running_var", "num_batches_tracked", "attention1.w", "attention2.w")
 UNKNOWN = dict.fromkeys(("images_per_s", "predicted_per_s", "memory_mb", "seconds"), math.nan)
 
 
@@ -35,8 +36,9 @@ def _measured_costs(run: Run) -> dict[str, float]:
     histories = [run.history(fold) for fold in run.finished()]
     images = [len(run.out_of_fold(fold).id) for fold in run.finished()]
     records = [record for history in histories for record in history]
+    is_linear = recorded_values(run.recipe, ("linear",))["linear"]  # its steps would be those of the head alone
     return {
-        "images_per_s": median(history[-1].images_per_s for history in histories),
+        "images_per_s": math.nan if is_linear else median(history[-1].images_per_s for history in histories),
         "predicted_per_s": median(map(_prediction_rate, histories, images)),
         "memory_mb": max(record.gpu_mb or record.memory_mb for record in records),
         "seconds": sum(record.seconds + record.validation_seconds for record in records),

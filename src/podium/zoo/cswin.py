@@ -80,7 +80,7 @@ class Block(nn.Module):
 def in_windows(attention: nn.Module, x: Tensor, size: Size, window: Size) -> Tensor:
     """Cuts a map into windows, applies attention to each, and puts the map together again."""
     (height, width), (high, wide) = size, window
-    if height % high or width % wide:
+    if not (high and wide) or height % high or width % wide:
         raise ValueError(f"a map of {height} x {width} tokens cannot be cut into stripes of {high} x {wide}")
     rows, columns = height // high, width // wide
     x = x.reshape(len(x), rows, high, columns, wide, 3, -1).transpose(2, 3).flatten(3, 4).flatten(0, 2)
