@@ -4,11 +4,14 @@ recipe_defaults.py fills in the options that are not given; the run's recipe.jso
 """
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from podium import PodiumError
+from podium.disk import NAME_PATTERN
 from podium.terminal import did_you_mean, plural
 
 Options = Mapping[str, Any]  # name of an option: its value
@@ -261,6 +264,12 @@ NEUTRAL: dict[str, Any] = {
     "teacher": "",
     "distil": 0.5,
 }
+
+
+def names_pretraining(weights: str) -> bool:
+    """Returns whether --weights is the name of a pretraining: neither a word of its own nor a file."""
+    is_name = re.fullmatch(NAME_PATTERN, weights) and weights not in ("pretrained", "none")
+    return bool(is_name) and not Path(weights).is_file()
 
 
 def recorded_values(recorded: Options, names: Iterable[str]) -> dict[str, Any]:

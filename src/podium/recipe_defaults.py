@@ -7,7 +7,7 @@ model's family, the row for all models. `fill_in_defaults` does that.
 from collections.abc import Mapping
 from typing import Any
 
-from podium.recipe import Options, Recipe, recipe_options
+from podium.recipe import Options, Recipe, names_pretraining, recipe_options
 
 # Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
 OPTIONS_OF_LEVEL: dict[str, dict[str, Any]] = {
@@ -135,7 +135,8 @@ def expand_auto(given: Options, device_kind: str) -> Options:
 def layers_of(given: Options, card: Options, family: str) -> dict[str, Options]:
     """Returns the options by their origin; of an option with several origins, the last counts."""
     asked = {**card, **given}
-    from_scratch, level = asked.get("weights") == "none", asked.get("level", "default")
+    weights, level = str(asked.get("weights", "pretrained")), asked.get("level", "default")
+    from_scratch = learns_anew(weights)
     name, row = row_of(family, from_scratch)
     return {
         "default": {"weights": "pretrained", **COMMON},
@@ -144,6 +145,14 @@ def layers_of(given: Options, card: Options, family: str) -> dict[str, Options]:
         "card": card,
         "flag": given,
     }
+
+
+def learns_anew(weights: str) -> bool:
+    """Returns whether the weights change so much that the options are those for a start from nothing.
+
+    A pretraining on a few thousand images leaves more to learn than the hub's weights do.
+    """
+    return weights == "none" or names_pretraining(weights)
 
 
 def row_of(family: str, from_scratch: bool) -> tuple[str, Options]:

@@ -102,6 +102,7 @@ def test_training_starts_from_the_pretraining_that_is_named(
     assert all(torch.equal(started[0][name], value) for name, value in backbone.items())
     recipe = run_of(pretrained, "fine").recipe
     assert recipe["weights"] == "dino-test_vit"
+    assert recipe["layer_decay"] == 1.0  # as from scratch
     assert recipe["weights_source"] == f"dino-test_vit sha256:{sha256(folder_of(pretrained) / 'backbone.safetensors')}"
     status, _, err = podium(*TRAIN, "--weights", "dino-test_vit", "--name", "fine")
     assert status == 0, err
@@ -131,11 +132,11 @@ def test_weights_of_another_model_or_an_unknown_name_are_refused(pretrained: Pat
 # --- resuming ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ["test_vit", "test_resnet"])
+@pytest.mark.parametrize(("model", "optimizer"), [("test_vit", "adamw"), ("test_resnet", "muon")])
 def test_a_stopped_pretraining_resumes_to_the_same_bits(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, model: str
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, model: str, optimizer: str
 ) -> None:
-    command = (*PRETRAIN, "--model", model)
+    command = (*PRETRAIN, "--model", model, "--optimizer", optimizer)
     assert podium(*command, "--name", "whole")[0] == 0
     step = DinoLearner.step
     stops = {2: signal.SIGTERM, 4: signal.SIGINT, 7: signal.SIGINT}  # within an epoch, at its end, within the next

@@ -99,7 +99,7 @@ def test_a_checkpoint_of_something_else_is_refused(tiny: Path) -> None:
         with pytest.raises(PodiumError) as refusal:
             restore(tiny, learner_of(tiny, model="test_vit"))
         assert f"{path} is not of this run" in str(refusal.value), content
-        assert "delete it to start this fold again" in str(refusal.value)
+        assert "delete it to start again" in str(refusal.value)
     save_file(tensors, path, metadata)
     assert restore(tiny, learner)
 
@@ -127,7 +127,7 @@ def test_if_all_checkpoints_are_damaged_the_fold_starts_again(tiny: Path, podium
         flip_bit(path)
     status, _, err = podium(*SIX_STEPS)
     assert status == 0
-    assert "this fold starts again" in err
+    assert "training starts again" in err
     assert "resumes from" not in err
 
 

@@ -94,7 +94,7 @@ def pretrain(args: argparse.Namespace) -> None:
     from podium.machine import Machine
     from podium.pretraining.pretraining_plan import PretrainRequest, plan_pretraining
 
-    names = ("model", "weights", "epochs", "batch_size", "lr", "image_size", "seed")
+    names = ("model", "weights", "epochs", "batch_size", "optimizer", "lr", "image_size", "seed")
     request = PretrainRequest(
         options={name: getattr(args, name) for name in names if getattr(args, name) is not None},
         method=args.method,

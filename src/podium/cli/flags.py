@@ -135,6 +135,7 @@ def train(command: argparse.ArgumentParser) -> None:
 
 def pretrain(command: argparse.ArgumentParser) -> None:
     from podium.pretraining.pretraining_plan import DEFAULTS, LEARNING_RATE, METHODS, REFERENCE_BATCH, PretrainRequest
+    from podium.recipe import OPTIMIZERS
 
     text = "dino: small crops of an image learn what a moving average of the model says of large ones"
     command.add_argument("--method", choices=METHODS, default=METHODS[0], help=f"{text} (default: %(default)s)")
@@ -148,6 +149,8 @@ def pretrain(command: argparse.ArgumentParser) -> None:
     command.add_argument("--batch-size", type=int, metavar="N", help=text)
     text = f"peak learning rate (default: {LEARNING_RATE:g} for {REFERENCE_BATCH} images; grows with the square root)"
     command.add_argument("--lr", type=float, metavar="X", help=text)
+    text = f"optimiser; muon learns more in few epochs (default: {DEFAULTS['optimizer']})"
+    command.add_argument("--optimizer", choices=OPTIMIZERS, help=text)
     text = "pixels of a large crop; small ones have half (default: the card's, or the model's own)"
     command.add_argument("--image-size", type=int, metavar="N", help=text)
     command.add_argument("--seed", type=int, metavar="N", help="seed of everything random (default: 0)")

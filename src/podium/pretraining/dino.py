@@ -57,6 +57,10 @@ class Network(nn.Module):
         super().__init__()
         self.backbone, self.head = backbone, head
 
+    def group_matcher(self, coarse: bool = False) -> dict[str, str]:
+        """Tells timm's optimisers the layers, of which both have the same learning rate."""
+        return {"backbone": "^backbone", "head": "^head"}
+
     def forward(self, images: Tensor) -> Tensor:
         outputs: Tensor = self.head(self.backbone(images))
         return outputs

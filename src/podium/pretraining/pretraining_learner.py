@@ -29,7 +29,7 @@ from podium.pretraining.dino import (
 from podium.pretraining.pretraining_folder import PretrainingEpoch
 from podium.pretraining.pretraining_plan import PretrainingPlan
 from podium.recipe import Recipe
-from podium.training.learner import MAX_BAD_STEPS, Diverged
+from podium.training.learner import MAX_BAD_STEPS, Diverged, create_optimizer
 from podium.training.learner_state import optimizer_tensors, restore_optimizer
 from podium.training.loader import BatchSampler
 from podium.training.randomness import seed_torch
@@ -84,7 +84,7 @@ class DinoLearner:
         self.normalise = place_model(self.student.backbone, self.spec, device, precision)
         place_model(self.teacher.backbone, self.spec, device, precision)
         self.centre = torch.zeros(request.outputs, device=device)
-        self.optimizer = create_dino_optimizer(self.student, recipe)
+        self.optimizer = create_optimizer(self.student, recipe)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
         self.progress = DinoProgress(self.sampler.stop, EpochSums.zeros(request.outputs, device))
 
@@ -186,15 +186,6 @@ class DinoLearner:
         progress.step, progress.bad_steps = int(values["step"]), int(values["bad_steps"])
         progress.seconds = float(values["seconds"])
         progress.history = [PretrainingEpoch(**epoch) for epoch in values["history"]]
-
-
-def create_dino_optimizer(student: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """Returns AdamW. Weight decay is for matrices only, and constant: over few epochs its rise has no time to act."""
-    parameters = [parameter for parameter in student.parameters() if parameter.requires_grad]
-    matrices = [parameter for parameter in parameters if parameter.ndim > 1]
-    others = [parameter for parameter in parameters if parameter.ndim <= 1]
-    groups = [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
 
 
 @torch.inference_mode()

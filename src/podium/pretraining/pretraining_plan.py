@@ -25,15 +25,18 @@ DEFAULTS: dict[str, Any] = {
     "weights": "none",  # from the hub's weights, training with labels is usually the better use of the time
     "epochs": 100,  # the paper's shortest schedule; an epoch of a few thousand images has few steps
     "batch_size": 64,  # ten crops of each image take the memory of about four images
+    "optimizer": "adamw",
     "weight_decay": 0.04,  # the paper's first; its rise to 0.4 pays over hundreds of thousands of steps
     "warmup": 10.0,  # epochs, as in the paper; at most a fifth of the run
     "clip": 3.0,  # as in the paper: longer gradients come from a teacher that has just changed its mind
+    "layer_decay": 1.0,  # every layer learns anew
     "drop_path": 0.0,  # a student of different depths needs longer schedules
 }
 # Higher than the paper's 5e-4 for 256 images, which is for a hundred times as many steps; grows with the square root.
 LEARNING_RATE, REFERENCE_BATCH = 1e-3, 64
 RECORDED = (  # options of the recipe that decide the result
-    *("model", "weights", "image_size", "epochs", "batch_size", "lr", "weight_decay", "warmup", "clip"),
+    *("model", "weights", "image_size", "epochs", "batch_size", "lr"),
+    *("optimizer", "weight_decay", "layer_decay", "warmup", "clip"),
     *("fit", "crop", "mirror", "colour", "precision", "operators", "seed"),
 )
 

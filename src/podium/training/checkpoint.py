@@ -83,7 +83,7 @@ def restore_newest(folder: Path, restore: Callable[[Mapping[str, "Tensor"], dict
                 raise PodiumError(f"{path}: the contents do not match their hash")
         except (PodiumError, LookupError) as error:
             is_last = path == checkpoints(folder)[-1]
-            consequence = "this fold starts again" if is_last else "the checkpoint before it is used"
+            consequence = "training starts again" if is_last else "the checkpoint before it is used"
             say(f"podium: warning: {str(error) or 'it has no hash'}; {consequence}")
             path.unlink()
             continue
@@ -91,7 +91,7 @@ def restore_newest(folder: Path, restore: Callable[[Mapping[str, "Tensor"], dict
             restore(tensors, json.loads(metadata["podium"]))
         except Exception as error:  # an undamaged file of another model or version can raise nearly anything
             raise PodiumError(
-                f"{path} is not of this run ({type(error).__name__}: {error}); delete it to start this fold again"
+                f"{path} is not of this run ({type(error).__name__}: {error}); delete it to start again"
             ) from None
         return True
     return False

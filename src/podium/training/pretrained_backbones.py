@@ -1,10 +1,9 @@
 """Finds the weights of pretrainings by their names. It imports nothing heavy: the first checks of a command use it."""
 
-import re
 from pathlib import Path
 
-from podium.disk import NAME_PATTERN
 from podium.project_root import runs_folder
+from podium.recipe import names_pretraining
 
 PRETRAINING, BACKBONE = "pretrain.json", "backbone.safetensors"  # files of `podium pretrain`
 
@@ -12,8 +11,7 @@ PRETRAINING, BACKBONE = "pretrain.json", "backbone.safetensors"  # files of `pod
 def find_backbone(slug: str, root: Path, weights: str) -> Path | None:
     """Returns the weights that --weights NAME means, if NAME is no file, but a finished pretraining."""
     path = runs_folder(slug, root) / weights / BACKBONE
-    is_name = re.fullmatch(NAME_PATTERN, weights) and weights not in ("pretrained", "none")
-    return path if is_name and not Path(weights).is_file() and path.is_file() else None
+    return path if names_pretraining(weights) and path.is_file() else None
 
 
 def names_of_pretrainings(slug: str, root: Path) -> list[str]:
