@@ -22,6 +22,7 @@ USED_BY_train         := $(TRAINING)
 USED_BY_kaggle-train  := $(TRAINING)
 USED_BY_submit        := RUNS EXCEPT NAME UPLOAD MESSAGE
 USED_BY_compare       := RUNS EXCEPT MODELS $(if $(MODELS),$(filter-out MODEL,$(TRAINING)))
+USED_BY_report        := RUNS EXCEPT
 USED_BY_road          := EPOCHS
 USED_BY_kaggle-bundle := RUNS EXCEPT UPLOAD
 USED_BY_predict       := RUN IMAGES
@@ -88,6 +89,9 @@ predict: $(READY)  ## predict images of your own: RUN=, a run or a CSV, IMAGES="
 
 compare: $(READY) | $(if $(MODELS),$(FOLDED))  ## compare runs; MODELS="a b": train these with one recipe first  [COMP= RUNS="a b" EXCEPT="a b" FOLDS= EPOCHS= ARGS=--csv]
 	$(PODIUM) $(if $(MODELS),train -c $(COMP) --model $(MODELS) --one-recipe $(strip $(TRAIN_FLAGS)),compare -c $(COMP) $(strip $(RUN_FLAGS) $(ARGS)))
+
+report: $(READY)  ## write pages that show the runs in a browser: curves, confusions, mistakes, costs  [COMP= RUNS="a b" EXCEPT="a b"]
+	$(PODIUM) report -c $(COMP) $(RUN_FLAGS)
 
 road: $(READY)  ## train the steps from ResNet-50 to ConvNeXt on the sample, and compare them  [EPOCHS=10 ARGS=]
 	$(PODIUM) sample

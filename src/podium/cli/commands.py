@@ -192,6 +192,13 @@ def compare(args: argparse.Namespace) -> None:
         draw_comparison(runs, args.picture)
 
 
+def report(args: argparse.Namespace) -> None:
+    """Write pages that show the runs in a browser: curves, confusions, mistakes, doubtful labels, costs."""
+    from podium.report.write_report import write_reports
+
+    print(write_reports(_competition(args), args.root, args.runs, args.except_names))
+
+
 def lineage(args: argparse.Namespace) -> None:
     """Show where every number of a submission came from."""
     from podium.submissions.lineage import describe_lineage
@@ -289,6 +296,7 @@ COMMANDS: dict[str, flags.Command] = {
     "train": (train, flags.train),
     "submit": (submit, flags.submit),
     "predict": (predict, flags.predict),
+    "report": (report, flags.report),
     "lineage": (lineage, flags.lineage),
     "score": (score, flags.score),
     "compare": (compare, flags.compare),

@@ -209,6 +209,10 @@ def compare(command: argparse.ArgumentParser) -> None:
     command.add_argument("--picture", type=Path, metavar="FILE.svg", help=text)
 
 
+def report(command: argparse.ArgumentParser) -> None:
+    _runs_flags(command)
+
+
 def lineage(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
 

@@ -72,10 +72,16 @@ class Point:
 
 
 def draw_comparison(runs: pd.DataFrame, path: Path) -> None:
+    """Writes the picture of what compare_runs returns."""
+    write_text(path, comparison_svg(runs) + "\n")
+    say(f"podium: wrote {path}")
+
+
+def comparison_svg(runs: pd.DataFrame) -> str:
     """Draws what compare_runs returns; runs without a score or a cost are left out."""
     drawn = [row for row in runs.itertuples() if not math.isnan(row.score)]
     if not drawn:
-        raise PodiumError(f"{path}: no run has a score that could be drawn; train a run first")
+        raise PodiumError("no run has a score that could be drawn; train a run first")
     metric = drawn[0].metric
     better = "" if METRICS[metric]().better > 0 else " (lower is better)"
     bars = ", bar: standard deviation over the folds" if any(row.fold_spread > 0 for row in drawn) else ""
@@ -95,8 +101,7 @@ def draw_comparison(runs: pd.DataFrame, path: Path) -> None:
         *panels,
         "</svg>",
     ]
-    write_text(path, "\n".join(lines) + "\n")
-    say(f"podium: wrote {path}")
+    return "\n".join(lines)
 
 
 def check_path(path: Path) -> None:

@@ -1,0 +1,110 @@
+"""Writes the page of a competition: all its runs side by side, what they cost, and how they differ.
+
+Reads runs/<slug>/*/ and submissions/<slug>/history.csv; writes runs/<slug>/report.html.
+"""
+
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from podium.competition.load import Competition
+from podium.disk import write_text
+from podium.project_root import runs_folder
+from podium.report.page import page
+from podium.report.run_page import REPORT
+from podium.report.sections import Cell, html_table, note, section, tiles
+from podium.submissions.compare import compare_runs, find_disagreements
+from podium.submissions.comparison_picture import comparison_svg
+from podium.submissions.kaggle_scores import read_history
+from podium.submissions.pair_tests import compare_pairs
+from podium.terminal import amount, duration
+
+MOST_RUNS = 12  # in the tables of pairs
+LINKS = {"#runs": "Runs", "#costs": "Scores and costs", "#pairs": "Pairs", "#kaggle": "Kaggle", "#data": "Data"}
+
+
+def write_competition_page(competition: Competition, root: Path, names: list[str]) -> Path:
+    """Writes the page and returns its path; runs that have a page of their own are linked."""
+    runs = compare_runs(competition, root, names)
+    folder = runs_folder(competition.slug, root)
+    best = runs.iloc[0]
+    facts = [
+        (f"best {best['metric']}", f"{best['score']:.4f}", str(best["run"])),
+        ("runs", f"{len(runs)}", f"{int((runs['left_out'] != '').sum())} left out of a blend"),
+        ("training images", f"{len(competition.train):,}", f"{len(competition.classes)} classes"),
+        ("test images", f"{len(competition.test):,}", ""),
+    ]
+    parts = [
+        tiles(facts),
+        _runs_section(runs, folder),
+        section("costs", "Scores and costs", f"<figure>{comparison_svg(runs)}</figure>"),
+        _pairs_section(competition, root, runs),
+        _kaggle_section(root / "submissions" / competition.slug / "history.csv"),
+        section("data", "Data", f'<div class="wide"><pre>{escape(competition.describe())}</pre></div>'),
+    ]
+    path = folder / REPORT
+    write_text(path, page(competition.title, f"{len(runs)} runs", parts, {}, LINKS))
+    return path
+
+
+def _runs_section(runs: pd.DataFrame, folder: Path) -> str:
+    header = ["run", "model", "folds", "score", "± folds", "log loss", "gain, 95 %", "size", "parameters"]
+    header += ["multiply-adds", "img/s", "time", "left out because"]
+    table = html_table(header, [_run_row(row) for row in runs.to_dict("records")], text_columns=2)
+    for name in runs["run"]:
+        if (folder / name / REPORT).exists():
+            cell = f'<td class="text">{escape(name)}</td>'
+            link = f'<td class="text"><a href="{escape(name)}/{REPORT}">{escape(name)}</a></td>'
+            table = table.replace(cell, link, 1)
+    text = "gain: the run's score minus that of the best run on the same images; 95 % interval."
+    return section("runs", "Runs", note(text), table)
+
+
+def _run_row(row: Mapping[str, Any]) -> list[Cell]:
+    gain = "" if np.isnan(row["gain_low"]) else f"{row['gain_low']:+.4f} to {row['gain_high']:+.4f}"
+    return [
+        *(row["run"], row["model"], f"{row['folds']} of {row['folds_in_all']}", row["score"], row["fold_spread"]),
+        *(row["log_loss"], gain, int(row["image_size"]), amount(row["parameters"])),
+        "" if np.isnan(row["multiply_adds"]) else amount(row["multiply_adds"]),
+        "" if np.isnan(row["images_per_s"]) else f"{row['images_per_s']:,.0f}",
+        "" if np.isnan(row["seconds"]) else duration(row["seconds"]),
+        row["left_out"],
+    ]
+
+
+def _pairs_section(competition: Competition, root: Path, runs: pd.DataFrame) -> str:
+    names = list(runs["run"].head(MOST_RUNS))
+    if len(names) < 2:
+        return section("pairs", "Pairs", note("Train a second run to compare it."))
+    disagreements = find_disagreements(competition.slug, root, names)
+    rows: list[list[Cell]] = [
+        [
+            pair.run,
+            pair.other,
+            f"{disagreements.loc[pair.run, pair.other]:.2%}",
+            pair.only_run,
+            pair.only_other,
+            pair.p_corrected,
+        ]
+        for pair in compare_pairs(competition.slug, root, names).itertuples()
+    ]
+    header = ["run A", "run B", "disagree", "only A right", "only B right", "p"]
+    text = (
+        "Runs with similar scores that often disagree gain most from a blend. p: McNemar's test, corrected for all"
+        " pairs; below 0.05, one of the two is more accurate."
+    )
+    return section("pairs", "Pairs", note(text), html_table(header, rows, text_columns=2))
+
+
+def _kaggle_section(history: Path) -> str:
+    if not history.exists():
+        return section("kaggle", "Kaggle", note("Nothing has been uploaded yet."))
+    rows: list[list[Cell]] = [
+        [line.get("file", ""), line.get("status", ""), line.get("public_score", ""), line.get("private_score", "")]
+        for line in read_history(history)
+    ]
+    return section("kaggle", "Kaggle", html_table(["file", "status", "public", "private"], rows, text_columns=2))

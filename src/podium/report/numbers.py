@@ -1,0 +1,179 @@
+"""The numbers that a run's report shows, computed from its out-of-fold predictions.
+
+Reads runs/<slug>/<run>/fold<k>/oof.npz.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.metrics import METRICS, evaluate
+from podium.submissions.blend import apply_temperature
+from podium.submissions.blend_strategies import find_temperature
+from podium.training.run_folder import Run
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+BINS = 15  # of the reliability diagram, with equally many images each
+MIN_BIN = 20  # images; with fewer images in all, there are fewer bins
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutImages:
+    """What each image's model, which has not seen the image, predicts for it."""
+
+    ids: NDArray[np.str_]
+    folds: Ints
+    targets: Ints
+    probs: Floats  # [images, classes]
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def predicted(self) -> Ints:
+        predicted: Ints = self.probs.argmax(1)
+        return predicted
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """Returns the probability of the predicted class."""
+        confidence: Floats = self.probs.max(1)
+        return confidence
+
+    @cached_property
+    def target_probs(self) -> Floats:
+        target_probs: Floats = self.probs[np.arange(len(self)), self.targets]
+        return target_probs
+
+    @cached_property
+    def is_wrong(self) -> NDArray[np.bool_]:
+        is_wrong: NDArray[np.bool_] = self.predicted != self.targets
+        return is_wrong
+
+
+def read_held_out(run: Run) -> HeldOutImages:
+    """Returns the predictions of all finished folds, without images that have no label."""
+    parts = [run.out_of_fold(fold) for fold in run.finished()]
+    classes = parts[0].classes
+    folds = np.concatenate([np.full(len(part.id), fold) for fold, part in zip(run.finished(), parts, strict=True)])
+    ids, targets = (np.concatenate([getattr(part, name) for part in parts]) for name in ("id", "target"))
+    probs = np.concatenate([part.in_order_of(classes).probs for part in parts]).astype(np.float64)
+    known = targets >= 0
+    return HeldOutImages(ids[known].astype(str), folds[known], targets[known], probs[known], classes)
+
+
+# --- classes -----------------------------------------------------------------------------------------
+
+
+def confusion_matrix(images: HeldOutImages) -> Ints:
+    """Returns how many images of each class (row) are predicted to be of each class (column)."""
+    count = len(images.classes)
+    return np.bincount(images.targets * count + images.predicted, minlength=count**2).reshape(count, count)
+
+
+def order_by_confusion(matrix: Ints) -> list[int]:
+    """Returns the classes in an order in which those that are often confused are neighbours.
+
+    Classes are clustered by the share of their images that is mistaken for the other class, in either direction.
+    """
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    if len(matrix) < 3:
+        return list(range(len(matrix)))
+    shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+    distance = 1 - np.minimum((shares + shares.T) / 2, 1)
+    np.fill_diagonal(distance, 0)
+    return [int(place) for place in leaves_list(linkage(squareform(distance), "average", optimal_ordering=True))]
+
+
+def class_table(matrix: Ints, classes: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Returns precision, recall, F1 and support of each class; None where they are undefined."""
+    rows = []
+    for number, name in enumerate(classes):
+        right, support, predicted = (
+            int(n) for n in (matrix[number, number], matrix[number].sum(), matrix[:, number].sum())
+        )
+        others = matrix[number].copy()
+        others[number] = 0
+        rows.append(
+            {
+                "name": name,
+                "support": support,
+                "precision": right / predicted if predicted else None,
+                "recall": right / support if support else None,
+                "f1": 2 * right / (support + predicted) if support + predicted else None,
+                "mistaken_for": classes[int(others.argmax())] if others.any() else "",
+            }
+        )
+    return rows
+
+
+# --- calibration -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How often predictions of a confidence are correct."""
+
+    confidence: list[float]  # mean of each bin
+    accuracy: list[float]
+    count: list[int]
+    error: float  # expected calibration error: mean distance of confidence and accuracy
+    log_loss: float
+    temperature: float = 1.0  # mean over the folds
+
+
+def reliability(probs: Floats, targets: Ints) -> Reliability:
+    """Sorts the images by confidence into bins of equally many images."""
+    confidence, is_right = probs.max(1), probs.argmax(1) == targets
+    order = confidence.argsort(kind="stable")
+    bins = np.array_split(order, max(1, min(BINS, len(order) // MIN_BIN)))
+    means = [float(confidence[part].mean()) for part in bins]
+    accuracies = [float(is_right[part].mean()) for part in bins]
+    counts = [len(part) for part in bins]
+    error = sum(n * abs(mean - accuracy) for n, mean, accuracy in zip(counts, means, accuracies, strict=True))
+    return Reliability(means, accuracies, counts, error / len(order), evaluate("log_loss", targets, probs))
+
+
+def calibrated_probs(images: HeldOutImages) -> tuple[Floats, float]:
+    """Returns the probabilities after temperature scaling, and the mean temperature.
+
+    The temperature of a fold is fitted to the other folds, so that the diagram shows what to expect of new images. With
+    one fold, two halves take the place of the folds.
+    """
+    parts = images.folds if len(set(images.folds.tolist())) > 1 else np.arange(len(images)) % 2
+    probs, temperatures = images.probs.copy(), []
+    for part in sorted(set(parts.tolist())):
+        others, own = parts != part, parts == part
+        if not others.any():
+            continue
+        fitted_probs, fitted_targets = images.probs[others], images.targets[others]
+        temperature = find_temperature(
+            lambda t: evaluate("log_loss", fitted_targets, apply_temperature(fitted_probs, t))  # noqa: B023
+        )
+        probs[own] = apply_temperature(images.probs[own], temperature)
+        temperatures.append(temperature)
+    return probs, float(np.mean(temperatures)) if temperatures else 1.0
+
+
+# --- scores ------------------------------------------------------------------------------------------
+
+
+def fold_scores(images: HeldOutImages, metric: str) -> dict[int, float]:
+    """Returns the score of each fold."""
+    folds = sorted(set(images.folds.tolist()))
+    return {
+        fold: evaluate(metric, images.targets[images.folds == fold], images.probs[images.folds == fold])
+        for fold in folds
+    }
+
+
+def is_higher_better(metric: str) -> bool:
+    return METRICS[metric]().better > 0

@@ -1,0 +1,165 @@
+"""Writes the page of a run: its scores, curves, mistakes, doubtful labels, costs, recipe and submissions.
+
+Reads runs/<slug>/<run>/, the images, duplicates.csv and the lineages of the submissions; writes
+runs/<slug>/<run>/report.html.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from podium import PodiumError
+from podium.competition.load import Competition
+from podium.disk import write_text
+from podium.folds.folds_csv import read_groups
+from podium.metrics import evaluate
+from podium.report import sections
+from podium.report.gallery import Card, Gallery, add_thumbnails, card_of, choose_correct, choose_mistakes
+from podium.report.numbers import (
+    HeldOutImages,
+    calibrated_probs,
+    class_table,
+    confusion_matrix,
+    fold_scores,
+    order_by_confusion,
+    read_held_out,
+    reliability,
+)
+from podium.report.page import page
+from podium.submissions.expected_score import bootstrap_scores, percentile_interval
+from podium.submissions.held_out import collect_held_out
+from podium.submissions.lineage import read_lineage
+from podium.submissions.run_costs import costs_of
+from podium.terminal import say
+from podium.training.epoch_record import EpochRecord
+from podium.training.run_folder import Run
+
+REPORT = "report.html"
+LINKS = {
+    "#curves": "Learning curves",
+    "#confusion": "Confusion matrix",
+    "#gallery": "Images",
+    "#classes": "Classes",
+    "#calibration": "Calibration",
+    "#costs": "Time and memory",
+    "#recipe": "Recipe",
+    "#lineage": "Submissions",
+    f"../{REPORT}": "All runs",
+}
+MOST_PAIRS = 300  # of duplicates
+
+Histories = Mapping[int, Sequence[EpochRecord]]
+
+
+def write_run_page(competition: Competition, root: Path, run: Run) -> Path:
+    """Writes the page and returns its path."""
+    images = read_held_out(run)
+    if not len(images):
+        raise PodiumError(f"{run.path}: no held-out image has a label, so there is nothing to report")
+    matrix, histories = confusion_matrix(images), _read_histories(run)
+    metric = str(run.recipe["metric"])
+    gallery = make_gallery(competition, root, images)
+    calibrated, temperature = calibrated_probs(images)
+    after = replace(reliability(calibrated, images.targets), temperature=temperature)
+    parts = [
+        sections.tiles(_headline(competition, root, run, images)),
+        sections.learning_curves(histories, metric),
+        sections.confusion_section(matrix, order_by_confusion(matrix), images.classes),
+        sections.gallery_section(images.classes, gallery.left_out, ""),
+        sections.classes_section(class_table(matrix, images.classes)),
+        sections.calibration_section(reliability(images.probs, images.targets), after),
+        sections.costs_section(histories, costs_of(run)),
+        sections.recipe_section(run.recipe),
+        sections.lineage_section(_lineages(competition, root, run)),
+    ]
+    data = {
+        "competition": competition.slug,
+        "folder": Path(os.path.relpath(competition.folder.resolve(), run.path.resolve())).as_posix() + "/",
+        "classes": list(images.classes),
+        "cards": [card.as_json() for card in gallery.cards],
+    }
+    path = run.path / REPORT
+    write_text(path, page(run.name, f"{run.recipe['model']} on {competition.title}", parts, data, LINKS))
+    return path
+
+
+# --- numbers -----------------------------------------------------------------------------------------
+
+
+def _headline(competition: Competition, root: Path, run: Run, images: HeldOutImages) -> list[tuple[str, str, str]]:
+    """Returns the first numbers of the page: name, value and remark."""
+    metric, scores = str(run.recipe["metric"]), fold_scores(images, str(run.recipe["metric"]))
+    held_out = collect_held_out([run], images.classes, read_groups(competition, root))
+    low, high = percentile_interval(bootstrap_scores(held_out, held_out.probs[0], metric))
+    values = list(scores.values())
+    spread = f"folds ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else "one fold"
+    return [
+        (metric, f"{evaluate(metric, images.targets, images.probs):.4f}", f"95 %: {low:.4f} to {high:.4f}"),
+        ("mean over the folds", f"{np.mean(values):.4f}", f"{spread}, {len(values)} of {run.recipe['folds']} folds"),
+        ("log loss", f"{evaluate('log_loss', images.targets, images.probs):.4f}", "of the held-out images"),
+        ("held-out images", f"{len(images):,}", f"{int(images.is_wrong.sum()):,} of them wrong"),
+    ]
+
+
+def _read_histories(run: Run) -> Histories:
+    """Returns the records of each finished fold; a damaged file is left out with a warning."""
+    histories = {}
+    for fold in run.finished():
+        try:
+            histories[fold] = run.history(fold)
+        except PodiumError as damage:
+            say(f"podium: warning: {damage}")
+    return histories
+
+
+def _lineages(competition: Competition, root: Path, run: Run) -> list[str]:
+    """Returns the lineages of the submissions that use the run."""
+    texts = []
+    for path in sorted((root / "submissions" / competition.slug).glob("*.json")):
+        try:
+            lineage = read_lineage(path)
+        except PodiumError:  # another file
+            continue
+        if any(used["run"] == run.name for used in lineage.content["runs"]):
+            texts.append(lineage.describe())
+    return texts
+
+
+# --- images ------------------------------------------------------------------------------------------
+
+
+def make_gallery(competition: Competition, root: Path, images: HeldOutImages) -> Gallery:
+    """Returns the images of the page with their thumbnails, the most telling first."""
+    file_of = dict(zip(competition.train["id"], competition.train["image"], strict=True))
+    positions = dict.fromkeys([*choose_mistakes(images, confusion_matrix(images)), *choose_correct(images)])
+    cards = [card_of(images, position, file_of) for position in positions]
+    return add_thumbnails([*pair_cards(competition, root), *cards], competition.folder)
+
+
+def pair_cards(competition: Competition, root: Path) -> list[Card]:
+    """Returns two cards for each pair of duplicates; pairs whose labels differ come first."""
+    path = root / "data" / "prepared" / competition.slug / "duplicates.csv"
+    if not path.exists():
+        return []
+    pairs = pd.read_csv(path, dtype=str, keep_default_na=False)
+    rows = {row.image: (row.id, row.target) for row in competition.train.itertuples()}
+    rows |= {row.image: (row.id, "") for row in competition.test.itertuples() if row.image not in rows}
+    known = [(first, second) for first, second in zip(pairs["first"], pairs["second"], strict=True)]
+    known = [pair for pair in known if pair[0] in rows and pair[1] in rows]
+    known.sort(key=lambda pair: _interest(rows[pair[0]][1], rows[pair[1]][1]))
+    return [
+        Card(id=rows[image][0], image=image, label=rows[image][1], pair=number)
+        for number, pair in enumerate(known[:MOST_PAIRS], 1)
+        for image in pair
+    ]
+
+
+def _interest(label: str, other: str) -> int:
+    """Orders pairs: different labels first, then a training and a test image, then the same label."""
+    if label and other:
+        return 2 if label == other else 0
+    return 1

@@ -1,0 +1,224 @@
+"""The sections of a run's report, each a piece of HTML."""
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from podium.report.charts import Line, line_chart, reliability_chart
+from podium.report.numbers import Ints, Reliability
+from podium.terminal import amount, duration
+from podium.training.epoch_record import EpochRecord
+
+Cell = str | int | float | None
+
+
+def section(name: str, title: str, *parts: str) -> str:
+    return f'<section id="{name}"><h2>{escape(title)}</h2>{"".join(parts)}</section>'
+
+
+def note(text: str) -> str:
+    return f"<p class=note>{escape(text)}</p>"
+
+
+def tiles(facts: Sequence[tuple[str, str, str]]) -> str:
+    """Shows a few numbers: what, the number, and a remark."""
+    items = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(remark)}</small></dd></div>"
+        for name, value, remark in facts
+    )
+    return f'<dl class="tiles">{items}</dl>'
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], text_columns: int = 1) -> str:
+    """Returns a table that can be sorted by every column; None is shown as nothing."""
+    heads = "".join(
+        f'<th scope="col"{" class=text" if column < text_columns else ""}><button>{escape(name)}</button></th>'
+        for column, name in enumerate(header)
+    )
+    lines = []
+    for row in rows:
+        cells = [_cell(value, column < text_columns) for column, value in enumerate(row)]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def _cell(value: Cell, is_text: bool) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return '<td data-value=""></td>'
+    if is_text or isinstance(value, str):
+        return f'<td class="text">{escape(str(value))}</td>' if is_text else f"<td>{escape(str(value))}</td>"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+    return f'<td data-value="{value}">{text}</td>'
+
+
+# --- the sections ------------------------------------------------------------------------------------
+
+
+def learning_curves(histories: Mapping[int, Sequence[EpochRecord]], metric: str) -> str:
+    """Shows the training loss, and the scores of the held-out images, after every epoch of every fold."""
+    values = {
+        "Loss in training": lambda record: record.loss,
+        f"{metric}, held-out images": lambda record: record.scores.get(metric, math.nan),
+        "log_loss, held-out images": lambda record: record.scores.get("log_loss", math.nan),
+    }
+    charts = []
+    for title, value in values.items():
+        lines = [
+            Line(f"fold {fold}", [record.epoch for record in records], [value(record) for record in records])
+            for fold, records in histories.items()
+        ]
+        if title.startswith("log_loss") and metric == "log_loss":
+            continue
+        charts.append(line_chart(title, "epoch", lines))
+    text = "The training loss is that of augmented images, so it may stay above the other. The last epoch counts."
+    return section("curves", "Learning curves", note(text), f'<div class="charts">{"".join(charts)}</div>')
+
+
+def confusion_section(matrix: Ints, order: Sequence[int], classes: Sequence[str]) -> str:
+    """Shows the confusion matrix as buttons, which choose the images of the gallery."""
+    columns = "".join(f'<th scope="col"><div>{escape(classes[number])}</div></th>' for number in order)
+    rows = []
+    is_first = True
+    for row in order:
+        cells = []
+        for column in order:
+            count = int(matrix[row, column])
+            if not count:
+                cells.append("<td></td>")
+                continue
+            cells.append(_matrix_cell(classes[row], classes[column], count, count / int(matrix[row].sum()), is_first))
+            is_first = False
+        rows.append(f'<tr><th scope="row">{escape(classes[row])}</th>{"".join(cells)}</tr>')
+    text = (
+        "Rows are labels, columns predictions; classes that are often confused stand side by side. A cell shows its"
+        " images in the gallery below. Arrow keys move between cells."
+    )
+    table = f"<table><thead><tr><th></th>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return section("confusion", "Confusion matrix", note(text), f'<div class="wide matrix">{table}</div>')
+
+
+def _matrix_cell(label: str, predicted: str, count: int, share: float, is_first: bool) -> str:
+    kind = "diagonal" if label == predicted else "off"
+    name = f"label {label}, predicted {predicted}: {count:,} images, {share:.1%} of the label"
+    return (
+        f'<td class="{kind}" style="--share:{share:.3f}"><button data-label="{escape(label)}"'
+        f' data-predicted="{escape(predicted)}" title="{escape(name)}" aria-label="{escape(name)}" aria-pressed="false"'
+        f' tabindex="{0 if is_first else -1}">{count}</button></td>'
+    )
+
+
+def classes_section(rows: Sequence[Mapping[str, Any]]) -> str:
+    header = ["class", "most often mistaken for", "images", "precision", "recall", "F1"]
+    names = ("name", "mistaken_for", "support", "precision", "recall", "f1")
+    ordered = sorted(rows, key=lambda row: -row["support"])
+    table = html_table(header, [[row[name] for name in names] for row in ordered], text_columns=2)
+    text = (
+        "Precision: of the images predicted to be of the class, the share that is. Recall: of the class's images, the"
+        " share that is found. Click a heading to sort."
+    )
+    return section("classes", "Classes", note(text), table)
+
+
+def calibration_section(before: Reliability, after: Reliability) -> str:
+    charts = reliability_chart("As predicted", before)
+    charts += reliability_chart(f"After calibration, temperature {after.temperature:.2f}", after)
+    text = (
+        "How often predictions of a confidence are right. Below the dashed line, the model is too sure of itself."
+        " Calibration divides the logits by a temperature, which is fitted to the other folds."
+    )
+    return section("calibration", "Calibration", note(text), f'<div class="charts">{charts}</div>')
+
+
+def gallery_section(classes: Sequence[str], left_out: int, heat: str) -> str:
+    """The empty gallery; page.js fills it from the page's data. `heat` says what shows where the model looks."""
+    kinds = {
+        "suspects": "labels that are probably wrong",
+        "mistakes": "mistakes",
+        "correct": "correct predictions (examples)",
+        "pairs": "duplicates",
+    }
+    orders = {
+        "confidence": "most confident first",
+        "suspect": "most suspect first",
+        "label": "least probable label first",
+        "pair": "pairs together",
+        "id": "by id",
+    }
+    options = "".join(f'<option value="{escape(name)}">{escape(name)}</option>' for name in classes)
+    any_class = f'<option value="">any</option>{options}'
+    text = "A click on an image opens its file. Mark a label that is wrong, and download the marks as corrections.csv."
+    if left_out:
+        text += f" {left_out:,} more images did not fit into the page."
+    state, heat = ("", heat) if heat else (" disabled", "where the model looks: not computed")
+    look = f'<label class="inline"><input type="checkbox" id="look"{state}> {escape(heat)}</label>'
+    controls = (
+        f'<label>show<select id="kind">{_options(kinds)}</select></label>'
+        f'<label>label<select id="label">{any_class}</select></label>'
+        f'<label>predicted<select id="predicted">{any_class}</select></label>'
+        f'<label>order<select id="order">{_options(orders)}</select></label>'
+        f'<label>id contains<input id="find" type="search" size="10"></label>'
+        f'<button class="button" id="clear" type="button">all classes</button>{look}'
+    )
+    marks = (
+        '<div class="marks"><span id="marked" role="status"></span>'
+        '<label>who, or why <input id="why" size="18"></label>'
+        '<button class="button" id="download" type="button" disabled>Download corrections.csv</button>'
+        '<button class="button" id="forget" type="button" disabled>Forget all marks</button></div>'
+    )
+    return section(
+        *("gallery", "Images", note(text), f'<div class="controls">{controls}</div>'),
+        '<p id="count" role="status" tabindex="-1"></p><ul class="cards" id="cards"></ul>',
+        '<button class="button" id="more" type="button" hidden>Show more</button>',
+        marks,
+    )
+
+
+def _options(names: Mapping[str, str]) -> str:
+    return "".join(f'<option value="{value}">{escape(text)}</option>' for value, text in names.items())
+
+
+def costs_section(histories: Mapping[int, Sequence[EpochRecord]], costs: Mapping[str, float]) -> str:
+    """Shows time and memory of each fold."""
+    rows: list[list[Cell]] = [
+        [
+            str(fold),
+            len(records),
+            duration(sum(record.seconds for record in records)),
+            duration(sum(record.validation_seconds for record in records)),
+            round(records[-1].images_per_s, 1),
+            max(record.memory_mb for record in records),
+            max((record.gpu_mb or 0 for record in records), default=0) or None,
+        ]
+        for fold, records in histories.items()
+    ]
+    header = ["fold", "epochs", "training", "validation", "images/s", "memory MB", "GPU memory MB"]
+    text = f"{amount(costs['parameters'])} parameters, {amount(costs['multiply_adds'])} multiply-adds an image."
+    return section("costs", "Time and memory", note(text), html_table(header, rows))
+
+
+def recipe_section(recipe: Mapping[str, Any]) -> str:
+    rows: list[list[Cell]] = []
+    for name, value in recipe.items():
+        if name not in ("versions", "origins"):
+            rows.append([name.replace("_", " "), _plain(value)])
+    versions = recipe.get("versions", {})
+    rows.append(["versions", ", ".join(f"{name} {version}" for name, version in versions.items())])
+    table = html_table(["option", "value"], rows, text_columns=2)
+    return section("recipe", "Recipe", f"<details><summary>{len(rows)} options</summary>{table}</details>")
+
+
+def lineage_section(lineages: Sequence[str]) -> str:
+    """Shows the submissions that use the run, as `podium lineage` prints them."""
+    if not lineages:
+        return section("lineage", "Submissions", note("No submission uses this run yet."))
+    texts = "".join(f'<div class="wide"><pre>{escape(text)}</pre></div>' for text in lineages)
+    return section("lineage", "Submissions", note("As podium lineage prints them."), texts)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_plain(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return "" if value is None else str(value)

@@ -1,0 +1,108 @@
+"""The command that writes the pages, and what stands in them."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from podium.report import gallery
+from podium.report.gallery import Card, add_thumbnails, shrink_to
+from podium.report.page import as_script
+from podium.report.sections import html_table
+from tiny import Podium, one_line, write_image
+
+
+class Page(HTMLParser):
+    """Collects the addresses that a page would load, and its data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.feed(text)
+        match = re.search(r'<script id="page-data" type="application/json">(.*?)</script>', text, re.DOTALL)
+        assert match
+        self.data: dict[str, Any] = json.loads(match[1])
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loaded += [str(value) for name, value in attrs if name == "src" or (tag == "link" and name == "href")]
+
+
+def page_of(root: Path, run: str) -> tuple[str, Page]:
+    text = (root / "runs" / "tiny" / run / "report.html").read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+def test_the_pages_hold_everything_and_load_nothing(two_runs: Path, podium: Podium) -> None:
+    status, out, err = podium("report", "-c", "tiny")
+    assert status == 0, err
+    assert Path(out.strip()) == two_runs / "runs" / "tiny" / "report.html"
+    text, page = page_of(two_runs, "idle")
+    assert page.loaded == []
+    for title in ("Learning curves", "Confusion matrix", "Classes", "Calibration", "Time and memory", "Recipe"):
+        assert f"<h2>{title}</h2>" in text
+    assert page.data["classes"] == ["blue", "green", "lonely", "red"]
+    mistakes = [card for card in page.data["cards"] if card.get("predicted") and card["predicted"] != card["label"]]
+    assert mistakes
+    thumbnail = np.frombuffer(base64.b64decode(mistakes[0]["thumbnail"]), np.uint8)
+    assert cv2.imdecode(thumbnail, cv2.IMREAD_COLOR) is not None
+    image = (two_runs / "runs" / "tiny" / "idle" / page.data["folder"] / mistakes[0]["image"]).resolve()
+    assert image.is_file()
+    overview = Path(out.strip()).read_text(encoding="utf-8")
+    assert 'href="idle/report.html"' in overview
+    assert 'href="good/report.html"' in overview
+
+
+def test_a_submission_that_uses_the_run_stands_in_its_page(two_runs: Path, podium: Podium) -> None:
+    assert podium("submit", "-c", "tiny", "--runs", "good", "--device", "cpu")[0] == 0
+    assert podium("report", "-c", "tiny")[0] == 0
+    assert "good.csv" in page_of(two_runs, "good")[0]
+    assert "No submission uses this run yet" in page_of(two_runs, "idle")[0]
+
+
+def test_only_the_named_runs_get_a_page(two_runs: Path, podium: Podium) -> None:
+    assert podium("report", "-c", "tiny", "--runs", "good")[0] == 0
+    assert not (two_runs / "runs" / "tiny" / "idle" / "report.html").exists()
+    assert "no run 'goood'" in one_line(podium("report", "-c", "tiny", "--runs", "goood"))
+
+
+def test_an_image_that_has_gone_has_a_card_without_a_picture(two_runs: Path, podium: Podium) -> None:
+    assert podium("report", "-c", "tiny", "--runs", "idle")[0] == 0
+    card = page_of(two_runs, "idle")[1].data["cards"][0]
+    (two_runs / "data" / "raw" / "tiny" / card["image"]).write_bytes(b"no image")
+    assert podium("report", "-c", "tiny", "--runs", "idle")[0] == 0
+    again = next(other for other in page_of(two_runs, "idle")[1].data["cards"] if other["id"] == card["id"])
+    assert "thumbnail" not in again
+
+
+def test_a_name_with_a_tag_in_it_stays_text() -> None:
+    text = as_script({"name": "</script><b>\u2028"})
+    assert "<" not in text
+    assert json.loads(text) == {"name": "</script><b>\u2028"}
+    assert "<b>" not in html_table(["<b>"], [["<b>x"]])
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_what_is_unknown_is_an_empty_cell(value: float | None) -> None:
+    assert html_table(["a", "b"], [["x", value]]).count('<td data-value=""></td>') == 1
+
+
+def test_thumbnails_stop_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        write_image(tmp_path / f"{number}.png", (9, 99, 200), number, (300, 200))
+    cards = [Card(id=str(number), image=f"{number}.png", label="a") for number in range(6)]
+    size = len(base64.b64decode(add_thumbnails(cards, tmp_path).cards[0].thumbnail))
+    monkeypatch.setattr(gallery, "MOST_BYTES", round(size * 3.5))
+    limited = add_thumbnails(cards, tmp_path)
+    assert [card.id for card in limited.cards] == ["0", "1", "2"]
+    assert limited.left_out == 3
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((400, 200), (112, 56)), ((1, 1000), (1, 112)), ((20, 10), (20, 10))])
+def test_thumbnails_keep_the_shape_of_the_image(shape: tuple[int, int], expected: tuple[int, int]) -> None:
+    assert shrink_to(np.zeros((*shape, 3), np.uint8), 112).shape[:2] == expected
