@@ -37,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         problem = f"{error.filename or 'the system'}: {error.strerror or error}"
-        print(f"podium: error: {problem}; correct that and run the same command again", file=sys.stderr)
+        print(
+            terminal.coloured(f"podium: error: {problem}; correct that and run the same command again"), file=sys.stderr
+        )
         return 1
     except KeyboardInterrupt as stop:
         if not terminal.quiet:
@@ -54,7 +56,7 @@ def _report(error: PodiumError) -> int:
     line = terminal.printable(str(error).replace("\n", " "))
     if terminal.uses_make() and "make" not in line:
         line += terminal.flags_for_make(line)
-    print(f"podium: error: {line}", file=sys.stderr)
+    print(terminal.coloured(f"podium: error: {line}"), file=sys.stderr)
     return 1
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,6 +17,8 @@ MAKE_VARIABLES = {  # flag: variable of the Makefile
     **{"seed": "SEED", "seeds": "SEEDS", "weights": "WEIGHTS", "name": "NAME", "processes": "GPUS", "budget": "BUDGET"},
     **{"k": "K", "runs": "RUNS", "except": "EXCEPT"},
 }
+
+COLOURS = {"podium: error:": "31", "podium: warning:": "33", "next:": "36"}  # red, yellow, cyan
 
 root = Path()  # --root as the user gave it, so that printed commands can be pasted
 quiet = False  # true in all processes of a group except the first
@@ -34,9 +37,16 @@ def say(text: str) -> None:
     if quiet:
         return
     try:
-        tqdm.write(printable(text), file=sys.stderr)
+        tqdm.write(coloured(printable(text)), file=sys.stderr)
     except BrokenPipeError:  # the reader has closed the pipe; continue without output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def coloured(text: str) -> str:
+    """Colours errors, warnings and the next command, in a terminal only and not if NO_COLOR is set (no-color.org)."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
+    colour = next((code for start, code in COLOURS.items() if text.startswith(start)), None)
+    return text if is_plain or colour is None else f"\033[{colour}m{text}\033[0m"
 
 
 def printable(text: str) -> str:
@@ -100,13 +110,22 @@ def first_line(error: BaseException) -> str:
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], text_columns: int = 1) -> str:
     """Aligns columns: the first `text_columns` to the left, the others (numbers) to the right."""
     lines = [[printable(str(cell)).replace("\n", "\\n") for cell in row] for row in (header, *rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column < text_columns else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
+    widths = [max(columns_of(line[column]) for line in lines) for column in range(len(header))]
+
+    def aligned(cell: str, column: int) -> str:
+        blanks = " " * (widths[column] - columns_of(cell))
+        return cell + blanks if column < text_columns else blanks + cell
+
+    return "\n".join("  ".join(aligned(cell, column) for column, cell in enumerate(line)).rstrip() for line in lines)
+
+
+def columns_of(text: str) -> int:
+    """Returns how many columns of a terminal a text takes: Chinese letters take two, combining accents none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
     )
 
 

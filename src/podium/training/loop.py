@@ -24,7 +24,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
 from podium.recipe import Recipe
-from podium.terminal import plural, progress_bar, say
+from podium.terminal import plural, say
 from podium.torchrun import started_by_torchrun
 from podium.training.augment import TestView, TrainView
 from podium.training.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
@@ -34,6 +34,7 @@ from podium.training.forecast import Forecast
 from podium.training.learner import Diverged, Learner
 from podium.training.learner_state import learner_state, restore_learner
 from podium.training.linear_probe import fit_head_of
+from podium.training.live_line import LiveLine
 from podium.training.loader import Batch, batches_in_order, load_batches
 
 
@@ -51,20 +52,19 @@ def train_fold(context: Context, fold: int, folds_left: int = 1, deadline: float
         with (
             stop_signals() as stop_requested,
             checkpoint.finish_writing(),
-            progress_bar(total=progress.total_steps, initial=progress.step, desc=f"fold {fold}", unit="step") as bar,
+            LiveLine(learner) as line,
             closing(training_batches(learner)) as batches,
         ):
             started = time.monotonic()
             for images, labels in batches:
                 forecast.start_step(progress.step)
-                learner.step(images, labels)
-                bar.update()
+                line.update(learner.step(images, labels))
 
                 now = time.monotonic()
                 save_is_due = now - started > context.machine.save_every
                 last_step = forecast.last_step(progress.step, planned_steps)
                 decision = decide(learner, stop_requested(), save_is_due, last_step)
-                progress.total_steps = bar.total = decision.last_step
+                progress.total_steps = decision.last_step
                 if decision.save:
                     progress.seconds += now - started
                     learner.check_weights()  # training cannot resume from weights that are not finite

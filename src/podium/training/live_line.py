@@ -1,0 +1,59 @@
+"""The line that shows how the training of a fold goes: loss, rate, time left and the last scores.
+
+It stands below what is printed, in a terminal only. A pipe or a log gets the lines of the epochs.
+"""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from torch import Tensor
+
+from podium.terminal import progress_bar
+from podium.training.learner import Learner
+
+FORMAT = "{desc} {percentage:3.0f} % |{bar}| {n_fmt}/{total_fmt} steps, {remaining} left{postfix}"
+SECONDS = 0.5  # between two values of the loss: to read it, the GPU has to finish
+SMOOTHING = 0.7  # weight of the loss shown before
+
+
+class LiveLine:
+    def __init__(self, learner: Learner) -> None:
+        self.learner, progress = learner, learner.progress
+        self.bar = progress_bar(
+            total=progress.total_steps,
+            initial=progress.step,
+            desc=f"fold {learner.fold}",
+            bar_format=FORMAT,
+            postfix="",
+        )
+        self.loss: float | None = None
+        self.next_reading = 0.0  # time
+
+    def update(self, loss: Tensor) -> None:
+        """Counts a step."""
+        self.bar.total = self.learner.progress.total_steps
+        if not self.bar.disable and time.monotonic() >= self.next_reading:
+            self.next_reading = time.monotonic() + SECONDS
+            value = loss.item()
+            self.loss = value if self.loss is None else SMOOTHING * self.loss + (1 - SMOOTHING) * value
+            self.bar.set_postfix_str(self.text(), refresh=False)
+        self.bar.update()
+
+    def text(self) -> str:
+        """Returns the rate, the loss and the scores after the last epoch."""
+        rate, parts = self.bar.format_dict["rate"], []
+        if rate:
+            parts.append(f"{rate * self.learner.sampler.batch_size:,.0f} images/s")
+        if self.loss is not None:
+            parts.append(f"loss {self.loss:.4f}")
+        history = self.learner.progress.history
+        return ", ".join([*parts, *([history[-1].scores_text()] if history else [])])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.close()

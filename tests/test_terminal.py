@@ -1,0 +1,72 @@
+"""What a user sees in a terminal: the live line, colours and tables; a pipe gets plain text."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from podium.terminal import columns_of, table
+from tiny import FAST
+
+TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "40", "--folds", "0")
+
+
+def run_in_terminal(root: Path, words: tuple[str, ...], **variables: str) -> str:
+    """Runs a command whose error stream is a terminal; returns what it wrote there."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 160))
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    environment |= {"TERM": "xterm", **variables}
+    command = [sys.executable, "-m", "podium", "--root", str(root), *words]
+    with subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL, env=environment) as process:
+        os.close(theirs)
+        text = b""
+        while select.select([ours], [], [], 120)[0]:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            text += part
+        status = process.wait(60)
+    os.close(ours)
+    assert status in (0, 1)
+    return text.decode()
+
+
+@pytest.mark.slow
+def test_training_shows_loss_rate_time_left_and_scores_while_it_goes(tiny: Path) -> None:
+    text = run_in_terminal(tiny, TRAIN)
+    line = r"fold 0 +\d+ % \|.*\| \d+/\d+ steps, \d\d:\d\d left, [\d,]+ images/s, loss \d\.\d+, accuracy \d\.\d+"
+    assert re.search(line, text)
+    assert "\033[36mnext:" in text  # cyan
+    assert "\033[" not in re.sub(r"\033\[(31|33|36|0)m|\033\[A", "", text)
+
+
+@pytest.mark.slow
+def test_no_color_and_a_pipe_give_plain_text(tiny: Path) -> None:
+    wrong = ("train", "-c", "tiny", "--model", "no_such_model")
+    assert "\033[31mpodium: error:" in run_in_terminal(tiny, wrong)
+    assert "\033" not in run_in_terminal(tiny, wrong, NO_COLOR="1")
+    assert "\033" not in run_in_terminal(tiny, wrong, TERM="dumb")
+    command = [sys.executable, "-m", "podium", "--root", str(tiny), *TRAIN]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0
+    assert "\033" not in done.stderr
+    assert "\r" not in done.stderr
+    assert "images/s, loss" not in done.stderr
+
+
+def test_columns_are_aligned_whatever_the_letters() -> None:
+    lines = table(["class", "images"], [["书包", 5], ["cafe\u0301", 1234], ["shoe", 7]]).split("\n")
+    assert len({columns_of(line) for line in lines}) == 1
+    assert lines[1].startswith("书包 ")
+    assert columns_of("书包") == 4
+    assert columns_of("cafe\u0301") == 4
