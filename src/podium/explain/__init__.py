@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from podium.explain.attention import attention_distance, attention_rollout, class_attention, rollout
+    from podium.explain.distance_picture import draw_distances
     from podium.explain.draw_pictures import draw_filters, draw_maps, draw_positions, draw_receptive_fields
     from podium.explain.embeddings import PatchFilters, patch_filters, position_similarity
     from podium.explain.gradients import ReceptiveField, grad_cam, receptive_field
 
 _MODULES = {  # imported when one of their names is used: they need torch
     "attention": ("attention_distance", "attention_rollout", "class_attention", "rollout"),
-    "draw_distances": ("draw_distances",),
+    "distance_picture": ("draw_distances",),
     "draw_pictures": ("draw_filters", "draw_maps", "draw_positions", "draw_receptive_fields"),
     "embeddings": ("PatchFilters", "patch_filters", "position_similarity"),
     "gradients": ("ReceptiveField", "grad_cam", "receptive_field"),
@@ -28,6 +29,7 @@ __all__ = [
     "attention_distance",
     "attention_rollout",
     "class_attention",
+    "draw_distances",
     "draw_filters",
     "draw_maps",
     "draw_positions",

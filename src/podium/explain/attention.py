@@ -77,7 +77,8 @@ def attention_distance(model: nn.Module, images: Tensor) -> Array:
         rows, columns = grid_of(model, layers[0].shape[-1], image)
         patch = image.shape[-2] / rows, image.shape[-1] / columns
         distances.append([mean_distance(heads, (rows, columns), patch) for heads in layers])
-    return np.mean(distances, axis=0).astype(np.float32)
+    mean: Array = np.mean(distances, axis=0).astype(np.float32)
+    return mean
 
 
 def mean_distance(heads: NDArray[Any], grid: tuple[int, int], patch: tuple[float, float]) -> NDArray[np.float64]:

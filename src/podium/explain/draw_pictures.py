@@ -15,7 +15,7 @@ from podium.explain.gradients import ReceptiveField
 SIDE = 112  # pixels of an image in the picture
 MOST_HEADS = 12  # drawn
 FILTERS_IN_ROW, FILTER_SIDE = 7, 64
-POSITIONS_SIDE = 560  # pixels that all small maps of the positions share
+POSITIONS_SIDE = 720  # pixels that all small maps of the positions share
 FIELD_SIDE = 300
 SMALLEST_SHARE = 1e-3  # of the largest value: what is smaller has the darkest colour
 TEXT_WIDTH = 180  # pixels beside a row

@@ -16,7 +16,7 @@ import numpy as np
 from podium import PodiumError
 from podium.disk import atomic
 from podium.explain.attention import attention_distance, attention_rollout, class_attention
-from podium.explain.draw_distances import draw_distances
+from podium.explain.distance_picture import draw_distances
 from podium.explain.draw_pictures import draw_filters, draw_maps, draw_positions, draw_receptive_fields
 from podium.explain.embeddings import patch_filters, position_similarity
 from podium.explain.gradients import ReceptiveField, grad_cam, receptive_field

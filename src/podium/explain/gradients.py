@@ -100,7 +100,8 @@ def _as_map(model: nn.Module, features: Tensor, inputs: Tensor) -> Tensor:
     """Returns [n, channels, rows, columns] of a map of any layout, or of tokens, without the class token."""
     if features.ndim == 3:
         patches = features[:, prefix_of(model) :]
-        return patches.transpose(1, 2).unflatten(2, grid_of(model, patches.shape[1], inputs))
+        result: Tensor = patches.transpose(1, 2).unflatten(2, grid_of(model, patches.shape[1], inputs))
+        return result
     channels = getattr(model, "num_features", None)
     is_last = features.shape[-1] == channels and features.shape[1] != channels
     return features.permute(0, 3, 1, 2) if is_last else features
