@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from podium.explain.picture_names import PICTURES
+from podium.models.model_file import load_model, save_model
 from tiny import FAST, Podium, one_line, podium_at, run_of
 
 VIT, CONVNET = "teaching_vit_nano", "test_resnet"
@@ -110,6 +112,24 @@ def test_a_model_without_a_run_is_explained(trained: Path, podium: Podium) -> No
     assert str(folder / "class_attention.png") in out
     assert len(arrays_of(folder)["classes"]) == 1000
     assert "tench" in str(arrays_of(folder)["classes"][0])
+
+
+def test_the_weights_of_a_fold_know_their_classes(trained: Path, podium: Podium) -> None:
+    file = trained / "data" / "raw" / "tiny" / "test_image" / "002.jpg"
+    weights = run_of(trained, CONVNET).weights_path(1)
+    words = ("--weights", weights, "--images", file, "--output", trained / "out")
+    status, _, err = podium("explain", "-c", "tiny", "--model", CONVNET, *words)
+    assert status == 0, err
+    assert set(arrays_of(trained / "out")["classes"]) == {"red", "green", "blue", "lonely"}
+    assert "use --model test_resnet" in one_line(podium("explain", "-c", "tiny", "--model", "test_vit", *words))
+
+
+def test_the_weights_of_a_pretraining_have_no_classifier(trained: Path, podium: Podium) -> None:
+    model, spec = load_model(run_of(trained, CONVNET).weights_path(1))
+    model.reset_classifier(0)  # type: ignore[operator]
+    save_model(trained / "backbone.safetensors", model, replace(spec, classes=()))
+    words = ("--model", CONVNET, "--weights", trained / "backbone.safetensors", "--images", trained)
+    assert re.search("no classifier; train with --weights", one_line(podium("explain", "-c", "tiny", *words)))
 
 
 @pytest.mark.parametrize(

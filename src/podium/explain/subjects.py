@@ -1,6 +1,7 @@
 """The models that `podium explain` explains, and the images that it takes for them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from podium.competition.card import read_card
 from podium.competition.load import Competition, load
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.models.build import ModelSpec, build_with_own_classes
-from podium.models.model_file import load_model
+from podium.models.model_file import load_model, read_spec
 from podium.models.normalise import Normaliser
 from podium.project_root import runs_folder
 from podium.training.fold_model import prepare
@@ -84,8 +85,23 @@ def subject_of_model(name: str, weights: str, slug: str, root: Path, wanted: Seq
     if not wanted:
         raise PodiumError("with --model, name image files or folders: --images FILE ...")
     images = [ChosenImage(path.name, path) for path in list_images(list(wanted))]
-    model, spec = build_with_own_classes(name, weights)
+    model, spec = _load_or_build(name, weights)
     return _subject(name, model, spec, runs_folder(slug, root) / f"explain-{Path(name).name}", images)
+
+
+def _load_or_build(name: str, weights: str) -> tuple[nn.Module, ModelSpec]:
+    """Builds a model; a file that Podium has written knows its own model and classes."""
+    spec = None
+    if Path(weights).is_file():
+        with suppress(PodiumError):
+            spec = read_spec(Path(weights))
+    if spec is None:
+        return build_with_own_classes(name, weights)
+    if spec.architecture.partition(".")[0] != name.partition(".")[0]:
+        raise PodiumError(f"{weights} holds {spec.architecture}, not {name}; use --model {spec.architecture}")
+    if not spec.classes:
+        raise PodiumError(f"{weights} has no classifier; train with --weights {weights}, and explain that run")
+    return load_model(Path(weights))
 
 
 def choose_images(competition: Competition, held_out: Predictions, wanted: Sequence[str]) -> list[ChosenImage]:
