@@ -26,6 +26,7 @@ USED_BY_report        := RUNS EXCEPT
 USED_BY_road          := EPOCHS
 USED_BY_kaggle-bundle := RUNS EXCEPT UPLOAD
 USED_BY_predict       := RUN IMAGES
+USED_BY_explain       := RUN IMAGES
 USED_BY_doctor        := MODEL
 USED_BY_models        := PATTERN
 USED_BY_bench         := MODEL
@@ -48,7 +49,7 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare models  # their output may go to another program
-.PHONY: help setup data audit folds models pretrain train submit predict compare road doctor kaggle-train kaggle-bundle \
+.PHONY: help setup data audit folds models pretrain train submit predict explain compare road doctor kaggle-train kaggle-bundle \
   demo bench notebook test test-fast chaos lint constraints clean
 
 help:  ## show this list
@@ -86,6 +87,10 @@ submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS=
 predict: $(READY)  ## predict images of your own: RUN=, a run or a CSV, IMAGES="a.jpg folder"  [COMP= ARGS=--csv]
 	$(if $(and $(RUN),$(IMAGES)),,$(error make predict needs RUN=, a run or a CSV, and IMAGES="files or folders"))
 	$(PODIUM) predict -c $(COMP) $(RUN) $(IMAGES) $(ARGS)
+
+explain: $(READY)  ## draw what a run's model looks at and has learned: RUN="a b"  [COMP= IMAGES="id file" ARGS="--what grad_cam"]
+	$(if $(RUN),,$(error make explain needs RUN=, one or more finished runs))
+	$(PODIUM) explain -c $(COMP) $(RUN) $(call flag,IMAGES,images) $(ARGS)
 
 compare: $(READY) | $(if $(MODELS),$(FOLDED))  ## compare runs; MODELS="a b": train these with one recipe first  [COMP= RUNS="a b" EXCEPT="a b" FOLDS= EPOCHS= ARGS=--csv]
 	$(PODIUM) $(if $(MODELS),train -c $(COMP) --model $(MODELS) --one-recipe $(strip $(TRAIN_FLAGS)),compare -c $(COMP) $(strip $(RUN_FLAGS) $(ARGS)))

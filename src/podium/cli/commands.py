@@ -172,6 +172,24 @@ def predict(args: argparse.Namespace) -> None:
         terminal.show(predictions.table(args.top))
 
 
+def explain(args: argparse.Namespace) -> None:
+    """Draw what a model looks at and what it has learned: attention, Grad-CAM, receptive field, filters, positions."""
+    from podium.explain.explain_models import ExplainRequest, explain_models
+    from podium.explain.picture_names import PICTURES
+
+    request = ExplainRequest(
+        runs=args.runs,
+        models=args.model or (),
+        weights=args.weights,
+        pictures=args.what or tuple(PICTURES),
+        images=args.images or (),
+        fold=args.fold,
+        output=args.output,
+    )
+    for path in explain_models(request, args.competition, args.root):
+        print(path)
+
+
 def compare(args: argparse.Namespace) -> None:
     """List the runs: their scores, what they cost, and how often they disagree."""
     from podium.submissions.compare import compare_runs
@@ -300,6 +318,7 @@ COMMANDS: dict[str, flags.Command] = {
     "lineage": (lineage, flags.lineage),
     "score": (score, flags.score),
     "compare": (compare, flags.compare),
+    "explain": (explain, flags.explain),
     "bench": (bench, flags.bench),
     "kaggle-train": (kaggle_train, flags.kaggle_train),
     "kaggle-bundle": (kaggle_bundle, flags.kaggle_bundle),

@@ -213,6 +213,23 @@ def report(command: argparse.ArgumentParser) -> None:
     _runs_flags(command)
 
 
+def explain(command: argparse.ArgumentParser) -> None:
+    from podium.explain.picture_names import PICTURES
+
+    command.add_argument("runs", nargs="*", metavar="RUN", help="names or folders of finished runs")
+    text = "what to draw, some of: %(choices)s (default: all that the model has)"
+    command.add_argument("--what", nargs="+", choices=tuple(PICTURES), metavar="PICTURE", help=text)
+    text = "ids of images, image files, or folders (default: six held-out images of the fold)"
+    command.add_argument("--images", nargs="+", metavar="ID-or-FILE", help=text)
+    command.add_argument("--fold", type=_count, metavar="K", help="the fold (default: the first finished one)")
+    text = "explain models of timm or of the zoo instead of runs; needs --images"
+    command.add_argument("--model", nargs="+", action=Names, metavar="NAME", help=text)
+    text = "of these models: pretrained, none or a file (default: %(default)s)"
+    command.add_argument("--weights", default="pretrained", metavar="WEIGHTS", help=text)
+    text = "folder of the pictures (default: runs/SLUG/RUN/explain)"
+    command.add_argument("--output", type=Path, metavar="FOLDER", help=text)
+
+
 def lineage(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
 

@@ -142,6 +142,19 @@ def build_model(
     )
 
 
+def build_with_own_classes(name: str, weights: str) -> tuple["nn.Module", ModelSpec]:
+    """Returns a model with the classifier that its weights have; the classes of ImageNet have their names."""
+    from timm.data import ImageNetInfo, infer_imagenet_subset
+
+    if weights not in ("pretrained", "none") and not Path(weights).is_file():
+        raise PodiumError(f"--weights must be pretrained, none or a file; there is no file '{weights}'")
+    config = _weights_config(name)
+    count = (config and config.num_classes) or 1000
+    subset = infer_imagenet_subset({"num_classes": count})
+    classes = ImageNetInfo(subset).label_descriptions() if subset else [f"class {number}" for number in range(count)]
+    return build_model(resolve_recipe({"model": name, "weights": weights}, {}), classes)
+
+
 def rebuild_model(spec: ModelSpec) -> "nn.Module":
     """Returns the model without its weights."""
     return _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))

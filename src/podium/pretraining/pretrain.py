@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium import PodiumError
+from podium.explain.attention import class_attention
+from podium.explain.draw_pictures import draw_maps
 from podium.images.decode import Pixels
 from podium.images.store import Store, open_store, stored_side
 from podium.models.device import (
@@ -32,7 +34,6 @@ from podium.models.device import (
 )
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
-from podium.pretraining.attention_picture import class_attention, draw_attention
 from podium.pretraining.crops import MultiCropView
 from podium.pretraining.neighbours import knn_accuracy
 from podium.pretraining.pretraining_folder import PretrainingEpoch
@@ -202,11 +203,14 @@ def finish(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -> None
     view = TestView(learner.spec)
     read = pool.store.reader(pool.labelled[:DRAWN_IMAGES])
     images: list[Pixels] = [view(read(number)) for number in range(min(DRAWN_IMAGES, len(pool.labelled)))]
-    attention = class_attention(learner.teacher.backbone, learner.normalise(torch.from_numpy(np.stack(images))))
-    if attention is None:
-        say(f"podium: {plan.recipe.model} has no attention of a class token, so there is no attention.png")
+    inputs = learner.normalise(torch.from_numpy(np.stack(images)))
+    try:
+        attention = class_attention(learner.teacher.backbone, inputs)
+    except PodiumError as problem:
+        say(f"podium: there is no attention.png: {problem}")
     else:
-        draw_attention(plan.folder.path / "attention.png", images, attention.cpu().numpy())
+        title = f"{plan.recipe.model}: attention of the class token to the patches, last layer"
+        draw_maps(plan.folder.path / "attention.png", images, attention, title)
     save_model(plan.folder.backbone, learner.teacher.backbone, learner.spec)
 
 

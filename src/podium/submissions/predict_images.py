@@ -23,7 +23,7 @@ from podium.submissions.rebuild_submission import find_recorded_folds
 from podium.terminal import plural, progress_bar, say, table
 from podium.training.fold_model import FoldModel
 from podium.training.own_images import list_images, read_blocks
-from podium.training.run_folder import Run, find_runs
+from podium.training.run_folder import Run, find_run
 
 Folds = Mapping[Run, Sequence[int]]
 
@@ -68,9 +68,7 @@ def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
         return folds, blend
     is_folder = (path / "recipe.json").is_file()
     read_card(path.resolve().parent.name if is_folder else slug, root)
-    run = Run(path) if is_folder else find_runs(slug, root, [source])[0]
-    if not run.finished():
-        raise PodiumError(f"{run.path} has no finished fold yet; run its training command again to resume")
+    run, _ = find_run(source, slug, root)
     say(f"podium: {run.name}, {plural(len(run.finished()), 'fold model')}")
     return {run: run.finished()}, Blend("equal", (1.0,), (1.0,))
 

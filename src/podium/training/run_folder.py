@@ -245,6 +245,17 @@ def find_runs(
     return finished
 
 
+def find_run(source: str, slug: str, root: Path) -> tuple[Run, str]:
+    """Returns a run with a finished fold and its competition; `source` is the run's name, or its folder."""
+    path = Path(source)
+    if not (path / "recipe.json").is_file():
+        return find_runs(slug, root, [source])[0], slug
+    run = Run(path)
+    if not run.finished():
+        raise PodiumError(f"{run.path} has no finished fold yet; run its training command again to resume")
+    return run, path.resolve().parent.name
+
+
 def refuse_pretraining(run: Run) -> None:
     """Refuses the name of a pretraining for a run."""
     if (run.path / PRETRAINING).exists():
