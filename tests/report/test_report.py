@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
+from podium import PodiumError
 from podium.report import gallery
 from podium.report.gallery import Card, add_thumbnails, shrink_to
 from podium.report.page import as_script
@@ -56,6 +57,29 @@ def test_the_pages_hold_everything_and_load_nothing(two_runs: Path, podium: Podi
     overview = Path(out.strip()).read_text(encoding="utf-8")
     assert 'href="idle/report.html"' in overview
     assert 'href="good/report.html"' in overview
+
+
+def test_mistakes_show_where_the_model_looks(two_runs: Path, podium: Podium) -> None:
+    assert podium("report", "-c", "tiny", "--runs", "idle")[0] == 0
+    text, page = page_of(two_runs, "idle")
+    assert "Grad-CAM" in text
+    heat = [card for card in page.data["cards"] if "heat" in card]
+    assert heat
+    assert all(card["label"] != card["predicted"] for card in heat)
+    assert len({card["heat"] for card in heat}) > 1
+
+
+def test_a_model_without_maps_has_a_report_without_them(
+    two_runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(model: object, images: object) -> None:
+        raise PodiumError("it has no map")
+
+    monkeypatch.setattr("podium.report.heat.grad_cam", refuse)
+    status, _, err = podium("report", "-c", "tiny", "--runs", "idle")
+    assert status == 0, err
+    assert "the report shows no attention: it has no map" in err
+    assert "not computed" in page_of(two_runs, "idle")[0]
 
 
 def test_a_submission_that_uses_the_run_stands_in_its_page(two_runs: Path, podium: Podium) -> None:

@@ -84,8 +84,9 @@ function factsOf(card) {
   for (const [name, value] of facts) list.append(element("dt", {}, name), element("dd", {}, value));
   if (card.predicted) {
     const tone = card.label === card.predicted ? "good" : "bad";
-    list.append(element("dt", {}, "predicted"), element("dd", { class: tone }, `${card.predicted} (${percent(card.confidence)})`));
-    if (tone === "bad") list.append(element("dt", {}, "of its label"), element("dd", {}, percent(card.label_prob)));
+    list.append(element("dt", {}, "predicted"), element("dd", { class: tone }, card.predicted));
+    list.append(element("dt", {}, "confidence"), element("dd", {}, percent(card.confidence)));
+    if (tone === "bad") list.append(element("dt", {}, "for its label"), element("dd", {}, percent(card.label_prob)));
   }
   if (card.suspect) list.append(element("dt", {}, "suspect"), element("dd", {}, `no. ${card.suspect}`));
   if (card.pair) list.append(element("dt", {}, "pair"), element("dd", {}, `no. ${card.pair}`));

@@ -19,6 +19,7 @@ from podium.folds.folds_csv import read_groups
 from podium.metrics import evaluate
 from podium.report import sections
 from podium.report.gallery import Card, Gallery, add_thumbnails, card_of, choose_correct, choose_mistakes
+from podium.report.heat import add_heat
 from podium.report.numbers import (
     HeldOutImages,
     calibrated_probs,
@@ -63,13 +64,14 @@ def write_run_page(competition: Competition, root: Path, run: Run) -> Path:
     matrix, histories = confusion_matrix(images), _read_histories(run)
     metric = str(run.recipe["metric"])
     gallery = make_gallery(competition, root, images)
+    looks = add_heat(gallery.cards, run, competition.folder)
     calibrated, temperature = calibrated_probs(images)
     after = replace(reliability(calibrated, images.targets), temperature=temperature)
     parts = [
         sections.tiles(_headline(competition, root, run, images)),
         sections.learning_curves(histories, metric),
         sections.confusion_section(matrix, order_by_confusion(matrix), images.classes),
-        sections.gallery_section(images.classes, gallery.left_out, ""),
+        sections.gallery_section(images.classes, gallery.left_out, looks),
         sections.classes_section(class_table(matrix, images.classes)),
         sections.calibration_section(reliability(images.probs, images.targets), after),
         sections.costs_section(histories, costs_of(run)),
