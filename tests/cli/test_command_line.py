@@ -221,7 +221,7 @@ def test_make_predict_says_what_is_missing() -> None:
 
 
 def test_variables_of_make_become_flags() -> None:
-    values = {flag: f"value-of-{flag}" for flag in MAKE_VARIABLES if flag not in ("k", "runs", "except")}
+    values = {flag: f"value-of-{flag}" for flag in MAKE_VARIABLES if flag not in ("k", "runs", "except", "corrections")}
     done = make("kaggle-train", *(f"{MAKE_VARIABLES[flag]}={value}" for flag, value in values.items()), "ARGS=--sam 1")
     words = done.stdout.split("\n")[3:-1]
     assert dict(zip(words[0::2], words[1::2], strict=True)) == {

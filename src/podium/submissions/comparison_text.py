@@ -25,7 +25,7 @@ def compare_as_text(competition: Competition, root: Path, runs: pd.DataFrame) ->
     shown = list(runs["run"].head(MOST_RUNS))
     disagreements = find_disagreements(competition.slug, root, shown)
     only_best = len(runs) > MOST_RUNS_IN_PAIRS
-    return describe_comparison(runs, disagreements, compare_pairs(competition.slug, root, list(runs["run"]), only_best))
+    return describe_comparison(runs, disagreements, compare_pairs(competition, root, list(runs["run"]), only_best))
 
 
 def describe_comparison(runs: pd.DataFrame, disagreements: pd.DataFrame, pairs: pd.DataFrame) -> str:
