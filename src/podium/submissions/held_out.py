@@ -25,6 +25,7 @@ class HeldOut:
     targets: Targets
     parts: NDArray[np.int64]  # of each image; cross-validation scores a part with weights fitted to the other parts
     groups: NDArray[np.int64]  # of each image; images of a group are alike, so the bootstrap draws all of them or none
+    ids: Sequence[str] = ()  # of the images
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -68,6 +69,7 @@ def collect_held_out(
         targets=np.array(targets, np.int64),
         parts=parts,
         groups=group_numbers,
+        ids=ids,
     )
 
 

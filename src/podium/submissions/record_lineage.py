@@ -1,8 +1,8 @@
 """Collects the lineage of a submission: how its CSV was made.
 
-These are the hashes of the CSV, the data, the corrections, the folds and the weights, the recipes, the versions of the packages, the
-commit, how the runs were blended, and the score to expect. submission.py writes them beside the CSV; lineage.py reads
-them.
+These are the hashes of the CSV, the data, the corrections, the folds and the weights, the recipes, the versions of the
+packages, the commit, how the runs were blended, and the score to expect. submission.py writes them beside the CSV;
+lineage.py reads them.
 """
 
 import subprocess
