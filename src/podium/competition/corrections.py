@@ -67,8 +67,8 @@ class Corrections:
         """Returns the corrected training rows and their groups."""
         if self.sha256 is None:
             return self.train_in_files, groups
-        ids = self.train_in_files["id"]
-        target = ids.map(self.new_labels).fillna(self.train_in_files["target"]).astype(object)
+        ids, before = self.train_in_files["id"], self.train_in_files["target"]
+        target = [self.new_labels.get(name, label) for name, label in zip(ids, before, strict=True)]
         is_kept = ~ids.isin(self.dropped_ids)
         train = self.train_in_files.assign(target=target)[is_kept].reset_index(drop=True)
         if train["target"].nunique() < 2:

@@ -4,7 +4,7 @@ Reads runs/<slug>/*/fold<k>/oof.npz. Weights are fitted to these predictions, an
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ class HeldOut:
     targets: Targets
     parts: NDArray[np.int64]  # of each image; cross-validation scores a part with weights fitted to the other parts
     groups: NDArray[np.int64]  # of each image; images of a group are alike, so the bootstrap draws all of them or none
-    ids: Sequence[str] = ()  # of the images
+    ids: Sequence[str] = field(default=(), kw_only=True)  # of the images
 
     def __len__(self) -> int:
         return len(self.targets)
