@@ -38,7 +38,9 @@ def test_data_shows_the_corrections(tiny: Path, podium: Podium) -> None:
 
 
 def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> None:
-    folds, pixels, before = folds_path("tiny", tiny).read_bytes(), stored_pixels(tiny), load("tiny", tiny)
+    folds, before = folds_path("tiny", tiny).read_bytes(), load("tiny", tiny)
+    load_audit(before, tiny)  # builds the store of this copy
+    pixels = stored_pixels(tiny)
     fold_of_image = dict(zip(before.train["id"], read_folds(before, tiny), strict=True))
     corrections = write_corrections(tiny, "000,blue,", "001,drop,")
     status, _, err = podium(*TRAIN, "--folds", "0", "--corrections", corrections)

@@ -279,10 +279,11 @@ def _competition(args: argparse.Namespace, **settings: str) -> "Competition":
 
 def _add_corrections(args: argparse.Namespace) -> None:
     """Merges the file of --corrections into the competition's own, before the competition is loaded."""
-    from podium.competition.load import add_corrections
     from podium.torchrun import launched_by_podium
 
     if args.corrections and not launched_by_podium():  # the launching process has done it
+        from podium.competition.load import add_corrections
+
         terminal.say(f"podium: {add_corrections(args.corrections, args.competition, args.root)}")
 
 
