@@ -117,8 +117,7 @@ class Experiment:
         path.write_text(
             csv_text([("id", "label"), *zip(ranked["id"][suspects], ranked["suggested"][suspects], strict=True)])
         )
-        self.podium("folds", "--verify", "--corrections", str(path))
-        after = self.train("after", flags)
+        after = self.train("after", [*flags, "--corrections", str(path)])
         count = int(is_wrong.sum())
         precision, recall = is_wrong[suspects].mean(), is_wrong[suspects].sum() / max(count, 1)
         found = is_wrong[:count].mean() if count else float("nan")

@@ -57,6 +57,20 @@ def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> N
     assert stored_pixels(tiny) == pixels  # no image was decoded again
 
 
+def test_folds_stay_certified_when_corrected_labels_make_them_uneven(tiny: Path, podium: Podium) -> None:
+    before = load("tiny", tiny)
+    folds = read_folds(before, tiny)
+    of_fold_0 = before.train["id"][(folds == 0) & (before.train["target"] == "red")]
+    corrections = write_corrections(tiny, *(f"{name},blue," for name in of_fold_0))
+    status, out, err = podium("folds", "-c", "tiny", "--verify", "--corrections", corrections)
+    assert status == 0, err
+    assert "FAILS" not in out
+    folds_path("tiny", tiny).write_text(folds_path("tiny", tiny).read_text().replace(",red,1,", ",red,0,"))
+    status, out, _ = podium("folds", "-c", "tiny", "--verify")
+    assert status == 1
+    assert "FAILS" in out
+
+
 def test_folds_that_were_made_after_a_drop_lack_the_image_if_it_is_taken_back(tiny: Path, podium: Podium) -> None:
     corrections = write_corrections(tiny, "000,blue,", "001,drop,")
     status, _, err = podium("folds", "-c", "tiny", "--k", "2", "--seed", "1", "--corrections", corrections)

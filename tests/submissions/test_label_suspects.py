@@ -12,7 +12,8 @@ from podium.submissions.label_suspects import find_suspects
 from podium.training.prediction_files import Predictions
 from tiny import Podium, one_line, run_of
 
-Ints, Floats = NDArray[np.int64], NDArray[np.float64]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 SHARES = np.array([0.43, 0.2, 0.12, 0.1, 0.06, 0.04, 0.02, 0.015, 0.01, 0.005])
 
 
