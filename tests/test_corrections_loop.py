@@ -46,6 +46,7 @@ def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> N
     status, _, err = podium(*TRAIN, "--folds", "0", "--corrections", corrections)
     assert status == 0, err
     assert "not verified" not in err
+    assert stored_pixels(tiny) == pixels  # no image was decoded again
     assert folds_path("tiny", tiny).read_bytes() == folds
     corrected = load("tiny", tiny)
     assert read_folds(corrected, tiny).tolist() == [fold_of_image[name] for name in corrected.train["id"]]
@@ -54,7 +55,7 @@ def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> N
     assert rows.set_index(["role", "id"])["target"]["train", "000"] == "blue"
     corrections_path("tiny", tiny).unlink()
     assert len(load_audit(load("tiny", tiny), tiny)) == len(rows) + 1
-    assert stored_pixels(tiny) == pixels  # no image was decoded again
+    assert stored_pixels(tiny) == pixels
 
 
 def test_folds_stay_certified_when_corrected_labels_make_them_uneven(tiny: Path, podium: Podium) -> None:
