@@ -16,9 +16,9 @@ FOLDED := data/prepared/$(COMP)/folds.csv
 # Make ignores variables that it does not know, or that a target does not use: then a misspelt one changes nothing.
 ALWAYS   := COMP VENV PYTHON CONSTRAINTS ARGS
 TRAINING := MODEL FOLDS EPOCHS LR BATCH SIZE SEED SEEDS WEIGHTS NAME GPUS BUDGET
-USED_BY_folds         := K
+USED_BY_folds         := K CORRECTIONS
 USED_BY_pretrain      := MODEL EPOCHS LR BATCH SIZE SEED NAME
-USED_BY_train         := $(TRAINING)
+USED_BY_train         := $(TRAINING) CORRECTIONS
 USED_BY_kaggle-train  := $(TRAINING)
 USED_BY_submit        := RUNS EXCEPT NAME UPLOAD MESSAGE
 USED_BY_compare       := RUNS EXCEPT MODELS $(if $(MODELS),$(filter-out MODEL,$(TRAINING)))
@@ -44,7 +44,8 @@ endif
 flag        = $(if $($(1)),--$(2) $($(1)))
 TRAIN_FLAGS = $(call flag,MODEL,model) $(call flag,FOLDS,folds) $(call flag,EPOCHS,epochs) $(call flag,LR,lr) \
   $(call flag,BATCH,batch-size) $(call flag,SIZE,image-size) $(call flag,SEED,seed) $(call flag,SEEDS,seeds) $(call flag,WEIGHTS,weights) \
-  $(call flag,NAME,name) $(call flag,GPUS,processes) $(call flag,BUDGET,budget) $(ARGS)
+  $(call flag,NAME,name) $(call flag,GPUS,processes) $(call flag,BUDGET,budget) \
+  $(call flag,CORRECTIONS,corrections) $(ARGS)
 RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
@@ -63,11 +64,11 @@ setup: $(READY)  ## make the Python environment, in VENV=.venv  [CONSTRAINTS=con
 data: $(READY)  ## download and unpack the competition's files  [COMP=]
 	$(PODIUM) data -c $(COMP)
 
-audit: $(READY) | $(RAW)  ## check every image: bad files, duplicates, leaks  [COMP= ARGS=]
+audit: $(READY) | $(RAW)  ## check every image: bad files, duplicates, leaks  [COMP= ARGS=--suspects]
 	$(PODIUM) audit -c $(COMP) $(ARGS)
 
-folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= ARGS="--group patient"]
-	$(PODIUM) folds -c $(COMP) $(call flag,K,k) $(ARGS)
+folds: $(READY) | $(RAW)  ## split the training images into folds  [COMP= K= CORRECTIONS=FILE ARGS="--group patient"]
+	$(PODIUM) folds -c $(COMP) $(strip $(call flag,K,k) $(call flag,CORRECTIONS,corrections) $(ARGS))
 
 models: $(READY)  ## find a model: PATTERN="vit small"  [COMP= ARGS="--all"]
 	$(PODIUM) models -c $(COMP) $(if $(PATTERN),'$(subst ','\'',$(PATTERN))') $(ARGS)
@@ -76,7 +77,7 @@ pretrain: $(READY) | $(RAW)  ## learn features from all images, without labels: 
 	$(PODIUM) pretrain -c $(COMP) $(strip $(call flag,MODEL,model) $(call flag,EPOCHS,epochs) $(call flag,LR,lr) \
 	  $(call flag,BATCH,batch-size) $(call flag,SIZE,image-size) $(call flag,SEED,seed) $(call flag,NAME,name) $(ARGS))
 
-train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,$(ARGS)),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h ARGS="--mix 0"]
+train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,$(ARGS)),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h CORRECTIONS=FILE ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
 submit: override export MESSAGE := $(value MESSAGE)
@@ -163,4 +164,4 @@ $(RAW): | $(READY)
 	$(PODIUM) data -c $(COMP)
 
 $(FOLDED): | $(READY) $(RAW)
-	$(PODIUM) folds -c $(COMP)
+	$(PODIUM) folds -c $(COMP) $(call flag,CORRECTIONS,corrections)

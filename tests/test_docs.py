@@ -145,6 +145,8 @@ def test_every_command_that_trains_runs(line: str, prepared: Path, podium_here: 
     if "--teacher" in words:
         teacher = (*QUICK, "--model", "test_vit", "--name", words[words.index("--teacher") + 1], "--folds", "0")
         assert podium_here("train", *teacher)[0] == 0
+    if "--corrections" in words:
+        (prepared / words[words.index("--corrections") + 1]).write_text("id,label\n000,drop\n")
     if "--processes" in words:  # as many processes of this machine as there are GPUs in the text
         done = make(prepared, *shlex.split(line.replace("GPUS=4", "GPUS=2"))[1:], f"ARGS={' '.join(QUICK)} --folds 0")
         assert done.returncode == 0, done.stderr

@@ -22,7 +22,7 @@ from podium.known_words import explain_flag
 from podium.machine import Machine
 from podium.project_root import find_root
 from podium.recipe import flag_of, recipe_options
-from podium.terminal import plural, seconds_of
+from podium.terminal import plural, say, seconds_of
 from podium.training import run_folder
 
 __all__ = ["Competition", "Machine", "Run", "compare", "load", "runs", "submit", "train"]
@@ -60,6 +60,21 @@ class Competition(competition_files.Competition):
             write_folds(grouped, self.root, 5 if k is None else k, seed or 0, in_use_by)
         groups = self.train["id"].map(read_groups(self, self.root)).fillna("")
         return self.train[["id", "target"]].assign(fold=read_folds(self, self.root), group=groups)
+
+    def correct(self, path: str | Path) -> "Competition":
+        """Merges a file of corrections into the competition's own; returns the competition with corrected labels."""
+        say(f"podium: {competition_files.add_corrections(Path(path), self.slug, self.root)}")
+        return load(self.slug, self.root)
+
+    def suspects(self, runs: "Sequence[Run | str] | Run | str | None" = None) -> "pd.DataFrame":
+        """Returns the images whose label is probably wrong, the most suspicious first.
+
+        The held-out predictions of the runs decide (default: of all that a submission would blend).
+        """
+        from podium.submissions.suspect_list import rank_labels
+
+        ranked = rank_labels(self, self.root, _names(runs))
+        return ranked[ranked["is_suspect"]].drop(columns="is_suspect").reset_index(drop=True)
 
     def __repr__(self) -> str:
         counts = f"{len(self.train):,} training images, {len(self.test):,} test images, {len(self.classes)} classes"

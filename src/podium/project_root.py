@@ -16,7 +16,7 @@ def find_root(given: str | Path | None = None) -> Path:
     if chosen:
         root = Path(chosen)
         if not root.is_dir():
-            raise PodiumError(f"{origin} {root}: no such folder")
+            raise PodiumError(f"{origin} {root}: no such folder; make it, or name another one")
         return root
     here = Path.cwd()
     for folder in (here, *here.parents):

@@ -15,7 +15,7 @@ from podium import DEFAULT_COMPETITION
 MAKE_VARIABLES = {  # flag: variable of the Makefile
     **{"model": "MODEL", "folds": "FOLDS", "epochs": "EPOCHS", "lr": "LR", "batch-size": "BATCH", "image-size": "SIZE"},
     **{"seed": "SEED", "seeds": "SEEDS", "weights": "WEIGHTS", "name": "NAME", "processes": "GPUS", "budget": "BUDGET"},
-    **{"k": "K", "runs": "RUNS", "except": "EXCEPT"},
+    **{"k": "K", "runs": "RUNS", "except": "EXCEPT", "corrections": "CORRECTIONS"},
 }
 
 COLOURS = {"podium: error:": "31", "podium: warning:": "33", "next:": "36"}  # red, yellow, cyan

@@ -206,7 +206,7 @@ def test_make_refuses_a_variable_that_it_does_not_know(variable: str, remedy: st
     ("target", "variable", "remedy"),
     [
         ("submit", "RUN=test_vit", "did you mean RUNS?"),
-        ("folds", "FOLDS=3", "there are COMP, VENV, PYTHON, CONSTRAINTS, ARGS, K"),
+        ("folds", "FOLDS=3", "there are COMP, VENV, PYTHON, CONSTRAINTS, ARGS, CORRECTIONS, K"),
         ("compare", "MODEL=test_vit", "did you mean MODELS"),
     ],
 )
@@ -221,7 +221,7 @@ def test_make_predict_says_what_is_missing() -> None:
 
 
 def test_variables_of_make_become_flags() -> None:
-    values = {flag: f"value-of-{flag}" for flag in MAKE_VARIABLES if flag not in ("k", "runs", "except")}
+    values = {flag: f"value-of-{flag}" for flag in MAKE_VARIABLES if flag not in ("k", "runs", "except", "corrections")}
     done = make("kaggle-train", *(f"{MAKE_VARIABLES[flag]}={value}" for flag, value in values.items()), "ARGS=--sam 1")
     words = done.stdout.split("\n")[3:-1]
     assert dict(zip(words[0::2], words[1::2], strict=True)) == {
@@ -229,6 +229,9 @@ def test_variables_of_make_become_flags() -> None:
         **{f"--{k}": v for k, v in values.items()},
     }
     assert "--k\n7\n" in make("folds", "K=7", "RAW=src").stdout
+    for target in ("folds", "train"):
+        done = make(target, "CORRECTIONS=mine.csv", "RAW=src")
+        assert "--corrections\nmine.csv\n" in done.stdout
     assert "--runs\na\nb\n" in make("compare", "RUNS=a b").stdout
     assert make("models", "PATTERN=vit *small*", "ARGS=--json").stdout.endswith("\nvit *small*\n--json\n")
     assert make("models").stdout.endswith("models\n-c\nboolart-image-classification\n")

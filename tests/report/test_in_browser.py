@@ -130,18 +130,20 @@ def test_tables_are_sorted_by_a_click(browser: Browser, page: Path) -> None:
 
 
 @pytest.mark.slow
-def test_marks_become_corrections_and_outlive_a_reload(browser: Browser, page: Path, downloads: Path) -> None:
+def test_judgements_become_corrections_and_outlive_a_reload(
+    browser: Browser, page: Path, downloads: Path, podium: Podium
+) -> None:
     browser.save_downloads(downloads)
     browser.open(page)
     browser.click("#forget")
     browser.choose("#kind", "mistakes")
     ids = browser.run("[...document.querySelectorAll('.card')].slice(0, 2).map((card) => card.dataset.id)")
-    right = browser.run(f"document.querySelector('.card[data-id=\"{ids[0]}\"] select').options[1].value")
+    right = browser.run(f"document.querySelector('.card[data-id=\"{ids[0]}\"] select').options[2].value")
     browser.choose(f'.card[data-id="{ids[0]}"] select', right)
     browser.choose(f'.card[data-id="{ids[1]}"] select', "drop")
-    assert browser.run("document.querySelector('#marked').textContent") == "2 labels marked"
+    assert browser.run("document.querySelector('#marked').textContent") == "2 labels judged"
     browser.open(page)
-    assert browser.run("document.querySelector('#marked').textContent") == "2 labels marked"
+    assert browser.run("document.querySelector('#marked').textContent") == "2 labels judged"
     assert browser.run("document.querySelectorAll('.card.marked').length") == 2
     browser.choose("#why", 'looked, "twice"')
     browser.click("#download")
@@ -151,10 +153,13 @@ def test_marks_become_corrections_and_outlive_a_reload(browser: Browser, page: P
         rows = list(csv.DictReader(file))
     reason = 'looked, "twice"'
     assert rows == [
-        {"id": ids[0], "label": right.removeprefix("="), "why": reason},
+        {"id": ids[0], "label": right, "why": reason},
         {"id": ids[1], "label": "drop", "why": reason},
     ]
     assert browser.problems() == []
+    status, _, err = podium("folds", "-c", "tiny", "--k", "2", "--force", "--corrections", path)
+    assert status == 0, err
+    assert "1 label changed, 1 image dropped" in err
 
 
 @pytest.mark.slow

@@ -82,6 +82,27 @@ def test_a_model_without_maps_has_a_report_without_them(
     assert "not computed" in page_of(two_runs, "idle")[0]
 
 
+def test_a_label_that_is_probably_wrong_comes_first_until_somebody_has_judged_it(
+    two_runs: Path, podium: Podium
+) -> None:
+    table = two_runs / "data" / "raw" / "tiny" / "train.csv"
+    table.write_text(table.read_text().replace("000,red", "000,green"))
+    assert podium("report", "-c", "tiny", "--runs", "good")[0] == 0
+    page = page_of(two_runs, "good")[1]
+    suspects = [card for card in page.data["cards"] if "suspect" in card]
+    assert [(card["id"], card["label"], card["suggested"], card["suspect"]) for card in suspects] == [
+        ("000", "green", "red", 1)
+    ]
+    assert page.data["cards"][0] == suspects[0]
+    corrections = two_runs / "data" / "competitions" / "tiny.corrections.csv"
+    corrections.parent.mkdir(exist_ok=True)
+    corrections.write_text("id,label,why\n000,red,looked\n")
+    assert podium("report", "-c", "tiny", "--runs", "good")[0] == 0
+    cards = page_of(two_runs, "good")[1].data["cards"]
+    assert not [card for card in cards if "suspect" in card]
+    assert {card["label"] for card in cards if card["id"] == "000"} <= {"red"}
+
+
 def test_a_submission_that_uses_the_run_stands_in_its_page(two_runs: Path, podium: Podium) -> None:
     assert podium("submit", "-c", "tiny", "--runs", "good", "--device", "cpu")[0] == 0
     assert podium("report", "-c", "tiny")[0] == 0

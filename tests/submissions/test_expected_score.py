@@ -1,7 +1,7 @@
 """The expected score: its interval covers the score of a test set as often as it claims."""
 
 from collections.abc import Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,7 +75,8 @@ def test_the_gain_of_a_mean_over_folds_is_estimated_without_labels(metric: str, 
 def test_images_in_groups_tell_less_than_independent_images(metric: str) -> None:
     """Ten copies of each image, in one group, give the interval of the images without copies."""
     single = simulate_runs((2.0, 1.0), 400, 5)
-    grouped = HeldOut(*(np.repeat(field, 10, axis=1 if field.ndim == 3 else 0) for field in astuple(single)))
+    targets, parts, groups = (np.repeat(array, 10) for array in (single.targets, single.parts, single.groups))
+    grouped = HeldOut(np.repeat(single.probs, 10, axis=1), targets, parts, groups)
     independent = replace(grouped, groups=np.arange(4000))
     widths, gain_widths = [], []
     for held_out, test_count in ((single, 300), (grouped, 3000), (independent, 3000)):

@@ -75,3 +75,13 @@ def test_predictions_follow_another_order_of_classes_and_back() -> None:
     restored = reordered.in_order_of(predictions.classes)
     assert restored.probs.tolist() == probs.tolist()
     assert restored.target.tolist() == [2, -1]
+
+
+def test_all_runs_are_scored_with_the_labels_of_today(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path, name, {0: ["1", "2"], 1: ["3", "4"]}, seed) for seed, name in enumerate("ab")]
+    held_out = collect_held_out(runs, ("a", "b"), labels={"1": "a", "2": "a", "4": "b"})  # 3 was dropped
+    assert held_out.targets.tolist() == [0, 0, 1]
+    assert list(held_out.ids) == ["1", "2", "4"]
+    assert held_out.probs.shape == (2, 3, 2)
+    other_classes = collect_held_out(runs, ("a", "b"), labels={"1": "x"})
+    assert other_classes.targets.tolist() == [1, 0, 1, 0]

@@ -29,7 +29,12 @@ def sample(args: argparse.Namespace) -> None:
 
 
 def audit(args: argparse.Namespace) -> None:
-    """Check every image: bad files, duplicates, leaks into the test set, labels that disagree."""
+    """Check every image: bad files, duplicates, leaks into the test set, labels that disagree or are probably wrong."""
+    if args.suspects is not None:
+        _list_suspects(args)
+        return
+    if args.csv:
+        raise PodiumError("--csv prints the suspects; give --suspects too, or leave it out")
     from podium.recipe import check_options
 
     check_options({"image_size": args.image_size})
@@ -38,11 +43,23 @@ def audit(args: argparse.Namespace) -> None:
     audit(_competition(args), args.root, args.image_size, args.store == "on")
 
 
+def _list_suspects(args: argparse.Namespace) -> None:
+    from podium.submissions.suspect_list import describe_suspects, rank_labels, suspects_as_corrections
+
+    competition = _competition(args)
+    ranked = rank_labels(competition, args.root, args.suspects or None)
+    if args.csv:
+        print(suspects_as_corrections(ranked), end="")
+    else:
+        terminal.show(describe_suspects(competition, ranked))
+
+
 def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
     from podium.folds.folds_csv import certified_group_column, folds_path, verify_folds, write_folds
     from podium.training.run_folder import names_of_runs_on_folds
 
+    _add_corrections(args)
     group = args.group
     if args.verify is not None and group is None:
         group = certified_group_column(args.competition, args.root)
@@ -69,6 +86,9 @@ def train(args: argparse.Namespace) -> None:
     from podium.training.budget import process_start
     from podium.training.plan import Request
 
+    if args.corrections and args.dry_run:
+        raise PodiumError("--dry-run writes nothing, so it cannot take over --corrections; leave out one of them")
+    _add_corrections(args)
     request = Request(
         options=_recipe_options(args),
         folds=args.folds or (),
@@ -280,6 +300,16 @@ def _competition(args: argparse.Namespace, **settings: str) -> "Competition":
     from podium.competition.load import load_and_report
 
     return load_and_report(args.competition, args.root, **settings)
+
+
+def _add_corrections(args: argparse.Namespace) -> None:
+    """Merges the file of --corrections into the competition's own, before the competition is loaded."""
+    from podium.torchrun import launched_by_podium
+
+    if args.corrections and not launched_by_podium():  # the launching process has done it
+        from podium.competition.load import add_corrections
+
+        terminal.say(f"podium: {add_corrections(args.corrections, args.competition, args.root)}")
 
 
 def _recipe_options(args: argparse.Namespace) -> dict[str, Any]:

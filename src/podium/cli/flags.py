@@ -90,6 +90,10 @@ def no_flags(command: argparse.ArgumentParser) -> None:
 def audit(command: argparse.ArgumentParser) -> None:
     text = "size in pixels of the images in training; stored images are shrunk to fit it (default: %(default)s)"
     command.add_argument("--image-size", type=_count, default=224, metavar="N", help=text)
+    text = "instead, list the images whose label is probably wrong, by the held-out predictions of these runs"
+    text += " (default: of all that a submission would blend)"
+    command.add_argument("--suspects", nargs="*", action=AnyNames, metavar="RUN", help=text)
+    command.add_argument("--csv", action="store_true", help="with --suspects: print a file for --corrections")
     _store_flag(command)
 
 
@@ -99,6 +103,7 @@ def folds(command: argparse.ArgumentParser) -> None:
     text = "column of the training table, such as patient or scene: images with the same value share a fold"
     command.add_argument("--group", type=_column, metavar="COLUMN", help=text)
     command.add_argument("--force", action="store_true", help="replace folds that runs were trained on")
+    _corrections_flag(command)
     text = "make no folds; check what FILE guarantees (default: the competition's folds.csv)"
     command.add_argument("--verify", nargs="?", type=Path, const=False, metavar="FILE", help=text)
 
@@ -119,6 +124,7 @@ def train(command: argparse.ArgumentParser) -> None:
     command.add_argument("--one-recipe", action="store_true", help=text)
     text = "only show every option, where it comes from, and how long training would take"
     command.add_argument("--dry-run", action="store_true", help=text)
+    _corrections_flag(command)
     text = "time between checkpoints; one is also saved after every epoch (default: 5m)"
     command.add_argument("--save-every", type=_seconds, default=300.0, metavar="TIME", help=text)
     _machine_flags(command)
@@ -293,6 +299,11 @@ def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False
             group.add_argument(flag, dest=name, type=kind, metavar=metavar, help=text)
 
 
+def _corrections_flag(command: argparse.ArgumentParser) -> None:
+    text = "table of id, label (or drop) and why: corrects labels; every later command sees them"
+    command.add_argument("--corrections", type=Path, metavar="FILE", help=text)
+
+
 def _runs_flags(command: argparse.ArgumentParser) -> None:
     group = command.add_mutually_exclusive_group()
     text = "names of runs, separated by blanks or commas (default: all runs of the competition)"
@@ -341,6 +352,16 @@ class Names(argparse.Action):
 
     def read(self, names: list[str]) -> list[Any]:
         return names
+
+
+class AnyNames(Names):
+    """A list of names that may be empty."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, words: Any, *_: object) -> None:
+        if words:
+            super().__call__(parser, namespace, words)
+        else:
+            setattr(namespace, self.dest, [])
 
 
 class Numbers(Names):

@@ -1,5 +1,6 @@
 """Reads what a competition's files mean: ids, labels, classes, images, and the format of a submission.
 
-In: data/raw/<slug>/ as Kaggle delivers it, and the card data/competitions/<slug>.toml. Out: a `Competition`.
+In: data/raw/<slug>/ as Kaggle delivers it, the card data/competitions/<slug>.toml, and the corrections of labels beside
+it. Out: a `Competition`.
 Read load.py first: it calls the others in the order in which they work.
 """

@@ -26,7 +26,7 @@ SIGNATURES = {
 }
 
 
-def read_table(path: Path, remedy: str = "download it again") -> pd.DataFrame:
+def read_table(path: Path, remedy: str = "download it again", may_be_empty: bool = False) -> pd.DataFrame:
     """Reads a table of text. `remedy` is what an error advises if the whole file is wrong."""
     text = _read_text(path, remedy)
     header: list[str] | None = None
@@ -51,9 +51,9 @@ def read_table(path: Path, remedy: str = "download it again") -> pd.DataFrame:
             line = reader.line_num + 1
     except csv.Error as error:
         raise PodiumError(f"{path}, line {line}: {error}; correct the quotes of that line") from None
-    if header is None:
+    if header is None and not may_be_empty:
         raise PodiumError(f"{path}: the file is empty; {remedy}")
-    if not rows:
+    if not rows and not may_be_empty:
         raise PodiumError(f"{path}: a header but no rows; {remedy}")
     return pd.DataFrame(rows, columns=header, index=pd.Index(lines, name="line"), dtype=object)
 

@@ -2,14 +2,14 @@
 
     podium data -c SLUG          prints what was understood
 
-Reads data/raw/<slug>/ as Kaggle delivers it, and the card data/competitions/<slug>.toml, which may replace any of
-it. Writes nothing.
+Reads data/raw/<slug>/ as Kaggle delivers it, the card data/competitions/<slug>.toml, which may replace any of it, and
+the user's corrections of labels (corrections.py). Only `add_corrections` writes: the file of corrections.
 """
 
 import hashlib
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.card import Card, read_card
+from podium.competition.corrections import Corrections, read_corrections
 from podium.competition.find_files import Files, common_folder, find_files
 from podium.competition.find_tables import Sources, Table, note_possible_samples, read_sample_submission
 from podium.competition.labels import sort_labels
@@ -45,6 +46,16 @@ class Competition:
     groups: pd.Series | None  # of each training image, if the card names a group column; "" for no group
     copies: str  # which images count as duplicates: "near" or "exact"
     notes: tuple[str, ...]
+    corrections: Corrections | None = field(default=None, kw_only=True)  # `train` and `groups` are corrected already
+
+    @property
+    def train_in_files(self) -> pd.DataFrame:
+        """Returns the training rows as in the competition's files, without corrections."""
+        return self.train if self.corrections is None else self.corrections.train_in_files
+
+    @property
+    def corrections_sha256(self) -> str | None:
+        return None if self.corrections is None else self.corrections.sha256
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -53,7 +64,8 @@ class Competition:
 
     @cached_property
     def train_hash(self) -> str:
-        return self._hash(self.train)
+        """Returns the hash of the files: corrections have one of their own, so they make no run or fold invalid."""
+        return self._hash(self.train_in_files)
 
     @cached_property
     def test_hash(self) -> str:
@@ -123,6 +135,8 @@ def load(slug: str, root: Path | str, **settings: str) -> Competition:
     note_possible_samples(sources)
     _refuse_missing_folder(files, card, train, test)
     submission_format, classes = submission_format_of(card, sources.sample, train_columns, train_labels)
+    corrections = read_corrections(slug, root, train, classes)
+    corrected, groups = corrections.apply(groups)
     metric = card.get("metric", "accuracy" if submission_format.wants == "labels" else "log_loss")
     if METRICS[metric]().wants != submission_format.wants:
         sources.notes.append(
@@ -131,14 +145,15 @@ def load(slug: str, root: Path | str, **settings: str) -> Competition:
     notes = (
         *dict.fromkeys(sources.notes),
         *submission_format.notes,
-        *_notes_on_classes(classes, train_labels),
+        *_notes_on_classes(classes, corrected["target"]),
         *_notes_on_images(train, test, files, sources.sample),
+        *corrections.note(),
     )
     return Competition(
         slug=slug,
         title=card.get("title", slug),
         folder=folder,
-        train=train,
+        train=corrected,
         test=test,
         classes=tuple(classes),
         metric=metric,
@@ -147,7 +162,17 @@ def load(slug: str, root: Path | str, **settings: str) -> Competition:
         groups=groups,
         copies=card.get("copies", "near"),
         notes=notes,
+        corrections=corrections,
     )
+
+
+def add_corrections(path: Path, slug: str, root: Path | str) -> str:
+    """Merges a file of corrections into the competition's own; returns what that holds now, in words."""
+    corrections = load(slug, root).corrections
+    assert corrections is not None
+    merged, new_count = corrections.merge(path)
+    count = plural(len(merged.lines), "correction")
+    return f"{count} ({new_count:,} new) in {merged.path}: {merged.describe()}"
 
 
 def load_and_report(slug: str, root: Path, **settings: str) -> Competition:
@@ -204,7 +229,7 @@ def _refuse_missing_folder(files: Files, card: Card, train: pd.DataFrame, test: 
         )
 
 
-def _notes_on_classes(classes: list[str], train_labels: list[str]) -> list[str]:
+def _notes_on_classes(classes: list[str], train_labels: "pd.Series[str]") -> list[str]:
     unseen = sorted(set(classes) - set(train_labels))
     return [f"classes of the submission without a training image: {first_few(unseen)}"] if unseen else []
 

@@ -6,6 +6,9 @@ Reads the audit, so that duplicates share a fold. Writes data/prepared/<slug>/fo
 id,target,fold,group, and its certificate, folds.json. In folds.csv a group is named by the id of its first image. Fold
 -1 is trained on in every fold and validated in none: it holds the classes with fewer than K images or only one group. A
 file from elsewhere works if it has the columns id and fold.
+
+The targets in folds.csv are those of the competition's files, without corrections: the folds of images whose labels are
+corrected later, or which are dropped, stay valid.
 """
 
 import hashlib
@@ -61,7 +64,8 @@ def write_folds(competition: Competition, root: Path | str, k: int, seed: int, i
     if advice:
         say(f"podium: warning: {advice}")
     ids = train["id"].to_numpy()
-    lines = zip(ids, train["target"], folds.tolist(), ids[groups], strict=True)
+    targets_in_files = competition.train_in_files.set_index("id")["target"].loc[ids]
+    lines = zip(ids, targets_in_files, folds.tolist(), ids[groups], strict=True)
     has_changed = _replace_folds(path, csv_text([("id", "target", "fold", "group"), *lines]).encode(), in_use_by)
     certificate = certify(competition, rows, folds, path, folds)
     write_json(path.with_suffix(".json"), certificate.as_json())
@@ -83,6 +87,10 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
     except PodiumError:  # there is nothing to compare with
         possible = folds
     certificate = certify(competition, rows, folds, path, possible)
+    if certificate.broken and competition.corrections_sha256:
+        # Folds are stratified by the labels of their day: those of the files are as good as those of today.
+        original = certify(competition, _with_labels_in_files(competition, rows), folds, path, possible)
+        certificate = certificate if original.broken else original
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
     if path.resolve() == own_path.resolve():
         path.with_suffix(".json").unlink(missing_ok=True)
@@ -92,6 +100,12 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
         remedy = f"correct that file, or split again with: {command_for('folds', competition.slug)}"
         raise PodiumError(f"{path}: {'; '.join(certificate.broken)}; {remedy}")
     say(f"podium: {path} guarantees all of this")
+
+
+def _with_labels_in_files(competition: Competition, rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns the audit's rows with the labels before the corrections."""
+    labels = competition.train_in_files.set_index("id")["target"]
+    return rows.assign(target=rows["target"].where(rows["role"] != "train", rows["id"].map(labels)))
 
 
 def _assign_to_readable(train: pd.DataFrame, is_good: NDArray[np.bool_], groups: Ints, k: int, seed: int) -> Ints:
@@ -123,14 +137,17 @@ def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> bool
 
 
 def read_folds(competition: Competition, root: Path | str, path: Path | None = None) -> Ints:
-    """Returns the fold of every row of `competition.train`, from folds.csv or another file."""
+    """Returns the fold of every row of `competition.train`, from folds.csv or another file.
+
+    The file may also list images that the corrections drop.
+    """
     own_path = folds_path(competition.slug, root)
     path, split_again = path or own_path, command_for("folds", competition.slug)
     if not path.exists():
         remedy = f"split the training images with: {split_again}" if path == own_path else "correct the path"
         raise PodiumError(f"{path} does not exist; {remedy}")
     rows = read_table(path, f"make folds with: {split_again}")
-    _refuse_bad_lines(path, rows, competition.train["id"])
+    _refuse_bad_lines(path, rows, competition.train_in_files["id"])
     rows = rows.set_index("id").reindex(competition.train["id"])
     without_fold = rows.index[rows["fold"].isna()]
     if len(without_fold):
@@ -171,9 +188,10 @@ def _refuse_bad_lines(path: Path, rows: pd.DataFrame, train_ids: "pd.Series[str]
 
 
 def _refuse_other_labels(path: Path, labels: "pd.Series[str]", competition: Competition) -> None:
-    """Raises unless the labels are those of the training images, in the same order."""
+    """Raises unless the labels are those of the training images, in the same order, with or without corrections."""
     train = competition.train
-    differs = labels.to_numpy() != train["target"].to_numpy()
+    in_files = competition.train_in_files.set_index("id")["target"].loc[train["id"]]
+    differs = (labels.to_numpy() != train["target"].to_numpy()) & (labels.to_numpy() != in_files.to_numpy())
     if differs.any():
         image_id, label, train_label = (column[differs].iloc[0] for column in (train["id"], labels, train["target"]))
         raise PodiumError(

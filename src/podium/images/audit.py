@@ -67,11 +67,13 @@ def audit_path(slug: str, root: Path) -> Path:
 
 def _inputs_of(competition: Competition, store: Store) -> dict[str, str]:
     """Returns everything that the audit depends on: if any of it changes, the audit is stale."""
+    corrections = competition.corrections_sha256
     return {
         "files": store.files_key,
         "train": competition.train_hash,
         "test": competition.test_hash,
         "copies": f"{competition.copies}: {THRESHOLDS}",
+        **({"corrections": corrections} if corrections else {}),
     }
 
 
@@ -87,7 +89,7 @@ def _write_audit(competition: Competition, root: Path, store: Store) -> pd.DataF
     path = audit_path(competition.slug, root)
     say("podium: looking for duplicates")
     pairs = _pair_same_files(store) if competition.copies == "exact" else _pair_similar_images(store)
-    rows = _rows(competition, store, _duplicate_groups(store, pairs))
+    rows = _rows(competition, store, _duplicate_groups(competition, store, pairs))
     write_text(path.with_name("duplicates.csv"), _pairs_csv(store, pairs))
     write_text(path, csv_text([COLUMNS, *rows.itertuples(index=False, name=None)]))
     write_json(path.with_suffix(".json"), _inputs_of(competition, store))
@@ -111,10 +113,14 @@ def _pair_same_files(store: Store) -> Pairs:
     return identical_pairs(first[codes])
 
 
-def _duplicate_groups(store: Store, pairs: Pairs) -> NDArray[np.str_]:
-    """Returns, for each image, the first image of its group of duplicates; "" for an image without duplicates."""
+def _duplicate_groups(competition: Competition, store: Store, pairs: Pairs) -> NDArray[np.str_]:
+    """Returns, for each image, the first image of its group of duplicates; "" for an image without duplicates.
+
+    An image that the corrections drop is nobody's duplicate, but still links its copies with each other.
+    """
     leader = linked_groups(pairs.first, pairs.second, len(store.names))
-    is_alone = np.bincount(leader, minlength=len(leader))[leader] == 1
+    used = np.union1d(*(store.positions(rows["image"]) for rows in (competition.train, competition.test)))
+    is_alone = np.bincount(leader[used], minlength=len(leader))[leader] <= 1
     return np.where(is_alone, "", store.names[leader])
 
 

@@ -138,7 +138,8 @@ def open_store(competition: Competition, root: Path, side: int, keep: bool | Non
     `keep=None` is for callers that read no pixels: they get any store of these files.
     """
     prepared = root / "data" / "prepared" / competition.slug
-    names = np.unique(np.concatenate([competition.train["image"], competition.test["image"]]).astype(str))
+    # With the images that corrections drop: to drop an image, or to take it back, decodes nothing again.
+    names = np.unique(np.concatenate([competition.train_in_files["image"], competition.test["image"]]).astype(str))
     files_key = _compute_files_key(competition.folder, names)
     path = prepared / f"pixels-{files_key}-{0 if keep is False else side}"
     has_announced_wait = False

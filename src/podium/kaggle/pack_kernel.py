@@ -1,4 +1,4 @@
-"""Packs what Kaggle's machines need of this checkout: Podium's code, the competition's card, extensions and folds."""
+"""Packs what Kaggle's machines need of this checkout: Podium's code, the card, corrections, extensions and folds."""
 
 import base64
 import io
@@ -9,6 +9,7 @@ from pathlib import Path
 import podium
 from podium import PodiumError
 from podium.competition.card import card_path, read_card
+from podium.competition.corrections import corrections_path
 from podium.extension_files import PROJECT_FILE, loaded_extensions
 from podium.kaggle.inside_kernel import PROJECT
 
@@ -50,8 +51,8 @@ def find_code_files() -> list[tuple[Path, str]]:
 
 
 def find_project_files(slug: str, root: Path) -> list[tuple[Path, str]]:
-    """Returns the card, podium.toml and the extensions, and their names in the kernel's archive or the bundle."""
+    """Returns the card, corrections, podium.toml and extensions, and their names in the kernel's archive or bundle."""
     read_card(slug, root)  # loads the extensions
-    paths = [card_path(slug, root), root / PROJECT_FILE]
+    paths = [card_path(slug, root), corrections_path(slug, root), root / PROJECT_FILE]
     paths += [root / extension.name for extension in loaded_extensions()]
     return [(path, f"{PROJECT}/{path.relative_to(root)}") for path in paths if path.is_file()]

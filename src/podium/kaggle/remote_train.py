@@ -16,7 +16,7 @@ from typing import Any
 from podium import STOPPED, PodiumError
 from podium.competition.card import read_card
 from podium.competition.csv_files import read_table
-from podium.competition.load import raw_folder
+from podium.competition.load import load, raw_folder
 from podium.disk import locked, sha256
 from podium.extension_files import extensions_digest
 from podium.folds.folds_csv import folds_path
@@ -106,7 +106,9 @@ class TrainingJob:
         if path.exists():
             self._refuse_unknown_folds(path)
         if self.run.has_begun():
-            hashes = {"folds_sha256": sha256(path)} if path.exists() else {}
+            hashes: dict[str, str | None] = {"folds_sha256": sha256(path)} if path.exists() else {}
+            if raw_folder(self.slug, self.root).is_dir():
+                hashes["corrections_sha256"] = load(self.slug, self.root).corrections_sha256
             self.run.check_same({**asdict(recipe), **hashes, "extensions_sha256": extensions_digest()})
             with self.run.lock():
                 finished = self.run.finished()

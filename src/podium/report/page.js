@@ -96,10 +96,12 @@ function factsOf(card) {
 function markOf(card) {
   const first = card.suggested || (card.label !== card.predicted ? card.predicted : "");
   const others = data.classes.filter((name) => name !== first && name !== card.label);
-  const select = element("select", { "aria-label": `correct the label of ${card.id}` });
-  select.append(element("option", { value: "" }, "label is right"));
-  for (const name of first ? [first, ...others] : others) select.append(element("option", { value: "=" + name }, `should be ${name}`));
-  select.append(element("option", { value: "drop" }, "drop the image"));
+  const select = element("select", { "aria-label": `judge the label of ${card.id}` });
+  const option = (value, text) => select.append(element("option", { value }, text));
+  option("", "not judged");
+  option(card.label, "label is right");
+  for (const name of first ? [first, ...others] : others) option(name, `should be ${name}`);
+  option(data.drop, "drop the image");
   select.value = marks[card.id] ?? "";
   select.addEventListener("change", () => mark(card, select.value));
   return select;
@@ -171,7 +173,7 @@ function mark(card, value) {
 
 function countMarks() {
   const count = Object.keys(marks).length;
-  $("marked").textContent = count === 1 ? "1 label marked" : `${count} labels marked`;
+  $("marked").textContent = count === 1 ? "1 label judged" : `${count} labels judged`;
   $("download").disabled = $("forget").disabled = !count;
 }
 
@@ -179,7 +181,7 @@ const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')
 
 function download() {
   const why = $("why").value.trim();
-  const lines = Object.entries(marks).map(([id, value]) => [id, value === "drop" ? "drop" : value.slice(1), why].map(quoted).join(","));
+  const lines = Object.entries(marks).map(([id, value]) => [id, value, why].map(quoted).join(","));
   const text = ["id,label,why", ...lines].join("\n") + "\n";
   const link = element("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: "corrections.csv" });
   link.click();

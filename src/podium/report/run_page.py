@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from podium import PodiumError
+from podium.competition.corrections import drop_word
 from podium.competition.load import Competition
 from podium.disk import write_text
 from podium.folds.folds_csv import read_groups
@@ -32,9 +33,10 @@ from podium.report.numbers import (
 )
 from podium.report.page import page
 from podium.submissions.expected_score import bootstrap_scores, percentile_interval
-from podium.submissions.held_out import collect_held_out
+from podium.submissions.held_out import collect_held_out, current_labels
 from podium.submissions.lineage import read_lineage
 from podium.submissions.run_costs import costs_of
+from podium.submissions.suspect_list import rank_labels
 from podium.terminal import say
 from podium.training.epoch_record import EpochRecord
 from podium.training.run_folder import Run
@@ -51,6 +53,7 @@ LINKS = {
     "#lineage": "Submissions",
     f"../{REPORT}": "All runs",
 }
+MOST_SUSPECTS = 1000
 MOST_PAIRS = 300  # of duplicates
 
 Histories = Mapping[int, Sequence[EpochRecord]]
@@ -58,12 +61,12 @@ Histories = Mapping[int, Sequence[EpochRecord]]
 
 def write_run_page(competition: Competition, root: Path, run: Run) -> Path:
     """Writes the page and returns its path."""
-    images = read_held_out(run)
+    images = read_held_out(run, current_labels(competition))
     if not len(images):
         raise PodiumError(f"{run.path}: no held-out image has a label, so there is nothing to report")
     matrix, histories = confusion_matrix(images), _read_histories(run)
     metric = str(run.recipe["metric"])
-    gallery = make_gallery(competition, root, images)
+    gallery = make_gallery(competition, root, run, images)
     looks = add_heat(gallery.cards, run, competition.folder)
     calibrated, temperature = calibrated_probs(images)
     after = replace(reliability(calibrated, images.targets), temperature=temperature)
@@ -82,6 +85,7 @@ def write_run_page(competition: Competition, root: Path, run: Run) -> Path:
         "competition": competition.slug,
         "folder": Path(os.path.relpath(competition.folder.resolve(), run.path.resolve())).as_posix() + "/",
         "classes": list(images.classes),
+        "drop": drop_word(images.classes),
         "cards": [card.as_json() for card in gallery.cards],
     }
     path = run.path / REPORT
@@ -95,7 +99,9 @@ def write_run_page(competition: Competition, root: Path, run: Run) -> Path:
 def _headline(competition: Competition, root: Path, run: Run, images: HeldOutImages) -> list[tuple[str, str, str]]:
     """Returns the first numbers of the page: name, value and remark."""
     metric, scores = str(run.recipe["metric"]), fold_scores(images, str(run.recipe["metric"]))
-    held_out = collect_held_out([run], images.classes, read_groups(competition, root))
+    held_out = collect_held_out(
+        [run], images.classes, read_groups(competition, root), labels=current_labels(competition)
+    )
     low, high = percentile_interval(bootstrap_scores(held_out, held_out.probs[0], metric))
     values = list(scores.values())
     spread = f"folds ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else "one fold"
@@ -134,12 +140,29 @@ def _lineages(competition: Competition, root: Path, run: Run) -> list[str]:
 # --- images ------------------------------------------------------------------------------------------
 
 
-def make_gallery(competition: Competition, root: Path, images: HeldOutImages) -> Gallery:
+def make_gallery(competition: Competition, root: Path, run: Run, images: HeldOutImages) -> Gallery:
     """Returns the images of the page with their thumbnails, the most telling first."""
     file_of = dict(zip(competition.train["id"], competition.train["image"], strict=True))
-    positions = dict.fromkeys([*choose_mistakes(images, confusion_matrix(images)), *choose_correct(images)])
-    cards = [card_of(images, position, file_of) for position in positions]
-    return add_thumbnails([*pair_cards(competition, root), *cards], competition.folder)
+    position_of = {str(image_id): position for position, image_id in enumerate(images.ids)}
+    suggested = _suspects(competition, root, run)
+    suspects = [position_of[image_id] for image_id in suggested if image_id in position_of]
+    others = [*choose_mistakes(images, confusion_matrix(images)), *choose_correct(images)]
+    cards = [card_of(images, position, file_of) for position in dict.fromkeys([*suspects, *others])]
+    for place, card in enumerate(cards[: len(suspects)], 1):
+        card.suspect, card.suggested = place, suggested[card.id]
+    pairs = pair_cards(competition, root)
+    return add_thumbnails([*cards[: len(suspects)], *pairs, *cards[len(suspects) :]], competition.folder)
+
+
+def _suspects(competition: Competition, root: Path, run: Run) -> dict[str, str]:
+    """Returns the images whose label is probably wrong, the most suspicious first, with the suggested labels."""
+    try:
+        ranked = rank_labels(competition, root, [run.name])
+    except PodiumError as problem:  # a run of other classes, for example
+        say(f"podium: warning: the report of {run.name} shows no doubtful labels: {problem}")
+        return {}
+    suspects = ranked[ranked["is_suspect"]].head(MOST_SUSPECTS)
+    return dict(zip(suspects["id"], suspects["suggested"], strict=True))
 
 
 def pair_cards(competition: Competition, root: Path) -> list[Card]:

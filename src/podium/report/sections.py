@@ -147,7 +147,10 @@ def gallery_section(classes: Sequence[str], left_out: int, heat: str) -> str:
     }
     options = "".join(f'<option value="{escape(name)}">{escape(name)}</option>' for name in classes)
     any_class = f'<option value="">any</option>{options}'
-    text = "A click on an image opens its file. Mark a label that is wrong, and download the marks as corrections.csv."
+    text = (
+        "A click on an image opens its file. Judge the labels that look wrong, and download the judgements as"
+        " corrections.csv: make train CORRECTIONS=corrections.csv uses them."
+    )
     if left_out:
         text += f" {left_out:,} more images did not fit into the page."
     state, heat = ("", heat) if heat else (" disabled", "where the model looks: not computed")
@@ -164,7 +167,7 @@ def gallery_section(classes: Sequence[str], left_out: int, heat: str) -> str:
         '<div class="marks"><span id="marked" role="status"></span>'
         '<label>who, or why <input id="why" size="18"></label>'
         '<button class="button" id="download" type="button" disabled>Download corrections.csv</button>'
-        '<button class="button" id="forget" type="button" disabled>Forget all marks</button></div>'
+        '<button class="button" id="forget" type="button" disabled>Forget all judgements</button></div>'
     )
     return section(
         *("gallery", "Images", note(text), f'<div class="controls">{controls}</div>'),

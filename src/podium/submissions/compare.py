@@ -20,7 +20,7 @@ from podium.folds.folds_csv import read_groups
 from podium.metrics import METRICS, evaluate
 from podium.recipe import recorded_values
 from podium.submissions.expected_score import Interval, bootstrap_scores, percentile_interval
-from podium.submissions.held_out import HeldOut, collect_held_out
+from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import find_public_scores
 from podium.submissions.pair_tests import correct, mcnemar
 from podium.submissions.run_costs import costs_of
@@ -37,14 +37,16 @@ def compare_runs(
     Scores are those of the images that all runs of the first kind held out; of another run, those of the images that it
     and the best run held out. `gain` is the score minus that of the best run, positive if the run is better; with 95 %
     probability it lies between `gain_low` and `gain_high`. `p` is McNemar's p-value of the run and the best one,
-    corrected for all runs.
+    corrected for all runs. The labels are those of today (held_out.py); only `fold_spread` is of the labels that the
+    run was trained with.
     """
     runs, metric = find_runs(competition.slug, root, names, except_names), competition.metric
     reasons, groups = find_reasons(runs, competition, root), read_groups(competition, root)
     public_scores = find_public_scores(runs, root / "submissions" / competition.slug)
     complete = [run for run in runs if run not in reasons]
     classes = complete[0].out_of_fold(complete[0].finished()[0]).classes
-    shared = collect_held_out(complete, classes, groups)
+    labels = current_labels(competition)
+    shared = collect_held_out(complete, classes, groups, labels)
     best = _position_of_best(shared, metric)
     rows = []
     for run in progress_bar(runs, desc="comparing", unit="run"):
@@ -53,7 +55,7 @@ def compare_runs(
         if run in complete:
             pair = replace(shared, probs=shared.probs[[best, complete.index(run)]])
         elif reasons[run] != OTHER_CLASSES:
-            pair = collect_held_out([complete[best], run], classes, groups)
+            pair = collect_held_out([complete[best], run], classes, groups, labels)
         rows.append(facts | _recipe_of(run) | _scores_of(run, pair, metric) | costs_of(run))
     table = pd.DataFrame(rows)
     keys = {"is_left_out": table["left_out"] != "", "distance": -METRICS[metric]().better * table["score"]}

@@ -12,6 +12,7 @@ import pandas as pd
 
 from podium.competition.load import Competition
 from podium.submissions.compare import find_disagreements
+from podium.submissions.held_out import current_labels
 from podium.submissions.pair_tests import compare_pairs
 from podium.terminal import amount, duration, plural, table
 
@@ -25,7 +26,9 @@ def compare_as_text(competition: Competition, root: Path, runs: pd.DataFrame) ->
     shown = list(runs["run"].head(MOST_RUNS))
     disagreements = find_disagreements(competition.slug, root, shown)
     only_best = len(runs) > MOST_RUNS_IN_PAIRS
-    return describe_comparison(runs, disagreements, compare_pairs(competition.slug, root, list(runs["run"]), only_best))
+    names, labels = list(runs["run"]), current_labels(competition)
+    pairs = compare_pairs(competition.slug, root, names, only_best, labels)
+    return describe_comparison(runs, disagreements, pairs)
 
 
 def describe_comparison(runs: pd.DataFrame, disagreements: pd.DataFrame, pairs: pd.DataFrame) -> str:

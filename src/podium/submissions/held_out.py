@@ -4,12 +4,13 @@ Reads runs/<slug>/*/fold<k>/oof.npz. Weights are fitted to these predictions, an
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.competition.load import Competition
 from podium.submissions.blend import Probs, Targets
 from podium.training.run_folder import Run
 
@@ -24,6 +25,7 @@ class HeldOut:
     targets: Targets
     parts: NDArray[np.int64]  # of each image; cross-validation scores a part with weights fitted to the other parts
     groups: NDArray[np.int64]  # of each image; images of a group are alike, so the bootstrap draws all of them or none
+    ids: Sequence[str] = field(default=(), kw_only=True)  # of the images
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -37,24 +39,43 @@ class OutOfFold(NamedTuple):
     fold: int
 
 
-def collect_held_out(runs: Sequence[Run], classes: tuple[str, ...], groups: Mapping[str, str] | None = None) -> HeldOut:
+def collect_held_out(
+    runs: Sequence[Run],
+    classes: tuple[str, ...],
+    groups: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> HeldOut:
     """Returns the images that all runs held out; their parts are the folds of the first run.
 
-    `groups` maps image ids to names of groups. An image without one is a group of its own.
+    `groups` maps image ids to names of groups. An image without one is a group of its own. `labels` are the labels of
+    today by image id: all runs are scored with them, also those that were trained before a label was corrected, and an
+    image without one (it was dropped) does not count. Without `labels`, the first run's own labels count.
     """
     predictions = [_read_out_of_fold(run, classes) for run in runs]
     first = predictions[0]
     ids = [image_id for image_id in first if all(image_id in by_id for by_id in predictions)]
+    number = {name: position for position, name in enumerate(classes)}
+    if labels is not None and set(labels.values()) <= set(classes):  # else these are runs of other classes
+        ids = [image_id for image_id in ids if image_id in labels]
+        targets = [number[labels[image_id]] for image_id in ids]
+    else:
+        targets = [first[image_id].target for image_id in ids]
     group_numbers = _number_groups(ids, groups or {})
     parts = np.array([first[image_id].fold for image_id in ids], np.int64)
     if len(set(parts.tolist())) == 1:
         parts = np.random.default_rng(0).permutation(group_numbers.max() + 1)[group_numbers] % RANDOM_PARTS
     return HeldOut(
         probs=np.array([[by_id[image_id].probs for image_id in ids] for by_id in predictions], np.float64),
-        targets=np.array([first[image_id].target for image_id in ids], np.int64),
+        targets=np.array(targets, np.int64),
         parts=parts,
         groups=group_numbers,
+        ids=ids,
     )
+
+
+def current_labels(competition: Competition) -> dict[str, str]:
+    """Returns the labels of the training images by id, as corrected."""
+    return dict(zip(competition.train["id"], competition.train["target"], strict=True))
 
 
 def _read_out_of_fold(run: Run, classes: tuple[str, ...]) -> dict[str, OutOfFold]:

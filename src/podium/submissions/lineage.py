@@ -62,9 +62,25 @@ class Lineage:
         extensions = [f"{name} {digest[:16]}" for name, digest in content.get("extensions", {}).items()]
         if extensions:
             lines.append(f"extensions   {', '.join(extensions)}")
+        corrections = _describe_corrections(content)
+        if corrections:
+            lines.append(f"corrections  {corrections}")
         if content["estimate"]:
             lines.append(f"expected     {_describe_estimate(content['metric'], content['estimate'])}")
         return "\n".join([*lines, _models_table(content["metric"], runs)])
+
+
+def _describe_corrections(content: dict[str, Any]) -> str:
+    """Returns the hashes of the corrections of labels that the runs were trained and scored with; "" without any."""
+    scored = _short_hash(content)
+    trained = sorted({_short_hash(run["recipe"]) for run in content["runs"]})
+    if trained == [scored]:
+        return "" if scored == "none" else scored
+    return f"trained with {', '.join(trained)}; scored with {scored}"
+
+
+def _short_hash(record: dict[str, Any]) -> str:
+    return str(record.get("corrections_sha256", "none"))[:16]
 
 
 def _describe_estimate(metric: str, estimate: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ were equally good, each would be right on half of them. With many pairs, some wo
 correction multiplies the p-values.
 """
 
+from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
 
@@ -17,22 +18,27 @@ from podium.training.run_folder import Run, find_runs
 COLUMNS = ("run", "other", "images", "only_run", "only_other", "p", "p_corrected")
 
 
-def compare_pairs(slug: str, root: Path, names: list[str], only_first: bool = False) -> pd.DataFrame:
+def compare_pairs(
+    slug: str, root: Path, names: list[str], only_first: bool = False, labels: Mapping[str, str] | None = None
+) -> pd.DataFrame:
     """Returns a row per pair: how many images only one of them classifies correctly, and the p-values.
 
-    With `only_first`, only the pairs of the first run: fewer questions, so the correction is smaller.
+    With `only_first`, only the pairs of the first run: fewer questions, so the correction is smaller. `labels` are as
+    in held_out.py.
     """
     runs = find_runs(slug, root, names)
     pairs = list(combinations(runs, 2))[: len(runs) - 1 if only_first else None]
-    rows = [row for run, other in pairs if (row := _compare_pair(run, other))]
+    rows = [row for run, other in pairs if (row := _compare_pair(run, other, labels))]
     table = pd.DataFrame(rows, columns=COLUMNS[:-1])
     return table.assign(p_corrected=correct(table["p"].to_list()))
 
 
-def _compare_pair(run: Run, other: Run) -> tuple[str, str, int, int, int, float] | None:
+def _compare_pair(
+    run: Run, other: Run, labels: Mapping[str, str] | None
+) -> tuple[str, str, int, int, int, float] | None:
     """Returns None if they have no images in common, or other classes."""
     try:
-        held_out = collect_held_out([run, other], run.out_of_fold(run.finished()[0]).classes)
+        held_out = collect_held_out([run, other], run.out_of_fold(run.finished()[0]).classes, labels=labels)
     except PodiumError:
         return None
     if not len(held_out):

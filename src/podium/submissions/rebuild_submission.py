@@ -29,7 +29,7 @@ def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Mac
     folds = find_recorded_folds(root, lineage)
     predictions = predict_blend(competition, root, folds, lineage.blend, machine or Machine())
     text, path = render(competition, predictions.probs), lineage.csv
-    _refuse_other_text(text, predictions.facts, lineage)
+    _refuse_other_text(text, predictions.facts, lineage, competition.corrections_sha256)
     if path.exists() and path.read_bytes() != text.encode():
         raise PodiumError(
             f"{path} is not the CSV that {lineage.path.name} describes; move it away and run the command again"
@@ -74,11 +74,16 @@ def find_recorded_folds(root: Path, lineage: Lineage) -> dict[Run, list[int]]:
     return folds
 
 
-def _refuse_other_text(text: str, facts: PredictionFacts, lineage: Lineage) -> None:
-    """Raises unless the CSV's text is the recorded one; the message names what changed."""
+def _refuse_other_text(text: str, facts: PredictionFacts, lineage: Lineage, corrections_sha256: str | None) -> None:
+    """Raises unless the CSV's text is the recorded one; the message names what changed.
+
+    Corrections of labels change it only through the class frequencies, which test images get that cannot be read.
+    """
     if hashlib.sha256(text.encode()).hexdigest() == lineage.content["sha256"]:
         return
     reasons = _changed_extensions(lineage) or _changed_predictions(facts, lineage)
+    if lineage.content.get("corrections_sha256") != corrections_sha256:
+        reasons.append("the corrections of labels have changed")
     recorded_commit, commit = lineage.content["commit"], current_commit()
     if recorded_commit != commit:
         reasons.append(f"the code was {recorded_commit} and is {commit}")

@@ -1,8 +1,8 @@
 """Collects the lineage of a submission: how its CSV was made.
 
-These are the hashes of the CSV, the data, the folds and the weights, the recipes, the versions of the packages, the
-commit, how the runs were blended, and the score to expect. submission.py writes them beside the CSV; lineage.py reads
-them.
+These are the hashes of the CSV, the data, the corrections, the folds and the weights, the recipes, the versions of the
+packages, the commit, how the runs were blended, and the score to expect. submission.py writes them beside the CSV;
+lineage.py reads them.
 """
 
 import subprocess
@@ -21,7 +21,7 @@ from podium.training.run_folder import Run, package_versions
 
 def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, choice: BlendChoice) -> dict[str, Any]:
     """Returns the content of the JSON beside the CSV."""
-    extensions = extension_hashes()
+    extensions, corrections = extension_hashes(), competition.corrections_sha256
     return {
         "csv": csv.name,
         "sha256": sha256(csv),
@@ -32,6 +32,7 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
         **({"extensions": extensions} if extensions else {}),
         "train_sha256": competition.train_hash,
         "test_sha256": competition.test_hash,
+        **({"corrections_sha256": corrections} if corrections else {}),
         "form": csv_form(competition),
         "blend": _blend_as_json(choice.blend),
         "estimate": _estimate_as_json(choice),

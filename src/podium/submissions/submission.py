@@ -25,7 +25,7 @@ from podium.submissions.blend import Blend
 from podium.submissions.check import check_class_shares
 from podium.submissions.choose_blend import BlendChoice, choose_blend
 from podium.submissions.expected_score import Estimate, add_fold_gain
-from podium.submissions.held_out import HeldOut, collect_held_out
+from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
@@ -140,13 +140,14 @@ def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> N
 def _choose(competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None) -> BlendChoice:
     """Chooses how the runs are blended, and prints the reason."""
     metric = competition.metric
-    held_out = collect_held_out(runs, competition.classes, read_groups(competition, root))
+    labels = current_labels(competition)
+    held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels)
     if not len(held_out):
         if strategy not in (None, "equal"):
             raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")
         say("podium: warning: no image was held out by all of these runs, so their weights are equal")
         return BlendChoice(Blend("equal", (1 / len(runs),) * len(runs), (1.0,) * len(runs)))
-    _compare_on_shared_images(runs, held_out, metric)
+    _compare_on_shared_images(runs, held_out, competition)
     choice = choose_blend(held_out, metric, len(competition.test), strategy)
     if len(choice.candidates) > 1:
         images = f"{len(held_out):,} images"
@@ -160,11 +161,12 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], strategy:
     return choice
 
 
-def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, metric: str) -> None:
+def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, competition: Competition) -> None:
     """Prints the score of each run on the images that all runs held out, and the run that has the fewest of them."""
     if len(runs) == 1:
         return
-    counts = [sum(len(run.out_of_fold(fold).id) for fold in run.finished()) for run in runs]
+    metric, ids = competition.metric, competition.train["id"].to_numpy(dtype=str)
+    counts = [sum(int(np.isin(run.out_of_fold(fold).id, ids).sum()) for fold in run.finished()) for run in runs]
     if len(held_out) < max(counts):
         reason = "the runs have held out different images"
         if min(counts) < max(counts):

@@ -84,6 +84,7 @@ class Plan:
             "competition": slug,
             "folds_sha256": sha256(folds_path(slug, self.root)),
             "extensions_sha256": extensions_digest(),
+            "corrections_sha256": self.competition.corrections_sha256,
         }
 
     def unfinished_folds(self) -> list[int]:

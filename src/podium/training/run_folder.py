@@ -202,7 +202,9 @@ class Run:
 
 
 def _known(identity: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in identity.items() if value is not None}  # there may be no extensions
+    return {
+        key: value for key, value in identity.items() if value is not None
+    }  # there may be no extensions and no corrections
 
 
 def package_versions() -> dict[str, str]:

@@ -1,0 +1,84 @@
+"""Lists the training images whose label is probably wrong.
+
+    podium audit --suspects [RUN ...] [--csv]
+
+Reads runs/<slug>/*/fold<k>/oof.npz and the competition's files. Writes nothing; --csv prints a file for --corrections.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from podium import PodiumError
+from podium.competition.corrections import corrections_csv
+from podium.competition.load import Competition
+from podium.submissions.held_out import collect_held_out, current_labels
+from podium.submissions.label_suspects import find_suspects
+from podium.submissions.select_runs import select_runs
+from podium.terminal import plural, podium_command, table
+
+SHOWN = 50  # lines; --csv prints all
+
+
+def rank_labels(competition: Competition, root: Path, names: list[str] | None = None) -> pd.DataFrame:
+    """Returns a row for each image that the runs held out, the most suspicious label first.
+
+    The mean of the runs' predictions decides: of `names`, or of all that a submission would blend. The columns are id,
+    label, suggested, label_prob, suggested_prob, is_suspect and runs. An image that a line of the corrections names was
+    looked at by the user, so it is no suspect.
+    """
+    runs = select_runs(competition, root, names)
+    held_out = collect_held_out(runs, competition.classes, labels=current_labels(competition))
+    if not len(held_out):
+        raise PodiumError(
+            f"no training image was held out by all of the runs {', '.join(run.name for run in runs)}; name runs of the"
+            " same folds, or one run"
+        )
+    probs, classes = held_out.probs.mean(0), np.array(competition.classes, dtype=object)
+    suspects = find_suspects(held_out.targets, probs)
+    order, given = suspects.order, held_out.targets[suspects.order]
+    ids = np.array(held_out.ids, dtype=object)[order]
+    checked = competition.corrections.lines if competition.corrections else {}
+    return pd.DataFrame(
+        {
+            "id": ids,
+            "label": classes[given],
+            "suggested": classes[suspects.suggested],
+            "label_prob": probs[order, given],
+            "suggested_prob": probs[order, suspects.suggested],
+            "is_suspect": suspects.is_suspect & ~np.array([name in checked for name in ids]),
+            "runs": "+".join(run.name for run in runs),
+        }
+    )
+
+
+def suspects_as_corrections(ranked: pd.DataFrame) -> str:
+    """Returns the suspects as a file of corrections, which the user edits."""
+    return corrections_csv(
+        (
+            row.id,
+            row.suggested,
+            f"{row.label} {row.label_prob:.3f}, {row.suggested} {row.suggested_prob:.3f}: {row.runs}",
+        )
+        for row in ranked[ranked["is_suspect"]].itertuples()
+    )
+
+
+def describe_suspects(competition: Competition, ranked: pd.DataFrame) -> str:
+    """Returns the suspects as a table for people."""
+    suspects = ranked[ranked["is_suspect"]]
+    runs, images = ranked["runs"].iloc[0], plural(len(ranked), "image")
+    unseen = len(competition.train) - len(ranked)
+    others = f"; {plural(unseen, 'training image')} that no fold validated cannot be judged" if unseen else ""
+    title = f"{plural(len(suspects), 'label')} of {images} probably wrong, by the predictions of {runs}{others}"
+    if not len(suspects):
+        return title
+    rows = [
+        [row.id, row.label, row.suggested, f"{row.label_prob:.3f}", f"{row.suggested_prob:.3f}"]
+        for row in suspects.head(SHOWN).itertuples()
+    ]
+    header = ["id", "label", "suggested", "prob. of label", "prob. of suggested"]
+    more = f"\n... and {len(suspects) - SHOWN:,} more" if len(suspects) > SHOWN else ""
+    command = f"{podium_command()} audit -c {competition.slug} --suspects --csv"
+    return f"{title}\n{table(header, rows, 3)}{more}\n\n{command} prints them as a file for --corrections"

@@ -1,0 +1,149 @@
+"""Corrections from the command line to the submission: folds and runs from before stay of use."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import podium as library
+from podium.competition.corrections import corrections_path
+from podium.competition.csv_files import read_table
+from podium.competition.load import load
+from podium.folds.folds_csv import folds_path, read_folds
+from podium.images.audit import load_audit
+from podium.kaggle.pack_kernel import find_project_files
+from tiny import FAST, Podium, one_line, run_of
+
+TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1")
+
+
+def write_corrections(root: Path, *lines: str) -> Path:
+    path = root / "mine.csv"
+    path.write_text("\n".join(["id,label,why", *lines, ""]))
+    return path
+
+
+def stored_pixels(root: Path) -> set[Path]:
+    return set((root / "data" / "prepared" / "tiny").glob("pixels-*"))
+
+
+def test_data_shows_the_corrections(tiny: Path, podium: Podium) -> None:
+    corrections = write_corrections(tiny, "000,blue,", "001,drop,")
+    assert "2 corrections (2 new)" in podium("folds", "-c", "tiny", "--verify", "--corrections", corrections)[2]
+    _, out, _ = podium("data", "-c", "tiny")
+    assert "1 label changed, 1 image dropped" in out
+    assert str(corrections_path("tiny", tiny)) in out
+    assert "train    24 images" in out
+    assert corrections_path("tiny", tiny) in [path for path, _ in find_project_files("tiny", tiny)]
+
+
+def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> None:
+    folds, before = folds_path("tiny", tiny).read_bytes(), load("tiny", tiny)
+    load_audit(before, tiny)  # builds the store of this copy
+    pixels = stored_pixels(tiny)
+    fold_of_image = dict(zip(before.train["id"], read_folds(before, tiny), strict=True))
+    corrections = write_corrections(tiny, "000,blue,", "001,drop,")
+    status, _, err = podium(*TRAIN, "--folds", "0", "--corrections", corrections)
+    assert status == 0, err
+    assert "not verified" not in err
+    assert stored_pixels(tiny) == pixels  # no image was decoded again
+    assert folds_path("tiny", tiny).read_bytes() == folds
+    corrected = load("tiny", tiny)
+    assert read_folds(corrected, tiny).tolist() == [fold_of_image[name] for name in corrected.train["id"]]
+    rows = load_audit(corrected, tiny)
+    assert "001" not in set(rows["id"][rows["role"] == "train"])
+    assert rows.set_index(["role", "id"])["target"]["train", "000"] == "blue"
+    corrections_path("tiny", tiny).unlink()
+    assert len(load_audit(load("tiny", tiny), tiny)) == len(rows) + 1
+    assert stored_pixels(tiny) == pixels
+
+
+def test_folds_stay_certified_when_corrected_labels_make_them_uneven(tiny: Path, podium: Podium) -> None:
+    before = load("tiny", tiny)
+    folds = read_folds(before, tiny)
+    of_fold_0 = before.train["id"][(folds == 0) & (before.train["target"] == "red")]
+    corrections = write_corrections(tiny, *(f"{name},blue," for name in of_fold_0))
+    status, out, err = podium("folds", "-c", "tiny", "--verify", "--corrections", corrections)
+    assert status == 0, err
+    assert "FAILS" not in out
+    folds_path("tiny", tiny).write_text(folds_path("tiny", tiny).read_text().replace(",red,1,", ",red,0,"))
+    status, out, _ = podium("folds", "-c", "tiny", "--verify")
+    assert status == 1
+    assert "FAILS" in out
+
+
+def test_folds_that_were_made_after_a_drop_lack_the_image_if_it_is_taken_back(tiny: Path, podium: Podium) -> None:
+    corrections = write_corrections(tiny, "000,blue,", "001,drop,")
+    status, _, err = podium("folds", "-c", "tiny", "--k", "2", "--seed", "1", "--corrections", corrections)
+    assert status == 0, err
+    rows = read_table(folds_path("tiny", tiny)).set_index("id")
+    assert "001" not in rows.index
+    assert rows["target"]["000"] == "red"  # as in the competition's files, so later corrections cannot contradict it
+    assert podium(*TRAIN, "--folds", "0", "--dry-run")[0] == 0
+    corrections_path("tiny", tiny).write_text("id,label\n000,green\n")
+    message = one_line(podium(*TRAIN, "--folds", "0"))
+    assert "1 training image without a fold, '001' first" in message
+    assert "split again with: podium" in message
+
+
+def test_a_run_records_the_corrections_and_does_not_resume_with_others(tiny: Path, podium: Podium) -> None:
+    assert podium(*TRAIN, "--folds", "0", "--name", "old")[0] == 0
+    assert "corrections_sha256" not in run_of(tiny, "old").recipe
+    corrections = write_corrections(tiny, "000,blue,")
+    assert podium(*TRAIN, "--folds", "0", "--name", "new", "--corrections", corrections)[0] == 0
+    expected = load("tiny", tiny).corrections_sha256
+    assert run_of(tiny, "new").recipe["corrections_sha256"] == expected is not None
+    assert run_of(tiny, "new").recipe["data_sha256"] == run_of(tiny, "old").recipe["data_sha256"]
+    message = one_line(podium(*TRAIN, "--name", "old"))
+    assert "the corrections changed" in message
+    assert "the data changed" not in message
+    assert podium(*TRAIN, "--name", "new")[0] == 0
+    status, _, err = podium(*TRAIN, "--folds", "0", "--name", "student", "--teacher", "old")
+    assert status == 0, err
+    corrections_path("tiny", tiny).unlink()
+    assert podium(*TRAIN, "--name", "old")[0] == 0
+    assert "the corrections changed" in one_line(podium(*TRAIN, "--name", "new"))
+
+
+def test_runs_from_before_and_after_are_compared_and_submitted_together(tiny: Path, podium: Podium) -> None:
+    for words in ((), ("--corrections", write_corrections(tiny, "000,blue,", "008,drop,"))):
+        assert podium(*TRAIN, "--name", "after" if words else "before", *words)[0] == 0
+    status, out, err = podium("compare", "-c", "tiny", "--csv")
+    assert status == 0, err
+    assert {line.split(",")[9] for line in out.splitlines()[1:]} == {"23"}  # images: 24 that are validated, one dropped
+    status, out, err = podium("submit", "-c", "tiny", "--runs", "before", "after", "--blend", "equal", "--anyway")
+    assert status == 0, err
+    assert "different images" not in err
+    csv, digest = Path(out.strip()), load("tiny", tiny).corrections_sha256
+    assert digest is not None
+    assert json.loads(csv.with_suffix(".json").read_text())["corrections_sha256"] == digest
+    description = podium("lineage", csv)[1]
+    assert f"trained with {digest[:16]}, none; scored with {digest[:16]}" in description
+    corrections_path("tiny", tiny).unlink()  # the CSV does not depend on the labels of today
+    csv.unlink()
+    status, _, err = podium("submit", "--from", csv.with_suffix(".json"))
+    assert status == 0, err
+    assert (
+        "corrections"
+        not in podium("lineage", podium("submit", "-c", "tiny", "--runs", "before", "--anyway")[1].strip())[1]
+    )
+
+
+def test_a_dry_run_takes_no_corrections(tiny: Path, podium: Podium) -> None:
+    corrections = write_corrections(tiny, "000,blue,")
+    assert "leave out one" in one_line(podium(*TRAIN, "--dry-run", "--corrections", corrections))
+    assert not corrections_path("tiny", tiny).exists()
+
+
+def test_python_corrects_too(tiny: Path, podium: Podium) -> None:
+    competition = library.load("tiny", tiny)
+    corrected = competition.correct(str(write_corrections(tiny, "000,blue,")))
+    assert isinstance(corrected, library.Competition)
+    assert corrected.train["target"][0] == "blue"
+    assert competition.train["target"][0] == "red"
+    assert corrected.folds()["target"][0] == "blue"
+    with pytest.raises(library.PodiumError, match="no finished fold"):
+        corrected.suspects()
+    assert podium(*TRAIN, "--folds", "0")[0] == 0
+    suspects = corrected.suspects("test_vit")
+    assert list(suspects.columns) == ["id", "label", "suggested", "label_prob", "suggested_prob", "runs"]
