@@ -12,6 +12,7 @@ from PIL import Image, ImageOps
 from tiny import write_competition
 
 NOTEBOOKS = sorted(Path(__file__).parents[1].glob("notebooks/*.ipynb"))
+WITHOUT_TRAINING = "01_look_at_the_data"
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
 
 
@@ -34,7 +35,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def execute(notebook: nbformat.NotebookNode, kernel: str, folder: Path) -> tuple[dict[str, int], str]:
     """How many pictures each cell shows, and all that is printed; a cell that fails fails the test."""
-    NotebookClient(notebook, timeout=200, kernel_name=kernel, resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(notebook, timeout=280, kernel_name=kernel, resources={"metadata": {"path": str(folder)}}).execute()
     pictures: dict[str, int] = {}
     text = ""
     for cell in notebook.cells:
@@ -46,8 +47,21 @@ def execute(notebook: nbformat.NotebookNode, kernel: str, folder: Path) -> tuple
     return {name: count for name, count in pictures.items() if count}, text
 
 
+def drawing_cells(notebook: nbformat.NotebookNode) -> set[str]:
+    return {cell.id for cell in notebook.cells if cell.cell_type == "code" and "plt.show()" in cell.source}
+
+
 def test_there_are_notebooks() -> None:
-    assert NOTEBOOKS
+    assert [path.stem[:2] for path in NOTEBOOKS] == ["01", "02", "03", "04", "05", "06"]
+
+
+@each_notebook
+def test_begins_with_its_question(path: Path) -> None:
+    first = nbformat.read(path, as_version=4).cells[0]
+    assert first.cell_type == "markdown"
+    title = first.source.splitlines()[0]
+    assert title.startswith("# ")
+    assert title.endswith("?")
 
 
 @pytest.mark.slow
@@ -55,15 +69,17 @@ def test_there_are_notebooks() -> None:
 def test_runs_from_clean(path: Path, kernel: str, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     pictures, text = execute(notebook, kernel, tmp_path)
-    drawing = {cell.id for cell in notebook.cells if cell.cell_type == "code" and "plt.show()" in cell.source}
+    drawing = drawing_cells(notebook)
     assert drawing
     assert pictures == dict.fromkeys(drawing - {"duplicate-pairs"}, 1)  # no digit is a duplicate of another
     assert "Handwritten digits" in text
+    assert "DIFFERENT" not in text  # a step by hand equals the model's own
 
 
 @pytest.mark.slow
 @each_notebook
-def test_another_competition_without_a_run(path: Path, kernel: str, tmp_path: Path) -> None:
+def test_another_competition(path: Path, kernel: str, tmp_path: Path) -> None:
+    """Only the constant at the top changes. The competition is small, and one of its classes has a single image."""
     images = write_competition(tmp_path) / "train_image"
     ImageOps.mirror(Image.open(images / "000.jpg")).save(images / "001.jpg", "PNG")
     notebook = nbformat.read(path, as_version=4)
@@ -71,9 +87,10 @@ def test_another_competition_without_a_run(path: Path, kernel: str, tmp_path: Pa
     assert 'COMPETITION = "sample"' in first.source
     first.source = first.source.replace('COMPETITION = "sample"', 'COMPETITION = "tiny"')
     pictures, text = execute(notebook, kernel, tmp_path)
-    assert pictures["duplicate-pairs"] == 1
-    assert "podium train -c tiny" in text
-    assert not (tmp_path / "runs").exists()  # a real competition's training is its owner's decision
+    assert pictures == dict.fromkeys(drawing_cells(notebook), 1)
+    assert "tiny" in text
+    assert not (tmp_path / "data" / "raw" / "sample").exists()
+    assert (tmp_path / "runs" / "tiny").exists() == (path.stem != WITHOUT_TRAINING)
 
 
 @each_notebook
