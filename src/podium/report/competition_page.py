@@ -19,17 +19,19 @@ from podium.report.run_page import REPORT
 from podium.report.sections import Cell, html_table, note, section, tiles
 from podium.submissions.compare import compare_runs, find_disagreements
 from podium.submissions.comparison_picture import comparison_svg
+from podium.submissions.comparison_text import chance
+from podium.submissions.held_out import current_labels
 from podium.submissions.kaggle_scores import read_history
 from podium.submissions.pair_tests import compare_pairs
-from podium.terminal import amount, duration
+from podium.terminal import amount, duration, plural
 
 MOST_RUNS = 12  # in the tables of pairs
 LINKS = {"#runs": "Runs", "#costs": "Scores and costs", "#pairs": "Pairs", "#kaggle": "Kaggle", "#data": "Data"}
 
 
-def write_competition_page(competition: Competition, root: Path, names: list[str]) -> Path:
-    """Writes the page and returns its path; runs that have a page of their own are linked."""
-    runs = compare_runs(competition, root, names)
+def write_competition_page(competition: Competition, root: Path) -> Path:
+    """Writes the page of all runs and returns its path; runs that have a page of their own are linked."""
+    runs = compare_runs(competition, root)
     folder = runs_folder(competition.slug, root)
     best = runs.iloc[0]
     facts = [
@@ -47,7 +49,7 @@ def write_competition_page(competition: Competition, root: Path, names: list[str
         section("data", "Data", f'<div class="wide"><pre>{escape(competition.describe())}</pre></div>'),
     ]
     path = folder / REPORT
-    write_text(path, page(competition.title, f"{len(runs)} runs", parts, {}, LINKS))
+    write_text(path, page(competition.title, plural(len(runs), "run"), parts, {}, LINKS))
     return path
 
 
@@ -88,9 +90,9 @@ def _pairs_section(competition: Competition, root: Path, runs: pd.DataFrame) -> 
             f"{disagreements.loc[pair.run, pair.other]:.2%}",
             pair.only_run,
             pair.only_other,
-            pair.p_corrected,
+            chance(pair.p_corrected),
         ]
-        for pair in compare_pairs(competition.slug, root, names).itertuples()
+        for pair in compare_pairs(competition.slug, root, names, labels=current_labels(competition)).itertuples()
     ]
     header = ["run A", "run B", "disagree", "only A right", "only B right", "p"]
     text = (

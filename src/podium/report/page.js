@@ -3,7 +3,7 @@
 
 const data = JSON.parse(document.getElementById("page-data").textContent);
 const $ = (id) => document.getElementById(id);
-const percent = (share) => (100 * (share || 0)).toFixed(1) + " %";
+const percent = (share) => (100 * (share || 0)).toFixed(1) + "\u00a0%"; // does not break before the sign
 
 // --- tables ---------------------------------------------------------------------------------------
 

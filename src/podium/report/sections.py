@@ -149,7 +149,7 @@ def gallery_section(classes: Sequence[str], left_out: int, heat: str) -> str:
     any_class = f'<option value="">any</option>{options}'
     text = (
         "A click on an image opens its file. Judge the labels that look wrong, and download the judgements as"
-        " corrections.csv: make train CORRECTIONS=corrections.csv uses them."
+        " corrections.csv. Train with --corrections FILE (with make: CORRECTIONS=FILE) to use them."
     )
     if left_out:
         text += f" {left_out:,} more images did not fit into the page."
@@ -189,13 +189,15 @@ def costs_section(histories: Mapping[int, Sequence[EpochRecord]], costs: Mapping
             len(records),
             duration(sum(record.seconds for record in records)),
             duration(sum(record.validation_seconds for record in records)),
-            round(records[-1].images_per_s, 1),
+            round(records[-1].images_per_s),
             max(record.memory_mb for record in records),
             max((record.gpu_mb or 0 for record in records), default=0) or None,
         ]
         for fold, records in histories.items()
     ]
     header = ["fold", "epochs", "training", "validation", "images/s", "memory MB", "GPU memory MB"]
+    if not any(row[-1] for row in rows):  # trained on a CPU
+        header, rows = header[:-1], [row[:-1] for row in rows]
     text = f"{amount(costs['parameters'])} parameters, {amount(costs['multiply_adds'])} multiply-adds an image."
     return section("costs", "Time and memory", note(text), html_table(header, rows))
 

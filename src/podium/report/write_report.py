@@ -17,11 +17,11 @@ from podium.training.run_folder import find_runs
 def write_reports(
     competition: Competition, root: Path, names: list[str] | None = None, except_names: list[str] | None = None
 ) -> Path:
-    """Writes the pages of the runs (default: all), and that of the competition; returns the path of the latter."""
+    """Writes the pages of the runs (default: all), and that of all runs; returns the path of the latter."""
     runs = find_runs(competition.slug, root, names, except_names)
     for run in runs:
         path = write_run_page(competition, root, run)
         say(f"podium: wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
-    path = write_competition_page(competition, root, [run.name for run in runs])
+    path = write_competition_page(competition, root)
     say(f"podium: wrote {path}")
     return path

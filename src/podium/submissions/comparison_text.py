@@ -151,7 +151,7 @@ def _disagreements_table(disagreements: pd.DataFrame) -> str:
 
 def _pairs_table(pairs: pd.DataFrame) -> str:
     rows = [
-        [_shortened(pair.run), _shortened(pair.other), pair.only_run, pair.only_other, _chance(pair.p_corrected)]
+        [_shortened(pair.run), _shortened(pair.other), pair.only_run, pair.only_other, chance(pair.p_corrected)]
         for pair in pairs.itertuples()
     ]
     text = table(["run A", "run B", "only A right", "only B right", "p"], rows, text_columns=2)
@@ -159,7 +159,7 @@ def _pairs_table(pairs: pd.DataFrame) -> str:
     return f"{text}\np: McNemar's test, corrected for {count}; below 0.05, one of the two is more accurate"
 
 
-def _chance(p: float) -> str:
+def chance(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
