@@ -110,7 +110,7 @@ def test_scores_of_folds() -> None:
 def test_mistakes_come_with_the_most_confident_and_every_confusion_first() -> None:
     targets, predicted = [0, 0, 0, 0, 1, 2], [1, 1, 1, 0, 2, 2]
     images = images_of(targets, predicted, [0.9, 0.8, 0.95, 0.99, 0.5, 0.9])
-    chosen = choose_mistakes(images, confusion_matrix(images))
+    chosen = choose_mistakes(images)
     assert sorted(chosen) == [0, 1, 2, 4]
     assert chosen[0] == 2  # the most confident
     assert chosen.index(4) < chosen.index(1)  # the only one of its cell

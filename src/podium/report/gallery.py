@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from podium.images.decode import BadImage, Pixels, read_image
-from podium.report.numbers import HeldOutImages, Ints
+from podium.report.numbers import HeldOutImages
 from podium.terminal import progress_bar
 
 SIDE = 112  # pixels of the longer side of a thumbnail: enough to see what the image shows
@@ -54,7 +54,7 @@ class Gallery:
     left_out: int = 0  # mistakes that did not fit
 
 
-def choose_mistakes(images: HeldOutImages, matrix: Ints) -> list[int]:
+def choose_mistakes(images: HeldOutImages) -> list[int]:
     """Returns the positions of all mistakes: by turns the most confident of all, and the next of each confusion."""
     wrong = np.flatnonzero(images.is_wrong)
     by_confidence = wrong[np.argsort(-images.confidence[wrong], kind="stable")]

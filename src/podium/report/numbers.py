@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import apply_temperature
-from podium.submissions.blend_strategies import find_temperature
+from podium.submissions.blend_strategies import fit_temperature
 from podium.training.run_folder import Run
 
 Ints = NDArray[np.int64]
@@ -161,10 +161,7 @@ def calibrated_probs(images: HeldOutImages) -> tuple[Floats, float]:
         others, own = parts != part, parts == part
         if not others.any():
             continue
-        fitted_probs, fitted_targets = images.probs[others], images.targets[others]
-        temperature = find_temperature(
-            lambda t: evaluate("log_loss", fitted_targets, apply_temperature(fitted_probs, t))  # noqa: B023
-        )
+        temperature = fit_temperature(images.probs[others], images.targets[others])
         probs[own] = apply_temperature(images.probs[own], temperature)
         temperatures.append(temperature)
     return probs, float(np.mean(temperatures)) if temperatures else 1.0

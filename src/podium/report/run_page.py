@@ -146,7 +146,7 @@ def make_gallery(competition: Competition, root: Path, run: Run, images: HeldOut
     position_of = {str(image_id): position for position, image_id in enumerate(images.ids)}
     suggested = _suspects(competition, root, run)
     suspects = [position_of[image_id] for image_id in suggested if image_id in position_of]
-    others = [*choose_mistakes(images, confusion_matrix(images)), *choose_correct(images)]
+    others = [*choose_mistakes(images), *choose_correct(images)]
     cards = [card_of(images, position, file_of) for position in dict.fromkeys([*suspects, *others])]
     for place, card in enumerate(cards[: len(suspects)], 1):
         card.suspect, card.suggested = place, suggested[card.id]

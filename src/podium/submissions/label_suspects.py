@@ -7,15 +7,13 @@ believed. A label is suspected if another class nearly reaches its threshold, an
 `find_suspects` works on arrays; suspect_list.py reads the runs.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.metrics import evaluate
 from podium.submissions.blend import MIN_PROB, Probs, Targets, apply_temperature
-from podium.submissions.blend_strategies import find_temperature
+from podium.submissions.blend_strategies import fit_temperature
 
 # Chosen on simulated noise, with 10 to 25 classes of which the rarest had 1 to 8 images. For models with an accuracy of
 # 0.9, 75 to 98 % of the suspects were wrong if labels were exchanged at random, and they were 69 to 94 % of the wrong
@@ -43,7 +41,7 @@ def find_suspects(targets: Targets, probs: Probs) -> Suspects:
     `targets` are the given labels, `probs` [images, classes] the predictions of models that have not seen the image.
     A class without a label is never suggested.
     """
-    probs = apply_temperature(probs, find_temperature(partial(_log_loss, targets, probs)))
+    probs = apply_temperature(probs, fit_temperature(probs, targets))
     rows, class_count = np.arange(len(targets)), probs.shape[1]
     counts = np.bincount(targets, minlength=class_count)
     shares = (counts + PSEUDO_IMAGES / class_count) / (len(targets) + PSEUDO_IMAGES)
@@ -56,10 +54,6 @@ def find_suspects(targets: Targets, probs: Probs) -> Suspects:
     is_suspect = (odds >= MIN_ODDS) & (probs[rows, suggested] >= NEARLY * _thresholds(targets, probs)[suggested])
     order = np.argsort(-odds, kind="stable")
     return Suspects(order, suggested[order], odds[order], is_suspect[order])
-
-
-def _log_loss(targets: Targets, probs: Probs, temperature: float) -> float:
-    return evaluate("log_loss", targets, apply_temperature(probs, temperature))
 
 
 def _thresholds(targets: Targets, probs: Probs) -> Probs:
