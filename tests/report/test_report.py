@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 
 from podium import PodiumError
+from podium.competition.load import load
 from podium.report import gallery
 from podium.report.gallery import Card, add_thumbnails, shrink_to
 from podium.report.page import as_script
 from podium.report.sections import html_table
+from podium.submissions.held_out import current_labels
+from podium.submissions.pair_tests import compare_pairs
 from tiny import Podium, one_line, write_image
 
 
@@ -108,6 +111,23 @@ def test_a_submission_that_uses_the_run_stands_in_its_page(two_runs: Path, podiu
     assert podium("report", "-c", "tiny")[0] == 0
     assert "good.csv" in page_of(two_runs, "good")[0]
     assert "No submission uses this run yet" in page_of(two_runs, "idle")[0]
+
+
+def test_pairs_are_tested_with_the_labels_of_today_and_all_runs_are_shown(two_runs: Path, podium: Podium) -> None:
+    corrections = two_runs / "data" / "competitions" / "tiny.corrections.csv"
+    corrections.parent.mkdir(exist_ok=True)
+    corrections.write_text("id,label\n000,green\n001,green\n")  # for `good`, two correct answers become wrong
+    labels = current_labels(load("tiny", two_runs))
+    before, today = (compare_pairs("tiny", two_runs, ["good", "idle"], labels=used).iloc[0] for used in (None, labels))
+    assert before["only_run"] != today["only_run"]
+    status, out, err = podium("report", "-c", "tiny", "--runs", "good")
+    assert status == 0, err
+    overview = Path(out.strip()).read_text(encoding="utf-8")
+    pairs = overview[overview.index('id="pairs"') :]
+    assert [int(number) for number in re.findall(r'data-value="(\d+)"', pairs)[:2]] == [
+        today["only_run"],
+        today["only_other"],
+    ]
 
 
 def test_only_the_named_runs_get_a_page(two_runs: Path, podium: Podium) -> None:
