@@ -1,6 +1,7 @@
 """Measures whether wrong labels are found, and what it brings to correct them.
 
-    python docs/measure_corrections.py ROOT [-c SLUG] [--planted 0.05 0.15] [--kinds random confused] [-- TRAIN FLAGS]
+    python docs/measure_corrections.py ROOT [-c SLUG] [--planted 0.05 0.15] [--kinds random confused] [--k 5]
+        [-- TRAIN FLAGS]
 
 Copies the competition's tables from ROOT and links its images, plants wrong labels, trains, ranks the labels, takes
 the suspects as corrections and trains again, each with a command of its own. Errors are planted in two ways: an image
@@ -37,10 +38,10 @@ SMALL += " --weight-decay 1.5 --epochs 6 --workers 1"
 Labels = dict[str, str]  # by image id
 
 
-def main(root: Path, slug: str, planted: list[float], kinds: list[str], flags: list[str]) -> None:
+def main(root: Path, slug: str, planted: list[float], kinds: list[str], k: int, flags: list[str]) -> None:
     source = load(slug, root)
     with tempfile.TemporaryDirectory(prefix="corrections-", dir=root) as folder:
-        clean = Experiment(Path(folder) / "clean", source)
+        clean = Experiment(Path(folder) / "clean", source, k)
         clean.write(dict(zip(source.train_in_files["id"], source.train_in_files["target"], strict=True)))
         clean_accuracy = clean.train("before", flags)
         print(f"clean labels: accuracy {clean_accuracy:.4f}")
@@ -50,7 +51,7 @@ def main(root: Path, slug: str, planted: list[float], kinds: list[str], flags: l
         print("| --- " * 6 + "|")
         for kind in kinds:
             for share in planted:
-                experiment = Experiment(Path(folder) / f"{kind}-{share}", source)
+                experiment = Experiment(Path(folder) / f"{kind}-{share}", source, k)
                 experiment.write(plant(clean, kind, share))
                 print(f"| {kind}, {share:.0%} | {' | '.join(experiment.measure(flags))} |", flush=True)
 
@@ -58,8 +59,8 @@ def main(root: Path, slug: str, planted: list[float], kinds: list[str], flags: l
 class Experiment:
     """A copy of a competition, with labels of its own."""
 
-    def __init__(self, root: Path, source: Competition) -> None:
-        self.root, self.slug, self.source = root, source.slug, source
+    def __init__(self, root: Path, source: Competition, k: int) -> None:
+        self.root, self.slug, self.source, self.k = root, source.slug, source, k
         rows = source.train_in_files
         self.truth: Labels = dict(zip(rows["id"], rows["target"], strict=True))
         self.given: Labels = {}
@@ -87,7 +88,7 @@ class Experiment:
             own_card = card_path(self.slug, self.root)
             own_card.parent.mkdir(parents=True)
             own_card.write_text(card.read_text())
-        self.podium("folds")
+        self.podium("folds", "--k", str(self.k))
 
     def podium(self, *words: str) -> None:
         command = [sys.executable, "-m", "podium", "--root", str(self.root), words[0], "-c", self.slug, *words[1:]]
@@ -167,5 +168,6 @@ if __name__ == "__main__":
     parser.add_argument("-c", dest="slug", default="boolart-image-classification", metavar="SLUG")
     parser.add_argument("--planted", type=float, nargs="+", default=[0.05, 0.15], metavar="SHARE")
     parser.add_argument("--kinds", nargs="+", default=["random", "confused"], choices=["random", "confused"])
+    parser.add_argument("--k", type=int, default=5, help="folds")
     arguments = parser.parse_args(words[:split])
     main(**vars(arguments), flags=words[split + 1 :] or SMALL.split())

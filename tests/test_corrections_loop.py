@@ -23,13 +23,25 @@ def write_corrections(root: Path, *lines: str) -> Path:
     return path
 
 
+def contradict(root: Path, name: str) -> None:
+    """Corrects the label of every image that the run held out: to the class that it finds least probable."""
+    run, lines = run_of(root, name), ["id,label"]
+    for fold in run.finished():
+        held_out = run.out_of_fold(fold)
+        labels = [held_out.classes[number] for number in held_out.probs.argmin(1)]
+        lines += [f"{image_id},{label}" for image_id, label in zip(held_out.id, labels, strict=True)]
+    path = corrections_path("tiny", root)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+
+
 def stored_pixels(root: Path) -> set[Path]:
     return set((root / "data" / "prepared" / "tiny").glob("pixels-*"))
 
 
 def test_data_shows_the_corrections(tiny: Path, podium: Podium) -> None:
     corrections = write_corrections(tiny, "000,blue,", "001,drop,")
-    assert "2 corrections (2 new)" in podium("folds", "-c", "tiny", "--verify", "--corrections", corrections)[2]
+    assert "2 lines, 2 new" in podium("folds", "-c", "tiny", "--verify", "--corrections", corrections)[2]
     _, out, _ = podium("data", "-c", "tiny")
     assert "1 label changed, 1 image dropped" in out
     assert str(corrections_path("tiny", tiny)) in out
@@ -91,7 +103,7 @@ def test_a_run_records_the_corrections_and_does_not_resume_with_others(tiny: Pat
     assert "corrections_sha256" not in run_of(tiny, "old").recipe
     corrections = write_corrections(tiny, "000,blue,")
     assert podium(*TRAIN, "--folds", "0", "--name", "new", "--corrections", corrections)[0] == 0
-    expected = load("tiny", tiny).corrections_sha256
+    expected = load("tiny", tiny).corrections.sha256
     assert run_of(tiny, "new").recipe["corrections_sha256"] == expected is not None
     assert run_of(tiny, "new").recipe["data_sha256"] == run_of(tiny, "old").recipe["data_sha256"]
     message = one_line(podium(*TRAIN, "--name", "old"))
@@ -102,7 +114,11 @@ def test_a_run_records_the_corrections_and_does_not_resume_with_others(tiny: Pat
     assert status == 0, err
     corrections_path("tiny", tiny).unlink()
     assert podium(*TRAIN, "--name", "old")[0] == 0
-    assert "the corrections changed" in one_line(podium(*TRAIN, "--name", "new"))
+    message = one_line(podium(*TRAIN, "--name", "new"))
+    assert "the corrections changed" in message
+    kept = tiny / "runs/tiny/new/corrections.csv"
+    assert str(kept) in message
+    assert podium(*TRAIN, "--name", "new", "--corrections", kept)[0] == 0
 
 
 def test_runs_from_before_and_after_are_compared_and_submitted_together(tiny: Path, podium: Podium) -> None:
@@ -114,7 +130,7 @@ def test_runs_from_before_and_after_are_compared_and_submitted_together(tiny: Pa
     status, out, err = podium("submit", "-c", "tiny", "--runs", "before", "after", "--blend", "equal", "--anyway")
     assert status == 0, err
     assert "different images" not in err
-    csv, digest = Path(out.strip()), load("tiny", tiny).corrections_sha256
+    csv, digest = Path(out.strip()), load("tiny", tiny).corrections.sha256
     assert digest is not None
     assert json.loads(csv.with_suffix(".json").read_text())["corrections_sha256"] == digest
     description = podium("lineage", csv)[1]
@@ -129,10 +145,28 @@ def test_runs_from_before_and_after_are_compared_and_submitted_together(tiny: Pa
     )
 
 
-def test_a_dry_run_takes_no_corrections(tiny: Path, podium: Podium) -> None:
+def test_corrections_are_kept_when_training_begins_and_not_before(tiny: Path, podium: Podium) -> None:
     corrections = write_corrections(tiny, "000,blue,")
-    assert "leave out one" in one_line(podium(*TRAIN, "--dry-run", "--corrections", corrections))
+    status, _, err = podium(*TRAIN, "--dry-run", "--corrections", corrections)
+    assert status == 0, err
+    assert "1 label changed" in err
+    assert "no fold 9" in one_line(podium(*TRAIN, "--folds", "9", "--corrections", corrections))
+    assert podium(*TRAIN, "--folds", "0")[0] == 0
+    assert "the corrections changed" in one_line(podium(*TRAIN, "--corrections", corrections))
     assert not corrections_path("tiny", tiny).exists()
+
+
+def test_scores_of_folds_are_those_of_the_labels_of_today(tiny: Path, podium: Podium) -> None:
+    assert podium(*TRAIN, "--name", "old")[0] == 0
+    contradict(tiny, "old")
+    status, out, err = podium("compare", "-c", "tiny", "--json")
+    assert status == 0, err
+    (row,) = json.loads(out)
+    assert (row["score"], row["fold_spread"]) == (0.0, 0.0)
+    csv = Path(podium("submit", "-c", "tiny", "--runs", "old", "--anyway")[1].strip())
+    content = json.loads(csv.with_suffix(".json").read_text())
+    assert {fold["score"] for fold in content["runs"][0]["folds"]} == {0.0}
+    assert content["corrections"] in podium("lineage", csv)[1]
 
 
 def test_python_corrects_too(tiny: Path, podium: Podium) -> None:

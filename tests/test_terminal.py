@@ -17,10 +17,10 @@ from tiny import FAST
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "40", "--folds", "0")
 
 
-def run_in_terminal(root: Path, words: tuple[str, ...], **variables: str) -> str:
+def run_in_terminal(root: Path, words: tuple[str, ...], columns: int = 160, **variables: str) -> str:
     """Runs a command whose error stream is a terminal; returns what it wrote there."""
     ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (40, 160))
+    termios.tcsetwinsize(theirs, (40, columns))
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     environment |= {"TERM": "xterm", **variables}
     command = [sys.executable, "-m", "podium", "--root", str(root), *words]
@@ -44,10 +44,20 @@ def run_in_terminal(root: Path, words: tuple[str, ...], **variables: str) -> str
 @pytest.mark.slow
 def test_training_shows_loss_rate_time_left_and_scores_while_it_goes(tiny: Path) -> None:
     text = run_in_terminal(tiny, TRAIN)
-    line = r"fold 0 +\d+ % \|.*\| \d+/\d+ steps, \d\d:\d\d left, [\d,]+ images/s, loss \d\.\d+, accuracy \d\.\d+"
+    line = r"fold 0 +\d+ % \|.*\| \d+/\d+ steps, \d+ s left, loss \d\.\d+, accuracy \d\.\d+  log_loss \d\.\d+, [\d,]+"
     assert re.search(line, text)
     assert "\033[36mnext:" in text  # cyan
     assert "\033[" not in re.sub(r"\033\[(31|33|36|0)m|\033\[A", "", text)
+
+
+@pytest.mark.slow
+def test_a_narrow_terminal_keeps_the_bar_and_leaves_out_the_rate(tiny: Path) -> None:
+    text = run_in_terminal(tiny, TRAIN, columns=80)
+    lines = [line for line in re.split(r"[\r\n]", text) if " left, loss" in line]
+    assert lines
+    assert not [line for line in lines if "images/s" in line]
+    assert all(len(line.rstrip()) <= 80 for line in lines)
+    assert min(len(line.split("|")[1]) for line in lines if line.count("|") == 2) >= 8
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from podium.known_words import explain_flag
 from podium.machine import Machine
 from podium.project_root import find_root
 from podium.recipe import flag_of, recipe_options
-from podium.terminal import plural, say, seconds_of
+from podium.terminal import plural, seconds_of
 from podium.training import run_folder
 
 __all__ = ["Competition", "Machine", "Run", "compare", "load", "runs", "submit", "train"]
@@ -62,8 +62,8 @@ class Competition(competition_files.Competition):
         return self.train[["id", "target"]].assign(fold=read_folds(self, self.root), group=groups)
 
     def correct(self, path: str | Path) -> "Competition":
-        """Merges a file of corrections into the competition's own; returns the competition with corrected labels."""
-        say(f"podium: {competition_files.add_corrections(Path(path), self.slug, self.root)}")
+        """Adds a file of corrections to the competition's own; returns the competition with corrected labels."""
+        competition_files.load_and_report(self.slug, self.root, Path(path)).corrections.save()
         return load(self.slug, self.root)
 
     def suspects(self, runs: "Sequence[Run | str] | Run | str | None" = None) -> "pd.DataFrame":
@@ -74,7 +74,7 @@ class Competition(competition_files.Competition):
         from podium.submissions.suspect_list import rank_labels
 
         ranked = rank_labels(self, self.root, _names(runs))
-        return ranked[ranked["is_suspect"]].drop(columns="is_suspect").reset_index(drop=True)
+        return ranked[ranked["is_suspect"]].drop(columns=["is_suspect", "is_predicted"]).reset_index(drop=True)
 
     def __repr__(self) -> str:
         counts = f"{len(self.train):,} training images, {len(self.test):,} test images, {len(self.classes)} classes"
@@ -93,11 +93,16 @@ class Run(run_folder.Run):
         """Returns the classes in the order of the model's outputs."""
         return self.out_of_fold(self._one_finished(None)).classes
 
-    def score(self, fold: int | None = None, metric: str | None = None) -> float:
-        """Returns the score of a fold on its held-out images, or the mean over the finished folds."""
+    def score(
+        self, fold: int | None = None, metric: str | None = None, labels: "Mapping[str, str] | None" = None
+    ) -> float:
+        """Returns the score of a fold on its held-out images, or the mean over the finished folds.
+
+        `labels` by image id replace those that the run was trained with; images without one do not count.
+        """
         metric = metric or str(self.recipe["metric"])
         folds = [self._one_finished(fold)] if fold is not None else self.finished()
-        return sum(super(Run, self).score(number, metric) for number in folds) / len(folds)
+        return sum(super(Run, self).score(number, metric, labels) for number in folds) / len(folds)
 
     def held_out(self) -> "pd.DataFrame":
         """Returns id, target, fold and the probability of every class, for the images of the finished folds."""

@@ -55,7 +55,7 @@ def test_several_processes_get_the_recipe_of_the_first(tiny: Path, podium: Podiu
 
 
 def test_a_pattern_stands_for_all_models_that_it_matches(tiny: Path, podium: Podium) -> None:
-    status, out, err = podium(*TRAIN, "--model", "test_*vit3", "--dry-run")
+    status, out, err = podium(*TRAIN, "--model", "test_*vit3", "--one-recipe", "--dry-run")
     assert status == 0, err
     assert "test_vit3" in out
     assert "no model matches 'rood_*'" in one_line(podium(*TRAIN, "--model", "rood_*"))

@@ -7,7 +7,7 @@ import pytest
 from layouts import IMAGES, SLUG, TABLES, TRAIN, load_files, table, train_labels
 from podium import PodiumError
 from podium.competition.corrections import corrections_path
-from podium.competition.load import Competition, add_corrections, load
+from podium.competition.load import Competition, load
 
 HEADER = "id,label,why"
 IMAGES_OF_SIX = [*IMAGES, "train/6.jpg", "train/007.jpg"]
@@ -56,10 +56,10 @@ def test_labels_change_and_images_are_dropped_but_not_the_classes(plain: Competi
 
 
 def test_without_corrections_nothing_is_noted_or_hashed(plain: Competition, tmp_path: Path) -> None:
-    assert plain.corrections_sha256 is None
+    assert plain.corrections.sha256 is None
     for lines in ((), ("1,cat,I have looked at it",)):
         same = correct(tmp_path, *lines)
-        assert same.corrections_sha256 is None
+        assert same.corrections.sha256 is None
         assert same.train.equals(plain.train)
         assert [note for note in same.notes if "corrects" in note] == [
             note for note in same.notes if "confirmed" in note
@@ -70,9 +70,9 @@ def test_without_corrections_nothing_is_noted_or_hashed(plain: Competition, tmp_
 
 def test_the_hash_is_of_what_changes(plain: Competition, tmp_path: Path) -> None:
     first = correct(tmp_path, "1,dog,me", "007,drop,you")
-    assert correct(tmp_path, "007,drop,", "3,cat,confirmed", "1,dog,").corrections_sha256 == first.corrections_sha256
+    assert correct(tmp_path, "007,drop,", "3,cat,confirmed", "1,dog,").corrections.sha256 == first.corrections.sha256
     others = [correct(tmp_path, *lines) for lines in (("1,dog,",), ("007,drop,",), ("1,dog,", "007,dog,"))]
-    assert len({first.corrections_sha256, *(other.corrections_sha256 for other in others)}) == 4
+    assert len({first.corrections.sha256, *(other.corrections.sha256 for other in others)}) == 4
     assert {other.train_hash for other in others} == {plain.train_hash}
 
 
@@ -137,12 +137,16 @@ def test_new_lines_win_and_are_counted(plain: Competition, tmp_path: Path) -> No
     correct(tmp_path, "1,dog,old", "2,cat,old")
     new = tmp_path / "new.csv"
     new.write_text(table("id;label", "1;dog", "2;bird", "007;drop"))
-    assert add_corrections(new, SLUG, tmp_path) == (
-        f"3 corrections (3 new) in {corrections_path(SLUG, tmp_path)}: 2 labels changed, 1 image dropped"
-    )
+    before = corrections_path(SLUG, tmp_path).read_text()
+    competition = load(SLUG, tmp_path, new)
+    assert "2 labels changed, 1 image dropped" in competition.notes[-1]
+    assert f"3 lines, 3 new from {new}" in competition.notes[-1]
+    assert corrections_path(SLUG, tmp_path).read_text() == before
+    competition.corrections.save()
     assert corrections_path(SLUG, tmp_path).read_text() == "id,label,why\n1,dog,\n2,bird,\n007,drop,\n"
-    assert "(0 new)" in add_corrections(new, SLUG, tmp_path)
-    assert "(0 new)" in add_corrections(corrections_path(SLUG, tmp_path), SLUG, tmp_path)
+    assert load(SLUG, tmp_path).corrections.sha256 == competition.corrections.sha256
+    for file in (new, corrections_path(SLUG, tmp_path)):
+        assert "0 new" in load(SLUG, tmp_path, file).notes[-1]
 
 
 def test_a_file_with_a_mistake_changes_nothing(plain: Competition, tmp_path: Path) -> None:
@@ -150,7 +154,10 @@ def test_a_file_with_a_mistake_changes_nothing(plain: Competition, tmp_path: Pat
     for line in ("1,dgo,", "1,drop,\n3,drop,\n007,drop,"):
         new.write_text(table(HEADER, line))
         with pytest.raises(PodiumError):
-            add_corrections(new, SLUG, tmp_path)
+            load(SLUG, tmp_path, new)
+    new.write_text(table(HEADER))
+    with pytest.raises(PodiumError, match="holds no corrections"):
+        load(SLUG, tmp_path, new)
     with pytest.raises(PodiumError, match="does not exist; correct the path"):
-        add_corrections(tmp_path / "none.csv", SLUG, tmp_path)
+        load(SLUG, tmp_path, tmp_path / "none.csv")
     assert not path.exists()

@@ -73,3 +73,15 @@ def test_a_card_that_the_user_changed_is_kept(tmp_path: Path, podium: Podium) ->
     assert status == 0
     assert "macro_f1" in out
     assert card.read_text() == 'metric = "macro_f1"\n'
+
+
+def test_the_digits_that_are_there_are_kept(tmp_path: Path, podium: Podium) -> None:
+    assert podium("data", "-c", "sample")[0] == 0
+    table = tmp_path / "data" / "raw" / "sample" / "train.csv"
+    table.write_text(table.read_text() + "\n")
+    edited = table.read_bytes()
+    status, out, err = podium("data", "-c", "sample")
+    assert status == 0, err
+    assert "exists already" in err
+    assert "1,433 images" in out
+    assert table.read_bytes() == edited

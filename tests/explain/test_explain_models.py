@@ -14,6 +14,7 @@ from podium.models.model_file import load_model, save_model
 from tiny import FAST, Podium, one_line, podium_at, run_of
 
 VIT, CONVNET = "teaching_vit_nano", "test_resnet"
+SIZE = {VIT: "32", CONVNET: "64"}  # the last map of the second is a single place for 32 pixels
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,8 @@ def trained_template(tiny_template: Path, tmp_path_factory: pytest.TempPathFacto
     root = tmp_path_factory.mktemp("explained")
     shutil.copytree(tiny_template, root, dirs_exist_ok=True)
     for model in (VIT, CONVNET):
-        podium_at(root, "train", *FAST, "--model", model, "--epochs", "1", "--folds", "1", "--device", "cpu")
+        words = ("--epochs", "1", "--folds", "1", "--device", "cpu", "--image-size", SIZE[model])
+        podium_at(root, "train", *FAST, "--model", model, *words)
     return root
 
 
@@ -142,7 +144,7 @@ def test_the_weights_of_a_pretraining_have_no_classifier(trained: Path, podium: 
         ((VIT, "--what", "grad_cam"), "no grad_cam.png.*class_attention"),
         ((VIT, "--what", "gradcam"), "invalid choice: 'gradcam'"),
         (("--model", "test_vit"), "--images FILE"),
-        (("--model", "test_vit", "--weights", "none.pt", "--images", "."), "no file 'none.pt'"),
+        (("--model", "test_vit", "--weights", "none.pt", "--images", "."), "none.pt: no such file"),
     ],
 )
 def test_what_cannot_be_explained_is_refused(
@@ -150,3 +152,9 @@ def test_what_cannot_be_explained_is_refused(
 ) -> None:
     monkeypatch.chdir(trained)
     assert re.search(expected, one_line(podium("explain", "-c", "tiny", *words)))
+
+
+def test_too_many_images_are_refused(trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.explain.subjects.MOST_IMAGES", 2)
+    folder = trained / "data" / "raw" / "tiny"
+    assert "name at most 2" in one_line(podium("explain", "-c", "tiny", VIT, "--images", folder))

@@ -36,7 +36,7 @@ def test_maps_are_as_large_as_the_images() -> None:
 @pytest.mark.parametrize("name", ["test_convnext", "swin_tiny_patch4_window7_224", "teaching_vit_nano_mean"])
 def test_every_layout_of_the_last_map_gives_the_same_as_timms_maps(name: str) -> None:
     """Maps with the channels last and tokens are compared with timm's own map [n, channels, rows, columns]."""
-    size = 56 if "swin" in name else 32
+    size = {"swin_tiny_patch4_window7_224": 56, "test_convnext": 64}.get(name, 32)
     model = zoo_model(name, **({"img_size": size} if "swin" in name else {})).eval()
     images = torch.randn(1, 3, size, size)
     features = model.forward_features(images).detach().requires_grad_()  # type: ignore[operator]
@@ -113,3 +113,8 @@ def test_a_norm_at_the_end_does_not_hide_the_field(name: str) -> None:
     assert np.unravel_index(patches.argmax(), (8, 8)) == (4, 4)
     assert patches[4, 4] > 5 * np.median(patches)
     assert field.centre == (18, 18)
+
+
+def test_a_map_of_one_place_cannot_say_where() -> None:
+    with pytest.raises(PodiumError, match=r"single place for images of .32, 32. pixels.*larger images"):
+        grad_cam(zoo_model("test_resnet"), torch.randn(1, 3, 32, 32))

@@ -18,6 +18,7 @@ from PIL import ImageOps
 from pictures import LabelledImages, add_scenes, photograph, write_card, write_image_competition, write_table
 from podium import PodiumError
 from podium.competition.card import Card
+from podium.competition.corrections import Corrections
 from podium.competition.load import Competition, load
 from podium.competition.submission_format import SubmissionFormat
 from podium.disk import sha256
@@ -309,6 +310,7 @@ def audited_competition(root: Path, images: list[ImageRow]) -> tuple[Competition
         groups=pd.Series(scenes, name="scene", dtype=object),
         copies="near",
         notes=(),
+        corrections=Corrections(root / "tiny.corrections.csv", {}, train, sorted(set(labels))),
     )
     copy_groups = ["" if bad else group for group, bad in zip(copy_groups, is_unreadable, strict=True)]
     reasons = ["empty" if bad else "" for bad in is_unreadable]

@@ -14,6 +14,7 @@ import pytest
 from podium import PodiumError
 from podium.competition.load import load
 from podium.report import gallery
+from podium.report.charts import Line, line_chart
 from podium.report.gallery import Card, add_thumbnails, shrink_to
 from podium.report.page import as_script
 from podium.report.sections import html_table
@@ -171,3 +172,21 @@ def test_thumbnails_stop_at_the_limit(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(("shape", "expected"), [((400, 200), (112, 56)), ((1, 1000), (1, 112)), ((20, 10), (20, 10))])
 def test_thumbnails_keep_the_shape_of_the_image(shape: tuple[int, int], expected: tuple[int, int]) -> None:
     assert shrink_to(np.zeros((*shape, 3), np.uint8), 112).shape[:2] == expected
+
+
+def test_the_page_says_which_labels_it_shows(two_runs: Path, podium: Podium) -> None:
+    assert podium("report", "-c", "tiny")[0] == 0
+    assert "labels of" not in page_of(two_runs, "good")[0].split("<nav")[0]
+    corrections = two_runs / "data" / "competitions" / "tiny.corrections.csv"
+    corrections.parent.mkdir(exist_ok=True)
+    corrections.write_text("id,label\n000,green\n")
+    assert podium("report", "-c", "tiny")[0] == 0
+    head = page_of(two_runs, "good")[0].split("<nav")[0]
+    assert "labels of today: 1 label changed" in head
+    assert "trained with others" in head
+
+
+def test_epochs_are_whole_numbers() -> None:
+    chart = line_chart("loss", "epoch", [Line("fold 0", [1, 2, 3], [0.5, 0.4, 0.35])])
+    numbers = re.findall(r'text-anchor="middle">([^<]*)<', chart)
+    assert numbers == ["1", "2", "3", "epoch"]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from podium.competition.card import Card
+from podium.competition.corrections import Corrections
 from podium.competition.csv_files import CsvStyle, csv_text
 from podium.competition.load import Competition
 from podium.competition.submission_format import SubmissionFormat
@@ -19,4 +20,5 @@ def make_competition(
     style = CsvStyle(csv_text([columns], ""), ",", newline)
     expected = SubmissionFormat(tuple(columns), wants, "sample_submission.csv", style)
     card = Card(Path("x.toml"), {})
-    return Competition("x", "x", Path(), train, test, tuple(classes), "accuracy", expected, card, None, "near", ())
+    facts = ("x", "x", Path(), train, test, tuple(classes), "accuracy", expected, card, None, "near", ())
+    return Competition(*facts, Corrections(Path("x.csv"), {}, train, classes))

@@ -15,7 +15,7 @@ def trained_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_competition(root, per_class=12, test_images=9)
     podium_at(root, "folds", "-c", "tiny", "--k", "2")
     for name, epochs, rate in (("good", "8", "3e-3"), ("idle", "1", "1e-9")):
-        words = ("--model", "test_convnext", "--name", name, "--epochs", epochs, "--lr", rate)
+        words = ("--model", "test_convnext", "--name", name, "--epochs", epochs, "--lr", rate, "--image-size", "64")
         podium_at(root, "train", *FAST, *words)
     return root
 

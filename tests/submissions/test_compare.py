@@ -47,7 +47,7 @@ def test_runs_are_compared(two_runs: Path, podium: Podium) -> None:
     assert scores[0].split() == columns
     assert [line.split()[0] for line in scores[1:3]] == ["good", "idle"]  # the best first
     assert scores[2].endswith("no better than chance")
-    assert costs[1].split()[:6] == ["good", "32", "0.2", "M", "1.2", "M"]
+    assert costs[1].split()[:6] == ["good", "64", "0.2", "M", "5.0", "M"]
     assert recipes[1].split() == ["good", "test_convnext", "0.003", "8"]
     assert pairs[1].split()[:2] == ["good", "idle"]
     assert runs_by_name(two_runs)["loss"].tolist() == ["cross_entropy", "cross_entropy"]
@@ -159,6 +159,9 @@ def test_the_tables_fit_into_120_columns() -> None:
         "linear": False,
         "start": "",
         "loss": "focal",
+        "optimizer": "muon",
+        "level": "strong",
+        "is_corrected": True,
     }
     rows = [{"run": name, **row, **scores, **costs, "public_score": 0.5} for name in names]
     runs = pd.DataFrame([{**row, "images": 10**number} for number, row in enumerate(rows)])

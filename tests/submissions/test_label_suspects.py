@@ -102,16 +102,17 @@ def test_suspects_are_listed_and_corrected(two_runs: Path, podium: Podium) -> No
     status, out, err = podium("audit", "-c", "tiny", "--suspects")
     assert status == 0, err
     assert "idle (no better than chance)" in err
-    title, _, row, *_ = out.splitlines()
+    title, caution, _, row, *_ = out.splitlines()
+    assert "right with 97.2% of the labels" in caution
     assert title.startswith("1 label of 36 images")
     assert "1 training image that no fold validated" in title
     assert row.split() == ["005", "red", "blue", "0.020", "0.940"]
     status, csv, err = podium("audit", "-c", "tiny", "--suspects", "good", "--csv")
-    assert csv == 'id,label,why\n005,blue,"red 0.020, blue 0.940: good"\n'
+    assert csv == "id,label,why\n005,blue,good gives blue 0.940 and red 0.020\n"
     (two_runs / "suspects.csv").write_text(csv)
     status, _, err = podium("folds", "-c", "tiny", "--verify", "--corrections", two_runs / "suspects.csv")
     assert status == 0, err
-    assert "1 correction (1 new)" in err
+    assert "1 line, 1 new" in err
     assert load("tiny", two_runs).train.set_index("id")["target"]["005"] == "blue"
     _, out, _ = podium("audit", "-c", "tiny", "--suspects")
     assert out.startswith("0 labels of 36 images")

@@ -72,3 +72,14 @@ def test_nothing_is_shortened_without_a_deadline() -> None:
     forecast.start_step(0)
     forecast.start_step(1)
     assert forecast.last_step(3, planned=77) == 77
+
+
+def test_the_time_left_counts_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    forecast = Forecast(sampler_of(2), 0.5, replace(SMALL, epochs=2, views="none"))
+    for step in range(30):  # of 60, two seconds each; a validation takes ten
+        forecast.start_step(step)
+        clock.now += 2
+    assert forecast.seconds_left(30 - 1) == pytest.approx(31 * 2 + 2 * 10, rel=0.05)
+    forecast.deadline = clock.now + 7
+    assert forecast.seconds_left(30 - 1) == pytest.approx(7)

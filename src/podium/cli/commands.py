@@ -59,11 +59,11 @@ def folds(args: argparse.Namespace) -> None:
     from podium.folds.folds_csv import certified_group_column, folds_path, verify_folds, write_folds
     from podium.training.run_folder import names_of_runs_on_folds
 
-    _add_corrections(args)
     group = args.group
     if args.verify is not None and group is None:
         group = certified_group_column(args.competition, args.root)
     competition = _competition(args, **({} if group is None else {"group_column": group}))
+    competition.corrections.save()
     if args.verify is None:
         in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
         path = folds_path(args.competition, args.root)
@@ -86,9 +86,6 @@ def train(args: argparse.Namespace) -> None:
     from podium.training.budget import process_start
     from podium.training.plan import Request
 
-    if args.corrections and args.dry_run:
-        raise PodiumError("--dry-run writes nothing, so it cannot take over --corrections; leave out one of them")
-    _add_corrections(args)
     request = Request(
         options=_recipe_options(args),
         folds=args.folds or (),
@@ -96,6 +93,7 @@ def train(args: argparse.Namespace) -> None:
         machine=_machine(args),
         budget=args.budget,
         started=process_start(),
+        corrections=args.corrections,
     )
     train_in_turn(args, request)
 
@@ -299,17 +297,7 @@ def doctor(args: argparse.Namespace) -> None:
 def _competition(args: argparse.Namespace, **settings: str) -> "Competition":
     from podium.competition.load import load_and_report
 
-    return load_and_report(args.competition, args.root, **settings)
-
-
-def _add_corrections(args: argparse.Namespace) -> None:
-    """Merges the file of --corrections into the competition's own, before the competition is loaded."""
-    from podium.torchrun import launched_by_podium
-
-    if args.corrections and not launched_by_podium():  # the launching process has done it
-        from podium.competition.load import add_corrections
-
-        terminal.say(f"podium: {add_corrections(args.corrections, args.competition, args.root)}")
+    return load_and_report(args.competition, args.root, getattr(args, "corrections", None), **settings)
 
 
 def _recipe_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -52,7 +52,8 @@ def list_requests(args: argparse.Namespace, request: Request) -> list[Request]:
     if len(seeds) > 1 and request.budget:
         raise PodiumError(f"--budget is for one run, not for {len(seeds)}; leave it out, or train one seed")
     if args.one_recipe:
-        request = replace(request, options={**_recipe_of_first(args, request), **request.options})
+        first = _recipe_of_first(args, _with(request, models[0], None))
+        request = replace(request, options={**first, **request.options})
     return [_with(request, model, seed) for model in models for seed in seeds]
 
 

@@ -3,14 +3,14 @@
     podium folds --corrections FILE          podium train --corrections FILE
 
 The table has the columns id, label (a class, or `drop` for an image that training leaves out) and why (free text, may
-be missing). `load` applies the competition's own file, so every command sees it; --corrections merges another one into
-it. To undo a correction, delete its line. The files in data/raw/ never change, and neither do the classes.
+be missing). `load` applies the competition's own file, so every command sees it; --corrections adds the lines of
+another one to it. To undo a correction, delete its line. The files in data/raw/ never change, nor do the classes.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +40,7 @@ class Corrections:
     lines: Mapping[str, Correction]  # by id
     train_in_files: pd.DataFrame  # the training rows without corrections
     classes: Sequence[str]
+    added: Mapping[Path, int] = field(default_factory=dict)  # files, and how many of their lines are not saved yet
 
     @cached_property
     def new_labels(self) -> dict[str, str]:
@@ -72,9 +73,8 @@ class Corrections:
         is_kept = ~ids.isin(self.dropped_ids)
         train = self.train_in_files.assign(target=target)[is_kept].reset_index(drop=True)
         if train["target"].nunique() < 2:
-            raise PodiumError(
-                f"{self.path}: fewer than two classes have images after these corrections; delete some of its lines"
-            )
+            files = " and ".join(map(str, [self.path] * self.path.exists() + list(self.added)))
+            raise PodiumError(f"{files}: fewer than two classes have images after these corrections; delete some lines")
         return train, None if groups is None else groups[is_kept].reset_index(drop=True)
 
     def describe(self) -> str:
@@ -85,21 +85,28 @@ class Corrections:
         return ", ".join([*counts, *([f"{plural(confirmed, 'label')} confirmed"] if confirmed else [])])
 
     def note(self) -> list[str]:
-        return [f"{self.path} corrects the training images: {self.describe()}"] if self.lines else []
+        new = "".join(f", {count:,} new from {path}" for path, count in self.added.items())
+        lines = f"{plural(len(self.lines), 'line')}{new}"
+        return [f"{self.path} corrects the training images: {self.describe()} ({lines})"] if self.lines else []
 
-    def merge(self, path: Path) -> tuple["Corrections", int]:
-        """Writes the lines of `path` into the competition's own file, where they replace those of the same images.
-
-        Returns all corrections, and how many lines are new or other than before.
-        """
+    def with_file(self, path: Path) -> "Corrections":
+        """Returns these corrections with the lines of another file, which replace those of the same images."""
         if not path.exists():
             raise PodiumError(f"{path} does not exist; correct the path of --corrections")
-        added = read_lines(path, self.train_in_files, self.classes)
-        merged = Corrections(self.path, {**self.lines, **added}, self.train_in_files, self.classes)
-        merged.apply(None)  # refuses corrections that leave nothing to learn, before they are written
-        if merged.lines != self.lines:
-            write_text(self.path, corrections_csv((name, *line) for name, line in merged.lines.items()))
-        return merged, sum(self.lines.get(name) != line for name, line in added.items())
+        lines = read_lines(path, self.train_in_files, self.classes)
+        if not lines:
+            raise PodiumError(f"{path} holds no corrections; add lines of id and label, or leave out --corrections")
+        new_count = sum(self.lines.get(name) != line for name, line in lines.items())
+        added = {**self.added, path: new_count}
+        return Corrections(self.path, {**self.lines, **lines}, self.train_in_files, self.classes, added)
+
+    def save(self) -> None:
+        """Writes the lines that other files have added into the competition's own file."""
+        if any(self.added.values()):
+            self.write(self.path)
+
+    def write(self, path: Path) -> None:
+        write_text(path, corrections_csv((name, *line) for name, line in self.lines.items()))
 
 
 def corrections_path(slug: str, root: Path) -> Path:

@@ -3,13 +3,13 @@
     podium data -c SLUG          prints what was understood
 
 Reads data/raw/<slug>/ as Kaggle delivers it, the card data/competitions/<slug>.toml, which may replace any of it, and
-the user's corrections of labels (corrections.py). Only `add_corrections` writes: the file of corrections.
+the user's corrections of labels (corrections.py). Writes nothing.
 """
 
 import hashlib
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,16 +46,12 @@ class Competition:
     groups: pd.Series | None  # of each training image, if the card names a group column; "" for no group
     copies: str  # which images count as duplicates: "near" or "exact"
     notes: tuple[str, ...]
-    corrections: Corrections | None = field(default=None, kw_only=True)  # `train` and `groups` are corrected already
+    corrections: Corrections  # `train` and `groups` are corrected already
 
     @property
     def train_in_files(self) -> pd.DataFrame:
         """Returns the training rows as in the competition's files, without corrections."""
-        return self.train if self.corrections is None else self.corrections.train_in_files
-
-    @property
-    def corrections_sha256(self) -> str | None:
-        return None if self.corrections is None else self.corrections.sha256
+        return self.corrections.train_in_files
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -120,8 +116,11 @@ def raw_folder(slug: str, root: Path) -> Path:
     return folder
 
 
-def load(slug: str, root: Path | str, **settings: str) -> Competition:
-    """Reads a competition from its files; `settings` replace the card's."""
+def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, **settings: str) -> Competition:
+    """Reads a competition from its files; `settings` replace the card's.
+
+    The lines of `corrections_file` join the competition's own; `corrections.save()` keeps them.
+    """
     root = Path(root)
     folder = raw_folder(slug, root)
     card = read_card(slug, root)
@@ -136,6 +135,8 @@ def load(slug: str, root: Path | str, **settings: str) -> Competition:
     _refuse_missing_folder(files, card, train, test)
     submission_format, classes = submission_format_of(card, sources.sample, train_columns, train_labels)
     corrections = read_corrections(slug, root, train, classes)
+    if corrections_file:
+        corrections = corrections.with_file(corrections_file)
     corrected, groups = corrections.apply(groups)
     metric = card.get("metric", "accuracy" if submission_format.wants == "labels" else "log_loss")
     if METRICS[metric]().wants != submission_format.wants:
@@ -166,18 +167,9 @@ def load(slug: str, root: Path | str, **settings: str) -> Competition:
     )
 
 
-def add_corrections(path: Path, slug: str, root: Path | str) -> str:
-    """Merges a file of corrections into the competition's own; returns what that holds now, in words."""
-    corrections = load(slug, root).corrections
-    assert corrections is not None
-    merged, new_count = corrections.merge(path)
-    count = plural(len(merged.lines), "correction")
-    return f"{count} ({new_count:,} new) in {merged.path}: {merged.describe()}"
-
-
-def load_and_report(slug: str, root: Path, **settings: str) -> Competition:
+def load_and_report(slug: str, root: Path, corrections_file: Path | None = None, /, **settings: str) -> Competition:
     """Loads a competition and prints its notes."""
-    competition = load(slug, root, **settings)
+    competition = load(slug, root, corrections_file, **settings)
     for note in competition.notes:
         say(f"podium: note: {note}")
     return competition

@@ -42,6 +42,11 @@ def grad_cam(model: nn.Module, images: Tensor, classes: Sequence[int] | int | No
             f"the classifier of {name_of(model)} sees the class token alone, so its patches have no gradient; use the"
             " attention of the class token (class_attention, attention_rollout)"
         )
+    if channels.shape[2:] == (1, 1):
+        raise PodiumError(
+            f"the last feature map of {name_of(model)} has a single place for images of {tuple(inputs.shape[-2:])}"
+            " pixels, so it cannot say where; take larger images, or another model"
+        )
     weights = gradients.mean((2, 3), keepdim=True)
     maps = (weights * channels).sum(1, keepdim=True).relu()
     large = F.interpolate(maps, tuple(inputs.shape[-2:]), mode="bilinear")

@@ -15,6 +15,7 @@ from podium.competition.card import read_card
 from podium.competition.load import Competition, load
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.models.build import ModelSpec, build_with_own_classes
+from podium.models.hub import check_weights_available, timm_name
 from podium.models.model_file import load_model, read_spec
 from podium.models.normalise import Normaliser
 from podium.project_root import runs_folder
@@ -24,6 +25,7 @@ from podium.training.prediction_files import Predictions
 from podium.training.run_folder import find_run
 
 IMAGES = 6  # without --images
+MOST_IMAGES = 64  # the maps of all heads are kept, some megabytes for an image
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def _load_or_build(name: str, weights: str) -> tuple[nn.Module, ModelSpec]:
         with suppress(PodiumError):
             spec = read_spec(Path(weights))
     if spec is None:
+        check_weights_available(timm_name(name), weights)
         return build_with_own_classes(name, weights)
     if spec.architecture.partition(".")[0] != name.partition(".")[0]:
         raise PodiumError(f"{weights} holds {spec.architecture}, not {name}; use --model {spec.architecture}")
@@ -133,6 +136,8 @@ def _ids_of_all_classes(held_out: Predictions) -> list[str]:
 
 
 def _subject(name: str, model: nn.Module, spec: ModelSpec, folder: Path, images: Sequence[ChosenImage]) -> Subject:
+    if len(images) > MOST_IMAGES:
+        raise PodiumError(f"--images: {len(images):,} images are too many for a picture; name at most {MOST_IMAGES}")
     pixels = [prepare(_read(image.path), spec) for image in images]
     inputs = Normaliser(spec, torch.device("cpu"))(torch.from_numpy(np.stack(pixels)))
     with torch.inference_mode():

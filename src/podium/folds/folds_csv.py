@@ -87,7 +87,7 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
     except PodiumError:  # there is nothing to compare with
         possible = folds
     certificate = certify(competition, rows, folds, path, possible)
-    if certificate.broken and competition.corrections_sha256:
+    if certificate.broken and competition.corrections.sha256:
         # Folds are stratified by the labels of their day: those of the files are as good as those of today.
         original = certify(competition, _with_labels_in_files(competition, rows), folds, path, possible)
         certificate = certificate if original.broken else original

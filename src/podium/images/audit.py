@@ -67,7 +67,7 @@ def audit_path(slug: str, root: Path) -> Path:
 
 def _inputs_of(competition: Competition, store: Store) -> dict[str, str]:
     """Returns everything that the audit depends on: if any of it changes, the audit is stale."""
-    corrections = competition.corrections_sha256
+    corrections = competition.corrections.sha256
     return {
         "files": store.files_key,
         "train": competition.train_hash,

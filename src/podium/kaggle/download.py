@@ -24,11 +24,11 @@ def download_competition(slug: str, root: Path) -> None:
     """Downloads and unpacks the files unless data/raw/<slug>/ exists, and prints what they contain."""
     from podium.competition.handwritten_digits import DIGITS_SLUG, write_digits
 
-    if slug == DIGITS_SLUG:
+    folder = raw_folder(slug, root)
+    if slug == DIGITS_SLUG and not folder.is_dir():
         write_digits(root)
         return
     read_card(slug, root)  # a mistake in it is found before the download
-    folder = raw_folder(slug, root)
     if folder.is_dir():
         say(f"podium: {folder} exists already and is read as it is; to download the files again, move it away")
     else:

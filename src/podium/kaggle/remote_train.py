@@ -108,7 +108,7 @@ class TrainingJob:
         if self.run.has_begun():
             hashes: dict[str, str | None] = {"folds_sha256": sha256(path)} if path.exists() else {}
             if raw_folder(self.slug, self.root).is_dir():
-                hashes["corrections_sha256"] = load(self.slug, self.root).corrections_sha256
+                hashes["corrections_sha256"] = load(self.slug, self.root).corrections.sha256
             self.run.check_same({**asdict(recipe), **hashes, "extensions_sha256": extensions_digest()})
             with self.run.lock():
                 finished = self.run.finished()

@@ -35,7 +35,7 @@ class Frame:
 
 
 def line_chart(title: str, across: str, lines: Sequence[Line]) -> str:
-    """Draws lines over a common axis; values that are not finite are left out."""
+    """Draws lines over a common axis of whole numbers; values that are not finite are left out."""
     lines = [_finite(line) for line in lines]
     lines = [line for line in lines if line.x]
     if not lines:
@@ -44,7 +44,7 @@ def line_chart(title: str, across: str, lines: Sequence[Line]) -> str:
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 0.5
     last = max(max(line.x) for line in lines)
     frame = Frame((min(min(line.x) for line in lines), last), (low - margin, high + margin))
-    parts = [_axes(frame, across)]
+    parts = [_axes(frame, across, whole_x=True)]
     for number, line in enumerate(lines):
         points = " ".join("{:.1f},{:.1f}".format(*frame.place(x, y)) for x, y in zip(line.x, line.y, strict=True))
         hint = f"<title>{escape(line.name)}: {line.y[-1]:.4f} at the end</title>"
@@ -82,13 +82,15 @@ def _figure(title: str, parts: Sequence[str], below: str) -> str:
     return f"<figure><figcaption>{escape(title)}</figcaption>{svg}{below}</figure>"
 
 
-def _axes(frame: Frame, across: str) -> str:
+def _axes(frame: Frame, across: str, whole_x: bool = False) -> str:
     parts = []
     for tick in _round_values(*frame.y):
         _, y = frame.place(frame.x[0], tick)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
     for tick in _round_values(*frame.x):
+        if whole_x and tick % 1:
+            continue
         x, _ = frame.place(tick, frame.y[0])
         parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{tick:g}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2

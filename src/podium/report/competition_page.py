@@ -43,7 +43,7 @@ def write_competition_page(competition: Competition, root: Path) -> Path:
     parts = [
         tiles(facts),
         _runs_section(runs, folder),
-        section("costs", "Scores and costs", f"<figure>{comparison_svg(runs)}</figure>"),
+        section("costs", "Scores and costs", f'<figure class="wide">{comparison_svg(runs)}</figure>'),
         _pairs_section(competition, root, runs),
         _kaggle_section(root / "submissions" / competition.slug / "history.csv"),
         section("data", "Data", f'<div class="wide"><pre>{escape(competition.describe())}</pre></div>'),
@@ -56,7 +56,9 @@ def write_competition_page(competition: Competition, root: Path) -> Path:
 def _runs_section(runs: pd.DataFrame, folder: Path) -> str:
     header = ["run", "model", "folds", "score", "± folds", "log loss", "gain, 95 %", "size", "parameters"]
     header += ["multiply-adds", "img/s", "time", "left out because"]
-    table = html_table(header, [_run_row(row) for row in runs.to_dict("records")], text_columns=2)
+    table = html_table(
+        header, [_run_row(row, place == 0) for place, row in enumerate(runs.to_dict("records"))], text_columns=2
+    )
     for name in runs["run"]:
         if (folder / name / REPORT).exists():
             cell = f'<td class="text">{escape(name)}</td>'
@@ -66,8 +68,9 @@ def _runs_section(runs: pd.DataFrame, folder: Path) -> str:
     return section("runs", "Runs", note(text), table)
 
 
-def _run_row(row: Mapping[str, Any]) -> list[Cell]:
+def _run_row(row: Mapping[str, Any], is_best: bool) -> list[Cell]:
     gain = "" if np.isnan(row["gain_low"]) else f"{row['gain_low']:+.4f} to {row['gain_high']:+.4f}"
+    gain = "best" if is_best else gain
     return [
         *(row["run"], row["model"], f"{row['folds']} of {row['folds_in_all']}", row["score"], row["fold_spread"]),
         *(row["log_loss"], gain, int(row["image_size"]), amount(row["parameters"])),

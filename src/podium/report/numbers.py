@@ -63,16 +63,13 @@ def read_held_out(run: Run, labels: Mapping[str, str]) -> HeldOutImages:
 
     Images without a label today are left out. A run of other classes keeps the labels that it was trained with.
     """
-    parts = [run.out_of_fold(fold) for fold in run.finished()]
-    classes = parts[0].classes
-    folds = np.concatenate([np.full(len(part.id), fold) for fold, part in zip(run.finished(), parts, strict=True)])
-    ids, targets = (np.concatenate([getattr(part, name) for part in parts]) for name in ("id", "target"))
-    probs = np.concatenate([part.in_order_of(classes).probs for part in parts]).astype(np.float64)
-    if set(labels.values()) <= set(classes):
-        number_of = {name: number for number, name in enumerate(classes)}
-        targets = np.array([number_of.get(labels.get(str(image_id), ""), -1) for image_id in ids], np.int64)
-    known = targets >= 0
-    return HeldOutImages(ids[known].astype(str), folds[known], targets[known], probs[known], classes)
+    classes = run.out_of_fold(run.finished()[0]).classes
+    parts = {fold: run.out_of_fold(fold).in_order_of(classes).with_labels(labels) for fold in run.finished()}
+    folds = np.concatenate([np.full(len(part.id), fold) for fold, part in parts.items()])
+    ids, targets, probs = (
+        np.concatenate([getattr(part, name) for part in parts.values()]) for name in ("id", "target", "probs")
+    )
+    return HeldOutImages(ids.astype(str), folds, targets, probs.astype(np.float64), classes)
 
 
 # --- classes -----------------------------------------------------------------------------------------

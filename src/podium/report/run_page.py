@@ -74,7 +74,7 @@ def write_run_page(competition: Competition, root: Path, run: Run) -> Path:
         sections.tiles(_headline(competition, root, run, images)),
         sections.learning_curves(histories, metric),
         sections.confusion_section(matrix, order_by_confusion(matrix), images.classes),
-        sections.gallery_section(images.classes, gallery.left_out, looks),
+        sections.gallery_section(images.classes, 1 - images.is_wrong.mean(), gallery.left_out, looks),
         sections.classes_section(class_table(matrix, images.classes)),
         sections.calibration_section(reliability(images.probs, images.targets), after),
         sections.costs_section(histories, costs_of(run)),
@@ -89,8 +89,18 @@ def write_run_page(competition: Competition, root: Path, run: Run) -> Path:
         "cards": [card.as_json() for card in gallery.cards],
     }
     path = run.path / REPORT
-    write_text(path, page(run.name, f"{run.recipe['model']} on {competition.title}", parts, data, LINKS))
+    subtitle = f"{run.recipe['model']} on {competition.title}{_labels_used(competition, run)}"
+    write_text(path, page(run.name, subtitle, parts, data, LINKS))
     return path
+
+
+def _labels_used(competition: Competition, run: Run) -> str:
+    """Says which labels the page shows, if any were corrected."""
+    today, trained = competition.corrections, run.recipe.get("corrections_sha256")
+    if not today.sha256 and not trained:
+        return ""
+    text = f"; with the labels of today: {today.describe()}" if today.sha256 else "; with the labels of the files"
+    return text + (", as the run was trained" if trained == today.sha256 else "; the run was trained with others")
 
 
 # --- numbers -----------------------------------------------------------------------------------------

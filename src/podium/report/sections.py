@@ -7,6 +7,7 @@ from typing import Any
 
 from podium.report.charts import Line, line_chart, reliability_chart
 from podium.report.numbers import Ints, Reliability
+from podium.submissions.suspect_list import CAUTION
 from podium.terminal import amount, duration
 from podium.training.epoch_record import EpochRecord
 
@@ -71,7 +72,10 @@ def learning_curves(histories: Mapping[int, Sequence[EpochRecord]], metric: str)
         if title.startswith("log_loss") and metric == "log_loss":
             continue
         charts.append(line_chart(title, "epoch", lines))
-    text = "The training loss is that of augmented images, so it may stay above the other. The last epoch counts."
+    text = (
+        "The training loss is that of augmented images, so it may stay above the other. The last epoch counts. The"
+        " scores are those of the training, with the labels of that time."
+    )
     return section("curves", "Learning curves", note(text), f'<div class="charts">{"".join(charts)}</div>')
 
 
@@ -125,12 +129,13 @@ def calibration_section(before: Reliability, after: Reliability) -> str:
     charts += reliability_chart(f"After calibration, temperature {after.temperature:.2f}", after)
     text = (
         "How often predictions of a confidence are right. Below the dashed line, the model is too sure of itself."
-        " Calibration divides the logits by a temperature, which is fitted to the other folds."
+        " Calibration divides the logits by one number, the temperature, fitted to the other folds: above 1, it"
+        " makes the model less sure. Calibration error: the mean distance of the points from the dashed line."
     )
     return section("calibration", "Calibration", note(text), f'<div class="charts">{charts}</div>')
 
 
-def gallery_section(classes: Sequence[str], left_out: int, heat: str) -> str:
+def gallery_section(classes: Sequence[str], accuracy: float, left_out: int, heat: str) -> str:
     """The empty gallery; page.js fills it from the page's data. `heat` says what shows where the model looks."""
     kinds = {
         "suspects": "labels that are probably wrong",
@@ -149,7 +154,8 @@ def gallery_section(classes: Sequence[str], left_out: int, heat: str) -> str:
     any_class = f'<option value="">any</option>{options}'
     text = (
         "A click on an image opens its file. Judge the labels that look wrong, and download the judgements as"
-        " corrections.csv. Train with --corrections FILE (with make: CORRECTIONS=FILE) to use them."
+        " corrections.csv. Train with --corrections FILE (with make: CORRECTIONS=FILE) to use them. The model is right"
+        f" in {accuracy:.1%} of the images: {CAUTION}."
     )
     if left_out:
         text += f" {left_out:,} more images did not fit into the page."

@@ -49,7 +49,8 @@ class BlendChoice:
             low, high = candidate.gain_interval
             scores = [f"{candidate.score:.5f}", f"{candidate.gain:+.5f}", f"{low:+.5f} to {high:+.5f}"]
             rows.append([candidate.strategy, *scores])
-        return table(["strategy", metric, "gain over best", "95 % interval"], rows)
+        text = table(["strategy", metric, "gain", "95 % interval"], rows)
+        return f"{text}\ngain: over {BEST}, the best single run, chosen without the images that it is scored on"
 
 
 def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str | None = None) -> BlendChoice:

@@ -7,6 +7,7 @@ blend. comparison_text.py makes tables for people from what this module returns.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,7 @@ def compare_runs(
     Scores are those of the images that all runs of the first kind held out; of another run, those of the images that it
     and the best run held out. `gain` is the score minus that of the best run, positive if the run is better; with 95 %
     probability it lies between `gain_low` and `gain_high`. `p` is McNemar's p-value of the run and the best one,
-    corrected for all runs. The labels are those of today (held_out.py); only `fold_spread` is of the labels that the
-    run was trained with.
+    corrected for all runs. The labels are those of today (held_out.py).
     """
     runs, metric = find_runs(competition.slug, root, names, except_names), competition.metric
     reasons, groups = find_reasons(runs, competition, root), read_groups(competition, root)
@@ -56,7 +56,7 @@ def compare_runs(
             pair = replace(shared, probs=shared.probs[[best, complete.index(run)]])
         elif reasons[run] != OTHER_CLASSES:
             pair = collect_held_out([complete[best], run], classes, groups, labels)
-        rows.append(facts | _recipe_of(run) | _scores_of(run, pair, metric) | costs_of(run))
+        rows.append(facts | _recipe_of(run) | _scores_of(run, pair, metric, labels) | costs_of(run))
     table = pd.DataFrame(rows)
     keys = {"is_left_out": table["left_out"] != "", "distance": -METRICS[metric]().better * table["score"]}
     order = ["is_left_out", "distance", "log_loss"]
@@ -68,7 +68,19 @@ def compare_runs(
 COLUMNS = (
     *("run", "left_out", "model", "folds", "folds_in_all", "metric", "score", "fold_spread", "log_loss", "images"),
     *("gain", "gain_low", "gain_high", "p", "public_score", "lr", "image_size", "epochs", "seed", "linear"),
-    *("start", "loss", "parameters", "multiply_adds", "images_per_s", "predicted_per_s", "memory_mb", "seconds"),
+    *(
+        "start",
+        "loss",
+        "optimizer",
+        "level",
+        "is_corrected",
+        "parameters",
+        "multiply_adds",
+        "images_per_s",
+        "predicted_per_s",
+        "memory_mb",
+        "seconds",
+    ),
 )
 
 
@@ -85,13 +97,14 @@ def _position_of_best(held_out: HeldOut, metric: str) -> int:
 
 
 def _recipe_of(run: Run) -> dict[str, Any]:
-    names = ("model", "lr", "image_size", "epochs", "seed", "linear", "start", "loss")
-    return {**recorded_values(run.recipe, names), "folds_in_all": run.recipe["folds"]}
+    names = ("model", "lr", "image_size", "epochs", "seed", "linear", "start", "loss", "optimizer", "level")
+    facts = {"folds_in_all": run.recipe["folds"], "is_corrected": bool(run.recipe.get("corrections_sha256"))}
+    return recorded_values(run.recipe, names) | facts
 
 
-def _scores_of(run: Run, pair: HeldOut | None, metric: str) -> dict[str, Any]:
+def _scores_of(run: Run, pair: HeldOut | None, metric: str, labels: Mapping[str, str]) -> dict[str, Any]:
     """Returns the scores of the second run of the pair, and its gain over the first; NaN if there is no pair."""
-    fold_scores = [run.score(fold, metric) for fold in run.finished()]
+    fold_scores = [run.score(fold, metric, labels) for fold in run.finished()]
     values = {
         "metric": metric,
         "folds": len(fold_scores),

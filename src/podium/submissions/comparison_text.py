@@ -3,7 +3,7 @@
 `podium compare` prints it. Reads and writes no files.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -114,26 +114,32 @@ def _unless_unknown(value: float, describe: Callable[[float], str]) -> str:
 
 
 def _recipes_table(rows: list[dict[str, Any]]) -> str:
-    return table(["run", "model", "lr", "epochs", "also"], map(_recipe_of, rows), text_columns=2)
+    names = ("optimizer", "level", "is_corrected")
+    differing = {name for name in names if len({row[name] for row in rows}) > 1}
+    cells = [_recipe_of(row, differing) for row in rows]
+    return table(["run", "model", "lr", "epochs", "also"], cells, text_columns=2)
 
 
-def _recipe_of(row: dict[str, Any]) -> list[object]:
+def _recipe_of(row: dict[str, Any], differing: Collection[str]) -> list[object]:
     is_linear = bool(row["linear"])  # then there are no steps
     return [
         _shortened(row["run"]),
         row["model"],
         "" if pd.isna(row["lr"]) or is_linear else f"{row['lr']:g}",
         "" if is_linear else row["epochs"],
-        _notes_on(row),
+        _notes_on(row, differing),
     ]
 
 
-def _notes_on(row: dict[str, Any]) -> str:
-    """Returns what else distinguishes the run's recipe."""
+def _notes_on(row: dict[str, Any], differing: Collection[str]) -> str:
+    """Returns what else distinguishes the run's recipe; of the options `differing`, what is not the default."""
     notes = {
         "linear": bool(row["linear"]),
         f"from {row['start']}": bool(row["start"]),
         f"{row['loss']} loss": row["loss"] != "cross_entropy",
+        str(row["optimizer"]): "optimizer" in differing and not row["linear"],
+        f"level {row['level']}": "level" in differing and not row["linear"],
+        "corrected labels": "is_corrected" in differing and row["is_corrected"],
         f"seed {row['seed']}": bool(row["seed"]),
     }
     return ", ".join(note for note, applies in notes.items() if applies)

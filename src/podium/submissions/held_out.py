@@ -51,22 +51,16 @@ def collect_held_out(
     today by image id: all runs are scored with them, also those that were trained before a label was corrected, and an
     image without one (it was dropped) does not count. Without `labels`, the first run's own labels count.
     """
-    predictions = [_read_out_of_fold(run, classes) for run in runs]
+    predictions = [_read_out_of_fold(run, classes, labels) for run in runs]
     first = predictions[0]
     ids = [image_id for image_id in first if all(image_id in by_id for by_id in predictions)]
-    number = {name: position for position, name in enumerate(classes)}
-    if labels is not None and set(labels.values()) <= set(classes):  # else these are runs of other classes
-        ids = [image_id for image_id in ids if image_id in labels]
-        targets = [number[labels[image_id]] for image_id in ids]
-    else:
-        targets = [first[image_id].target for image_id in ids]
     group_numbers = _number_groups(ids, groups or {})
     parts = np.array([first[image_id].fold for image_id in ids], np.int64)
     if len(set(parts.tolist())) == 1:
         parts = np.random.default_rng(0).permutation(group_numbers.max() + 1)[group_numbers] % RANDOM_PARTS
     return HeldOut(
         probs=np.array([[by_id[image_id].probs for image_id in ids] for by_id in predictions], np.float64),
-        targets=np.array(targets, np.int64),
+        targets=np.array([first[image_id].target for image_id in ids], np.int64),
         parts=parts,
         groups=group_numbers,
         ids=ids,
@@ -78,10 +72,10 @@ def current_labels(competition: Competition) -> dict[str, str]:
     return dict(zip(competition.train["id"], competition.train["target"], strict=True))
 
 
-def _read_out_of_fold(run: Run, classes: tuple[str, ...]) -> dict[str, OutOfFold]:
+def _read_out_of_fold(run: Run, classes: tuple[str, ...], labels: Mapping[str, str] | None) -> dict[str, OutOfFold]:
     by_id = {}
     for fold in run.finished():
-        oof = run.out_of_fold(fold).in_order_of(classes)
+        oof = run.out_of_fold(fold).in_order_of(classes).with_labels(labels)
         for image_id, probs, target in zip(oof.id, oof.probs, oof.target, strict=True):
             by_id[str(image_id)] = OutOfFold(probs, int(target), fold)
     return by_id

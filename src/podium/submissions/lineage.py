@@ -71,12 +71,13 @@ class Lineage:
 
 
 def _describe_corrections(content: dict[str, Any]) -> str:
-    """Returns the hashes of the corrections of labels that the runs were trained and scored with; "" without any."""
-    scored = _short_hash(content)
+    """Returns what the corrections of labels change, and the hashes of those that the runs were trained with."""
+    scored, counts = _short_hash(content), content.get("corrections")
     trained = sorted({_short_hash(run["recipe"]) for run in content["runs"]})
+    described = f"{scored} ({counts})" if counts else scored
     if trained == [scored]:
-        return "" if scored == "none" else scored
-    return f"trained with {', '.join(trained)}; scored with {scored}"
+        return "" if scored == "none" else described
+    return f"trained with {', '.join(trained)}; scored with {described}"
 
 
 def _short_hash(record: dict[str, Any]) -> str:

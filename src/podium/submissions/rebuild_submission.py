@@ -29,7 +29,7 @@ def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Mac
     folds = find_recorded_folds(root, lineage)
     predictions = predict_blend(competition, root, folds, lineage.blend, machine or Machine())
     text, path = render(competition, predictions.probs), lineage.csv
-    _refuse_other_text(text, predictions.facts, lineage, competition.corrections_sha256)
+    _refuse_other_text(text, predictions.facts, lineage, competition.corrections.sha256)
     if path.exists() and path.read_bytes() != text.encode():
         raise PodiumError(
             f"{path} is not the CSV that {lineage.path.name} describes; move it away and run the command again"

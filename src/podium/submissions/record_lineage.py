@@ -6,6 +6,7 @@ lineage.py reads them.
 """
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from podium.disk import sha256
 from podium.extension_files import loaded_extensions
 from podium.submissions.blend import Blend
 from podium.submissions.choose_blend import BlendChoice
+from podium.submissions.held_out import current_labels
 from podium.submissions.predict_test import PredictionFacts
 from podium.terminal import first_few
 from podium.training.run_folder import Run, package_versions
@@ -21,7 +23,8 @@ from podium.training.run_folder import Run, package_versions
 
 def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, choice: BlendChoice) -> dict[str, Any]:
     """Returns the content of the JSON beside the CSV."""
-    extensions, corrections = extension_hashes(), competition.corrections_sha256
+    extensions = extension_hashes()
+    labels = current_labels(competition)
     return {
         "csv": csv.name,
         "sha256": sha256(csv),
@@ -32,7 +35,7 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
         **({"extensions": extensions} if extensions else {}),
         "train_sha256": competition.train_hash,
         "test_sha256": competition.test_hash,
-        **({"corrections_sha256": corrections} if corrections else {}),
+        **(_corrections_as_json(competition) if competition.corrections.sha256 else {}),
         "form": csv_form(competition),
         "blend": _blend_as_json(choice.blend),
         "estimate": _estimate_as_json(choice),
@@ -40,12 +43,19 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
             {
                 "run": run.name,
                 "weight": weight,
-                "folds": [_fold_as_json(run, fold, competition.metric) | facts[run][fold] for fold in facts[run]],
+                "folds": [
+                    _fold_as_json(run, fold, competition.metric, labels) | facts[run][fold] for fold in facts[run]
+                ],
                 "recipe": run.recipe,
             }
             for run, weight in zip(facts, choice.blend.weights, strict=True)
         ],
     }
+
+
+def _corrections_as_json(competition: Competition) -> dict[str, Any]:
+    corrections = competition.corrections
+    return {"corrections_sha256": corrections.sha256, "corrections": corrections.describe()}
 
 
 def extension_hashes() -> dict[str, str]:
@@ -111,5 +121,5 @@ def _estimate_as_json(choice: BlendChoice) -> dict[str, Any] | None:
     }
 
 
-def _fold_as_json(run: Run, fold: int, metric: str) -> dict[str, Any]:
-    return {"fold": fold, "score": run.score(fold, metric), "weights_sha256": run.check_weights(fold)}
+def _fold_as_json(run: Run, fold: int, metric: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    return {"fold": fold, "score": run.score(fold, metric, labels), "weights_sha256": run.check_weights(fold)}

@@ -19,13 +19,15 @@ from podium.submissions.select_runs import select_runs
 from podium.terminal import plural, podium_command, table
 
 SHOWN = 50  # lines; --csv prints all
+CAUTION = "the lower that share, the more of the suspects are mistakes of the model"
 
 
 def rank_labels(competition: Competition, root: Path, names: list[str] | None = None) -> pd.DataFrame:
     """Returns a row for each image that the runs held out, the most suspicious label first.
 
     The mean of the runs' predictions decides: of `names`, or of all that a submission would blend. The columns are id,
-    label, suggested, label_prob, suggested_prob, is_suspect and runs. An image that a line of the corrections names was
+    label, suggested, label_prob, suggested_prob, is_suspect, is_predicted (the label is the most probable class) and
+    runs. An image that a line of the corrections names was
     looked at by the user, so it is no suspect.
     """
     runs = select_runs(competition, root, names)
@@ -39,7 +41,7 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
     suspects = find_suspects(held_out.targets, probs)
     order, given = suspects.order, held_out.targets[suspects.order]
     ids = np.array(held_out.ids, dtype=object)[order]
-    checked = competition.corrections.lines if competition.corrections else {}
+    checked = competition.corrections.lines
     return pd.DataFrame(
         {
             "id": ids,
@@ -48,6 +50,7 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
             "label_prob": probs[order, given],
             "suggested_prob": probs[order, suspects.suggested],
             "is_suspect": suspects.is_suspect & ~np.array([name in checked for name in ids]),
+            "is_predicted": (probs.argmax(1) == held_out.targets)[order],
             "runs": "+".join(run.name for run in runs),
         }
     )
@@ -59,7 +62,7 @@ def suspects_as_corrections(ranked: pd.DataFrame) -> str:
         (
             row.id,
             row.suggested,
-            f"{row.label} {row.label_prob:.3f}, {row.suggested} {row.suggested_prob:.3f}: {row.runs}",
+            f"{row.runs} gives {row.suggested} {row.suggested_prob:.3f} and {row.label} {row.label_prob:.3f}",
         )
         for row in ranked[ranked["is_suspect"]].itertuples()
     )
@@ -72,6 +75,7 @@ def describe_suspects(competition: Competition, ranked: pd.DataFrame) -> str:
     unseen = len(competition.train) - len(ranked)
     others = f"; {plural(unseen, 'training image')} that no fold validated cannot be judged" if unseen else ""
     title = f"{plural(len(suspects), 'label')} of {images} probably wrong, by the predictions of {runs}{others}"
+    title += f"\nright with {ranked['is_predicted'].mean():.1%} of the labels: {CAUTION}"
     if not len(suspects):
         return title
     rows = [
@@ -81,4 +85,8 @@ def describe_suspects(competition: Competition, ranked: pd.DataFrame) -> str:
     header = ["id", "label", "suggested", "prob. of label", "prob. of suggested"]
     more = f"\n... and {len(suspects) - SHOWN:,} more" if len(suspects) > SHOWN else ""
     command = f"{podium_command()} audit -c {competition.slug} --suspects --csv"
-    return f"{title}\n{table(header, rows, 3)}{more}\n\n{command} prints them as a file for --corrections"
+    advice = (
+        f"{command} prints them as a file for --corrections. Look at each image: where its"
+        "\nlabel is right, write that label in the line, and the image is no suspect any more."
+    )
+    return f"{title}\n{table(header, rows, 3)}{more}\n\n{advice}"

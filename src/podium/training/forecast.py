@@ -57,6 +57,10 @@ class Forecast:
         validations = self.validation_work * (self.epochs - 1) + self.last_validation_work
         return float(self.training_work[-1] + validations - self._work_done(step))
 
+    def seconds_left(self, step: int) -> float:
+        """Returns the seconds until the fold is finished."""
+        return min(self.seconds_per_step(step) * self.work_left(step), self.deadline - time.monotonic())
+
     def last_step(self, step: int, planned: int) -> int:
         """Returns the step after which training ends: as planned, or earlier to meet the deadline."""
         if self.deadline == math.inf or not self.is_settled(step):

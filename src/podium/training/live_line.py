@@ -1,6 +1,7 @@
-"""The line that shows how the training of a fold goes: loss, rate, time left and the last scores.
+"""The line that shows how the training of a fold goes: time left, loss, the last scores and the rate.
 
-It stands below what is printed, in a terminal only. A pipe or a log gets the lines of the epochs.
+It stands below what is printed, in a terminal only. A pipe or a log gets the lines of the epochs. In a narrow terminal
+the last of these are left out.
 """
 
 import time
@@ -9,17 +10,20 @@ from typing import Self
 
 from torch import Tensor
 
-from podium.terminal import progress_bar
+from podium.terminal import duration, progress_bar
+from podium.training.forecast import Forecast
 from podium.training.learner import Learner
 
-FORMAT = "{desc} {percentage:3.0f} % |{bar}| {n_fmt}/{total_fmt} steps, {remaining} left{postfix}"
+FORMAT = "{desc} {percentage:3.0f} % |{bar}| {n_fmt}/{total_fmt} steps{postfix}"
+WIDE = 120  # columns of a terminal that does not tell
+BAR = 50  # letters of a line before the postfix: the bar and the numbers around it
 SECONDS = 0.5  # between two values of the loss: to read it, the GPU has to finish
 SMOOTHING = 0.7  # weight of the loss shown before
 
 
 class LiveLine:
-    def __init__(self, learner: Learner) -> None:
-        self.learner, progress = learner, learner.progress
+    def __init__(self, learner: Learner, forecast: Forecast) -> None:
+        self.learner, self.forecast, progress = learner, forecast, learner.progress
         self.bar = progress_bar(
             total=progress.total_steps,
             initial=progress.step,
@@ -41,14 +45,21 @@ class LiveLine:
         self.bar.update()
 
     def text(self) -> str:
-        """Returns the rate, the loss and the scores after the last epoch."""
-        rate, parts = self.bar.format_dict["rate"], []
-        if rate:
-            parts.append(f"{rate * self.learner.sampler.batch_size:,.0f} images/s")
+        """Returns as many as fit of: the time left, the loss, the scores after the last epoch, the rate."""
+        progress, parts = self.learner.progress, []
+        if self.forecast.is_settled(progress.step):
+            parts.append(f"{duration(self.forecast.seconds_left(progress.step))} left")
         if self.loss is not None:
             parts.append(f"loss {self.loss:.4f}")
-        history = self.learner.progress.history
-        return ", ".join([*parts, *([history[-1].scores_text()] if history else [])])
+        if progress.history:
+            parts.append(progress.history[-1].scores_text())
+        rate = self.bar.format_dict["rate"]
+        if rate:
+            parts.append(f"{rate * self.learner.sampler.batch_size:,.0f} images/s")
+        columns = self.bar.format_dict["ncols"] or WIDE
+        while len(parts) > 1 and len(", ".join(parts)) > columns - BAR:
+            parts.pop()
+        return ", ".join(parts)
 
     def __enter__(self) -> Self:
         return self

@@ -52,7 +52,7 @@ def train_fold(context: Context, fold: int, folds_left: int = 1, deadline: float
         with (
             stop_signals() as stop_requested,
             checkpoint.finish_writing(),
-            LiveLine(learner) as line,
+            LiveLine(learner, forecast) as line,
             closing(training_batches(learner)) as batches,
         ):
             started = time.monotonic()

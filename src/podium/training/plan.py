@@ -37,6 +37,7 @@ class Request:
     machine: Machine = field(default_factory=Machine)
     budget: float | None = None  # seconds
     started: float = field(default_factory=time.monotonic)  # the budget counts from this moment
+    corrections: Path | None = None  # a file whose lines join the competition's own
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Plan:
             "competition": slug,
             "folds_sha256": sha256(folds_path(slug, self.root)),
             "extensions_sha256": extensions_digest(),
-            "corrections_sha256": self.competition.corrections_sha256,
+            "corrections_sha256": self.competition.corrections.sha256,
         }
 
     def unfinished_folds(self) -> list[int]:
@@ -103,7 +104,7 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     from podium.project_root import runs_folder
     from podium.training.run_folder import Run
 
-    competition = load_and_report(slug, root)
+    competition = load_and_report(slug, root, request.corrections)
     fold_of_image = read_folds(competition, root)
     folds = request.folds
     if options.get("start") and not folds:

@@ -1,6 +1,7 @@
 """Predictions on disk: ids, probabilities and targets in one .npz archive, never a pickle."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,6 +32,18 @@ class Predictions:
         order = np.array([self.classes.index(name) for name in classes])
         target = np.where(self.target < 0, -1, order.argsort()[self.target])
         return replace(self, probs=self.probs[:, order], target=target, classes=classes)
+
+    def with_labels(self, labels: Mapping[str, str] | None) -> "Predictions":
+        """Returns the predictions with these labels by image id; images without one are left out.
+
+        Without labels, or if they are of other classes, nothing changes.
+        """
+        if labels is None or not set(labels.values()) <= set(self.classes):
+            return self
+        number_of = {name: number for number, name in enumerate(self.classes)}
+        target = np.array([number_of.get(labels.get(str(image_id), ""), -1) for image_id in self.id], np.int64)
+        known = target >= 0
+        return replace(self, id=self.id[known], probs=self.probs[known], target=target[known])
 
     def facts(self) -> dict[str, str]:
         """Returns what a lineage records of them."""

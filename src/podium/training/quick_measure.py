@@ -20,7 +20,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.place import place_model
 from podium.recipe import Recipe, image_size_at
 from podium.recipe_defaults import expand_auto
-from podium.terminal import command_for, plural, say
+from podium.terminal import command_for, duration, plural, say
 from podium.training.forecast import FORWARD_SHARE
 
 USUAL_MODELS: tuple[str, ...] = ("auto", "vit_small_patch32_224", "convnext_small")
@@ -36,11 +36,11 @@ def suggest_training(competition: Competition, fold_count: int) -> None:
         device = pick_device("auto")
         if USUAL_MODELS:
             say("podium: measuring for a few seconds how fast this machine trains")
-        hours = {model: _estimate_hours(model, competition, fold_count, device) for model in USUAL_MODELS}
+        times = {model: _estimate_run(model, competition, fold_count, device) for model in USUAL_MODELS}
     except PodiumError as problem:  # advice must not fail a command that has done its work
         say(f"podium: warning: {problem}")
         return
-    texts = [f"{count:,.1f} h with {model}" for model, count in hours.items()]
+    texts = [f"{duration(seconds)} with {model}" for model, seconds in times.items()]
     if texts:
         name = device_name(device)
         say(f"podium: {plural(fold_count, 'fold')} take about {', '.join(texts)}, by a quick measurement on {name}")
@@ -48,11 +48,11 @@ def suggest_training(competition: Competition, fold_count: int) -> None:
     say(f"next: {command_for('train', competition.slug, model=model)}")
 
 
-def _estimate_hours(model: str, competition: Competition, fold_count: int, device: torch.device) -> float:
+def _estimate_run(model: str, competition: Competition, fold_count: int, device: torch.device) -> float:
     recipe = resolve_recipe(expand_auto({"model": model}, device_kind(device)), competition.recipe)
     rate = measure_training(recipe, competition.classes, str(device))
     held_out = len(competition.train) // fold_count
-    return fold_count * estimate_seconds(recipe, len(competition.train) - held_out, held_out, rate) / 3600
+    return fold_count * estimate_seconds(recipe, len(competition.train) - held_out, held_out, rate)
 
 
 def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str) -> float:

@@ -1,6 +1,7 @@
 """A run's folder: where its files are, and what they contain.
 
     runs/<competition>/<run>/recipe.json
+                             corrections.csv, if the labels were corrected
                              fold<k>/{model.safetensors, metrics.jsonl, oof.npz, test.npz}
                              features/<n>.npz
 
@@ -10,6 +11,7 @@ one of --linear and --head-first.
 
 import importlib.metadata
 import json
+import math
 import platform
 import re
 import shutil
@@ -41,6 +43,7 @@ READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "views": str,
     "precision": str,
 }
+CORRECTIONS = "corrections.csv"  # a copy of those that the run was trained with
 TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
 PACKAGES = (
     *("torch", "torchvision", "timm", "albumentations", "numpy", "scipy", "scikit-learn"),
@@ -97,8 +100,9 @@ class Run:
         changes = self._changes(identity)
         if changes:
             raise PodiumError(
-                f"{self.path} was started with other options: {'; '.join(changes)}. Give the same to resume, choose"
-                " another name for this run (--name RUN, with make NAME=RUN), or delete that folder to start it again"
+                f"{self.path} was started with other options: {'; '.join(changes)}. {_kept_corrections(self, changes)}"
+                "Give the same to resume, choose another name for this run (--name RUN, with make NAME=RUN), or delete"
+                " that folder to start it again"
             )
 
     def keep_source(self, source: str) -> None:
@@ -160,10 +164,10 @@ class Run:
             raise PodiumError(f"{path} was damaged or replaced after training; {self._restore_fold(fold)}")
         return weights_hash
 
-    def score(self, fold: int, metric: str) -> float:
-        """Returns the fold's score on its held-out images."""
-        held_out = self.out_of_fold(fold)
-        return evaluate(metric, held_out.target, held_out.probs)
+    def score(self, fold: int, metric: str, labels: Mapping[str, str] | None = None) -> float:
+        """Returns the fold's score on its held-out images; `labels` by image id replace those of the training."""
+        known = self.out_of_fold(fold).with_labels(labels)
+        return evaluate(metric, known.target, known.probs) if len(known.id) else math.nan
 
     def history(self, fold: int) -> list[EpochRecord]:
         """Reads metrics.jsonl: a record per epoch."""
@@ -183,8 +187,6 @@ class Run:
     def _restore_fold(self, fold: int) -> str:
         return f"restore it, or delete {self.fold_folder(fold)} and train that fold again"
 
-    # --- locking ---
-
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keeps a second process out of the run, and deletes what a killed one left."""
@@ -199,6 +201,13 @@ class Run:
                 for path in checkpoints(self.fold_folder(fold)):
                     path.unlink()
             yield
+
+
+def _kept_corrections(run: Run, changes: Sequence[str]) -> str:
+    """Names the copy of the run's own corrections if they have changed."""
+    path = run.path / CORRECTIONS
+    is_useful = path.exists() and any("corrections" in change for change in changes)
+    return f"{path} holds its corrections. " if is_useful else ""
 
 
 def _known(identity: Mapping[str, Any]) -> dict[str, Any]:

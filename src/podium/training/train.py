@@ -28,7 +28,7 @@ from podium.training.linear_probe import train_head
 from podium.training.loop import train_fold
 from podium.training.plan import Plan
 from podium.training.processes import Processes
-from podium.training.run_folder import Run, results_table
+from podium.training.run_folder import CORRECTIONS, Run, results_table
 
 
 def train(plan: Plan) -> Run:
@@ -44,7 +44,8 @@ def train(plan: Plan) -> Run:
         say("next: other options under another --name; submissions leave this run out, because it has learned nothing")
         return run
     unfinished = [str(fold) for fold in range(plan.fold_count) if fold not in run.finished()]
-    first = f"the same command for the folds {','.join(unfinished)}, or " if unfinished else ""
+    folds = f"fold{'s' if len(unfinished) > 1 else ''} {','.join(unfinished)}"
+    first = f"the same command for {folds}, or " if unfinished else ""
     say(f"next: {first}{command_for('submit' if len(competition.test) else 'compare', competition.slug)}")
     return run
 
@@ -100,6 +101,9 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.
     run.begin({**plan.identity(), "data_sha256": data_sha256}, {**machine_facts, **facts})
+    competition.corrections.save()
+    if competition.corrections.sha256:
+        competition.corrections.write(run.path / CORRECTIONS)
     for option, hashes in earlier_hashes.items():
         run.keep_earlier(option, hashes)
         names = " and ".join(earlier.name for earlier in plan.earlier_runs[option])
