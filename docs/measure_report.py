@@ -25,7 +25,7 @@ from podium.training.run_folder import Run
 from report.browser import Browser, find_chromium
 
 SLUG = "many"
-OPTIONS = ("--model", "test_resnet", "--weights", "none", "--image-size", "32", "--batch-size", "512", "--epochs", "1")
+OPTIONS = ("--model", "test_resnet", "--weights", "none", "--image-size", "64", "--batch-size", "512", "--epochs", "1")
 WRONG = 0.04  # share of the images
 OPENINGS = 5
 

@@ -85,8 +85,10 @@ function factsOf(card) {
   if (card.predicted) {
     const tone = card.label === card.predicted ? "good" : "bad";
     list.append(element("dt", {}, "predicted"), element("dd", { class: tone }, card.predicted));
-    list.append(element("dt", {}, "confidence"), element("dd", {}, percent(card.confidence)));
-    if (tone === "bad") list.append(element("dt", {}, "for its label"), element("dd", {}, percent(card.label_prob)));
+    const number = (name, title, share) =>
+      list.append(element("dt", { title }, name), element("dd", { class: "number" }, percent(share)));
+    number("confidence", "the model's probability of the predicted class", card.confidence);
+    if (tone === "bad") number("its label", "the model's probability of the label", card.label_prob);
   }
   if (card.suspect) list.append(element("dt", {}, "suspect"), element("dd", {}, `no. ${card.suspect}`));
   if (card.pair) list.append(element("dt", {}, "pair"), element("dd", {}, `no. ${card.pair}`));
