@@ -68,6 +68,8 @@ def duration(seconds: float) -> str:
     """Formats `95 s`, `12 min`, `3 h 05 min`: as exact as a user needs."""
     if seconds < 119.5:
         return f"{seconds:.0f} s"
+    if seconds >= 36_000:
+        return f"{seconds / 3600:,.0f} h"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
