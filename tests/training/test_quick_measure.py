@@ -17,7 +17,7 @@ def test_folds_tell_how_long_models_take_and_what_to_train(
 ) -> None:
     monkeypatch.setattr(quick_measure, "USUAL_MODELS", ("test_vit", "test_convnext"))
     _, _, err = podium("folds", "-c", "tiny", "--k", "3")
-    assert re.search(r"3 folds take about \d+\.\d h with test_vit, \d+\.\d h with test_convnext", err)
+    assert re.search(r"3 folds take about \d+ (s|min) with test_vit, \d+ (s|min) with test_convnext", err)
     assert err.endswith("train -c tiny --model auto\n")  # there is no GPU
 
 
