@@ -22,6 +22,7 @@ from podium.known_words import explain_flag
 from podium.machine import Machine
 from podium.project_root import find_root
 from podium.recipe import flag_of, recipe_options
+from podium.task import task_of
 from podium.terminal import plural, seconds_of
 from podium.training import run_folder
 
@@ -112,7 +113,8 @@ class Run(run_folder.Run):
         frames = []
         for fold in self.finished():
             predicted = self.out_of_fold(fold)
-            targets = [predicted.classes[number] for number in predicted.target]
+            task = task_of(predicted.target)
+            targets = [task.decode(target, predicted.classes) for target in predicted.target]
             facts = pd.DataFrame({"id": predicted.id, "target": targets, "fold": fold})
             frames.append(pd.concat([facts, pd.DataFrame(predicted.probs, columns=list(predicted.classes))], axis=1))
         return pd.concat(frames, ignore_index=True)

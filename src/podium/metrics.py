@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+HALF = 0.5  # from this probability on, one of several labels is predicted
+
+
 class Metric(NamedTuple):
     wants: str  # what submissions usually hold: "labels" or "probs"
     better: int  # 1: higher is better, -1: lower is better
@@ -20,13 +23,21 @@ class Metric(NamedTuple):
 
 
 def _of_labels(metric: Callable[..., float], **options: object) -> Callable[..., float]:
-    """Scores the most probable class of every image."""
-    return lambda targets, probs: float(metric(targets, probs.argmax(1), **options))
+    """Scores the most probable class of every image, or the labels that are more probable than not."""
+    return lambda targets, probs: float(
+        metric(targets, probs.argmax(1) if targets.ndim == 1 else probs >= HALF, **options)
+    )
 
 
 def _accuracy() -> Metric:
     # The same as scikit-learn's accuracy_score, whose input checks take longer than the count.
-    return Metric("labels", 1, lambda targets, probs: float((probs.argmax(1) == targets).mean()))
+    # Of several labels, all must be right.
+    return Metric("labels", 1, lambda targets, probs: float(_are_right(targets, probs).mean()))
+
+
+def _are_right(targets: NDArray[Any], probs: NDArray[Any]) -> NDArray[Any]:
+    right: NDArray[Any] = probs.argmax(1) == targets if targets.ndim == 1 else ((probs >= HALF) == (targets > 0)).all(1)
+    return right
 
 
 def _macro_f1() -> Metric:
@@ -65,6 +76,8 @@ def _log_loss() -> Metric:
     from sklearn.metrics import log_loss
 
     def score(targets: NDArray[np.int64], probs: NDArray[np.float64]) -> float:
+        if targets.ndim == 2:  # the mean over the columns of the loss of each
+            return float(_binary_losses(targets, probs).mean())
         return float(log_loss(targets, probs / probs.sum(1, keepdims=True), labels=np.arange(probs.shape[1])))
 
     return Metric("probs", -1, score, limit=0.0)
@@ -76,11 +89,25 @@ def _roc_auc() -> Metric:
 
     def score(targets: NDArray[np.int64], probs: NDArray[np.float64]) -> float:
         """One class against the rest, averaged over the classes that occur; of two classes, the second."""
+        if targets.ndim == 2:
+            columns = [k for k, column in enumerate(targets.T) if 0 < column.sum() < len(column)]
+            areas = [roc_auc_score(targets[:, k], probs[:, k]) for k in columns]
+            return float(np.mean(areas)) if areas else float("nan")
         classes = [1] if probs.shape[1] == 2 else np.unique(targets)
         areas = [roc_auc_score(targets == k, probs[:, k]) for k in classes if 0 < (targets == k).sum() < len(targets)]
         return float(np.mean(areas)) if areas else float("nan")
 
     return Metric("probs", 1, score)
+
+
+def _binary_losses(targets: NDArray[Any], probs: NDArray[Any]) -> NDArray[Any]:
+    """Returns the log loss of each cell, of several labels."""
+    import numpy as np
+
+    smallest = np.finfo(np.float64).eps
+    truth = np.where(targets > 0, probs.astype(np.float64), 1 - probs.astype(np.float64))
+    losses: NDArray[Any] = -np.log(truth.clip(smallest))
+    return losses
 
 
 METRICS: dict[str, Callable[[], Metric]] = {
@@ -94,7 +121,7 @@ METRICS: dict[str, Callable[[], Metric]] = {
 
 
 def evaluate(metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]) -> float:
-    """Scores probabilities (a row per image, a column per class) against class indices."""
+    """Scores probabilities (a row per image, a column per class) against targets (see task.py)."""
     if metric not in METRICS:
         raise PodiumError(f"no metric '{metric}'; there are {', '.join(METRICS)}")
     return METRICS[metric]().score(targets, probs.astype("float64", copy=False))
@@ -108,9 +135,14 @@ def is_better_than_chance(targets: NDArray[np.int64], probs: NDArray[np.floating
     """
     import numpy as np
 
-    shares = np.bincount(targets, minlength=probs.shape[1]) / len(targets)
-    if shares.max() == 1:
-        return True  # all images are of one class: nothing can be compared
+    if targets.ndim == 2:
+        shares = targets.mean(0)
+        if np.isin(targets, targets[:1]).all() and (targets == targets[:1]).all():
+            return True  # all images have the same labels: nothing can be compared
+    else:
+        shares = np.bincount(targets, minlength=probs.shape[1]) / len(targets)
+        if shares.max() == 1:
+            return True  # all images are of one class: nothing can be compared
     constant = np.broadcast_to(shares, probs.shape)
     for metric in ("accuracy", "log_loss"):
         scores, chance = (score_per_image(metric, targets, predicted) for predicted in (probs, constant))
@@ -127,7 +159,9 @@ def score_per_image(
     import numpy as np
 
     if metric == "accuracy":
-        return np.asarray(probs.argmax(1) == targets, np.float64)
+        return np.asarray(_are_right(targets, probs), np.float64)
+    if metric == "log_loss" and targets.ndim == 2:
+        return np.asarray(_binary_losses(targets, probs).mean(1))
     if metric == "log_loss":
         scaled = probs.astype(np.float64) / probs.sum(1, keepdims=True)
         return np.asarray(-np.log(scaled[np.arange(len(targets)), targets].clip(np.finfo(np.float64).eps)))

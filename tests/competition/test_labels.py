@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from layouts import IMAGES, SAMPLE, TABLES, load_error, load_files, table, train_labels
-from podium.competition.labels import normalised_label
+from podium.competition.labels import find_separator, normalised_label
+from podium.task import SEVERAL_LABELS
 
 # --- their column ------------------------------------------------------------------------------------
 
@@ -80,14 +82,35 @@ def test_a_training_table_of_ids_alone_is_refused(tmp_path: Path) -> None:
     assert 'train_table = "NAME"' in message
 
 
-def test_an_image_with_two_marked_classes_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_any_number_of_marked_classes_is_several_labels(tmp_path: Path) -> None:
     tables = {
         "train.csv": table("id,cat,dog", "1,1,0", "2,1,1", "3,0,0"),
         "sample_submission.csv": table("id,cat,dog", "4,0,0", "5,0,0"),
     }
-    message = load_error(tmp_path, IMAGES, tables)
+    competition = load_files(tmp_path, IMAGES, tables)
+    assert competition.task is SEVERAL_LABELS
+    assert list(competition.train["target"]) == ["cat", "cat|dog", ""]
+    message = load_error(tmp_path, IMAGES, tables, 'task = "one_label"\n')
     assert "train.csv, line 3: 2 classes are marked" in message
-    assert "delete" in message
+    assert 'task = "one_label"' in message
+    assert "'2' in the column of a class is neither 0 nor 1" in load_error(
+        tmp_path, IMAGES, tables | {"train.csv": table("id,cat,dog", "1,1,0", "2,2,1", "3,0,0")}
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator"),
+    [
+        (["rust", "scab", "rust scab", "rust"], " "),
+        (["rust", "scab", "scab, rust", "rust"], ","),
+        (["1 2 3", "2", "3", "1 3", ""], " "),
+        (["Common Chickweed", "Common wheat", "Fat Hen", "Maize"], ""),
+        (["red car", "blue car", "red bus", "blue bus", "green bus", "green car"], ""),
+        (["a", "b", "c"], ""),
+    ],
+)
+def test_cells_with_several_labels_are_told_from_names_of_several_words(cells: list[str], separator: str) -> None:
+    assert find_separator(pd.Series(cells)) == separator
 
 
 # --- their text --------------------------------------------------------------------------------------

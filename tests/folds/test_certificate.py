@@ -25,6 +25,7 @@ from podium.disk import sha256
 from podium.folds import folds_csv
 from podium.folds.certificate import Certificate, certify
 from podium.folds.folds_csv import folds_path, write_folds
+from podium.task import ONE_LABEL
 from tiny import Podium
 
 Folds = dict[str, int]
@@ -311,6 +312,7 @@ def audited_competition(root: Path, images: list[ImageRow]) -> tuple[Competition
         copies="near",
         notes=(),
         corrections=Corrections(root / "tiny.corrections.csv", {}, train, sorted(set(labels))),
+        task=ONE_LABEL,
     )
     copy_groups = ["" if bad else group for group, bad in zip(copy_groups, is_unreadable, strict=True)]
     reasons = ["empty" if bad else "" for bad in is_unreadable]

@@ -9,6 +9,7 @@ from podium.competition.corrections import Corrections
 from podium.competition.csv_files import CsvStyle, csv_text
 from podium.competition.load import Competition
 from podium.competition.submission_format import SubmissionFormat
+from podium.task import ONE_LABEL
 
 
 def make_competition(
@@ -21,4 +22,4 @@ def make_competition(
     expected = SubmissionFormat(tuple(columns), wants, "sample_submission.csv", style)
     card = Card(Path("x.toml"), {})
     facts = ("x", "x", Path(), train, test, tuple(classes), "accuracy", expected, card, None, "near", ())
-    return Competition(*facts, Corrections(Path("x.csv"), {}, train, classes))
+    return Competition(*facts, Corrections(Path("x.csv"), {}, train, classes), ONE_LABEL)

@@ -9,6 +9,7 @@ from podium.metrics import evaluate
 from podium.submissions.blend import apply_temperature
 from podium.submissions.blend_strategies import FIT_WEIGHTS, fit_convex, fit_greedy, fit_temperature, list_strategies
 from podium.submissions.strategy_names import STRATEGIES, WEIGHTINGS
+from podium.task import ONE_LABEL
 from submissions.simulated_runs import simulate_runs
 
 
@@ -36,9 +37,9 @@ def test_a_temperature_that_was_applied_is_found_and_undone(temperature: float, 
 
 
 def test_only_strategies_that_can_differ_are_listed() -> None:
-    assert list_strategies(1, "accuracy") == ("equal",)
-    assert list_strategies(1, "log_loss") == ("equal", "equal-calibrated")
-    assert list_strategies(2, "accuracy") == STRATEGIES
+    assert list_strategies(1, "accuracy", ONE_LABEL) == ("equal",)
+    assert list_strategies(1, "log_loss", ONE_LABEL) == ("equal", "equal-calibrated")
+    assert list_strategies(2, "accuracy", ONE_LABEL) == STRATEGIES
     assert STRATEGIES[0] == "equal"
 
 

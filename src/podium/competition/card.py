@@ -4,7 +4,7 @@
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ from podium import PodiumError
 from podium.extension_files import load_extensions
 from podium.metrics import METRICS
 from podium.recipe import check_card_options
+from podium.task import TASKS
 from podium.terminal import did_you_mean
 
 KEYS = {
     "title": str,
     "url": str,
     "metric": str,
+    "task": str,  # what a model learns of an image: "one_label" or "several_labels"
     "wants": str,  # what a submission holds: "labels" or "probs"
     "train_table": str,  # "" if there is none: the folders are the classes
     "test_table": str,  # lists the test images if there is no sample submission
@@ -32,7 +34,12 @@ KEYS = {
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run
 }
-CHOICES = {"metric": METRICS, "wants": ("labels", "probs"), "copies": ("near", "exact")}
+CHOICES: dict[str, Collection[str]] = {
+    "metric": METRICS,
+    "task": TASKS,
+    "wants": ("labels", "probs"),
+    "copies": ("near", "exact"),
+}
 
 
 class Card(dict[str, Any]):

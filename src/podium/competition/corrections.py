@@ -10,7 +10,7 @@ another one to it. To undo a correction, delete its line. The files in data/raw/
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from podium import PodiumError
 from podium.competition.card import card_path
 from podium.competition.csv_files import csv_text, read_table
 from podium.disk import write_text
+from podium.task import ONE_LABEL, SEPARATOR, Task
 from podium.terminal import did_you_mean, first_few, plural
 
 COLUMNS = ("id", "label", "why")
@@ -40,6 +41,7 @@ class Corrections:
     lines: Mapping[str, Correction]  # by id
     train_in_files: pd.DataFrame  # the training rows without corrections
     classes: Sequence[str]
+    task: Task = ONE_LABEL
     added: Mapping[Path, int] = field(default_factory=dict)  # files, and how many of their lines are not saved yet
 
     @cached_property
@@ -93,12 +95,12 @@ class Corrections:
         """Returns these corrections with the lines of another file, which replace those of the same images."""
         if not path.exists():
             raise PodiumError(f"{path} does not exist; correct the path of --corrections")
-        lines = read_lines(path, self.train_in_files, self.classes)
+        lines = read_lines(path, self.train_in_files, self.classes, self.task)
         if not lines:
             raise PodiumError(f"{path} holds no corrections; add lines of id and label, or leave out --corrections")
         new_count = sum(self.lines.get(name) != line for name, line in lines.items())
         added = {**self.added, path: new_count}
-        return Corrections(self.path, {**self.lines, **lines}, self.train_in_files, self.classes, added)
+        return replace(self, lines={**self.lines, **lines}, added=added)
 
     def save(self) -> None:
         """Writes the lines that other files have added into the competition's own file."""
@@ -123,16 +125,19 @@ def corrections_csv(lines: Iterable[tuple[str, str, str]]) -> str:
     return csv_text([COLUMNS, *lines])
 
 
-def read_corrections(slug: str, root: Path, train: pd.DataFrame, classes: Sequence[str]) -> Corrections:
+def read_corrections(
+    slug: str, root: Path, train: pd.DataFrame, classes: Sequence[str], task: Task = ONE_LABEL
+) -> Corrections:
     """Returns the competition's corrections; `train` are its training rows as in its files."""
     path = corrections_path(slug, root)
-    return Corrections(path, read_lines(path, train, classes) if path.exists() else {}, train, classes)
+    lines = read_lines(path, train, classes, task) if path.exists() else {}
+    return Corrections(path, lines, train, classes, task)
 
 
 # --- reading a table ---------------------------------------------------------------------------------
 
 
-def read_lines(path: Path, train: pd.DataFrame, classes: Sequence[str]) -> dict[str, Correction]:
+def read_lines(path: Path, train: pd.DataFrame, classes: Sequence[str], task: Task) -> dict[str, Correction]:
     """Returns the corrections of a table by id; an empty file holds none."""
     rows = read_table(path, "correct it or delete it", may_be_empty=True)
     if rows.empty:
@@ -142,7 +147,7 @@ def read_lines(path: Path, train: pd.DataFrame, classes: Sequence[str]) -> dict[
             names = ", ".join(rows.columns)
             raise PodiumError(f"{path}: no column '{column}'; its columns are {names}; add or rename one")
     _refuse_unknown_ids(path, rows["id"], train["id"])
-    _refuse_unknown_labels(path, rows["label"], classes)
+    _refuse_unknown_labels(path, rows["label"], classes, task)
     labels = rows[["id", "label"]].drop_duplicates()
     repeated = labels[labels["id"].duplicated()]
     if len(repeated):
@@ -151,6 +156,9 @@ def read_lines(path: Path, train: pd.DataFrame, classes: Sequence[str]) -> dict[
             " its lines"
         )
     reasons = rows["why"] if "why" in rows.columns else [""] * len(rows)
+    if task is not ONE_LABEL:
+        word = drop_word(classes)
+        rows["label"] = [label if label == word else task.in_order(label, classes) for label in rows["label"]]
     return {name: Correction(label, why) for name, label, why in zip(rows["id"], rows["label"], reasons, strict=True)}
 
 
@@ -164,10 +172,12 @@ def _refuse_unknown_ids(path: Path, ids: "pd.Series[str]", train_ids: "pd.Series
         )
 
 
-def _refuse_unknown_labels(path: Path, labels: "pd.Series[str]", classes: Sequence[str]) -> None:
+def _refuse_unknown_labels(path: Path, labels: "pd.Series[str]", classes: Sequence[str], task: Task) -> None:
     word = drop_word(classes)
-    unknown = labels[~labels.isin([*classes, word])]
+    known = {*classes, word}
+    unknown = labels[[not known.issuperset(task.labels_of(label)) for label in labels]]
     if len(unknown):
-        label, line = unknown.iloc[0], unknown.index[0]
+        line, label = unknown.index[0], next(name for name in task.labels_of(unknown.iloc[0]) if name not in known)
         hint = did_you_mean(label, [*classes, word], otherwise=f"the classes are {first_few(classes)}")
-        raise PodiumError(f"{path}, line {line}: no class '{label}'; {hint} ({word} leaves the image out)")
+        joined = "" if task is ONE_LABEL else f"; {SEPARATOR} stands between several labels"
+        raise PodiumError(f"{path}, line {line}: no class '{label}'; {hint} ({word} leaves the image out{joined})")

@@ -12,6 +12,7 @@ from podium.competition.card import Card
 from podium.competition.csv_files import read_table
 from podium.competition.find_files import ROLES, Files, Role
 from podium.competition.match_images import FIRST_ROWS, ImagePool
+from podium.task import ONE_LABEL, Task
 from podium.terminal import first_few, plural
 
 TableKey = Literal["sample_submission", "train_table", "test_table"]
@@ -37,11 +38,13 @@ class Table(NamedTuple):
 
 @dataclass
 class Sources:
-    """A competition's card and files, the sample submission, and the notes taken while reading them."""
+    """A competition's card and files, the sample submission, and what was understood and noted while reading them."""
 
     card: Card
     files: Files
     sample: Table | None = None
+    task: Task = ONE_LABEL
+    separator: str = ""  # between several labels in a cell of the files; "": they have a column each
     notes: list[str] = field(default_factory=list)
     tables_read: set[str] = field(default_factory=set)
 

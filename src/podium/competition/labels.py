@@ -1,7 +1,8 @@
-"""Finds and checks the labels of a training table, and sorts labels."""
+"""Finds and checks the labels of a training table, one or several for each image, and sorts labels."""
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,22 +10,25 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.find_tables import Sources, Table, has_line_break, refuse_blank_cells
+from podium.task import ONE_LABEL, SEPARATOR, SEVERAL_LABELS
 from podium.terminal import first_few
 
 TARGET_NAMES = (
     *("target", "label", "class", "category", "labels", "classes", "label_id", "class_id", "category_id"),
     *("label_name", "class_name", "category_name"),
 )
+MARKS, NO_MARKS = ("1", "1.0", "True"), ("0", "0.0", "False")  # in the column of a class
+SEPARATORS = ("|", ";", ",", " ")  # between the labels of a cell; the blank comes last: it often stands beside another
 
 
 def find_labels(sources: Sources, table: Table, id_column: str) -> tuple[str, pd.Series]:
-    """Returns the name of the label column and the labels.
+    """Returns the name of the label column and the targets, as text (see task.py); sets the task of `sources`.
 
     A training table may instead have the sample submission's column per class, which holds 0 or 1.
     """
     if "target_column" in sources.card:
         column = sources.card_column("target_column", table)
-        return column, table.rows[column]
+        return column, _targets_of_cells(sources, table.path, table.rows[column])
     columns = [name for name in table.rows if name != id_column]
     if not columns:
         raise PodiumError(
@@ -33,14 +37,14 @@ def find_labels(sources: Sources, table: Table, id_column: str) -> tuple[str, pd
         )
     answer_columns = sources.sample.answer_columns if sources.sample else []
     if len(answer_columns) > 1 and set(answer_columns) <= set(columns):
-        return "label", _labels_from_marks(table.path, table.rows[answer_columns])
+        return "label", _targets_of_marks(sources, table.path, table.rows[answer_columns])
     label_column = _choose_label_column(table.rows, columns, sources.sample)
     if label_column is None:
         raise PodiumError(
             f"{table.path}: it is not clear which of the columns {first_few(columns)} holds the label; "
             + sources.card.advise('target_column = "NAME"')
         )
-    return label_column, table.rows[label_column]
+    return label_column, _targets_of_cells(sources, table.path, table.rows[label_column])
 
 
 def _choose_label_column(rows: pd.DataFrame, columns: list[str], sample: Table | None) -> str | None:
@@ -67,23 +71,86 @@ def _choose_label_column(rows: pd.DataFrame, columns: list[str], sample: Table |
     return next(iter(likely_columns), None)
 
 
-def _labels_from_marks(path: Path, columns: pd.DataFrame) -> pd.Series:
-    """Returns the name of the column that is marked in each row."""
-    is_marked = columns.isin(["1", "1.0", "True"])
-    mark_counts = is_marked.sum(axis=1)
-    is_wrong = mark_counts != 1
+def _targets_of_marks(sources: Sources, path: Path, columns: pd.DataFrame) -> pd.Series:
+    """Returns the names of the columns that are marked with 1 in each row.
+
+    If each row has exactly one, the task is one label for each image, unless the card says otherwise.
+    """
+    is_marked = columns.isin(MARKS)
+    is_wrong = ~(is_marked | columns.isin(NO_MARKS)).all(axis=1)
     if is_wrong.any():
         line = is_wrong.idxmax()
+        cell = next(cell for cell in columns.loc[line] if cell not in (*MARKS, *NO_MARKS))
+        raise PodiumError(f"{path}, line {line}: '{cell}' in the column of a class is neither 0 nor 1; correct it")
+    counts = is_marked.sum(axis=1)
+    if (counts == 1).all() and sources.card.get("task", ONE_LABEL.name) != SEVERAL_LABELS.name:
+        return is_marked.idxmax(axis=1)
+    if sources.card.get("task", SEVERAL_LABELS.name) == ONE_LABEL.name:
+        line = (counts != 1).idxmax()
         raise PodiumError(
-            f"{path}, line {line}: {mark_counts.loc[line]} classes are marked, but Podium learns one label for each"
-            " image; delete the lines of other images"
+            f"{path}, line {line}: {counts.loc[line]} classes are marked, but {sources.card.path} says"
+            ' task = "one_label"; delete that setting, or the lines of such images'
         )
-    return is_marked.idxmax(axis=1)
+    _refuse_separator(path, columns.columns)
+    sources.task = SEVERAL_LABELS
+    names = is_marked.columns.to_numpy(dtype=object)
+    texts = [SEPARATOR.join(names[row]) for row in is_marked.to_numpy()]
+    return pd.Series(texts, index=columns.index, dtype=object)
+
+
+def _targets_of_cells(sources: Sources, path: Path, cells: pd.Series) -> pd.Series:
+    """Returns the targets of a column, whose cells may hold several labels."""
+    task = sources.card.get("task")
+    if task == ONE_LABEL.name:
+        return cells
+    separator = find_separator(cells) if task is None else _likely_separator(cells)
+    if task is None and not separator:
+        return cells
+    if task is None:
+        several = cells[cells.str.contains(separator, regex=False)]
+        sources.notes.append(
+            f"{path.name}: several labels for an image, such as '{several.iloc[0]}'; if that is one label, "
+            + sources.card.advise('task = "one_label"')
+        )
+    sources.task, sources.separator = SEVERAL_LABELS, separator
+    labels = cells.map(lambda cell: [label.strip() for label in cell.split(separator) if label.strip()])
+    known = {label for row in labels for label in row}
+    _refuse_separator(path, known)
+    place = {label: number for number, label in enumerate(sort_labels(known))}
+    return labels.map(lambda row: SEPARATOR.join(sorted(set(row), key=place.__getitem__)))
+
+
+def find_separator(cells: pd.Series) -> str:
+    """Returns what stands between several labels of a cell; "" if the cells seem to hold one label each.
+
+    Cells hold several if they have fewer different parts than there are different cells, if some cells have one part
+    only, and if such a part occurs in a longer cell too. `Common Chickweed`, or `red car` and `blue car`, is one label.
+    """
+    unique = cells.drop_duplicates()
+    for separator in SEPARATORS:
+        parts = [[part.strip() for part in cell.split(separator) if part.strip()] for cell in unique]
+        single = {row[0] for row in parts if len(row) == 1}
+        several = [row for row in parts if len(row) > 1]
+        if len({part for row in parts for part in row}) < len(unique) and any(single & set(row) for row in several):
+            return separator
+    return ""
+
+
+def _likely_separator(cells: pd.Series) -> str:
+    """Returns the separator that occurs, if the card says that there are several labels; a blank if none does."""
+    return next((separator for separator in SEPARATORS if cells.str.contains(separator, regex=False).any()), " ")
+
+
+def _refuse_separator(path: Path, labels: Iterable[str]) -> None:
+    wrong = next((label for label in labels if SEPARATOR in label), None)
+    if wrong is not None:
+        raise PodiumError(f"{path}: the label '{wrong}' contains '{SEPARATOR}', which separates labels; rename it")
 
 
 def check_labels(sources: Sources, path: Path, labels: pd.Series) -> None:
     """Refuses labels that are blank or of several lines, and notes labels that look the same."""
-    refuse_blank_cells(labels, path, "label")
+    if sources.task is ONE_LABEL:
+        refuse_blank_cells(labels, path, "label")
     is_long = has_line_break(labels)
     if is_long.any():
         line = is_long.idxmax()

@@ -27,9 +27,16 @@ from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat, submission_format_of
 from podium.metrics import METRICS
+from podium.task import ONE_LABEL, Task, labels_in
 from podium.terminal import command_for, first_few, plural, say
 
 KAGGLE_INPUT = Path("/kaggle/input")
+USUAL_METRICS = {  # by task, and what a submission holds
+    ("one_label", "labels"): "accuracy",
+    ("one_label", "probs"): "log_loss",
+    ("several_labels", "labels"): "macro_f1",
+    ("several_labels", "probs"): "roc_auc",
+}
 
 
 @dataclass(frozen=True, eq=False)  # data frames have no truth value
@@ -47,6 +54,7 @@ class Competition:
     copies: str  # which images count as duplicates: "near" or "exact"
     notes: tuple[str, ...]
     corrections: Corrections  # `train` and `groups` are corrected already
+    task: Task
 
     @property
     def train_in_files(self) -> pd.DataFrame:
@@ -76,7 +84,7 @@ class Competition:
 
     def describe(self) -> str:
         """Returns what was understood, for people."""
-        counts = Counter(self.train["target"])
+        counts = Counter(label for target in self.train["target"] for label in self.task.labels_of(target))
         (largest, most), (smallest, least) = counts.most_common(1)[0], counts.most_common()[-1]
         submission = self.submission_format
         if submission.wants == "labels":
@@ -89,12 +97,22 @@ class Competition:
             f"{self.title}  ({self.folder})",
             f"  train    {_images_in(self.train)}",
             f"  test     {_images_in(self.test)}" if len(self.test) else "  test     no test images",
+            f"  task     {_describe_task(self)}",
             f"  classes  {len(self.classes)}, from {most:,} images ('{largest}') down to {least:,} ('{smallest}')",
             f"  submit   {first_few(submission.columns)}: {answer} a row, {_source_of(submission)}",
             f"  metric   {self.metric}",
             *(f"  note     {note}" for note in self.notes),
         ]
         return "\n".join(lines)
+
+
+def _describe_task(competition: Competition) -> str:
+    if competition.task is ONE_LABEL:
+        return "one label for each image"
+    counts = competition.train["target"].map(lambda target: len(competition.task.labels_of(target)))
+    unlabelled = int((counts == 0).sum())
+    none = f", none for {plural(unlabelled, 'image')}" if unlabelled else ""
+    return f"several labels for each image: {counts.mean():.1f} on average, at most {counts.max()}{none}"
 
 
 def _images_in(rows: pd.DataFrame) -> str:
@@ -130,15 +148,15 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     sources.sample = read_sample_submission(sources)
     train, test, train_columns = _read_rows(sources)
     groups = train.pop("group").rename(card.get("group_column", "group")) if "group" in train else None
-    train_labels = sort_labels(set(train["target"]))
+    train_labels = sort_labels(labels_in(sources.task, train["target"]))
     note_possible_samples(sources)
     _refuse_missing_folder(files, card, train, test)
-    submission_format, classes = submission_format_of(card, sources.sample, train_columns, train_labels)
-    corrections = read_corrections(slug, root, train, classes)
+    submission_format, classes = submission_format_of(sources, train_columns, train_labels)
+    corrections = read_corrections(slug, root, train, classes, sources.task)
     if corrections_file:
         corrections = corrections.with_file(corrections_file)
     corrected, groups = corrections.apply(groups)
-    metric = card.get("metric", "accuracy" if submission_format.wants == "labels" else "log_loss")
+    metric = card.get("metric", USUAL_METRICS[sources.task.name, submission_format.wants])
     if METRICS[metric]().wants != submission_format.wants:
         sources.notes.append(
             f"{metric} is a metric of {METRICS[metric]().wants}, but the submission holds {submission_format.wants}"
@@ -146,7 +164,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     notes = (
         *dict.fromkeys(sources.notes),
         *submission_format.notes,
-        *_notes_on_classes(classes, corrected["target"]),
+        *_notes_on_classes(classes, labels_in(sources.task, corrected["target"])),
         *_notes_on_images(train, test, files, sources.sample),
         *corrections.note(),
     )
@@ -164,6 +182,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
         copies=card.get("copies", "near"),
         notes=notes,
         corrections=corrections,
+        task=sources.task,
     )
 
 
@@ -221,8 +240,8 @@ def _refuse_missing_folder(files: Files, card: Card, train: pd.DataFrame, test: 
         )
 
 
-def _notes_on_classes(classes: list[str], train_labels: "pd.Series[str]") -> list[str]:
-    unseen = sorted(set(classes) - set(train_labels))
+def _notes_on_classes(classes: list[str], train_labels: set[str]) -> list[str]:
+    unseen = sorted(set(classes) - train_labels)
     return [f"classes of the submission without a training image: {first_few(unseen)}"] if unseen else []
 
 

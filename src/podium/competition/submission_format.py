@@ -13,9 +13,10 @@ import pandas as pd
 from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
-from podium.competition.find_tables import Table
+from podium.competition.find_tables import Sources, Table
 from podium.competition.labels import normalised_label
 from podium.metrics import METRICS
+from podium.task import ONE_LABEL
 from podium.terminal import first_few
 
 NO_SAMPLE = "no sample submission"
@@ -31,6 +32,7 @@ class SubmissionFormat:
     csv_style: CsvStyle | None = None  # of the sample submission, if there is one
     id_position: int = 0  # of the id column among the columns
     notes: tuple[str, ...] = ()
+    separator: str = ""  # between several labels in the answer column
 
     @property
     def line_style(self) -> CsvStyle:
@@ -43,18 +45,19 @@ class SubmissionFormat:
 
 
 def submission_format_of(
-    card: Card, sample: Table | None, train_columns: tuple[str, str], train_labels: list[str]
+    sources: Sources, train_columns: tuple[str, str], train_labels: list[str]
 ) -> tuple[SubmissionFormat, list[str]]:
     """Returns the format and the classes: those of the training images, and others with a column in the sample.
 
     `train_columns` are the names of the training table's id and label columns.
     """
+    card, sample, has_one_label = sources.card, sources.sample, sources.task is ONE_LABEL
     if sample is None:
-        wants = card.get("wants", "labels")
-        is_single_column = wants == "labels" or len(train_labels) == 2
+        wants = card.get("wants", "labels" if has_one_label or sources.separator else "probs")
+        is_single_column = wants == "labels" or (len(train_labels) == 2 and has_one_label)
         columns = train_columns if is_single_column else (train_columns[0], *train_labels)
-        classes = put_positive_last(card, train_labels, train_columns[1])
-        return SubmissionFormat(columns, wants, NO_SAMPLE), classes
+        classes = put_positive_last(card, train_labels, train_columns[1]) if has_one_label else train_labels
+        return SubmissionFormat(columns, wants, NO_SAMPLE, separator=sources.separator or " "), classes
     answer_columns = sample.answer_columns
     if not answer_columns:
         raise PodiumError(
@@ -68,6 +71,8 @@ def submission_format_of(
                 f"{card.path}"
             )
         wants, classes = "probs", classes_of_columns(answer_columns, train_labels, sample, card)
+    elif not has_one_label:
+        wants, classes = "labels", train_labels
     else:
         wants = card.get("wants") or _guess_wants(card, sample, train_labels)
         if wants == "probs" and len(train_labels) != 2:
@@ -80,8 +85,9 @@ def submission_format_of(
     position = sample.id_position
     columns = (*answer_columns[:position], str(sample.rows.columns[0]), *answer_columns[position:])
     csv_style = csv_style_of(sample.path, list(columns))
-    notes = (*(_notes_on_answers(sample, train_labels) if wants == "labels" else ()), *csv_style.notes)
-    return SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes), classes
+    notes = (*(_notes_on_answers(sources, train_labels) if wants == "labels" else ()), *csv_style.notes)
+    separator = sources.separator or " "
+    return SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes, separator), classes
 
 
 def put_positive_last(card: Mapping[str, Any], labels: list[str], column: str) -> list[str]:
@@ -199,8 +205,12 @@ def _is_probability(cell: str) -> bool:
         return False
 
 
-def _notes_on_answers(sample: Table, train_labels: list[str]) -> tuple[str, ...]:
+def _notes_on_answers(sources: Sources, train_labels: list[str]) -> tuple[str, ...]:
+    sample = sources.sample
+    assert sample is not None
     answers = sample.rows.iloc[:, 1]
+    if sources.task is not ONE_LABEL:
+        answers = answers.str.split(sources.separator or " ").explode().fillna("")
     unknown = answers[~answers.isin(train_labels) & (answers.str.strip() != "")].drop_duplicates()
     if not len(unknown):
         return ()

@@ -130,8 +130,9 @@ def choose_images(competition: Competition, held_out: Predictions, wanted: Seque
 
 def _ids_of_all_classes(held_out: Predictions) -> list[str]:
     """Returns the first image of every class, then the second, and so on."""
-    place_in_class = [int((held_out.target[:row] == target).sum()) for row, target in enumerate(held_out.target)]
-    order = sorted(range(len(held_out.id)), key=lambda row: (place_in_class[row], held_out.target[row]))
+    targets = held_out.target if held_out.target.ndim == 1 else held_out.target.argmax(1)  # or the first of several
+    place_in_class = [int((targets[:row] == target).sum()) for row, target in enumerate(targets)]
+    order = sorted(range(len(held_out.id)), key=lambda row: (place_in_class[row], targets[row]))
     return [str(held_out.id[row]) for row in order[:IMAGES]]
 
 
@@ -139,9 +140,10 @@ def _subject(name: str, model: nn.Module, spec: ModelSpec, folder: Path, images:
     if len(images) > MOST_IMAGES:
         raise PodiumError(f"--images: {len(images):,} images are too many for a picture; name at most {MOST_IMAGES}")
     pixels = [prepare(_read(image.path), spec) for image in images]
-    inputs = Normaliser(spec, torch.device("cpu"))(torch.from_numpy(np.stack(pixels)))
+    normalise = Normaliser(spec, torch.device("cpu"))
+    inputs = normalise(torch.from_numpy(np.stack(pixels)))
     with torch.inference_mode():
-        probs = torch.cat([model.eval()(image).float().softmax(1) for image in inputs.split(1)])
+        probs = torch.cat([normalise.predictions(model.eval()(image)) for image in inputs.split(1)])
     return Subject(name, model, spec.classes, folder, images, pixels, inputs, probs.numpy())
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import sha256
-from podium.folds.split import Ints, cells_of, count_folds
+from podium.folds.split import Ints, Labels, cells_of, count_folds, labels_of
 from podium.images.audit_report import find_leaked_test_images
 from podium.images.duplicates import merge_groupings
 from podium.terminal import first_few
@@ -117,16 +117,15 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: Ints, path: Pat
     """
     train, is_good = readable_train_images(competition, rows)
     named_groups = pd.Series("", index=range(len(train))) if competition.groups is None else competition.groups
-    label, classes = pd.factorize(train["target"])
+    labels = labels_of(list(train["target"]), competition.task)
+    classes, readable = np.array(labels.classes, dtype=object), labels.of_images(is_good)
     k = count_folds(folds)
-    counts, possible_counts = (
-        _images_per_fold(label[is_good], split[is_good], len(classes), k) for split in (folds, possible)
-    )
+    counts, possible_counts = (_images_per_fold(readable, split[is_good], k) for split in (folds, possible))
     validated, could_be_validated = counts[:, :k], possible_counts[:, :k]
     is_validated: NDArray[np.bool_] = validated.sum(1) > 0
     is_in_one_fold = (validated == counts.sum(1, keepdims=True)).any(1) & counts.any(1)
     difference = np.ptp(validated, axis=1)
-    largest_group, is_mixed = _groups_of_classes(label[is_good], fold_groups(competition, train)[is_good], len(classes))
+    largest_group, is_mixed = _groups_of_classes(readable, fold_groups(competition, train)[is_good])
     # If classes share groups, a split that is more even for one class is less even for another.
     allowed = largest_group + 2 * np.maximum(np.ptp(could_be_validated, axis=1), 1) * is_mixed
 
@@ -146,8 +145,8 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: Ints, path: Pat
         uneven_classes=names(difference > allowed),
         classes_never_validated=names(~is_validated),
         classes_left_out=names(~is_validated & (could_be_validated.sum(1) > 0)),
-        images_validated=int(validated.sum()),
-        images_that_could_be=int(could_be_validated.sum()),
+        images_validated=int((folds[is_good] >= 0).sum()),
+        images_that_could_be=int((possible[is_good] >= 0).sum()),
         classes_partly_validated=names(is_validated & (validated == 0).any(1)),
         classes_not_trained=names(is_in_one_fold),
         test_images=int((rows["role"] == "test").sum()),
@@ -174,16 +173,17 @@ def fold_groups(competition: Competition, train: pd.DataFrame) -> Ints:
     return merge_groupings([train["group"], *([] if competition.groups is None else [competition.groups])])
 
 
-def _images_per_fold(label: Ints, folds: Ints, class_count: int, k: int) -> Ints:
+def _images_per_fold(labels: Labels, folds: Ints, k: int) -> Ints:
     """Counts the images of each class in each fold; the last column is fold -1."""
-    counts = np.zeros((class_count, k + 1), dtype=np.int64)
-    np.add.at(counts, (label, folds), 1)
+    counts = np.zeros((len(labels.classes), k + 1), dtype=np.int64)
+    np.add.at(counts, (labels.label, folds[labels.image]), 1)
     return counts
 
 
-def _groups_of_classes(label: Ints, group: Ints, class_count: int) -> tuple[Ints, NDArray[np.bool_]]:
+def _groups_of_classes(labels: Labels, group: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     """Returns, for each class, its images in its largest group, and whether a group of it holds other classes too."""
-    cells = cells_of(label, group, class_count)
+    class_count = len(labels.classes)
+    cells = cells_of(labels.label, group[labels.image], class_count)
     largest, is_mixed = np.zeros(class_count, dtype=np.int64), np.zeros(class_count, dtype=np.bool_)
     np.maximum.at(largest, cells.label, cells.images)
     is_mixed[cells.label[np.bincount(cells.group)[cells.group] > 1]] = True

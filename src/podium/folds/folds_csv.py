@@ -26,9 +26,10 @@ from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import sha256, write_bytes, write_json
 from podium.folds.certificate import certify, fold_groups, readable_train_images
-from podium.folds.split import Ints, assign_folds, count_folds
+from podium.folds.split import Ints, assign_folds, count_folds, labels_of
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group
+from podium.task import Task
 from podium.terminal import command_for, first_few, plural, podium_command, say, show, table
 
 MAX_FOLDS = 100
@@ -58,7 +59,7 @@ def write_folds(competition: Competition, root: Path | str, k: int, seed: int, i
     groups = fold_groups(competition, train)
     advice = advise_on_large_group(competition, rows)
     try:
-        folds = _assign_to_readable(train, is_good, groups, k, seed)
+        folds = _assign_to_readable(train, is_good, groups, (k, seed), competition.task)
     except PodiumError as error:
         raise PodiumError("; ".join(filter(None, (str(error), advice)))) from None
     if advice:
@@ -83,7 +84,7 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
     train, is_good = readable_train_images(competition, rows)
     groups, k = fold_groups(competition, train), count_folds(folds)
     try:
-        possible = _assign_to_readable(train, is_good, groups, k, seed=0)
+        possible = _assign_to_readable(train, is_good, groups, (k, 0), competition.task)
     except PodiumError:  # there is nothing to compare with
         possible = folds
     certificate = certify(competition, rows, folds, path, possible)
@@ -108,10 +109,12 @@ def _with_labels_in_files(competition: Competition, rows: pd.DataFrame) -> pd.Da
     return rows.assign(target=rows["target"].where(rows["role"] != "train", rows["id"].map(labels)))
 
 
-def _assign_to_readable(train: pd.DataFrame, is_good: NDArray[np.bool_], groups: Ints, k: int, seed: int) -> Ints:
+def _assign_to_readable(
+    train: pd.DataFrame, is_good: NDArray[np.bool_], groups: Ints, k_and_seed: tuple[int, int], task: Task
+) -> Ints:
     """Assigns folds to the images that can be read; the others get fold -1."""
     folds = np.full(len(train), -1, dtype=np.int64)
-    folds[is_good] = assign_folds(list(train["target"][is_good]), k, seed, groups[is_good])
+    folds[is_good] = assign_folds(list(train["target"][is_good]), *k_and_seed, groups[is_good], task)
     return folds
 
 
@@ -222,15 +225,14 @@ def read_groups(competition: Competition, root: Path) -> dict[str, str]:
 
 def folds_table(competition: Competition, folds: Ints, is_good: NDArray[np.bool_] | None = None) -> str:
     """Returns a table: how many images each fold trains on and validates. `is_good` selects the readable images."""
-    targets = competition.train["target"].to_numpy()
+    labels = labels_of(list(competition.train["target"]), competition.task)
     k = count_folds(folds)
     if is_good is not None:
-        targets, folds = targets[is_good], folds[is_good]
-    counts = pd.crosstab(targets, folds)
+        labels, folds = labels.of_images(is_good), folds[is_good]
     rows = []
     for fold in range(k):
         validated = int((folds == fold).sum())
-        classes = int((counts[fold] > 0).sum()) if validated else 0
+        classes = len(set(labels.label[folds[labels.image] == fold].tolist()))
         rows.append([fold, f"{len(folds) - validated:,}", f"{validated:,}", classes])
     return table(["fold", "train", "validate", "classes"], rows)
 

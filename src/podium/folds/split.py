@@ -1,6 +1,7 @@
 """Deals images into folds: stratified by class, seeded, and with all images of a group in one fold.
 
-A group is a set of images that must share a fold. An image that belongs to none is a group of one.
+A group is a set of images that must share a fold. An image that belongs to none is a group of one. An image with
+several labels counts in each of its classes, like a group that holds images of several classes.
 """
 
 from collections.abc import Sequence
@@ -13,9 +14,12 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, hstack
 
 from podium import PodiumError
+from podium.task import ONE_LABEL, Task
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+NO_LABEL = "(none)"  # the class of images without a label
 
 # The exchange of groups between folds: the most rounds over all pairs of folds, the most groups of a fold in a round,
 # and the relative improvement below which the exchange ends.
@@ -26,8 +30,31 @@ def count_folds(folds: Ints) -> int:
     return int(folds.max()) + 1
 
 
+class Labels(NamedTuple):
+    """The labels of all images; an image without a label has the class NO_LABEL."""
+
+    image: Ints  # of each label: which image has it
+    label: Ints  # its number in `classes`
+    classes: tuple[str, ...]
+
+    def of_images(self, is_chosen: NDArray[np.bool_]) -> "Labels":
+        """Returns the labels of these images, whose numbers close up."""
+        is_kept = is_chosen[self.image]
+        return Labels((np.cumsum(is_chosen) - 1)[self.image[is_kept]], self.label[is_kept], self.classes)
+
+
+def labels_of(targets: Sequence[str], task: Task = ONE_LABEL) -> Labels:
+    if task is ONE_LABEL:
+        label, classes = pd.factorize(np.asarray(targets, dtype=object), sort=True)
+        return Labels(np.arange(len(label)), label, tuple(map(str, classes)))
+    lists = [task.labels_of(target) or (NO_LABEL,) for target in targets]
+    image = np.repeat(np.arange(len(lists)), [len(labels) for labels in lists])
+    label, classes = pd.factorize(np.array([name for labels in lists for name in labels], dtype=object), sort=True)
+    return Labels(image, label, tuple(map(str, classes)))
+
+
 def assign_folds(
-    targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | Ints | None = None
+    targets: Sequence[str], k: int, seed: int, groups: Sequence[str] | Ints | None = None, task: Task = ONE_LABEL
 ) -> NDArray[np.int64]:
     """Returns the fold of every image; the images of a group share a fold.
 
@@ -35,20 +62,21 @@ def assign_folds(
     the folds are as even as that allows. Fold -1 (always trained on, never validated) gets the groups of a class with
     fewer than K images, unless these groups hold other classes too, and every group that holds all images of a class.
     """
-    label = pd.factorize(np.asarray(targets, dtype=object), sort=True)[0]
-    group = np.arange(len(label)) if groups is None else pd.factorize(np.asarray(groups, dtype=object))[0]
-    is_barred = np.zeros(label.max() + 1, dtype=bool)  # classes that a fold's model would not see in training
+    labels, count = labels_of(targets, task), len(targets)
+    group_of_image = np.arange(count) if groups is None else pd.factorize(np.asarray(groups, dtype=object))[0]
+    is_barred = np.zeros(len(labels.classes), dtype=bool)  # classes that a fold's model would not see in training
     most_validated = 0
     while True:
-        is_free = _can_be_validated(label, group, k, is_barred)
+        is_free = _can_be_validated(labels, group_of_image, k, is_barred)
         if is_free.sum() < most_validated / 2:
             break  # too few images would be validated: keep the last folds; their certificate names the classes
         most_validated = max(most_validated, int(is_free.sum()))
-        folds = np.full(len(label), -1, dtype=np.int64)
+        folds = np.full(count, -1, dtype=np.int64)
         if is_free.any():
-            folds[is_free] = _deal(label[is_free], group[is_free], k, np.random.default_rng([seed, k]))
+            rng = np.random.default_rng([seed, k])
+            folds[is_free] = _deal(labels.of_images(is_free), group_of_image[is_free], k, rng)
         # If groups hold several classes, all images of a class may be in one fold. Its model would not know the class.
-        counts = pd.crosstab(label, folds).reindex(columns=range(-1, k), fill_value=0).to_numpy()
+        counts = pd.crosstab(labels.label, folds[labels.image]).reindex(columns=range(-1, k), fill_value=0).to_numpy()
         is_in_one_fold = counts[:, 1:].max(1) == counts.sum(1)
         if not is_in_one_fold.any():
             break
@@ -77,15 +105,15 @@ def cells_of(label: Ints, group: Ints, class_count: int) -> Cells:
     return Cells(cell // class_count, cell % class_count, images)
 
 
-def _can_be_validated(label: Ints, group: Ints, k: int, is_barred: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _can_be_validated(labels: Labels, group_of_image: Ints, k: int, is_barred: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Returns a mask of the images in groups that hold no class which must stay in training.
 
     That is a class with too few images for K folds, a class with all images in one group, and a class that is barred. A
     small class that shares groups with other classes need not stay, because their images would have to stay too.
     """
-    class_count = label.max() + 1
-    cells = cells_of(label, group, class_count)
-    is_kept = np.zeros(group.max() + 1, dtype=bool)  # groups that stay in training
+    class_count = len(labels.classes)
+    cells = cells_of(labels.label, group_of_image[labels.image], class_count)
+    is_kept = np.zeros(group_of_image.max() + 1, dtype=bool)  # groups that stay in training
     is_mixed = np.bincount(cells.group)[cells.group] > 1
     shares_groups = np.bincount(cells.label[is_mixed], minlength=class_count) > 0
     while True:
@@ -95,23 +123,25 @@ def _can_be_validated(label: Ints, group: Ints, k: int, is_barred: NDArray[np.bo
         must_stay = ((images < k) & ~shares_groups) | (groups < 2) | is_barred
         newly_kept = cells.group[is_left & must_stay[cells.label]]
         if not len(newly_kept):
-            return ~is_kept[group]
+            return ~is_kept[group_of_image]
         is_kept[newly_kept] = True  # this may leave another class with too few images
 
 
 # --- dealing -----------------------------------------------------------------------------------------
 
 
-def _deal(label: Ints, group: Ints, k: int, rng: np.random.Generator) -> Ints:
+def _deal(labels: Labels, group: Ints, k: int, rng: np.random.Generator) -> Ints:
     """Returns the fold of every image.
 
-    The groups of the rarest class come first, and among these the largest. Groups of one image come last, because they
-    can make the folds even again.
+    The groups of the rarest class come first, and among these the largest. Images of one label without a group come
+    last, because they can make the folds even again.
     """
     group = np.unique(group, return_inverse=True)[1]
-    dealer = _Dealer(cells_of(label, group, label.max() + 1), np.bincount(label), np.bincount(group), k)
+    cells = cells_of(labels.label, group[labels.image], len(labels.classes))
+    dealer = _Dealer(cells, np.bincount(labels.label, minlength=len(labels.classes)), np.bincount(group), k)
     order = dealer.order(rng)
-    large, single = order[dealer.sizes[order] > 1], order[dealer.sizes[order] == 1]
+    is_single = (dealer.sizes == 1) & (np.diff(dealer.starts) == 1)
+    large, single = order[~is_single[order]], order[is_single[order]]
     dealer.deal_large_groups(large)
     if dealer.has_mixed_groups:  # a fold that was right for an early group may be wrong after the last one
         dealer.exchange_groups(large, rng)
@@ -153,7 +183,9 @@ class _Dealer:
         shares = coo_array((cells.images / self.class_sizes[cells.label], (cells.group, cells.label))).tocsr()
         shares = hstack([shares, self.sizes[:, None] / self.sizes.sum()], format="csr")[groups]
         self.fold[groups] = _Exchange(shares, self.fold[groups], self.k).run(rng)
-        is_large = self.sizes[cells.group] > 1
+        is_large = np.zeros(len(self.sizes), dtype=bool)
+        is_large[groups] = True
+        is_large = is_large[cells.group]
         self.counts[:] = 0
         np.add.at(self.counts, (cells.label[is_large], self.fold[cells.group[is_large]]), cells.images[is_large])
         self.totals[:] = np.bincount(self.fold[groups], self.sizes[groups], self.k)

@@ -16,6 +16,7 @@ from podium.models.hub import weights_unreachable
 from podium.models.weights_file import other_model, refuse_other_models
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import fill_in_defaults, row_of
+from podium.task import ONE_LABEL
 from podium.terminal import first_line, say
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class ModelSpec:
     fit: str  # "crop": the centre; "squash": the whole image, made square
     source: str  # of the weights: a tag of the hub, a file and its hash, or none
     operators: str = "timm"  # as in the recipe; files from before there was a choice do not say it
+    task: str = ONE_LABEL.name  # what the outputs stand for; as above
 
 
 # --- what timm knows of a name -----------------------------------------------------------------------

@@ -33,7 +33,7 @@ def predict_proba(
         with autocast(normalise.device, precision):
             logits = [model(view) for view in views_of(normalise(images), views)]
         # Stays on the device: copying every batch to the CPU would make the GPU wait.
-        batch_probs.append(torch.stack([view_logits.float().softmax(1) for view_logits in logits]).mean(0))
+        batch_probs.append(torch.stack([normalise.predictions(view_logits) for view_logits in logits]).mean(0))
         if progress is not None:
             progress.update(len(images))
     if not batch_probs:

@@ -39,6 +39,7 @@ from podium.pretraining.neighbours import knn_accuracy
 from podium.pretraining.pretraining_folder import PretrainingEpoch
 from podium.pretraining.pretraining_learner import DinoLearner
 from podium.pretraining.pretraining_plan import PretrainingPlan
+from podium.task import ONE_LABEL
 from podium.terminal import command_for, plural, progress_bar, say
 from podium.training.augment import TestView
 from podium.training.checkpoint import CheckpointWriter, checkpoints, restore_newest
@@ -105,13 +106,14 @@ def open_pool(plan: PretrainingPlan, device: torch.device) -> ImagePool:
     order = generator(ORDER, 0).permutation(len(competition.train))
     in_store = store.positions(competition.train["image"])
     rows = [row for row in order if not is_bad[in_store[row]]][:MOST_NEIGHBOURS]
-    index = {label: number for number, label in enumerate(competition.classes)}
+    targets = competition.train["target"].iloc[rows]
+    names = competition.classes if competition.task is ONE_LABEL else sorted(set(targets))  # a set of labels is a class
     return ImagePool(
         store=store,
         readable=positions[~is_bad],
         labelled=in_store[rows],
-        labels=torch.tensor([index[label] for label in competition.train["target"].iloc[rows]], device=device),
-        classes=len(competition.classes),
+        labels=torch.from_numpy(ONE_LABEL.encode(targets, names)).to(device),
+        classes=len(names),
         workers=pick_workers(machine.workers, device),
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from podium.competition.load import Competition
 from podium.report.competition_page import write_competition_page
 from podium.report.run_page import write_run_page
+from podium.task import ONE_LABEL
 from podium.terminal import say
 from podium.training.run_folder import find_runs
 
@@ -19,6 +20,9 @@ def write_reports(
 ) -> Path:
     """Writes the pages of the runs (default: all), and that of all runs; returns the path of the latter."""
     runs = find_runs(competition.slug, root, names, except_names)
+    if competition.task is not ONE_LABEL:
+        say("podium: pages of single runs show images with one label; these have several, so there is one page for all")
+        runs = []
     for run in runs:
         path = write_run_page(competition, root, run)
         say(f"podium: wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

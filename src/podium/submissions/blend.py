@@ -5,12 +5,13 @@ blend_strategies.py fits its weights and temperatures.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Probs = NDArray[np.float64]  # [runs, images, classes] or [images, classes]
-Targets = NDArray[np.int64]  # [images]: the index of the true class
+Targets = NDArray[Any]  # as in task.py
 
 MIN_PROB = 1e-12  # 0 has no logarithm
 
@@ -37,8 +38,16 @@ class Blend:
         return apply_temperature(sum(weighted, np.zeros_like(calibrated[0])), self.temperature)
 
 
+def probs_of_truth(probs: Probs, targets: Targets) -> Probs:
+    """Returns [runs, answers]: the probability of the true class, or of the truth about each class of each image."""
+    if targets.ndim == 1:
+        return probs[:, np.arange(len(targets)), targets]
+    truth: Probs = np.where(targets > 0, probs, 1 - probs).reshape(len(probs), -1)
+    return truth
+
+
 def apply_temperature(probs: Probs, temperature: float) -> Probs:
-    """Returns the probabilities after their logits are divided by the temperature."""
+    """Returns the probabilities of one label after their logits are divided by the temperature."""
     if temperature == 1:
         return probs
     logits = np.log(probs.clip(MIN_PROB)) / temperature

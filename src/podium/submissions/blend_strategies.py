@@ -7,14 +7,16 @@ strategy_names.py lists these strategies. choose_blend.py chooses one of them.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
 from podium.metrics import METRICS, evaluate
-from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
+from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature, probs_of_truth
 from podium.submissions.strategy_names import BEST, CALIBRATED, STRATEGIES
+from podium.task import ONE_LABEL, Task
 
 Weights = NDArray[np.float64]  # [runs]
 
@@ -31,7 +33,7 @@ def fit_convex(probs: Probs, targets: Targets, metric: str) -> Weights:
 
     The search for the best score is for metrics other than the log loss.
     """
-    true_probs = probs[:, np.arange(len(targets)), targets].clip(MIN_PROB)
+    true_probs = probs_of_truth(probs, targets).clip(MIN_PROB)
     weights = _minimise_log_loss(true_probs)
     if metric == "log_loss":
         return weights
@@ -87,7 +89,7 @@ def fit_greedy(probs: Probs, targets: Targets, metric: str) -> Weights:
         best_score, best_counts = (-np.inf, -np.inf), counts
         for _ in range(STEPS):
             steps = [
-                (_greedy_score(metric, better, bag_targets, summed + run_probs), number)
+                (_greedy_score(metric, better, bag_targets, summed + run_probs, counts.sum() + 1), number)
                 for number, run_probs in enumerate(bag_probs)
             ]
             score, number = max(steps, key=lambda step: step[0])
@@ -100,16 +102,19 @@ def fit_greedy(probs: Probs, targets: Targets, metric: str) -> Weights:
     return _normalise(total)
 
 
-def _greedy_score(metric: str, better: int, targets: Targets, summed: Probs) -> tuple[float, float]:
-    """Returns the score and, to decide if scores are equal, the mean log probability of the true classes.
+def _greedy_score(metric: str, better: int, targets: Targets, summed: Probs, count: float = 1.0) -> tuple[float, float]:
+    """Returns the score and, to decide if scores are equal, the mean log probability of the truth.
 
-    The sum of the runs serves as their mean: every metric depends only on the proportions of an image's probabilities.
+    With one label, the sum of `count` runs serves as their mean: every metric depends only on the proportions of an
+    image's probabilities.
     """
-    true_probs = summed[np.arange(len(targets)), targets].clip(MIN_PROB)
-    log_likelihood = float(np.log(true_probs / summed.sum(1)).mean())
+    totals: Any = summed.sum(1) if targets.ndim == 1 else 1.0
+    probs = summed if targets.ndim == 1 else summed / count
+    true_probs = probs_of_truth(probs[None], targets)[0].clip(MIN_PROB)
+    log_likelihood = float(np.log(true_probs / totals).mean())
     if metric == "log_loss":
         return log_likelihood, 0.0
-    score = better * evaluate(metric, targets, summed)
+    score = better * evaluate(metric, targets, probs)
     return score if np.isfinite(score) else -np.inf, log_likelihood  # a resample may lack a class that the metric needs
 
 
@@ -130,10 +135,16 @@ FIT_WEIGHTS: dict[str, Callable[[Probs, Targets, str], Weights]] = {  # one for 
 }
 
 
-def list_strategies(run_count: int, metric: str) -> tuple[str, ...]:
-    """Returns the strategies that can differ. One run has one weight, and a temperature does not change its labels."""
+def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
+    """Returns the strategies that can differ. One run has one weight, and a temperature does not change its labels.
+
+    Temperatures are for probabilities that sum to 1.
+    """
     if run_count > 1:
-        return STRATEGIES
+        is_possible = {name: task is ONE_LABEL or not name.endswith(CALIBRATED) for name in STRATEGIES}
+        return tuple(name for name in STRATEGIES if is_possible[name])
+    if task is not ONE_LABEL:
+        return STRATEGIES[:1]
     return STRATEGIES[:2] if metric == "log_loss" else STRATEGIES[:1]
 
 

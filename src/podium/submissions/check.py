@@ -10,6 +10,7 @@ from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.submissions.blend import Probs
 from podium.submissions.predict_test import class_frequencies
+from podium.task import ONE_LABEL, answers_of
 from podium.terminal import first_few, say
 
 MIN_CHANCE = 1e-6  # if one class for all test images is less likely than this, it is treated as a mistake
@@ -51,7 +52,7 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
     for column in expected.answer_columns:
         cells = written[column]
         if expected.wants == "labels":
-            wrong = cells[~cells.isin(competition.classes)]
+            wrong = cells[[not set(_labels_of(competition, cell)) <= set(competition.classes) for cell in cells]]
         else:
             values = pd.to_numeric(cells, errors="coerce")
             wrong = cells[~((values >= 0) & (values <= 1))]
@@ -60,7 +61,7 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
             if expected.wants == "probs":
                 answer, remedy = "probability", "write a number from 0 to 1"
             raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not a {answer}; {remedy}")
-    if len(expected.answer_columns) > 1:
+    if len(expected.answer_columns) > 1 and competition.task is ONE_LABEL:
         sums = written[list(expected.answer_columns)].astype(float).sum(axis=1)
         wrong = sums[(sums - 1).abs() > 1e-5]
         if len(wrong):
@@ -70,23 +71,40 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
             )
 
 
+def _labels_of(competition: Competition, cell: str) -> list[str]:
+    if competition.task is ONE_LABEL:
+        return [cell]
+    return [label for label in cell.split(competition.submission_format.separator) if label]
+
+
 def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> None:
-    """Raises if all images get the same class, unless `anyway`; warns if their shares differ from training."""
-    expected, count = class_frequencies(competition, competition.classes).astype(np.float64), len(probs)
-    if competition.submission_format.wants == "labels":
-        shares = np.bincount(probs.argmax(1), minlength=probs.shape[1]) / count
-    else:
+    """Raises if all images get the same answer, unless `anyway`; warns if the classes' shares differ from training."""
+    expected = class_frequencies(competition, competition.classes).astype(np.float64)
+    has_one_label, wants_labels = competition.task is ONE_LABEL, competition.submission_format.wants == "labels"
+    answers = answers_of(probs, competition.task)
+    if not wants_labels:
         shares = probs.mean(0)
-    top = int(shares.argmax())
-    if shares[top] * count > count - 0.5 and expected[top] ** count < MIN_CHANCE and not anyway:
-        raise PodiumError(
-            f"all {count:,} test images would get the class '{competition.classes[top]}', like {expected[top]:.1%}"
-            " of the training images; train longer, or choose other runs with --runs (--anyway writes"
-            " the submission in any case)"
-        )
-    deviation = np.sqrt(2 / np.pi * expected * (1 - expected) / count)  # of a share, by chance, on average
-    if np.abs(shares - expected).sum() / 2 > MAX_SHIFT + deviation.sum():
+    else:
+        shares = np.bincount(answers, minlength=probs.shape[1]) / len(probs) if has_one_label else answers.mean(0)
+    if not anyway:
+        _refuse_same_answer(competition, probs, shares, expected)
+    deviation = np.sqrt(2 / np.pi * expected * (1 - expected) / len(probs))  # of a share, by chance, on average
+    moved = np.abs(shares - expected).sum() / (2 if has_one_label else max(expected.sum(), 1e-9))
+    if moved > MAX_SHIFT + deviation.sum():
         largest = np.argsort(-np.abs(shares - expected))[:3]
         numbers = [f"'{competition.classes[k]}' {shares[k]:.1%} instead of {expected[k]:.1%}" for k in largest]
         problem = "the predicted classes are distributed differently from the training labels"
         say(f"podium: warning: {problem}: {', '.join(numbers)}")
+
+
+def _refuse_same_answer(competition: Competition, probs: Probs, shares: Probs, expected: Probs) -> None:
+    count, top = len(probs), int(shares.argmax())
+    advice = "train longer, or choose other runs with --runs (--anyway writes the submission in any case)"
+    if competition.task is ONE_LABEL:
+        if shares[top] * count > count - 0.5 and expected[top] ** count < MIN_CHANCE:
+            raise PodiumError(
+                f"all {count:,} test images would get the class '{competition.classes[top]}', like {expected[top]:.1%}"
+                f" of the training images; {advice}"
+            )
+    elif count > 1 and (np.ptp(probs, axis=0) < MIN_CHANCE).all():
+        raise PodiumError(f"all {count:,} test images would get the same answer; {advice}")

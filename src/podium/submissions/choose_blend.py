@@ -21,7 +21,8 @@ from podium.submissions.blend import Blend, Probs
 from podium.submissions.blend_strategies import fit_blend, list_strategies
 from podium.submissions.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
 from podium.submissions.held_out import HeldOut
-from podium.submissions.strategy_names import BEST, STRATEGIES
+from podium.submissions.strategy_names import BEST, CALIBRATED, STRATEGIES
+from podium.task import ONE_LABEL, task_of
 from podium.terminal import plural, progress_bar, table
 
 MIN_GROUPS = 20  # weights are not fitted to fewer; an image without a group counts as one
@@ -90,6 +91,11 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> 
     """Returns the user's strategy and the baseline, or all; raises if there are too few images to fit weights."""
     group_count = len(np.unique(held_out.groups))
     can_fit = group_count >= MIN_GROUPS and len(np.unique(held_out.parts)) > 1
+    task = task_of(held_out.targets)
+    if strategy and strategy.endswith(CALIBRATED) and task is not ONE_LABEL:
+        raise PodiumError(
+            f"--blend {strategy}: temperatures are for one label an image; use {strategy.removesuffix(CALIBRATED)}"
+        )
     if strategy and strategy != "equal" and not can_fit:
         images = plural(len(held_out), "image")
         if group_count < len(held_out):
@@ -99,7 +105,7 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> 
         )
     if strategy:
         return tuple(name for name in STRATEGIES if name in (BEST, strategy))
-    return list_strategies(len(held_out.probs), metric) if can_fit else STRATEGIES[:1]
+    return list_strategies(len(held_out.probs), metric, task) if can_fit else STRATEGIES[:1]
 
 
 def _predict_nested(strategies: Sequence[str], held_out: HeldOut, metric: str) -> dict[str, Probs]:

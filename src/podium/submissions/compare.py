@@ -26,6 +26,7 @@ from podium.submissions.kaggle_scores import find_public_scores
 from podium.submissions.pair_tests import correct, mcnemar
 from podium.submissions.run_costs import costs_of
 from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
+from podium.task import answers_of, task_of
 from podium.terminal import progress_bar
 from podium.training.run_folder import Run, find_runs
 
@@ -147,5 +148,8 @@ def _disagreement(run: Run, partner: Run) -> float:
         held_out = collect_held_out([run, partner], run.out_of_fold(run.finished()[0]).classes)
     except PodiumError:  # their classes differ
         return math.nan
-    run_classes, partner_classes = held_out.probs.argmax(2) if len(held_out) else ((), ())
-    return float(np.mean(run_classes != partner_classes)) if len(held_out) else math.nan
+    if not len(held_out):
+        return math.nan
+    answers, partner_answers = answers_of(held_out.probs, task_of(held_out.targets))
+    differs = answers != partner_answers
+    return float(differs.mean() if differs.ndim == 1 else differs.any(1).mean())

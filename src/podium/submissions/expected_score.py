@@ -113,7 +113,7 @@ def add_fold_gain(estimate: Estimate, blend: Blend, metric: str, fold_probs: Seq
     `fold_probs` holds, for each run, what each of its fold models predicts for the same test images.
     """
     gain = _fold_gain(blend, metric, fold_probs, estimate.log_loss)
-    _, better, _, limit = METRICS[metric]()
+    better, limit = METRICS[metric]().better, METRICS[metric]().limit
     low, high = (min(bound + gain, limit) if better > 0 else max(bound + gain, limit) for bound in estimate.interval)
     return replace(estimate, fold_gain=gain, interval=(low, high))
 

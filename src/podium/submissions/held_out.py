@@ -5,7 +5,7 @@ Reads runs/<slug>/*/fold<k>/oof.npz. Weights are fitted to these predictions, an
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ class HeldOut:
     """What several runs predict for the same images. No model has seen the images that it predicts here."""
 
     probs: Probs  # [runs, images, classes]
-    targets: Targets
+    targets: Targets  # as in task.py
     parts: NDArray[np.int64]  # of each image; cross-validation scores a part with weights fitted to the other parts
     groups: NDArray[np.int64]  # of each image; images of a group are alike, so the bootstrap draws all of them or none
     ids: Sequence[str] = field(default=(), kw_only=True)  # of the images
@@ -35,7 +35,7 @@ class OutOfFold(NamedTuple):
     """One run's prediction for one image."""
 
     probs: NDArray[np.float32]
-    target: int
+    target: Any  # of task.py
     fold: int
 
 
@@ -60,7 +60,7 @@ def collect_held_out(
         parts = np.random.default_rng(0).permutation(group_numbers.max() + 1)[group_numbers] % RANDOM_PARTS
     return HeldOut(
         probs=np.array([[by_id[image_id].probs for image_id in ids] for by_id in predictions], np.float64),
-        targets=np.array([first[image_id].target for image_id in ids], np.int64),
+        targets=np.array([first[image_id].target for image_id in ids]) if ids else np.empty(0, np.int64),
         parts=parts,
         groups=group_numbers,
         ids=ids,
@@ -77,7 +77,7 @@ def _read_out_of_fold(run: Run, classes: tuple[str, ...], labels: Mapping[str, s
     for fold in run.finished():
         oof = run.out_of_fold(fold).in_order_of(classes).with_labels(labels)
         for image_id, probs, target in zip(oof.id, oof.probs, oof.target, strict=True):
-            by_id[str(image_id)] = OutOfFold(probs, int(target), fold)
+            by_id[str(image_id)] = OutOfFold(probs, target, fold)
     return by_id
 
 

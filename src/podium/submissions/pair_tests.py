@@ -13,6 +13,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.submissions.held_out import HeldOut, collect_held_out
+from podium.task import are_right
 from podium.training.run_folder import Run, find_runs
 
 COLUMNS = ("run", "other", "images", "only_run", "only_other", "p", "p_corrected")
@@ -50,7 +51,7 @@ def mcnemar(pair: HeldOut) -> tuple[int, int, float]:
     """Returns how many images only the first, and only the second of two runs classifies correctly, and the p-value."""
     from scipy.stats import binomtest
 
-    right, other_right = pair.probs.argmax(2) == pair.targets
+    right, other_right = are_right(pair.targets, pair.probs)
     only_run, only_other = int((right & ~other_right).sum()), int((other_right & ~right).sum())
     differing = only_run + only_other
     return only_run, only_other, float(binomtest(only_run, differing).pvalue) if differing else 1.0

@@ -32,6 +32,7 @@ from podium.submissions.record_lineage import record_lineage
 from podium.submissions.select_runs import select_runs
 from podium.submissions.strategy_names import STRATEGIES
 from podium.submissions.write_csv import render, write_csv
+from podium.task import ONE_LABEL
 from podium.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
 from podium.training.run_folder import Run
 
@@ -67,7 +68,9 @@ def submit(
     runs, choice = _without_unused(runs, _choose(competition, root, runs, options.blend))
     predictions = predict_blend(competition, root, {run: run.finished() for run in runs}, choice.blend, machine)
     if choice.estimate:
-        estimate = add_fold_gain(choice.estimate, choice.blend, competition.metric, predictions.fold_probs)
+        estimate = choice.estimate
+        if competition.task is ONE_LABEL:  # several labels of an image depend on each other, so none can be drawn
+            estimate = add_fold_gain(estimate, choice.blend, competition.metric, predictions.fold_probs)
         _say_estimate(competition, estimate)
         choice = replace(choice, estimate=estimate)
     check_class_shares(competition, predictions.probs, options.anyway)

@@ -16,6 +16,7 @@ from podium.competition.load import Competition
 from podium.submissions.held_out import collect_held_out, current_labels
 from podium.submissions.label_suspects import find_suspects
 from podium.submissions.select_runs import select_runs
+from podium.task import ONE_LABEL
 from podium.terminal import plural, podium_command, table
 
 SHOWN = 50  # lines; --csv prints all
@@ -30,6 +31,8 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
     runs. An image that a line of the corrections names was
     looked at by the user, so it is no suspect.
     """
+    if competition.task is not ONE_LABEL:
+        raise PodiumError("doubtful labels are found where each image has one label; these images have several")
     runs = select_runs(competition, root, names)
     held_out = collect_held_out(runs, competition.classes, labels=current_labels(competition))
     if not len(held_out):

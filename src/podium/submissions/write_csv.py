@@ -11,6 +11,7 @@ from podium.competition.csv_files import csv_text
 from podium.competition.load import Competition
 from podium.disk import atomic
 from podium.submissions.check import check_csv
+from podium.task import ONE_LABEL
 
 
 def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
@@ -29,9 +30,10 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
             " leave out the run that predicts it with --runs, or train it again"
         )
     if expected.wants == "labels":
-        answers = [[competition.classes[best]] for best in probs.argmax(axis=1)]
+        answers = [[answer] for answer in label_answers(competition, probs)]
     else:
-        is_binary = len(expected.answer_columns) == 1  # the only column holds the probability of the second class
+        # With one label, a single column holds the probability of the second class.
+        is_binary = len(expected.answer_columns) == 1 and competition.task is ONE_LABEL
         answers = [[f"{prob:.9g}" for prob in row] for row in (probs[:, 1:] if is_binary else probs)]
     position, style = expected.id_position, expected.line_style
     rows = (
@@ -39,6 +41,21 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
         for image_id, cells in zip(competition.test["id"], answers, strict=True)
     )
     return f"{style.header}{style.newline}{csv_text(rows, style.newline, style.delimiter)}"
+
+
+def label_answers(competition: Competition, probs: NDArray[np.floating[Any]]) -> list[str]:
+    """Returns the most probable class of each image; of several labels, those that are more probable than not.
+
+    If every training image has a label, each image gets its most probable one at least.
+    """
+    classes = competition.classes
+    if competition.task is ONE_LABEL:
+        return [classes[best] for best in probs.argmax(axis=1)]
+    is_chosen = probs >= 0.5
+    if (competition.train["target"] != "").all():
+        is_chosen[np.arange(len(probs)), probs.argmax(axis=1)] = True
+    separator = competition.submission_format.separator
+    return [separator.join(classes[number] for number in np.flatnonzero(row)) for row in is_chosen]
 
 
 def write_csv(competition: Competition, path: Path, text: str) -> None:

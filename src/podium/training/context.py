@@ -19,6 +19,7 @@ from podium.machine import Machine
 from podium.metrics import evaluate, is_better_than_chance
 from podium.models.device import pick_device, pick_precision, prepare_device
 from podium.recipe import Recipe
+from podium.task import Targets
 from podium.terminal import command_for, plural, say
 from podium.training.augment import View
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
@@ -35,7 +36,7 @@ class Context:
     plan: Plan
     store: Store
     fold_of_image: NDArray[np.int64]  # as in the plan, but LEFT_OUT for images that cannot be read
-    target_of_image: NDArray[np.int64]
+    target_of_image: Targets  # encoded, see task.py
     device: torch.device
     precision: torch.dtype
     processes: Processes
@@ -107,12 +108,11 @@ def open_context(plan: Plan) -> Iterator[Context]:
             side = stored_side(max(recipe.image_size, recipe.test_size))
             store = open_store(competition, plan.root, side, machine.keep_pixels)
             fold_of_image = _leave_out_unreadable(plan, store)
-        index = {label: number for number, label in enumerate(competition.classes)}
         yield Context(
             plan=plan,
             store=store,
             fold_of_image=fold_of_image,
-            target_of_image=np.array([index[label] for label in competition.train["target"]]),
+            target_of_image=competition.task.encode(competition.train["target"], competition.classes),
             device=device,
             precision=precision,
             processes=processes,

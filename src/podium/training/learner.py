@@ -7,7 +7,7 @@ only some runs use.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -128,7 +128,9 @@ class Learner:
         """Normalises the images, and mixes them in some steps; the targets become probabilities."""
         recipe, progress = self.recipe, self.progress
         inputs = self.normalise(images)
-        targets = F.one_hot(labels.to(self.device, non_blocking=True), len(self.spec.classes)).float()
+        targets = labels.to(self.device, non_blocking=True)
+        if targets.ndim == 1:
+            targets = F.one_hot(targets, len(self.spec.classes)).float()
         rng = generator(MIX, recipe.seed, self.fold, progress.step)
         if rng.random() < recipe.mix and progress.step < progress.total_steps * (1 - recipe.plain):
             inputs, targets = mix(inputs, targets, rng)
@@ -203,7 +205,8 @@ class Learner:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scaler.is_enabled())
         size = self.recipe.image_size
         for _ in range(2):  # the optimiser's own memory is there from its first update on
-            self.step(torch.zeros(images, size, size, 3, dtype=torch.uint8), torch.zeros(images, dtype=torch.int64))
+            labels = torch.from_numpy(self.context.target_of_image[:1]).repeat_interleave(images, 0)
+            self.step(torch.zeros(images, size, size, 3, dtype=torch.uint8), labels)
 
 
 # --- parts of a step ---------------------------------------------------------------------------------
@@ -269,7 +272,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
     if recipe.grow:
         sizes = {image_size_at(epoch, recipe) for epoch in range(recipe.epochs)}
         check_sizes(model, recipe.model, sizes, "--grow 0")
-    return model, spec
+    return model, replace(spec, task=context.competition.task.name)
 
 
 def _network(model: nn.Module, context: Context) -> Any:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from podium.models.device import autocast, full_float32
 from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
+from podium.task import SEVERAL_LABELS
 from podium.terminal import say
 from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
@@ -50,6 +50,7 @@ def train_head(context: Context, fold: int) -> None:
     model, spec = build_model(
         replace(recipe, drop_path=0.0), context.competition.classes, backbone=context.plan.backbone
     )
+    spec = replace(spec, task=context.competition.task.name)
     context.run.keep_source(spec.source)
     normalise = place_model(model, spec, context.device, context.precision)
     head, l2, features = fit_head_of(context, fold, model, spec, normalise)
@@ -115,7 +116,9 @@ def predict_head(context: Context, head: Head, features: Features) -> NDArray[np
     """Returns probabilities as `predict_proba` will compute them: the mean of the views."""
     with autocast(context.device, context.precision):
         logits = F.linear(torch.from_numpy(features).to(context.device), head.weight, head.bias)
-    probs: NDArray[np.float32] = logits.float().softmax(-1).mean(0).cpu().numpy()
+    is_several = context.competition.task is SEVERAL_LABELS
+    view_probs = logits.float().sigmoid() if is_several else logits.float().softmax(-1)
+    probs: NDArray[np.float32] = view_probs.mean(0).cpu().numpy()
     return probs
 
 
@@ -156,8 +159,11 @@ def fit_head(context: Context, fold: int, features: Features) -> tuple[Head, flo
     targets = torch.from_numpy(context.target_of_image[rows]).to(device)
     standard = Standardiser(torch.from_numpy(features[:, rows]).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
-    counts = torch.bincount(targets, minlength=len(context.competition.classes)).float()
-    start = Head(torch.zeros(len(counts), len(variances), device=device), ((counts + 1) / len(targets)).log())
+    if targets.ndim == 1:
+        bias = ((torch.bincount(targets, minlength=len(context.competition.classes)).float() + 1) / len(targets)).log()
+    else:
+        bias = ((targets.sum(0) + 1) / (len(targets) + 2)).logit()
+    start = Head(torch.zeros(len(bias), len(variances), device=device), bias)
 
     validates = _validating_rows(context, fold, rows)
     trains = torch.from_numpy(~validates).to(device)
@@ -165,14 +171,18 @@ def fit_head(context: Context, fold: int, features: Features) -> tuple[Head, flo
     strength, lowest_loss, best, head = STRENGTHS[0], math.inf, start, start
     for l2 in STRENGTHS if validates.any() else ():
         part = inputs[:, trains]
-        head = _fit(part.flatten(0, 1), targets[trains].repeat(len(inputs)), l2, variances, head)
+        head = _fit(part.flatten(0, 1), _repeated(targets[trains], len(inputs)), l2, variances, head)
         probs = predict_head(context, standard.head_for_raw_features(head), validation_features)
         loss = evaluate("log_loss", validation_targets, probs)
         if loss >= lowest_loss:
             break
         lowest_loss, strength, best = loss, l2, head
-    head = _fit(inputs.flatten(0, 1), targets.repeat(len(inputs)), strength, variances, best)
+    head = _fit(inputs.flatten(0, 1), _repeated(targets, len(inputs)), strength, variances, best)
     return standard.head_for_raw_features(head), strength
+
+
+def _repeated(targets: Tensor, views: int) -> Tensor:
+    return torch.cat([targets] * views)
 
 
 def _validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -183,7 +193,7 @@ def _validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> ND
     fold_count = context.plan.fold_count
     if fold_count > 2:
         return np.asarray(context.fold_of_image[rows] == (fold + 1) % fold_count)
-    targets = pd.Series(context.target_of_image[rows])
+    targets = context.competition.train["target"].iloc[rows]
     return np.asarray(targets.groupby(targets).cumcount() % 5 == 1)
 
 
@@ -199,10 +209,12 @@ def _fit(inputs: Tensor, targets: Tensor, l2: float, variances: Tensor, start: H
         line_search_fn="strong_wolfe",
     )
 
+    log_loss = F.cross_entropy if targets.ndim == 1 else F.binary_cross_entropy_with_logits
+
     def loss() -> Tensor:
         optimizer.zero_grad()
         weight = scaled_weight * scale
-        value = F.cross_entropy(F.linear(inputs, weight, bias), targets) + l2 / 2 * weight.square().sum()
+        value = log_loss(F.linear(inputs, weight, bias), targets) + l2 / 2 * weight.square().sum()
         value.backward()
         return value
 

@@ -1,7 +1,8 @@
 """The losses that compare a model's logits with the labels, and how much an image of each class counts.
 
 A loss takes logits and targets, both float32 [images, classes], and returns a loss per image. Targets are
-probabilities: mixup, cutmix and label smoothing have mixed the labels already.
+probabilities: mixup, cutmix and label smoothing have mixed the labels already. With one label for an image they sum to
+1; with several, each class is a question of its own.
 """
 
 from collections.abc import Callable
@@ -14,18 +15,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.recipe import LOSSES, Recipe
+from podium.task import SEVERAL_LABELS, Targets, task_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 BETA = 0.999  # of the effective number of images: beyond about 1,000 images of a class, more add little
 
 
-def make_label_loss(recipe: Recipe, targets: NDArray[np.int64], classes: int, device: torch.device) -> Loss:
+def make_label_loss(recipe: Recipe, targets: Targets, classes: int, device: torch.device) -> Loss:
     """Returns the mean loss of a batch, a function of logits and targets without smoothing.
 
     `targets` are the labels of the fold's training images. An image counts as much as its classes: by the shares of its
     target before smoothing. So its weight depends neither on the other images of the batch nor on how it is split.
     """
+    if task_of(targets) is SEVERAL_LABELS:
+        return partial(_loss_of_several, LOSSES[recipe.loss] or OF_SEVERAL_LABELS[recipe.loss], recipe.smoothing)
     if recipe.loss == "cross_entropy" and recipe.class_weights == "none":
         return partial(F.cross_entropy, label_smoothing=recipe.smoothing)
     function = LOSSES[recipe.loss] or BUILT_IN[recipe.loss]
@@ -37,6 +41,11 @@ def make_label_loss(recipe: Recipe, targets: NDArray[np.int64], classes: int, de
         return (function(logits, smoothed) * (soft_targets * weights).sum(1)).mean()
 
     return loss
+
+
+def _loss_of_several(function: Loss, smoothing: float, logits: Tensor, targets: Tensor) -> Tensor:
+    """Returns the mean loss; smoothing moves each 0 and 1 towards a half."""
+    return function(logits, targets.lerp(torch.full_like(targets, 0.5), smoothing)).mean()
 
 
 def class_weights(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -83,3 +92,44 @@ def poly(logits: Tensor, targets: Tensor, epsilon: float = 1.0) -> Tensor:
 
 
 BUILT_IN: dict[str, Loss] = {"cross_entropy": cross_entropy, "focal": focal, "asymmetric": asymmetric, "poly": poly}
+
+
+# --- losses for several labels -----------------------------------------------------------------------
+
+
+def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean over the classes."""
+    return F.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(1)
+
+
+def binary_focal(logits: Tensor, targets: Tensor, gamma: float = 2.0) -> Tensor:
+    """Counts a class less, the better it is predicted already (Lin et al., 2017)."""
+    losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    return ((logits.sigmoid() - targets).abs() ** gamma * losses).mean(1)
+
+
+def binary_asymmetric(
+    logits: Tensor, targets: Tensor, gamma_pos: float = 0.0, gamma_neg: float = 4.0, margin: float = 0.05
+) -> Tensor:
+    """Counts classes that an image lacks less, the less probable they are already (Ridnik et al., 2021).
+
+    Below the margin they do not count at all.
+    """
+    probs = logits.sigmoid()
+    absent = (1 - probs + margin).clamp(max=1)
+    present_loss = -targets * (1 - probs) ** gamma_pos * F.logsigmoid(logits)
+    absent_loss = -(1 - targets) * (1 - absent) ** gamma_neg * absent.clamp(min=1e-8).log()
+    return (present_loss + absent_loss).mean(1)
+
+
+def binary_poly(logits: Tensor, targets: Tensor, epsilon: float = 1.0) -> Tensor:
+    probs = logits.sigmoid()
+    return binary_cross_entropy(logits, targets) + epsilon * (targets + probs - 2 * targets * probs).mean(1)
+
+
+OF_SEVERAL_LABELS: dict[str, Loss] = {
+    "cross_entropy": binary_cross_entropy,
+    "focal": binary_focal,
+    "asymmetric": binary_asymmetric,
+    "poly": binary_poly,
+}

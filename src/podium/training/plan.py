@@ -16,6 +16,7 @@ from podium.extension_files import extensions_digest
 from podium.machine import Machine
 from podium.recipe import NEUTRAL, Options, Recipe, check_options
 from podium.recipe_defaults import expand_auto
+from podium.task import SEVERAL_LABELS
 from podium.terminal import say
 from podium.torchrun import world_size
 
@@ -112,6 +113,7 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     folds_to_train = _choose_folds(folds, count_folds(fold_of_image), slug)
     recipe = resolve_recipe(options, competition.recipe)
     _refuse_small_share_of_batch(recipe, int((fold_of_image != 0).sum()))
+    _refuse_class_weights(recipe, competition)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     plan = Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train)
     plan = replace(plan, origins=_find_origins(plan, options))
@@ -251,6 +253,14 @@ def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
         raise PodiumError(
             f"a batch of {recipe.batch_size} images is too small for {world_size()} processes; use a larger"
             " --batch-size, or fewer processes"
+        )
+
+
+def _refuse_class_weights(recipe: Recipe, competition: "Competition") -> None:
+    if recipe.class_weights != "none" and competition.task is SEVERAL_LABELS:
+        raise PodiumError(
+            f"--class-weights {recipe.class_weights} weighs images by their one class, but these have several labels;"
+            " leave it out, or use --loss asymmetric or focal"
         )
 
 

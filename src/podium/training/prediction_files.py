@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.disk import atomic
+from podium.task import ONE_LABEL, Targets, labels_in, task_of
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """A row of probabilities per id; `target` is the index of the true class, -1 where unknown."""
+    """A row of probabilities per id; `target` is as in task.py, -1 where unknown."""
 
     id: NDArray[np.str_]
     probs: NDArray[np.float32]
-    target: NDArray[np.int64]
+    target: Targets
     classes: tuple[str, ...]
     key: str = ""  # names what they were computed from: weights, images, views
     made_on: str = ""  # device and precision
@@ -30,7 +31,10 @@ class Predictions:
         if set(classes) != set(self.classes):
             raise PodiumError("these runs were trained on different classes; choose runs that agree with --runs")
         order = np.array([self.classes.index(name) for name in classes])
-        target = np.where(self.target < 0, -1, order.argsort()[self.target])
+        if task_of(self.target) is ONE_LABEL:
+            target = np.where(self.target < 0, -1, order.argsort()[self.target])
+        else:
+            target = self.target[:, order]
         return replace(self, probs=self.probs[:, order], target=target, classes=classes)
 
     def with_labels(self, labels: Mapping[str, str] | None) -> "Predictions":
@@ -38,12 +42,12 @@ class Predictions:
 
         Without labels, or if they are of other classes, nothing changes.
         """
-        if labels is None or not set(labels.values()) <= set(self.classes):
+        task = task_of(self.target)
+        if labels is None or not labels_in(task, labels.values()) <= set(self.classes):
             return self
-        number_of = {name: number for number, name in enumerate(self.classes)}
-        target = np.array([number_of.get(labels.get(str(image_id), ""), -1) for image_id in self.id], np.int64)
-        known = target >= 0
-        return replace(self, id=self.id[known], probs=self.probs[known], target=target[known])
+        known = np.array([str(image_id) in labels for image_id in self.id], bool)
+        target = task.encode([labels[str(image_id)] for image_id in self.id[known]], self.classes)
+        return replace(self, id=self.id[known], probs=self.probs[known], target=target)
 
     def facts(self) -> dict[str, str]:
         """Returns what a lineage records of them."""

@@ -1,0 +1,90 @@
+"""What a model learns of an image: one label, or any number of labels.
+
+A target is text in all tables (the training rows, folds.csv, corrections), and numbers in training and scoring:
+
+    one_label       `cat`         the class's number          int64 [images]
+    several_labels  `cat|indoors` a 1 for each label, else 0  float32 [images, classes]
+
+The model has an output for each class. With one label, its probabilities sum to 1; with several, each class has a
+probability of its own, and an image may have no label at all.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SEPARATOR = "|"  # between the labels of an image, in our own tables
+Targets = NDArray[Any]  # see above
+
+
+class OneLabel:
+    name = "one_label"
+
+    def labels_of(self, target: str) -> tuple[str, ...]:
+        """Returns the labels in a target's text."""
+        return (target,)
+
+    def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
+        """Returns the numbers of the targets."""
+        number_of = {name: number for number, name in enumerate(classes)}
+        return np.array([number_of[target] for target in targets], np.int64)
+
+    def decode(self, target: Any, classes: Sequence[str]) -> str:
+        """Returns the text of one image's target."""
+        return str(classes[target])
+
+    def in_order(self, target: str, classes: Sequence[str]) -> str:
+        """Returns the text with the labels in the order of the classes, as all our tables have it."""
+        return target
+
+
+class SeveralLabels:
+    name = "several_labels"
+
+    def labels_of(self, target: str) -> tuple[str, ...]:
+        return tuple(target.split(SEPARATOR)) if target else ()
+
+    def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
+        number_of = {name: number for number, name in enumerate(classes)}
+        numbers = [[number_of[label] for label in self.labels_of(target)] for target in targets]
+        encoded = np.zeros((len(numbers), len(classes)), np.float32)
+        for row, own in zip(encoded, numbers, strict=True):
+            row[own] = 1
+        return encoded
+
+    def decode(self, target: Any, classes: Sequence[str]) -> str:
+        return SEPARATOR.join(classes[number] for number in np.flatnonzero(target).tolist())
+
+    def in_order(self, target: str, classes: Sequence[str]) -> str:
+        labels = set(self.labels_of(target))
+        return SEPARATOR.join(name for name in classes if name in labels)
+
+
+Task = OneLabel | SeveralLabels
+ONE_LABEL, SEVERAL_LABELS = OneLabel(), SeveralLabels()
+TASKS: dict[str, Task] = {task.name: task for task in (ONE_LABEL, SEVERAL_LABELS)}
+
+
+def answers_of(probs: NDArray[Any], task: Task) -> Targets:
+    """Returns the predicted targets: the most probable class, or the classes that are more probable than not."""
+    predicted: Targets = probs.argmax(-1) if task is ONE_LABEL else (probs >= 0.5).astype(np.float32)
+    return predicted
+
+
+def are_right(targets: Targets, probs: NDArray[Any]) -> NDArray[np.bool_]:
+    """Returns which images are predicted without a mistake; the last two axes of `probs` are images and classes."""
+    matches = answers_of(probs, task_of(targets)) == targets
+    right: NDArray[np.bool_] = matches if targets.ndim == 1 else matches.all(-1)
+    return right
+
+
+def task_of(targets: Targets) -> Task:
+    """Returns the task that such targets are of."""
+    return ONE_LABEL if targets.ndim == 1 else SEVERAL_LABELS
+
+
+def labels_in(task: Task, targets: Iterable[str]) -> set[str]:
+    """Returns all labels in these targets."""
+    return {label for target in set(targets) for label in task.labels_of(target)}

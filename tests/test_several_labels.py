@@ -1,0 +1,115 @@
+"""Images with several labels, from the files to the submission."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import podium as library
+from podium.competition.load import load
+from several_labels import COLOURS, FAST, SLUG, write_competition
+from tiny import Podium, one_line
+
+TRAIN = ("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "8", "--mix", "0")
+
+
+@pytest.fixture(params=["tags", "columns"])
+def form(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def stripes(tmp_path: Path, form: str, podium: Podium) -> Path:
+    write_competition(tmp_path, as_tags=form == "tags")
+    status, _, err = podium("folds", "-c", SLUG, "--k", "3")
+    assert status == 0, err
+    return tmp_path
+
+
+def test_from_files_to_a_submission(stripes: Path, form: str, podium: Podium) -> None:
+    _, out, _ = podium("data", "-c", SLUG)
+    assert "several labels for each image" in out
+    status, out, err = podium(*TRAIN)
+    assert status == 0, err
+    assert "no better than chance" not in err
+    status, out, err = podium("submit", "-c", SLUG)
+    assert status == 0, err
+    csv = Path(out.strip())
+    submission = pd.read_csv(csv, dtype=str, keep_default_na=False)
+    sample = pd.read_csv(stripes / "data/raw/stripes/sample_submission.csv", dtype=str)
+    assert list(submission.columns) == list(sample.columns)
+    assert list(submission["image"]) == list(sample["image"])
+    truth = pd.read_csv(stripes / "solution.csv", dtype=str, keep_default_na=False)
+    if form == "tags":
+        answered = [set(cell.split()) for cell in submission["labels"]]
+        assert all(labels <= set(COLOURS) for labels in answered)
+        right = float(
+            np.mean([labels == set(cell.split()) for labels, cell in zip(answered, truth["labels"], strict=True)])
+        )
+    else:
+        probs = submission[list(COLOURS)].astype(float)
+        assert ((probs >= 0) & (probs <= 1)).all(axis=None)
+        assert not np.allclose(probs.sum(axis=1), 1)
+        right = float(((probs >= 0.5).to_numpy() == (truth[list(COLOURS)] == "1").to_numpy()).mean())
+    assert right > 0.6
+    content = csv.read_bytes()
+    csv.unlink()
+    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0
+    assert csv.read_bytes() == content
+
+
+def test_runs_are_compared_blended_resumed_and_read(stripes: Path, podium: Podium) -> None:
+    linear = ("train", *FAST, "--model", "test_resnet", "--linear")
+    for name, words in {"a": TRAIN, "b": (*TRAIN, "--seed", "1"), "head": linear}.items():
+        status, _, err = podium(*words, "--name", name)
+        assert status == 0, err
+    status, out, err = podium("compare", "-c", SLUG, "--json")
+    assert status == 0, err
+    scores = {row["run"]: row["score"] for row in json.loads(out)}
+    assert scores["a"] > 0.6
+    status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "b")
+    assert status == 0, err
+    assert "calibrated" not in err
+    assert "temperatures are for one label" in one_line(
+        podium("submit", "-c", SLUG, "--runs", "a", "b", "--blend", "equal-calibrated")
+    )
+    status, out, err = podium("train", *TRAIN[1:], "--name", "student", "--teacher", "a", "--folds", "0")
+    assert status == 0, err
+    held_out = library.Run(stripes / "runs" / SLUG / "a").held_out()
+    truth = load(SLUG, stripes).train.set_index("id")["target"]
+    assert held_out["target"].tolist() == truth.loc[held_out["id"]].tolist()
+    status, out, err = podium("report", "-c", SLUG)
+    assert status == 0, err
+    assert "one page for all" in err
+    assert Path(out.strip()).exists()
+    picture = stripes / "data" / "raw" / SLUG / "test" / "60.png"
+    assert podium("predict", "-c", SLUG, "a", picture)[0] == 0
+    assert podium("explain", "-c", SLUG, "a", "--what", "receptive_field")[0] == 0
+    assert "several" in one_line(podium("audit", "-c", SLUG, "--suspects"))
+    assert "several labels" in one_line(podium(*TRAIN, "--name", "w", "--class-weights", "balanced"))
+
+
+@pytest.mark.parametrize("loss", ["focal", "asymmetric", "poly"])
+def test_every_loss_learns(tmp_path: Path, loss: str, podium: Podium) -> None:
+    write_competition(tmp_path, as_tags=False)
+    status, _, err = podium("folds", "-c", SLUG, "--k", "3")
+    assert status == 0, err
+    status, _, err = podium(*TRAIN, "--folds", "0", "--loss", loss, "--smoothing", "0")
+    assert status == 0, err
+    assert "no better than chance" not in err
+
+
+def test_corrections_may_name_several_labels(tmp_path: Path, podium: Podium) -> None:
+    write_competition(tmp_path, as_tags=True)
+    corrections = tmp_path / "mine.csv"
+    corrections.write_text("id,label\n0.png,red|blue\n1.png,drop\n")
+    assert podium("folds", "-c", SLUG, "--corrections", corrections)[0] == 0
+    train = load(SLUG, tmp_path).train.set_index("id")["target"]
+    assert train["0.png"] == "blue|red"
+    assert "1.png" not in train.index
+    corrections.write_text("id,label\n0.png,red|bleu\n")
+    message = one_line(podium("folds", "-c", SLUG, "--corrections", corrections))
+    assert "no class 'bleu'; did you mean blue?" in message
+    assert "| stands between several labels" in message
