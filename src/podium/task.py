@@ -9,14 +9,20 @@ The model has an output for each class. With one label, its probabilities sum to
 probability of its own, and an image may have no label at all.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from __future__ import annotations  # numpy appears in the types and is imported only where numbers are computed
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Targets = NDArray[Any]  # see above
+else:
+    Targets = Any
 
 SEPARATOR = "|"  # between the labels of an image, in our own tables
-Targets = NDArray[Any]  # see above
 
 
 class OneLabel:
@@ -28,6 +34,8 @@ class OneLabel:
 
     def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
         """Returns the numbers of the targets."""
+        import numpy as np
+
         number_of = {name: number for number, name in enumerate(classes)}
         return np.array([number_of[target] for target in targets], np.int64)
 
@@ -47,6 +55,8 @@ class SeveralLabels:
         return tuple(target.split(SEPARATOR)) if target else ()
 
     def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
+        import numpy as np
+
         number_of = {name: number for number, name in enumerate(classes)}
         numbers = [[number_of[label] for label in self.labels_of(target)] for target in targets]
         encoded = np.zeros((len(numbers), len(classes)), np.float32)
@@ -55,6 +65,8 @@ class SeveralLabels:
         return encoded
 
     def decode(self, target: Any, classes: Sequence[str]) -> str:
+        import numpy as np
+
         return SEPARATOR.join(classes[number] for number in np.flatnonzero(target).tolist())
 
     def in_order(self, target: str, classes: Sequence[str]) -> str:
@@ -69,12 +81,15 @@ TASKS: dict[str, Task] = {task.name: task for task in (ONE_LABEL, SEVERAL_LABELS
 
 def answers_of(probs: NDArray[Any], task: Task) -> Targets:
     """Returns the predicted targets: the most probable class, or the classes that are more probable than not."""
+    import numpy as np
+
     predicted: Targets = probs.argmax(-1) if task is ONE_LABEL else (probs >= 0.5).astype(np.float32)
     return predicted
 
 
 def are_right(targets: Targets, probs: NDArray[Any]) -> NDArray[np.bool_]:
     """Returns which images are predicted without a mistake; the last two axes of `probs` are images and classes."""
+
     matches = answers_of(probs, task_of(targets)) == targets
     right: NDArray[np.bool_] = matches if targets.ndim == 1 else matches.all(-1)
     return right
