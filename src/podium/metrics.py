@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium import PodiumError
+from podium.task import answers_of, are_right, task_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-
-HALF = 0.5  # from this probability on, one of several labels is predicted
 
 
 class Metric(NamedTuple):
@@ -24,20 +22,13 @@ class Metric(NamedTuple):
 
 def _of_labels(metric: Callable[..., float], **options: object) -> Callable[..., float]:
     """Scores the most probable class of every image, or the labels that are more probable than not."""
-    return lambda targets, probs: float(
-        metric(targets, probs.argmax(1) if targets.ndim == 1 else probs >= HALF, **options)
-    )
+    return lambda targets, probs: float(metric(targets, answers_of(probs, task_of(targets)), **options))
 
 
 def _accuracy() -> Metric:
     # The same as scikit-learn's accuracy_score, whose input checks take longer than the count.
     # Of several labels, all must be right.
-    return Metric("labels", 1, lambda targets, probs: float(_are_right(targets, probs).mean()))
-
-
-def _are_right(targets: NDArray[Any], probs: NDArray[Any]) -> NDArray[Any]:
-    right: NDArray[Any] = probs.argmax(1) == targets if targets.ndim == 1 else ((probs >= HALF) == (targets > 0)).all(1)
-    return right
+    return Metric("labels", 1, lambda targets, probs: float(are_right(targets, probs).mean()))
 
 
 def _macro_f1() -> Metric:
@@ -137,7 +128,7 @@ def is_better_than_chance(targets: NDArray[np.int64], probs: NDArray[np.floating
 
     if targets.ndim == 2:
         shares = targets.mean(0)
-        if np.isin(targets, targets[:1]).all() and (targets == targets[:1]).all():
+        if (targets == targets[:1]).all():
             return True  # all images have the same labels: nothing can be compared
     else:
         shares = np.bincount(targets, minlength=probs.shape[1]) / len(targets)
@@ -159,7 +150,7 @@ def score_per_image(
     import numpy as np
 
     if metric == "accuracy":
-        return np.asarray(_are_right(targets, probs), np.float64)
+        return np.asarray(are_right(targets, probs), np.float64)
     if metric == "log_loss" and targets.ndim == 2:
         return np.asarray(_binary_losses(targets, probs).mean(1))
     if metric == "log_loss":

@@ -23,6 +23,7 @@ else:
     Targets = Any
 
 SEPARATOR = "|"  # between the labels of an image, in our own tables
+HALF = 0.5  # from this probability on, one of several labels is predicted
 
 
 class OneLabel:
@@ -83,13 +84,12 @@ def answers_of(probs: NDArray[Any], task: Task) -> Targets:
     """Returns the predicted targets: the most probable class, or the classes that are more probable than not."""
     import numpy as np
 
-    predicted: Targets = probs.argmax(-1) if task is ONE_LABEL else (probs >= 0.5).astype(np.float32)
+    predicted: Targets = probs.argmax(-1) if task is ONE_LABEL else (probs >= HALF).astype(np.float32)
     return predicted
 
 
 def are_right(targets: Targets, probs: NDArray[Any]) -> NDArray[np.bool_]:
     """Returns which images are predicted without a mistake; the last two axes of `probs` are images and classes."""
-
     matches = answers_of(probs, task_of(targets)) == targets
     right: NDArray[np.bool_] = matches if targets.ndim == 1 else matches.all(-1)
     return right

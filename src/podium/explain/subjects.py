@@ -18,6 +18,7 @@ from podium.models.build import ModelSpec, build_with_own_classes
 from podium.models.hub import check_weights_available, timm_name
 from podium.models.model_file import load_model, read_spec
 from podium.models.normalise import Normaliser
+from podium.models.predict import probs_of
 from podium.project_root import runs_folder
 from podium.training.fold_model import prepare
 from podium.training.own_images import list_images
@@ -140,10 +141,9 @@ def _subject(name: str, model: nn.Module, spec: ModelSpec, folder: Path, images:
     if len(images) > MOST_IMAGES:
         raise PodiumError(f"--images: {len(images):,} images are too many for a picture; name at most {MOST_IMAGES}")
     pixels = [prepare(_read(image.path), spec) for image in images]
-    normalise = Normaliser(spec, torch.device("cpu"))
-    inputs = normalise(torch.from_numpy(np.stack(pixels)))
+    inputs = Normaliser(spec, torch.device("cpu"))(torch.from_numpy(np.stack(pixels)))
     with torch.inference_mode():
-        probs = torch.cat([normalise.predictions(model.eval()(image)) for image in inputs.split(1)])
+        probs = torch.cat([probs_of(model.eval()(image), spec.task) for image in inputs.split(1)])
     return Subject(name, model, spec.classes, folder, images, pixels, inputs, probs.numpy())
 
 

@@ -1,9 +1,8 @@
-"""Turns uint8 images into a model's input, on the device, and the model's output into predictions."""
+"""Turns uint8 images into a model's input, on the device."""
 
 from typing import TYPE_CHECKING
 
 from podium.models.build import ModelSpec, family_and_sizes
-from podium.task import SEVERAL_LABELS
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +18,7 @@ class Normaliser:
         import torch
 
         self.layout = layout_for(spec, device)
-        self.device, self.task = device, spec.task
+        self.device, self.task = device, spec.task  # the task says how the output is read
         mean = torch.tensor(spec.mean, device=device) * 255
         std = torch.tensor(spec.std, device=device) * 255
         self.scale = (1 / std).view(1, 3, 1, 1)
@@ -28,10 +27,6 @@ class Normaliser:
     def __call__(self, images: "Tensor") -> "Tensor":
         on_device = images.to(self.device, non_blocking=True).permute(0, 3, 1, 2).float()
         return on_device.contiguous(memory_format=self.layout).mul_(self.scale).add_(self.shift)
-
-    def predictions(self, logits: "Tensor") -> "Tensor":
-        """Returns the probabilities of a batch: of one label, or of each label by itself."""
-        return logits.float().sigmoid() if self.task == SEVERAL_LABELS.name else logits.float().softmax(-1)
 
 
 def layout_for(spec: ModelSpec, device: "torch.device") -> "torch.memory_format":

@@ -13,6 +13,7 @@ from podium import PodiumError
 from podium.models.device import autocast
 from podium.models.normalise import Normaliser
 from podium.recipe import VIEWS
+from podium.task import SEVERAL_LABELS
 
 ZOOM = 16  # the zoomed view leaves out a sixteenth at each edge
 
@@ -33,13 +34,18 @@ def predict_proba(
         with autocast(normalise.device, precision):
             logits = [model(view) for view in views_of(normalise(images), views)]
         # Stays on the device: copying every batch to the CPU would make the GPU wait.
-        batch_probs.append(torch.stack([normalise.predictions(view_logits) for view_logits in logits]).mean(0))
+        batch_probs.append(torch.stack([probs_of(view_logits, normalise.task) for view_logits in logits]).mean(0))
         if progress is not None:
             progress.update(len(images))
     if not batch_probs:
         return np.empty((0, 0), np.float32)
     probs: NDArray[np.float32] = torch.cat(batch_probs).cpu().numpy()
     return probs
+
+
+def probs_of(logits: Tensor, task: str) -> Tensor:
+    """Returns probabilities: of one label they sum to 1, of several each stands for itself."""
+    return logits.float().sigmoid() if task == SEVERAL_LABELS.name else logits.float().softmax(-1)
 
 
 def views_of(images: Tensor, views: str) -> list[Tensor]:

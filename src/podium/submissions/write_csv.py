@@ -11,7 +11,7 @@ from podium.competition.csv_files import csv_text
 from podium.competition.load import Competition
 from podium.disk import atomic
 from podium.submissions.check import check_csv
-from podium.task import ONE_LABEL
+from podium.task import ONE_LABEL, answers_of
 
 
 def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
@@ -51,7 +51,7 @@ def label_answers(competition: Competition, probs: NDArray[np.floating[Any]]) ->
     classes = competition.classes
     if competition.task is ONE_LABEL:
         return [classes[best] for best in probs.argmax(axis=1)]
-    is_chosen = probs >= 0.5
+    is_chosen = answers_of(probs, competition.task) > 0
     if (competition.train["target"] != "").all():
         is_chosen[np.arange(len(probs)), probs.argmax(axis=1)] = True
     separator = competition.submission_format.separator

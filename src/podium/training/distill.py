@@ -18,6 +18,7 @@ from podium.models.device import autocast
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
+from podium.models.predict import probs_of
 from podium.task import SEVERAL_LABELS
 from podium.training.run_folder import Run
 
@@ -30,7 +31,7 @@ class Teacher:
     """The fold's models of all teaching runs, as one. It draws no random numbers, so the student's do not change."""
 
     def __init__(self, runs: Sequence[Run], fold: int, student: Normaliser, precision: torch.dtype) -> None:
-        self.device, self.precision, self.student = student.device, precision, student
+        self.device, self.precision, self.task = student.device, precision, student.task
         self.members = [Member(run.fold_folder(fold) / "model.safetensors", student, precision) for run in runs]
 
     @torch.no_grad()  # inference_mode would not let the result take part in the student's loss
@@ -42,8 +43,8 @@ class Teacher:
         """
         with autocast(self.device, self.precision):
             logits = [member.model(member.adapt(inputs)) for member in self.members]
-        if self.student.task == SEVERAL_LABELS.name:
-            return torch.stack([self.student.predictions(member_logits) for member_logits in logits]).mean(0).log()
+        if self.task == SEVERAL_LABELS.name:
+            return torch.stack([probs_of(member_logits, self.task) for member_logits in logits]).mean(0).log()
         log_probs = torch.stack([member_logits.float().log_softmax(1) for member_logits in logits])
         return log_probs.logsumexp(0) - math.log(len(log_probs))
 
@@ -54,7 +55,7 @@ class Teacher:
         the teacher's probabilities.
         """
         log_probs = self(inputs)
-        if self.student.task == SEVERAL_LABELS.name:
+        if self.task == SEVERAL_LABELS.name:
             outputs = logits if token_logits is None else token_logits
             return F.binary_cross_entropy_with_logits(outputs.float(), log_probs.exp())
         if token_logits is not None:

@@ -25,7 +25,7 @@ from podium.models.device import autocast, full_float32
 from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
-from podium.task import SEVERAL_LABELS
+from podium.models.predict import probs_of
 from podium.terminal import say
 from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
@@ -116,9 +116,7 @@ def predict_head(context: Context, head: Head, features: Features) -> NDArray[np
     """Returns probabilities as `predict_proba` will compute them: the mean of the views."""
     with autocast(context.device, context.precision):
         logits = F.linear(torch.from_numpy(features).to(context.device), head.weight, head.bias)
-    is_several = context.competition.task is SEVERAL_LABELS
-    view_probs = logits.float().sigmoid() if is_several else logits.float().softmax(-1)
-    probs: NDArray[np.float32] = view_probs.mean(0).cpu().numpy()
+    probs: NDArray[np.float32] = probs_of(logits, context.competition.task.name).mean(0).cpu().numpy()
     return probs
 
 
