@@ -54,6 +54,9 @@ def test_from_files_to_a_submission(stripes: Path, form: str, podium: Podium) ->
         assert not np.allclose(probs.sum(axis=1), 1)
         right = float(((probs >= 0.5).to_numpy() == (truth[list(COLOURS)] == "1").to_numpy()).mean())
     assert right > 0.6
+    solution = stripes / "solution.csv"
+    problem = "holds several labels" if form == "tags" else "no column for the class"
+    assert problem in one_line(podium("score", csv, "--solution", solution))
     content = csv.read_bytes()
     csv.unlink()
     assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0

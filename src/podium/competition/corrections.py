@@ -75,7 +75,7 @@ class Corrections:
         is_kept = ~ids.isin(self.dropped_ids)
         train = self.train_in_files.assign(target=target)[is_kept].reset_index(drop=True)
         if train["target"].nunique() < 2:
-            files = " and ".join(map(str, [self.path] * self.path.exists() + list(self.added)))
+            files = " and ".join(str(path) for path in (self.path, *self.added) if path.exists())
             raise PodiumError(f"{files}: fewer than two classes have images after these corrections; delete some lines")
         return train, None if groups is None else groups[is_kept].reset_index(drop=True)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.find_tables import Table
-from podium.competition.labels import sort_labels
+from podium.competition.labels import find_separator, sort_labels
 from podium.competition.submission_format import classes_of_columns, put_positive_last
 from podium.metrics import METRICS, evaluate
 from podium.terminal import did_you_mean
@@ -28,6 +28,10 @@ def score(path: Path, solution: Path, metric: str | None = None, positive: str |
         hint = did_you_mean(metric, METRICS, otherwise=f"there are {', '.join(METRICS)}")
         raise PodiumError(f"--metric: no metric '{metric}'; {hint}")
     answers, labels = _read_pairs(path, solution)
+    separator = find_separator(labels)
+    if separator:
+        several = labels[labels.str.contains(separator, regex=False)].iloc[0]
+        raise PodiumError(f"{solution}: '{several}' holds several labels, and podium score compares one for each image")
     has_column_per_class = answers.shape[1] > 1
     metric = metric or ("log_loss" if has_column_per_class else "accuracy")
     if has_column_per_class or METRICS[metric]().wants == "probs":

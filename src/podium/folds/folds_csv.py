@@ -59,7 +59,7 @@ def write_folds(competition: Competition, root: Path | str, k: int, seed: int, i
     groups = fold_groups(competition, train)
     advice = advise_on_large_group(competition, rows)
     try:
-        folds = _assign_to_readable(train, is_good, groups, (k, seed), competition.task)
+        folds = _assign_to_readable(train, is_good, groups, k, seed, competition.task)
     except PodiumError as error:
         raise PodiumError("; ".join(filter(None, (str(error), advice)))) from None
     if advice:
@@ -84,7 +84,7 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
     train, is_good = readable_train_images(competition, rows)
     groups, k = fold_groups(competition, train), count_folds(folds)
     try:
-        possible = _assign_to_readable(train, is_good, groups, (k, 0), competition.task)
+        possible = _assign_to_readable(train, is_good, groups, k, 0, competition.task)
     except PodiumError:  # there is nothing to compare with
         possible = folds
     certificate = certify(competition, rows, folds, path, possible)
@@ -110,11 +110,11 @@ def _with_labels_in_files(competition: Competition, rows: pd.DataFrame) -> pd.Da
 
 
 def _assign_to_readable(
-    train: pd.DataFrame, is_good: NDArray[np.bool_], groups: Ints, k_and_seed: tuple[int, int], task: Task
+    train: pd.DataFrame, is_good: NDArray[np.bool_], groups: Ints, k: int, seed: int, task: Task
 ) -> Ints:
     """Assigns folds to the images that can be read; the others get fold -1."""
     folds = np.full(len(train), -1, dtype=np.int64)
-    folds[is_good] = assign_folds(list(train["target"][is_good]), *k_and_seed, groups[is_good], task)
+    folds[is_good] = assign_folds(list(train["target"][is_good]), k, seed, groups[is_good], task)
     return folds
 
 

@@ -85,7 +85,7 @@ def submit(
 def suggest_next_step(competition: Competition, csv: Path) -> str:
     """Returns the command that scores the submission, or how to upload it where there is no solution."""
     solution = competition.folder / "solution.csv"
-    if solution.exists():
+    if solution.exists() and competition.task is ONE_LABEL:
         return f"{podium_command()} score {quote(str(csv))} --solution {quote(str(solution))}"
     flag = "UPLOAD=1" if uses_make() else "--upload"
     page = f"https://www.kaggle.com/competitions/{competition.slug}/submit"

@@ -28,8 +28,7 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
 
     The mean of the runs' predictions decides: of `names`, or of all that a submission would blend. The columns are id,
     label, suggested, label_prob, suggested_prob, is_suspect, is_predicted (the label is the most probable class) and
-    runs. An image that a line of the corrections names was
-    looked at by the user, so it is no suspect.
+    runs. An image that a line of the corrections names was looked at by the user, so it is no suspect.
     """
     if competition.task is not ONE_LABEL:
         raise PodiumError("doubtful labels are found where each image has one label; these images have several")
