@@ -70,6 +70,15 @@ def test_podium_toml_and_the_card_may_both_name_files(tmp_path: Path) -> None:
     assert {"a", "b"} <= set(METRICS)
 
 
+def test_a_metric_of_an_own_file_says_which_tasks_it_is_defined_for(tmp_path: Path) -> None:
+    source = HEAD + "@extend.metric(tasks=['several_labels'])\ndef first(targets, probs):\n    return probs[0, 0]"
+    write_extension(tmp_path, source)
+    load_extensions(tmp_path)
+    assert evaluate("first", np.array([[1, 0]]), np.array([[0.25, 0.5]])) == 0.25
+    with pytest.raises(PodiumError, match="first is not defined for one label an image"):
+        evaluate("first", np.array([1]), np.array([[0.25, 0.75]]))
+
+
 def test_an_edited_file_is_loaded_again(tmp_path: Path) -> None:
     path = write_extension(tmp_path)
     load_extensions(tmp_path)
@@ -112,6 +121,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (HEAD + "@extend.metric\ndef accuracy(t, p):\n    return 1", "there is a metric 'accuracy' already"),
         (HEAD + "@extend.loss\ndef focal(x, t):\n    return 1", "there is a loss 'focal' already"),
         (HEAD + "@extend.view\ndef none(x):\n    return 1", "there is a view 'none' already"),
+        (HEAD + "@extend.metric(tasks='boxes')\ndef m(t, p):\n    return 1", "several_labels or numbers, not 'boxes'"),
         (HEAD + "@extend.metric(better='more')\ndef m(t, p):\n    return 1", "higher or lower, not 'more'"),
     ],
 )

@@ -1,29 +1,268 @@
-"""The metrics: they are scikit-learn's, and no set of classes breaks them."""
+"""The metrics: their values are right for each task, and no data breaks them."""
+
+import math
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from podium.metrics import METRICS, evaluate, is_better_than_chance
+from podium import PodiumError
+from podium.metrics import (
+    METRICS,
+    evaluate,
+    is_better_than_chance,
+    metrics_of,
+    score_per_image,
+)
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS
+
+Arrays = tuple[NDArray[Any], NDArray[np.float64]]
+
+# Predicted: 0, 0, 2, 0. The true classes have the places 1, 2, 1, 3.
+LABEL: Arrays = (
+    np.array([0, 1, 2, 2]),
+    np.array([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.5, 0.3, 0.2]]),
+)
+# Predicted: 0 1 2, 1, 0 2.
+LABELS: Arrays = (
+    np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0]]),
+    np.array([[0.9, 0.6, 0.6], [0.1, 0.8, 0.3], [0.7, 0.4, 0.5]]),
+)
+VALUES: Arrays = (np.array([[1.0, 10], [2, 20], [3, 60]]), np.array([[1.0, 20], [2, 40], [6, 40]]))
 
 
-def test_a_right_answer_scores_best_and_a_wrong_one_worse() -> None:
-    targets = np.array([0, 1, 2, 2, 1])
-    right = np.eye(3)[targets] * 0.8 + 0.2 / 3
-    for metric in METRICS:
-        score = evaluate(metric, targets, right)
-        assert score == pytest.approx(-np.log(0.8 + 0.2 / 3) if metric == "log_loss" else 1)
+def two_classes() -> Arrays:
+    """Five images of the second class and two of the first; one of the five is behind one of the two."""
+    second = np.array([0.9, 0.8, 0.7, 0.6, 0.1, 0.5, 0.0])
+    return np.array([1, 1, 1, 1, 1, 0, 0]), np.stack([1 - second, second], 1)
+
+
+# --- values ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("accuracy", 1 / 2),
+        ("balanced_accuracy", (1 + 0 + 1 / 2) / 3),
+        ("macro_f1", (1 / 2 + 0 + 2 / 3) / 3),
+        ("weighted_f1", (1 / 2 + 0 + 2 * 2 / 3) / 4),
+        ("micro_f1", 1 / 2),
+        ("macro_f2", (5 / 7 + 0 + 5 / 9) / 3),
+        ("micro_f2", 1 / 2),
+        ("mcc", 3 / math.sqrt(60)),
+        ("quadratic_kappa", 1 - 5 / 8),
+        ("log_loss", -math.log(0.5 * 0.3 * 0.5 * 0.2) / 4),
+        ("brier", (0.38 + 0.78 + 0.38 + 0.98) / 4),
+        ("roc_auc", (2 / 3 + 1 / 2 + 3 / 4) / 3),
+        ("average_precision", (1 / 3 + 1 / 4 + 3 / 4) / 3),
+        ("map_at_3", (1 + 1 / 2 + 1 + 1 / 3) / 4),
+        ("top_3_accuracy", 1),
+    ],
+)
+def test_one_label_is_scored_as_by_hand(metric: str, expected: float) -> None:
+    assert evaluate(metric, *LABEL) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("k", [3, 5, 10, 12, 20])
+def test_a_ranking_counts_the_first_k_places(k: int) -> None:
+    targets, probs = np.arange(25), np.tile(np.linspace(1, 0, 25), (25, 1))
+    assert evaluate(f"map_at_{k}", targets, probs) == pytest.approx(sum(1 / place for place in range(1, k + 1)) / 25)
+    assert METRICS[f"map_at_{k}"]().places == k
+    if k <= 5:
+        assert evaluate(f"top_{k}_accuracy", targets, probs) == k / 25
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("accuracy", 1 / 3),
+        ("macro_f1", (1 + 1 / 2 + 2 / 3) / 3),
+        ("micro_f1", 8 / 11),
+        ("weighted_f1", (2 * 1 + 2 / 2 + 2 / 3) / 5),
+        ("samples_f1", (4 / 5 + 1 + 1 / 2) / 3),
+        ("macro_f2", (1 + 1 / 2 + 5 / 6) / 3),
+        ("micro_f2", 20 / 26),
+        ("samples_f2", (10 / 11 + 1 + 1 / 2) / 3),
+        ("log_loss", -math.log(0.9 * 0.4 * 0.6 * 0.9 * 0.8 * 0.7 * 0.7 * 0.4 * 0.5) / 9),
+        ("brier", 1.37 / 9),
+        ("roc_auc", (1 + 1 / 2 + 1) / 3),
+        ("average_precision", (1 + 5 / 6 + 1) / 3),
+        ("partial_auc_80", (0.2 + 0 + 0.2) / 3),
+    ],
+)
+def test_several_labels_are_scored_as_by_hand(metric: str, expected: float) -> None:
+    targets, probs = LABELS
+    assert evaluate(metric, targets, probs) == pytest.approx(expected)
+    assert evaluate(metric, targets.astype(np.float32), probs) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("rmse", (math.sqrt(3) + math.sqrt(300)) / 2),
+        ("mae", (1 + 50 / 3) / 2),
+        ("r2", (-7 / 2 + 5 / 14) / 2),
+        ("spearman", (1 + math.sqrt(3 / 4)) / 2),
+    ],
+)
+def test_numbers_are_scored_as_by_hand(metric: str, expected: float) -> None:
+    assert evaluate(metric, *VALUES) == pytest.approx(expected)
+
+
+def test_two_classes_are_scored_by_the_probability_of_the_second() -> None:
+    targets, probs = two_classes()
+    assert evaluate("partial_auc_80", targets, probs) == pytest.approx(0.1)  # 0.2, but for half of the other class
+    assert evaluate("roc_auc", targets, probs) == pytest.approx(0.9)
+    assert evaluate("average_precision", targets, probs) == pytest.approx((4 + 5 / 6) / 5)
+    assert evaluate("brier", targets, probs) == pytest.approx((0.01 + 0.04 + 0.09 + 0.16 + 0.81 + 0.25 + 0) / 7)
+
+
+def test_a_single_column_of_labels_is_not_two_classes() -> None:
+    targets, probs = np.array([[1], [0], [1]]), np.array([[0.9], [0.2], [0.1]])
+    for metric in ("macro_f1", "micro_f1", "weighted_f1"):
+        assert evaluate(metric, targets, probs) == pytest.approx(2 / 3)
+    assert evaluate("samples_f1", targets, probs) == pytest.approx(1 / 3)
+
+
+def test_probabilities_need_not_sum_to_one() -> None:
+    """Blends are chosen with the sums of several runs."""
+    targets, probs = LABEL
+    for metric in metrics_of(ONE_LABEL.name):
+        assert evaluate(metric, targets, 3 * probs) == pytest.approx(evaluate(metric, targets, probs))
+
+
+@pytest.mark.parametrize(
+    ("task", "arrays"), [(ONE_LABEL.name, LABEL), (SEVERAL_LABELS.name, LABELS), (NUMBERS.name, VALUES)]
+)
+def test_a_mean_over_images_is_the_mean_of_their_scores(task: str, arrays: Arrays) -> None:
+    for metric in metrics_of(task):
+        scores = score_per_image(metric, *arrays)
+        if scores is not None:
+            assert scores.shape == (len(arrays[0]),)
+            assert scores.mean() == pytest.approx(evaluate(metric, *arrays))
+
+
+# --- tasks -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "arrays", "problem"),
+    [
+        ("samples_f1", LABEL, "samples_f1 is not defined for one label an image; choose one of accuracy, log_loss"),
+        ("rmse", LABEL, "rmse is not defined for one label an image"),
+        ("quadratic_kappa", LABELS, "quadratic_kappa is not defined for several labels an image"),
+        ("map_at_5", LABELS, "map_at_5 is not defined for several labels an image"),
+        ("accuracy", VALUES, "accuracy is not defined for numbers; choose one of rmse, mae, r2, spearman"),
+        ("f3", LABEL, "no metric 'f3'; there are accuracy"),
+    ],
+)
+def test_a_metric_of_another_task_is_refused(metric: str, arrays: Arrays, problem: str) -> None:
+    with pytest.raises(PodiumError) as refused:
+        evaluate(metric, *arrays)
+    assert problem in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_numbers_that_are_all_zero_or_one_are_numbers() -> None:
+    targets = np.array([[0.0], [1.0]])
+    assert evaluate("rmse", targets, targets) == 0
+
+
+def test_every_metric_has_a_task_and_knows_what_a_submission_holds() -> None:
+    assert {*metrics_of(ONE_LABEL.name), *metrics_of(SEVERAL_LABELS.name), *metrics_of(NUMBERS.name)} == set(METRICS)
+    for name, make in METRICS.items():
+        assert make().wants in ("labels", "probs", "ranking", "numbers"), name
+
+
+# --- odd data ----------------------------------------------------------------------------------------
+
+
+def perfect(task: str) -> Arrays:
+    """Right answers of a task, as sure as can be without a probability of zero."""
+    if task == NUMBERS.name:
+        return VALUES[0], VALUES[0]
+    if task == SEVERAL_LABELS.name:
+        return LABELS[0], LABELS[0] * 0.8 + 0.1
+    return np.array([0, 1, 2, 2, 1]), np.eye(3)[[0, 1, 2, 2, 1]] * 0.8 + 0.2 / 3
+
+
+@pytest.mark.parametrize("task", [ONE_LABEL.name, SEVERAL_LABELS.name, NUMBERS.name])
+def test_a_right_answer_scores_best_and_a_wrong_one_worse(task: str) -> None:
+    targets, right = perfect(task)
+    for metric in metrics_of(task):
+        score, built = evaluate(metric, targets, right), METRICS[metric]()
+        if metric not in ("log_loss", "brier"):  # they also ask how sure the answer is
+            assert score == pytest.approx(built.limit), metric
         worse = evaluate(metric, targets, right[::-1].copy())
-        assert (score - worse) * METRICS[metric]().better > 0
+        assert (score - worse) * built.better > 0 or metric == "top_3_accuracy" or worse == built.limit, metric
+
+
+@pytest.mark.parametrize("class_count", [2, 5, 30])
+def test_equal_probabilities_have_the_order_of_the_classes(class_count: int) -> None:
+    targets, probs = np.arange(class_count), np.full((class_count, class_count), 1 / class_count)
+    for metric in metrics_of(ONE_LABEL.name):
+        assert np.isfinite(evaluate(metric, targets, probs)), metric
+    assert evaluate("accuracy", targets, probs) == 1 / class_count  # the first class
+    assert evaluate("top_3_accuracy", targets, probs) == min(3, class_count) / class_count
+    assert evaluate("roc_auc", targets, probs) == 0.5
+    assert evaluate("partial_auc_80", targets, probs) == pytest.approx(0.02)  # the corner of the triangle
+
+
+def test_equal_probabilities_of_several_labels_break_nothing() -> None:
+    for metric in metrics_of(SEVERAL_LABELS.name):
+        assert np.isfinite(evaluate(metric, LABELS[0], np.full((3, 3), 0.5))), metric
+    assert evaluate("samples_f1", LABELS[0], np.full((3, 3), 0.5)) == pytest.approx((0.8 + 0.5 + 0.8) / 3)
+
+
+def test_equal_numbers_break_nothing() -> None:
+    for metric in metrics_of(NUMBERS.name):
+        assert np.isfinite(evaluate(metric, VALUES[0], np.ones((3, 2)))), metric
+    assert evaluate("spearman", VALUES[0], np.ones((3, 2))) == 0
 
 
 def test_classes_that_do_not_occur_break_no_metric() -> None:
     targets, probs = np.array([0, 1, 1]), np.full((3, 5), 0.2)
-    assert {metric for metric in METRICS if not np.isfinite(evaluate(metric, targets, probs))} == set()
+    undefined = {metric for metric in metrics_of(ONE_LABEL.name) if not np.isfinite(evaluate(metric, targets, probs))}
+    assert undefined == set()
 
 
-def test_two_classes_are_ranked_by_the_probability_of_the_second() -> None:
-    probs = np.array([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]])
-    assert evaluate("roc_auc", np.array([0, 1, 0]), probs) == 1.0
+def test_labels_that_do_not_occur_are_left_out_where_nothing_can_be_ranked() -> None:
+    targets, probs = LABELS[0] * [1, 1, 0], LABELS[1]
+    for metric in metrics_of(SEVERAL_LABELS.name):
+        assert np.isfinite(evaluate(metric, targets, probs)), metric
+    assert evaluate("roc_auc", targets, probs) == pytest.approx((1 + 1 / 2) / 2)
+    assert evaluate("average_precision", targets, probs) == pytest.approx((1 + 5 / 6) / 2)
+    assert evaluate("macro_f1", targets, probs) == pytest.approx((1 + 1 / 2 + 0) / 3)  # it does count there
+
+
+@pytest.mark.parametrize(
+    ("arrays", "task", "undefined"),
+    [
+        ((np.array([1]), np.array([[0.2, 0.7, 0.1]])), ONE_LABEL.name, {"roc_auc", "partial_auc_80"}),
+        ((np.array([[1, 0]]), np.array([[0.7, 0.1]])), SEVERAL_LABELS.name, {"roc_auc", "partial_auc_80"}),
+        ((np.array([[1.0, 5.0]]), np.array([[1.0, 5.0]])), NUMBERS.name, {"r2", "spearman"}),
+    ],
+)
+def test_a_single_image_is_scored_if_that_can_be(arrays: Arrays, task: str, undefined: set[str]) -> None:
+    names = set(metrics_of(task)) - {"quadratic_kappa", "mcc"}  # the next test
+    scores = {metric: evaluate(metric, *arrays) for metric in names}
+    assert {metric for metric, score in scores.items() if np.isnan(score)} == undefined
+    if task == ONE_LABEL.name:
+        assert scores["accuracy"] == scores["map_at_5"] == scores["top_5_accuracy"] == scores["macro_f1"] == 1
+
+
+@pytest.mark.filterwarnings("ignore")  # of scikit-learn: the metric is not defined
+def test_a_correlation_of_one_image_says_nothing() -> None:
+    targets, probs = np.array([1]), np.array([[0.2, 0.7, 0.1]])
+    assert evaluate("mcc", targets, probs) == 0
+    assert np.isnan(evaluate("quadratic_kappa", targets, probs))
+
+
+def test_a_probability_of_exactly_zero_is_a_large_loss_not_an_infinite_one() -> None:
+    for targets, probs in ((np.array([0]), np.array([[0.0, 1.0]])), (np.array([[1]]), np.array([[0.0]]))):
+        assert 30 < evaluate("log_loss", targets, probs) < 40
 
 
 # --- chance ------------------------------------------------------------------------------------------

@@ -8,14 +8,15 @@ docs/extend.md has an example of each. Models need only timm's own `register_mod
 import inspect
 import math
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from numbers import Real
 from typing import Any
 
 from podium import PodiumError
-from podium.metrics import METRICS, Metric
+from podium.metrics import METRICS, WANTS, Metric
 from podium.recipe import AUGMENTATIONS, LOSSES, VIEWS, View
+from podium.task import ONE_LABEL, TASKS
 
 Function = Callable[..., Any]
 
@@ -26,11 +27,19 @@ _registered: list[tuple[dict[str, Any], str]] = []  # table and name, so that an
 # --- decorators --------------------------------------------------------------------------------------
 
 
-def metric(function: Function | None = None, *, wants: str = "labels", better: str = "higher") -> Function:
-    """Registers a metric: (targets, probs) -> score, as in metrics.py."""
+def metric(
+    function: Function | None = None,
+    *,
+    wants: str = "labels",
+    better: str = "higher",
+    tasks: Sequence[str] = (ONE_LABEL.name,),
+) -> Function:
+    """Registers a metric: (targets, probs) -> score, as in metrics.py; `tasks` are those that it is defined for."""
     if function is None:
-        return partial(metric, wants=wants, better=better)
-    for value, allowed in ((wants, ("labels", "probs")), (better, ("higher", "lower"))):
+        return partial(metric, wants=wants, better=better, tasks=tasks)
+    tasks = (tasks,) if isinstance(tasks, str) else tuple(tasks)
+    choices = [(wants, WANTS), (better, ("higher", "lower")), *((task, tuple(TASKS)) for task in tasks)]
+    for value, allowed in choices:
         if value not in allowed:
             raise PodiumError(f"a metric takes {' or '.join(allowed)}, not '{value}'; correct its decorator")
 
@@ -41,7 +50,7 @@ def metric(function: Function | None = None, *, wants: str = "labels", better: s
         return float(value)
 
     sign = 1 if better == "higher" else -1
-    built = Metric(wants, sign, score, limit=sign * math.inf)
+    built = Metric(wants, sign, score, sign * math.inf, frozenset(tasks))
     return _register("metric", METRICS, function, lambda: built)
 
 

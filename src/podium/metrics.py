@@ -1,4 +1,4 @@
-"""The metrics of competitions, computed with scikit-learn. METRICS lists them; extend.py adds others."""
+"""The metrics of competitions. METRICS lists them; extend.py adds others; metric_functions.py computes them."""
 
 from __future__ import annotations  # numpy appears in the types and is imported only where a score is computed
 
@@ -6,116 +6,98 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium import PodiumError
-from podium.task import answers_of, are_right, task_of
+from podium import metric_functions as functions
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, TASKS, task_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+OF_LABELS = frozenset({ONE_LABEL.name, SEVERAL_LABELS.name})
+WANTS = ("labels", "probs", "ranking", "numbers")
+
+Score = Callable[["NDArray[Any]", "NDArray[Any]"], float]  # (targets, probs or numbers) -> score
+ScoreImages = Callable[["NDArray[Any]", "NDArray[Any]"], "NDArray[np.float64]"]
+
 
 class Metric(NamedTuple):
-    wants: str  # what submissions usually hold: "labels" or "probs"
+    wants: str  # what submissions usually hold: one of WANTS
     better: int  # 1: higher is better, -1: lower is better
-    score: Callable[[NDArray[np.int64], NDArray[np.float64]], float]  # (targets, probs) -> score
+    score: Score
     limit: float = 1.0  # the best possible score
+    tasks: frozenset[str] = frozenset({ONE_LABEL.name})  # for which it is defined, of TASKS
+    places: int = 1  # how many labels a ranking holds, the most probable one first
 
 
-def _of_labels(metric: Callable[..., float], **options: object) -> Callable[..., float]:
-    """Scores the most probable class of every image, or the labels that are more probable than not."""
-    return lambda targets, probs: float(metric(targets, answers_of(probs, task_of(targets)), **options))
+def _f_score(beta: int, average: str) -> Callable[[], Metric]:
+    tasks = OF_LABELS if average != "samples" else frozenset({SEVERAL_LABELS.name})
+    return lambda: Metric("labels", 1, functions.f_score(beta, average), tasks=tasks)
 
 
-def _accuracy() -> Metric:
-    # The same as scikit-learn's accuracy_score, whose input checks take longer than the count.
-    # Of several labels, all must be right.
-    return Metric("labels", 1, lambda targets, probs: float(are_right(targets, probs).mean()))
+def _of_ranking(score_images: ScoreImages, k: int) -> Callable[[], Metric]:
+    return lambda: Metric("ranking", 1, lambda targets, probs: float(score_images(targets, probs).mean()), places=k)
 
 
-def _macro_f1() -> Metric:
-    from sklearn.metrics import f1_score
-
-    return Metric("labels", 1, _of_labels(f1_score, average="macro", zero_division=0.0))
+def _brier(targets: NDArray[Any], probs: NDArray[Any]) -> float:
+    return float(functions.brier_of_images(targets, probs).mean())
 
 
-def _balanced_accuracy() -> Metric:
-    import numpy as np
-    from sklearn.metrics import recall_score
-
-    # The mean recall of the classes that occur. The same as balanced_accuracy_score, which warns whenever a
-    # predicted class does not occur.
-    def score(targets: NDArray[np.int64], probs: NDArray[np.float64]) -> float:
-        return float(
-            recall_score(targets, probs.argmax(1), labels=np.unique(targets), average="macro", zero_division=0.0)
-        )
-
-    return Metric("labels", 1, score)
+def _of_numbers(better: int, score: Score, limit: float) -> Callable[[], Metric]:
+    return lambda: Metric("numbers", better, score, limit, frozenset({NUMBERS.name}))
 
 
-def _quadratic_kappa() -> Metric:
-    import numpy as np
-    from sklearn.metrics import cohen_kappa_score
-
-    def score(targets: NDArray[np.int64], probs: NDArray[np.float64]) -> float:
-        labels = np.arange(probs.shape[1])  # all classes: distances are those of the whole scale
-        return float(cohen_kappa_score(targets, probs.argmax(1), labels=labels, weights="quadratic"))
-
-    return Metric("labels", 1, score)
-
-
-def _log_loss() -> Metric:
-    import numpy as np
-    from sklearn.metrics import log_loss
-
-    def score(targets: NDArray[np.int64], probs: NDArray[np.float64]) -> float:
-        if targets.ndim == 2:  # the mean over the columns of the loss of each
-            return float(_binary_losses(targets, probs).mean())
-        return float(log_loss(targets, probs / probs.sum(1, keepdims=True), labels=np.arange(probs.shape[1])))
-
-    return Metric("probs", -1, score, limit=0.0)
-
-
-def _roc_auc() -> Metric:
-    import numpy as np
-    from sklearn.metrics import roc_auc_score
-
-    def score(targets: NDArray[np.int64], probs: NDArray[np.float64]) -> float:
-        """One class against the rest, averaged over the classes that occur; of two classes, the second."""
-        if targets.ndim == 2:
-            columns = [k for k, column in enumerate(targets.T) if 0 < column.sum() < len(column)]
-            areas = [roc_auc_score(targets[:, k], probs[:, k]) for k in columns]
-            return float(np.mean(areas)) if areas else float("nan")
-        classes = [1] if probs.shape[1] == 2 else np.unique(targets)
-        areas = [roc_auc_score(targets == k, probs[:, k]) for k in classes if 0 < (targets == k).sum() < len(targets)]
-        return float(np.mean(areas)) if areas else float("nan")
-
-    return Metric("probs", 1, score)
-
-
-def _binary_losses(targets: NDArray[Any], probs: NDArray[Any]) -> NDArray[Any]:
-    """Returns the log loss of each cell, of several labels."""
-    import numpy as np
-
-    smallest = np.finfo(np.float64).eps
-    truth = np.where(targets > 0, probs.astype(np.float64), 1 - probs.astype(np.float64))
-    losses: NDArray[Any] = -np.log(truth.clip(smallest))
-    return losses
-
+# The metrics that are a mean over images: their scores of each image.
+_OF_IMAGES: dict[str, ScoreImages] = {
+    "accuracy": functions.accuracy_of_images,
+    "log_loss": functions.log_loss_of_images,
+    "brier": functions.brier_of_images,
+    "mae": functions.mae_of_images,
+    **{f"top_{k}_accuracy": functions.top_k_of_images(k) for k in (3, 5)},
+    **{f"map_at_{k}": functions.map_at_k_of_images(k) for k in (3, 5, 10, 12, 20)},
+}
 
 METRICS: dict[str, Callable[[], Metric]] = {
-    "accuracy": _accuracy,
-    "log_loss": _log_loss,
-    "macro_f1": _macro_f1,
-    "balanced_accuracy": _balanced_accuracy,
-    "roc_auc": _roc_auc,
-    "quadratic_kappa": _quadratic_kappa,
+    "accuracy": lambda: Metric("labels", 1, functions.accuracy, tasks=OF_LABELS),
+    "log_loss": lambda: Metric("probs", -1, functions.log_loss, 0.0, OF_LABELS),
+    "macro_f1": _f_score(1, "macro"),
+    "balanced_accuracy": lambda: Metric("labels", 1, functions.balanced_accuracy),
+    "roc_auc": lambda: Metric("probs", 1, functions.roc_auc, tasks=OF_LABELS),
+    "quadratic_kappa": lambda: Metric("labels", 1, functions.quadratic_kappa),
+    **{f"top_{k}_accuracy": _of_ranking(_OF_IMAGES[f"top_{k}_accuracy"], k) for k in (3, 5)},
+    **{f"map_at_{k}": _of_ranking(_OF_IMAGES[f"map_at_{k}"], k) for k in (3, 5, 10, 12, 20)},
+    "brier": lambda: Metric("probs", -1, _brier, 0.0, OF_LABELS),
+    "micro_f1": _f_score(1, "micro"),
+    "weighted_f1": _f_score(1, "weighted"),
+    "samples_f1": _f_score(1, "samples"),
+    "macro_f2": _f_score(2, "macro"),
+    "micro_f2": _f_score(2, "micro"),
+    "samples_f2": _f_score(2, "samples"),
+    "mcc": lambda: Metric("labels", 1, functions.mcc),
+    "average_precision": lambda: Metric("probs", 1, functions.average_precision, tasks=OF_LABELS),
+    "partial_auc_80": lambda: Metric("probs", 1, functions.partial_auc_80, 1 - functions.LOWEST_RATE, OF_LABELS),
+    "rmse": _of_numbers(-1, functions.rmse, 0.0),
+    "mae": _of_numbers(-1, functions.mae, 0.0),
+    "r2": _of_numbers(1, functions.r2, 1.0),
+    "spearman": _of_numbers(1, functions.spearman, 1.0),
 }
 
 
-def evaluate(metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]) -> float:
-    """Scores probabilities (a row per image, a column per class) against targets (see task.py)."""
+def metrics_of(task: str) -> list[str]:
+    """Returns the metrics that are defined for this task."""
+    return [name for name, make in METRICS.items() if task in make().tasks]
+
+
+def evaluate(metric: str, targets: NDArray[Any], probs: NDArray[np.floating[Any]]) -> float:
+    """Scores probabilities (a row per image, a column per class), or numbers, against the targets (see task.py)."""
     if metric not in METRICS:
         raise PodiumError(f"no metric '{metric}'; there are {', '.join(METRICS)}")
-    return METRICS[metric]().score(targets, probs.astype("float64", copy=False))
+    built = METRICS[metric]()
+    task = task_of(targets).name
+    if task not in built.tasks:
+        raise PodiumError(
+            f"{metric} is not defined for {TASKS[task].words}; choose one of {', '.join(metrics_of(task))}"
+        )
+    return built.score(targets, probs.astype("float64", copy=False))
 
 
 def is_better_than_chance(targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]) -> bool:
@@ -128,7 +110,7 @@ def is_better_than_chance(targets: NDArray[np.int64], probs: NDArray[np.floating
 
     if targets.ndim == 2:
         shares = targets.mean(0)
-        if (targets == targets[:1]).all():
+        if np.isin(targets, targets[:1]).all() and (targets == targets[:1]).all():
             return True  # all images have the same labels: nothing can be compared
     else:
         shares = np.bincount(targets, minlength=probs.shape[1]) / len(targets)
@@ -143,17 +125,6 @@ def is_better_than_chance(targets: NDArray[np.int64], probs: NDArray[np.floating
     return False
 
 
-def score_per_image(
-    metric: str, targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]
-) -> NDArray[np.float64] | None:
+def score_per_image(metric: str, targets: NDArray[Any], probs: NDArray[np.floating[Any]]) -> NDArray[np.float64] | None:
     """Returns the score of each image if the metric is a mean over images, else None."""
-    import numpy as np
-
-    if metric == "accuracy":
-        return np.asarray(are_right(targets, probs), np.float64)
-    if metric == "log_loss" and targets.ndim == 2:
-        return np.asarray(_binary_losses(targets, probs).mean(1))
-    if metric == "log_loss":
-        scaled = probs.astype(np.float64) / probs.sum(1, keepdims=True)
-        return np.asarray(-np.log(scaled[np.arange(len(targets)), targets].clip(np.finfo(np.float64).eps)))
-    return None
+    return _OF_IMAGES[metric](targets, probs) if metric in _OF_IMAGES else None

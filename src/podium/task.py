@@ -1,12 +1,14 @@
-"""What a model learns of an image: one label, or any number of labels.
+"""What a model learns of an image: one label, any number of labels, or numbers.
 
-A target is text in all tables (the training rows, folds.csv, corrections), and numbers in training and scoring:
+A target is text in all tables (the training rows, folds.csv, corrections), and an array in training and scoring. Its
+type says which task it is of:
 
     one_label       `cat`         the class's number          int64 [images]
     several_labels  `cat|indoors` a 1 for each label, else 0  float32 [images, classes]
+    numbers         `0.5|12`      the numbers                 float64 [images, columns]
 
-The model has an output for each class. With one label, its probabilities sum to 1; with several, each class has a
-probability of its own, and an image may have no label at all.
+The model has an output for each class, or column of numbers. With one label, its probabilities sum to 1; with several,
+each class has a probability of its own, and an image may have no label at all.
 """
 
 from __future__ import annotations  # numpy appears in the types and is imported only where numbers are computed
@@ -22,12 +24,13 @@ if TYPE_CHECKING:
 else:
     Targets = Any
 
-SEPARATOR = "|"  # between the labels of an image, in our own tables
+SEPARATOR = "|"  # between the labels or numbers of an image, in our own tables
 HALF = 0.5  # from this probability on, one of several labels is predicted
 
 
 class OneLabel:
     name = "one_label"
+    words = "one label an image"
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         """Returns the labels in a target's text."""
@@ -51,6 +54,7 @@ class OneLabel:
 
 class SeveralLabels:
     name = "several_labels"
+    words = "several labels an image"
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         return tuple(target.split(SEPARATOR)) if target else ()
@@ -75,17 +79,37 @@ class SeveralLabels:
         return SEPARATOR.join(name for name in classes if name in labels)
 
 
-Task = OneLabel | SeveralLabels
-ONE_LABEL, SEVERAL_LABELS = OneLabel(), SeveralLabels()
-TASKS: dict[str, Task] = {task.name: task for task in (ONE_LABEL, SEVERAL_LABELS)}
+class Numbers:
+    name = "numbers"
+    words = "numbers"
+
+    def labels_of(self, target: str) -> tuple[str, ...]:
+        return ()
+
+    def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
+        import numpy as np
+
+        return np.array([[float(number) for number in target.split(SEPARATOR)] for target in targets], np.float64)
+
+    def decode(self, target: Any, classes: Sequence[str]) -> str:
+        return SEPARATOR.join(format(float(number), ".12g") for number in target)
+
+    def in_order(self, target: str, classes: Sequence[str]) -> str:
+        return target
+
+
+Task = OneLabel | SeveralLabels | Numbers
+ONE_LABEL, SEVERAL_LABELS, NUMBERS = OneLabel(), SeveralLabels(), Numbers()
+TASKS: dict[str, Task] = {task.name: task for task in (ONE_LABEL, SEVERAL_LABELS, NUMBERS)}
 
 
 def answers_of(probs: NDArray[Any], task: Task) -> Targets:
-    """Returns the predicted targets: the most probable class, or the classes that are more probable than not."""
+    """Returns the predicted targets: the most probable class, the classes that are more probable than not, numbers."""
     import numpy as np
 
-    predicted: Targets = probs.argmax(-1) if task is ONE_LABEL else (probs >= HALF).astype(np.float32)
-    return predicted
+    if task is ONE_LABEL:
+        return probs.argmax(-1)
+    return (probs >= HALF).astype(np.float32) if task is SEVERAL_LABELS else probs.astype(np.float64)
 
 
 def are_right(targets: Targets, probs: NDArray[Any]) -> NDArray[np.bool_]:
@@ -96,8 +120,10 @@ def are_right(targets: Targets, probs: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def task_of(targets: Targets) -> Task:
-    """Returns the task that such targets are of."""
-    return ONE_LABEL if targets.ndim == 1 else SEVERAL_LABELS
+    """Returns the task that such targets are of: see the table above."""
+    if targets.ndim == 1:
+        return ONE_LABEL
+    return NUMBERS if targets.dtype == "float64" else SEVERAL_LABELS
 
 
 def labels_in(task: Task, targets: Iterable[str]) -> set[str]:

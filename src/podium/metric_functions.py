@@ -1,0 +1,249 @@
+"""The functions behind METRICS (metrics.py): arrays in, one number out; scikit-learn's wherever it has them.
+
+Each says which targets it takes (task.py): one label, several labels, or numbers. Writes nothing.
+"""
+
+from __future__ import annotations  # numpy appears in the types and is imported only where a score is computed
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from podium.task import HALF, ONE_LABEL, are_right, task_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    Scores = NDArray[np.float64]
+
+LOWEST_RATE = 0.8  # the true positive rate above which partial_auc_80 measures
+
+# --- the score of each image -------------------------------------------------------------------------
+
+
+def accuracy_of_images(targets: Array, probs: Array) -> Scores:
+    """One label: whether the most probable class is right. Several labels: whether all of them are."""
+    return are_right(targets, probs).astype("float64")
+
+
+def log_loss_of_images(targets: Array, probs: Array) -> Scores:
+    """One label: of the true class. Several labels: the mean over the labels, each a yes or no."""
+    import numpy as np
+
+    least = np.finfo(np.float64).eps
+    if task_of(targets) is not ONE_LABEL:
+        clipped = probs.astype(np.float64).clip(least, 1 - least)
+        return np.asarray(-np.where(targets > 0, np.log(clipped), np.log1p(-clipped)).mean(1))
+    scaled = probs.astype(np.float64) / probs.sum(1, keepdims=True)
+    return np.asarray(-np.log(scaled[np.arange(len(targets)), targets].clip(least)))
+
+
+def brier_of_images(targets: Array, probs: Array) -> Scores:
+    """The squared error: of the second of two classes, summed over more classes, the mean over several labels."""
+    import numpy as np
+
+    if task_of(targets) is not ONE_LABEL:
+        return np.asarray(((probs.astype(np.float64) - targets) ** 2).mean(1))
+    scaled = probs.astype(np.float64) / probs.sum(1, keepdims=True)
+    errors = (scaled - (np.arange(probs.shape[1]) == targets[:, None])) ** 2
+    return np.asarray(errors[:, 1] if probs.shape[1] == 2 else errors.sum(1))
+
+
+def _places(targets: Array, probs: Array) -> Array:
+    """Returns the place of the true class among all, from 0; of equal probabilities, the first class is first.
+
+    That is the order of argmax and of a stable sort. scikit-learn's top_k_accuracy_score puts the last class first.
+    """
+    import numpy as np
+
+    true_probs = probs[np.arange(len(targets)), targets][:, None]
+    is_earlier = np.arange(probs.shape[1]) < targets[:, None]
+    return np.asarray(((probs > true_probs) | ((probs == true_probs) & is_earlier)).sum(1))
+
+
+def top_k_of_images(k: int) -> Callable[[Array, Array], Scores]:
+    """One label: whether the true class is among the k most probable ones."""
+    return lambda targets, probs: (_places(targets, probs) < k).astype("float64")
+
+
+def map_at_k_of_images(k: int) -> Callable[[Array, Array], Scores]:
+    """One label: 1 / place of the true class, 0 if it is not among the k most probable ones."""
+
+    def score(targets: Array, probs: Array) -> Scores:
+        import numpy as np
+
+        places = _places(targets, probs)
+        return np.where(places < k, 1 / (places + 1.0), 0.0)
+
+    return score
+
+
+# --- labels ------------------------------------------------------------------------------------------
+
+
+def accuracy(targets: Array, probs: Array) -> float:
+    """One label, as scikit-learn's accuracy_score, whose checks take longer than the count. Several: all right."""
+    return float(are_right(targets, probs).mean())
+
+
+def f_score(beta: int, average: str) -> Callable[[Array, Array], float]:
+    """One label or several; `average` is macro, micro, weighted or, for several labels only, samples."""
+
+    def score(targets: Array, probs: Array) -> float:
+        from sklearn.metrics import f1_score, fbeta_score
+
+        options: dict[str, Any] = {"average": average, "zero_division": 0.0}
+        if task_of(targets) is not ONE_LABEL:
+            targets, predicted = _with_second_column(targets > 0), _with_second_column(probs >= HALF)
+            options["labels"] = range(probs.shape[1])
+        else:
+            predicted = probs.argmax(1)
+        if beta == 1:
+            return float(f1_score(targets, predicted, **options))
+        return float(fbeta_score(targets, predicted, beta=beta, **options))
+
+    return score
+
+
+def _with_second_column(is_set: Array) -> Array:
+    """Adds an empty column to a single one, which scikit-learn would take for one label of two classes."""
+    import numpy as np
+
+    return is_set if is_set.shape[1] > 1 else np.hstack([is_set, np.zeros_like(is_set)])
+
+
+def balanced_accuracy(targets: Array, probs: Array) -> float:
+    """One label: the mean recall of the classes that occur.
+
+    The same as balanced_accuracy_score, which warns whenever a predicted class does not occur.
+    """
+    import numpy as np
+    from sklearn.metrics import recall_score
+
+    return float(recall_score(targets, probs.argmax(1), labels=np.unique(targets), average="macro", zero_division=0.0))
+
+
+def quadratic_kappa(targets: Array, probs: Array) -> float:
+    """One label."""
+    import numpy as np
+    from sklearn.metrics import cohen_kappa_score
+
+    labels = np.arange(probs.shape[1])  # all classes: distances are those of the whole scale
+    return float(cohen_kappa_score(targets, probs.argmax(1), labels=labels, weights="quadratic"))
+
+
+def mcc(targets: Array, probs: Array) -> float:
+    """One label; 0 if all images have one class, or all get one."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(targets, probs.argmax(1)))
+
+
+# --- probabilities -----------------------------------------------------------------------------------
+
+
+def log_loss(targets: Array, probs: Array) -> float:
+    """One label: scikit-learn's. Several labels: the mean over the labels."""
+    import numpy as np
+
+    if task_of(targets) is not ONE_LABEL:
+        return float(log_loss_of_images(targets, probs).mean())
+    from sklearn.metrics import log_loss as loss_of_one_label
+
+    return float(loss_of_one_label(targets, probs / probs.sum(1, keepdims=True), labels=np.arange(probs.shape[1])))
+
+
+def roc_auc(targets: Array, probs: Array) -> float:
+    """One label or several: the mean over the columns that have both values."""
+    from sklearn.metrics import roc_auc_score
+
+    return _mean([roc_auc_score(*column) for column in _columns(targets, probs) if not column[0].all()])
+
+
+def average_precision(targets: Array, probs: Array) -> float:
+    """One label or several: the mean over the columns that occur."""
+    from sklearn.metrics import average_precision_score
+
+    return _mean([average_precision_score(*column) for column in _columns(targets, probs)])
+
+
+def partial_auc_80(targets: Array, probs: Array) -> float:
+    """One label or several: the area under the ROC curve and above the lowest rate, from 0 to 0.2; the columns' mean.
+
+    scikit-learn measures left of a false positive rate. So positive and negative change places, as for ISIC 2024.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    width = 1 - LOWEST_RATE
+    least = width**2 / 2  # what chance has there; scikit-learn calls it 0.5, and the full width 1
+    scaled = [
+        roc_auc_score(~is_positive, -scores, max_fpr=width)
+        for is_positive, scores in _columns(targets, probs)
+        if not is_positive.all()
+    ]
+    return _mean([least + (width - least) * (2 * share - 1) for share in scaled])
+
+
+def _columns(targets: Array, probs: Array) -> Iterator[tuple[Array, Array]]:
+    """Yields who is positive and the probabilities, for each column that has a positive.
+
+    With one label, each class stands against the rest; of two classes, only the second.
+    """
+    import numpy as np
+
+    if task_of(targets) is not ONE_LABEL:
+        columns = [(targets[:, k] > 0, probs[:, k]) for k in range(probs.shape[1])]
+    else:
+        classes = [1] if probs.shape[1] == 2 else np.unique(targets)
+        columns = [(targets == k, probs[:, k]) for k in classes]
+    return (column for column in columns if column[0].any())
+
+
+def _mean(scores: list[float]) -> float:
+    import numpy as np
+
+    return float(np.mean(scores)) if scores else float("nan")
+
+
+# --- numbers -----------------------------------------------------------------------------------------
+
+
+def rmse(targets: Array, numbers: Array) -> float:
+    """Numbers: the mean of the columns' errors."""
+    from sklearn.metrics import root_mean_squared_error
+
+    return float(root_mean_squared_error(targets, numbers))
+
+
+def mae(targets: Array, numbers: Array) -> float:
+    """Numbers: the mean of the columns' errors."""
+    from sklearn.metrics import mean_absolute_error
+
+    return float(mean_absolute_error(targets, numbers))
+
+
+def mae_of_images(targets: Array, numbers: Array) -> Scores:
+    import numpy as np
+
+    return np.asarray(np.abs(targets - numbers.astype(np.float64)).mean(1))
+
+
+def r2(targets: Array, numbers: Array) -> float:
+    """Numbers: the mean over the columns; not a number for a single image."""
+    from sklearn.metrics import r2_score
+
+    return float(r2_score(targets, numbers)) if len(targets) > 1 else float("nan")
+
+
+def spearman(targets: Array, numbers: Array) -> float:
+    """Numbers: the mean over the columns whose targets differ; 0 where all predictions are the same."""
+    from scipy.stats import spearmanr
+
+    return _mean(
+        [
+            float(spearmanr(truth, predicted).statistic) if predicted.min() < predicted.max() else 0.0
+            for truth, predicted in zip(targets.T, numbers.T, strict=True)
+            if truth.min() < truth.max()
+        ]
+    )
