@@ -1,12 +1,16 @@
-"""The card: it overrides every guess, and a mistake in it is refused with its file."""
+"""The card: it overrides every guess, and a mistake in it is refused with its file. Famous competitions have one."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from layouts import IMAGES, SLUG, TABLES, TRAIN, card_path, load_error, load_files, raw_path, table
 from podium import PodiumError
-from podium.competition.card import read_card
+from podium.competition.card import check_keys, check_values, read_card
+from podium.competition.known_cards import FILE, known_cards
+from podium.competition.load import load
+from podium.metrics import METRICS
 
 
 def test_the_card_overrides_every_guess(tmp_path: Path) -> None:
@@ -56,7 +60,8 @@ def test_the_card_names_the_table_of_test_images(tmp_path: Path) -> None:
         ("metrik = 'accuracy'", "no setting 'metrik'; did you mean metric?"),
         ("zzz = 1", "no setting 'zzz'; the settings are title, url, metric"),
         ("metric = 'f2'", "metric must be one of accuracy, log_loss, macro_f1"),
-        ("wants = 'both'", "wants must be one of labels, probs, not 'both'"),
+        ("wants = 'both'", "wants must be one of labels, probs, ranking, numbers, not 'both'"),
+        ("task = 'boxes'", "task must be one of one_label, several_labels, grades, numbers, not 'boxes'"),
         ("title = 1", "title must be text, not 1"),
         ("recipe = 'x'", "recipe must be a table, not 'x'"),
         ("[recipe]\nepohcs = 3", "[recipe]: no option 'epohcs'; did you mean epochs?"),
@@ -107,8 +112,94 @@ def test_a_card_that_does_not_fit_the_files_is_refused(tmp_path: Path, card: str
         assert "these folders do: test, train" in message
 
 
+def test_tasks_that_are_not_learned_yet_are_read_as_one_label(tmp_path: Path) -> None:
+    tables = {"train.csv": table("id,level", "1,0", "2,1", "3,4"), "sample_submission.csv": table("id,level", "4,0")}
+    images = [*IMAGES[:3], "train/6.jpg", "test/4.jpg"]
+    for task in ("grades", "numbers"):
+        competition = load_files(tmp_path, images, tables, f'task = "{task}"\nmetric = "quadratic_kappa"')
+        assert competition.classes == ("0", "1", "4")
+    notes = load_files(tmp_path, images, tables, 'task = "numbers"\nmetric = "rmse"').notes
+    assert any("rmse is not defined for one label an image: write metric" in note for note in notes)
+    message = load_error(tmp_path, images, tables, 'wants = "ranking"')
+    assert f'{card_path(tmp_path)}: wants = "ranking"' in message
+
+
 def test_a_card_that_wants_labels_in_several_columns_is_refused(tmp_path: Path) -> None:
     tables = TABLES | {"sample_submission.csv": table("id,cat,dog", "4,0,0")}
     message = load_error(tmp_path, IMAGES, tables, 'wants = "labels"')
     assert "sample_submission.csv: 2 columns to fill" in message
     assert f'remove wants = "labels" from {card_path(tmp_path)}' in message
+
+
+# --- known competitions ------------------------------------------------------------------------------
+
+
+def write_card(root: Path, slug: str, text: str) -> Path:
+    path = root / "data" / "competitions" / f"{slug}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("slug", known_cards())
+def test_every_known_card_is_right(slug: str, tmp_path: Path) -> None:
+    settings = known_cards()[slug]
+    check_keys(settings, f"{FILE}: {slug}")
+    check_values(settings, f"{FILE}: {slug}")
+    assert settings["title"]
+    card = read_card(slug, tmp_path)
+    assert dict(card) == settings
+    task = {"grades": "one_label"}.get(card.get("task", "one_label"), card.get("task", "one_label"))
+    if "metric" in card:
+        assert task in METRICS[card["metric"]]().tasks
+    assert not list(tmp_path.iterdir())  # it is not written into the project
+
+
+def test_at_least_forty_competitions_are_known_by_their_slugs() -> None:
+    assert len(known_cards()) >= 40
+    assert {slug for slug in known_cards() if not re.fullmatch(r"[A-Za-z0-9-]+", slug)} == set()
+
+
+def test_the_own_card_replaces_what_is_known_setting_by_setting(tmp_path: Path) -> None:
+    slug = "state-farm-distracted-driver-detection"
+    path = write_card(tmp_path, slug, 'metric = "accuracy"\ngroup_column = ""\n[recipe]\nfit = "squash"')
+    card = read_card(slug, tmp_path)
+    assert card["metric"] == "accuracy"
+    assert card["target_column"] == "classname"
+    assert "group_column" not in card  # turned off
+    assert card["recipe"] == {"mirror": 0.0, "fit": "squash"}
+    assert "metric" not in card.known
+    assert "target_column" in card.known
+    assert card.advise("x") == f"write x in {path}"
+    assert known_cards()[slug]["recipe"] == {"mirror": 0.0}
+
+
+def test_no_table_of_a_known_competition_is_still_no_table(tmp_path: Path) -> None:
+    slug = "state-farm-distracted-driver-detection"
+    write_card(tmp_path, slug, 'train_table = ""')
+    assert read_card(slug, tmp_path)["train_table"] == ""
+
+
+def test_the_description_says_where_the_metric_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = card_path(tmp_path)
+    guessed = load_files(tmp_path, IMAGES, TABLES)
+    assert f'metric   accuracy, a guess: write metric = "NAME" in {path} if it is another one' in guessed.describe()
+    monkeypatch.setitem(known_cards(), SLUG, {"metric": "macro_f1"})
+    assert "metric   macro_f1, known for this competition" in load(SLUG, tmp_path).describe()
+    write_card(tmp_path, SLUG, 'metric = "mcc"')
+    assert f"metric   mcc, set in {path}" in load(SLUG, tmp_path).describe()
+
+
+def test_the_drivers_of_a_known_competition_are_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(known_cards(), SLUG, known_cards()["state-farm-distracted-driver-detection"])
+    rows = ["p002,c0,img_1.jpg", "p002,c1,img_2.jpg", "p003,c0,img_3.jpg", "p003,c1,img_4.jpg"]
+    images = [f"imgs/train/{row.split(',')[1]}/{row.split(',')[2]}" for row in rows] + ["imgs/test/img_5.jpg"]
+    tables = {
+        "driver_imgs_list.csv": table("subject,classname,img", *rows),
+        "sample_submission.csv": table("img,c0,c1", "img_5.jpg,0.5,0.5"),
+    }
+    competition = load_files(tmp_path, images, tables)
+    assert competition.groups is not None
+    assert list(competition.groups) == ["p002", "p002", "p003", "p003"]
+    assert competition.classes == ("c0", "c1")
+    assert list(competition.train["image"]) == images[:4]

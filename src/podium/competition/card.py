@@ -1,6 +1,7 @@
 """A competition's card, data/competitions/<slug>.toml: the user's settings, which replace what Podium guesses.
 
-`read_card` reads and checks it. `Card.advise` returns the advice to write something in it.
+`read_card` reads and checks it, and adds what Podium knows of a famous competition (known_cards.py). `Card.advise`
+returns the advice to write something in it. Writes nothing.
 """
 
 import tomllib
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from podium import PodiumError
+from podium.competition.known_cards import known_cards
 from podium.extension_files import load_extensions
-from podium.metrics import METRICS
+from podium.metrics import METRICS, WANTS
 from podium.recipe import check_card_options
 from podium.task import TASKS
 from podium.terminal import did_you_mean
@@ -19,8 +21,8 @@ KEYS = {
     "title": str,
     "url": str,
     "metric": str,
-    "task": str,  # what a model learns of an image: "one_label" or "several_labels"
-    "wants": str,  # what a submission holds: "labels" or "probs"
+    "task": str,  # what is learned: one label an image, several, ordered whole numbers (grades), or numbers
+    "wants": str,  # what a submission holds: a label, probabilities, the most probable labels in order, or numbers
     "train_table": str,  # "" if there is none: the folders are the classes
     "test_table": str,  # lists the test images if there is no sample submission
     "train_images": str,  # a folder
@@ -34,24 +36,32 @@ KEYS = {
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run
 }
+TABLES = ("train_table", "test_table", "sample_submission")  # "" says that there is none
 CHOICES: dict[str, Collection[str]] = {
     "metric": METRICS,
-    "task": TASKS,
-    "wants": ("labels", "probs"),
+    "task": (*TASKS, "grades", "numbers"),
+    "wants": WANTS,
     "copies": ("near", "exact"),
 }
 
 
 class Card(dict[str, Any]):
-    """The settings in a card; none if there is no file."""
+    """The settings of a competition: those in the user's card, and those that Podium knows."""
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any], known: Collection[str] = ()) -> None:
         super().__init__(settings)
-        self.path = path
+        self.path = path  # of the user's card, which need not exist
+        self.known = frozenset(known)  # the settings that the user's card does not have
 
     def advise(self, *settings: str) -> str:
         """Returns advice for an error message: `write target_column = "NAME" in data/competitions/it.toml`."""
         return f"write {' or '.join(settings)} in {self.path}"
+
+    def origin_of_metric(self) -> str:
+        """Returns where the metric comes from, for people."""
+        if "metric" not in self:
+            return "a guess: " + self.advise('metric = "NAME"') + " if it is another one"
+        return "known for this competition" if "metric" in self.known else f"set in {self.path}"
 
 
 def card_path(slug: str, root: Path) -> Path:
@@ -59,29 +69,49 @@ def card_path(slug: str, root: Path) -> Path:
 
 
 def read_card(slug: str, root: Path) -> Card:
-    """Returns the competition's card, checked; an empty one if there is no file.
+    """Returns the competition's card, checked, with what Podium knows of the competition.
 
     Also loads the extensions that the card and podium.toml name: every command that takes a competition comes here.
     """
     path = card_path(slug, root)
-    if not path.exists():
-        load_extensions(root)
-        return Card(path, {})
+    own = _read_toml(path) if path.exists() else {}
+    check_keys(own, str(path))
+    load_extensions(root, own.get("extend", ()), path)
+    check_values(own, str(path))
+    known = known_cards().get(slug, {})
+    merged = {key: value for key, value in (known | own).items() if not _is_withdrawn(key, own, known)}
+    if "recipe" in merged:
+        merged["recipe"] = known.get("recipe", {}) | own.get("recipe", {})
+    return Card(path, merged, known.keys() - own.keys())
+
+
+def _is_withdrawn(key: str, own: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Whether the user's card turns a known setting off: `group_column = ""`. A table of this name is no table."""
+    return key in known and own.get(key) == "" and key not in TABLES
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PodiumError(f"{path}: {error.strerror}; delete it, or fix its permissions") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PodiumError(f"{path}: {error}; correct it or delete it") from None
+
+
+def check_keys(settings: Mapping[str, Any], place: str) -> None:
+    """Raises if a setting or its kind is unknown; `place` says where it stands."""
     for key, value in settings.items():
         if key not in KEYS:
             hint = did_you_mean(key, KEYS, otherwise=f"the settings are {', '.join(KEYS)}")
-            raise PodiumError(f"{path}: no setting '{key}'; {hint}")
+            raise PodiumError(f"{place}: no setting '{key}'; {hint}")
         if not isinstance(value, KEYS[key]):
-            raise PodiumError(f"{path}: {key} must be {'a table' if key == 'recipe' else 'text'}, not {value!r}")
-    load_extensions(root, settings.get("extend", ()), path)
+            raise PodiumError(f"{place}: {key} must be {'a table' if key == 'recipe' else 'text'}, not {value!r}")
+
+
+def check_values(settings: Mapping[str, Any], place: str) -> None:
+    """Raises if the value of a setting or of an option is not one of its choices; extensions may add some."""
     for key, value in settings.items():
         if value not in CHOICES.get(key, (value,)):
-            raise PodiumError(f"{path}: {key} must be one of {', '.join(CHOICES[key])}, not '{value}'")
-    check_card_options(settings.get("recipe", {}), f"{path}: [recipe]: ")
-    return Card(path, settings)
+            raise PodiumError(f"{place}: {key} must be one of {', '.join(CHOICES[key])}, not '{value}'")
+    check_card_options(settings.get("recipe", {}), f"{place}: [recipe]: ")

@@ -101,7 +101,7 @@ def _targets_of_marks(sources: Sources, path: Path, columns: pd.DataFrame) -> pd
 def _targets_of_cells(sources: Sources, path: Path, cells: pd.Series) -> pd.Series:
     """Returns the targets of a column, whose cells may hold several labels."""
     task = sources.card.get("task")
-    if task == ONE_LABEL.name:
+    if task not in (None, SEVERAL_LABELS.name):
         return cells
     separator = find_separator(cells) if task is None else _likely_separator(cells)
     if task is None and not separator:

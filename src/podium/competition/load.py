@@ -26,7 +26,7 @@ from podium.competition.read_test_rows import read_test_rows
 from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat, submission_format_of
-from podium.metrics import METRICS
+from podium.metrics import METRICS, TASK_WORDS
 from podium.task import ONE_LABEL, Task, labels_in
 from podium.terminal import command_for, first_few, plural, say
 
@@ -100,7 +100,7 @@ class Competition:
             f"  task     {_describe_task(self)}",
             f"  classes  {len(self.classes)}, from {most:,} images ('{largest}') down to {least:,} ('{smallest}')",
             f"  submit   {first_few(submission.columns)}: {answer} a row, {_source_of(submission)}",
-            f"  metric   {self.metric}",
+            f"  metric   {self.metric}, {self.card.origin_of_metric()}",
             *(f"  note     {note}" for note in self.notes),
         ]
         return "\n".join(lines)
@@ -157,10 +157,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
         corrections = corrections.with_file(corrections_file)
     corrected, groups = corrections.apply(groups)
     metric = card.get("metric", USUAL_METRICS[sources.task.name, submission_format.wants])
-    if METRICS[metric]().wants != submission_format.wants:
-        sources.notes.append(
-            f"{metric} is a metric of {METRICS[metric]().wants}, but the submission holds {submission_format.wants}"
-        )
+    sources.notes.extend(_notes_on_metric(metric, sources, submission_format.wants))
     notes = (
         *dict.fromkeys(sources.notes),
         *submission_format.notes,
@@ -238,6 +235,15 @@ def _refuse_missing_folder(files: Files, card: Card, train: pd.DataFrame, test: 
             " training and the test rows; download again, a folder may be missing; if this folder serves both, "
             + card.advise(f'train_images = "{folder}" and test_images = "{folder}"')
         )
+
+
+def _notes_on_metric(metric: str, sources: Sources, wants: str) -> list[str]:
+    built, task = METRICS[metric](), sources.task.name
+    notes = [f"{metric} is a metric of {built.wants}, but the submission holds {wants}"] if built.wants != wants else []
+    if task not in built.tasks:
+        advice = sources.card.advise(f'metric = "{USUAL_METRICS[task, wants]}"')
+        notes.append(f"{metric} is not defined for {TASK_WORDS[task]}: {advice}, or another metric")
+    return notes
 
 
 def _notes_on_classes(classes: list[str], train_labels: set[str]) -> list[str]:

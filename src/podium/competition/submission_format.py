@@ -52,6 +52,7 @@ def submission_format_of(
     `train_columns` are the names of the training table's id and label columns.
     """
     card, sample, has_one_label = sources.card, sources.sample, sources.task is ONE_LABEL
+    _refuse_unknown_answers(card)
     if sample is None:
         wants = card.get("wants", "labels" if has_one_label or sources.separator else "probs")
         is_single_column = wants == "labels" or (len(train_labels) == 2 and has_one_label)
@@ -88,6 +89,14 @@ def submission_format_of(
     notes = (*(_notes_on_answers(sources, train_labels) if wants == "labels" else ()), *csv_style.notes)
     separator = sources.separator or " "
     return SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes, separator), classes
+
+
+def _refuse_unknown_answers(card: Card) -> None:
+    wants = card.get("wants", "labels")
+    if wants not in ("labels", "probs"):
+        raise PodiumError(
+            f'{card.path}: wants = "{wants}": Podium does not write such submissions yet; write labels or probs there'
+        )
 
 
 def put_positive_last(card: Mapping[str, Any], labels: list[str], column: str) -> list[str]:

@@ -42,7 +42,7 @@ sys.exit(podium.kaggle.inside_kernel.{call})
 def find_code_files() -> list[tuple[Path, str]]:
     """Returns the files of this program, and their names in the kernel's archive or the bundle."""
     package = Path(podium.__file__).parent
-    sources = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".c"))
+    sources = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".c", ".toml"))
     files = [(path, f"src/podium/{path.relative_to(package)}") for path in sources]
     requirements = package.parents[1] / "requirements.txt"
     if not requirements.is_file():
