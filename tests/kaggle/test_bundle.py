@@ -11,6 +11,7 @@ import pytest
 
 from extensions import write_extension
 from podium.kaggle.offline_trial import NO_NETWORK
+from podium.kaggle.pack_kernel import find_code_files
 from stand_ins.kaggle_kernels import KNOBS
 from tiny import Podium, one_line, write_competition
 
@@ -69,3 +70,9 @@ def test_the_trial_of_a_notebook_has_no_network(call: str) -> None:
         done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
     assert done.returncode == 1
     assert "the network is cut off" in done.stderr.splitlines()[-1]
+
+
+def test_the_cards_of_known_competitions_travel_with_the_code() -> None:
+    names = [name for _, name in find_code_files()]
+    assert "src/podium/competition/known_competitions.toml" in names
+    assert "src/podium/operators/kernels.c" in names
