@@ -26,7 +26,7 @@ from podium.competition.read_test_rows import read_test_rows
 from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat, submission_format_of
-from podium.metrics import METRICS, TASK_WORDS
+from podium.metrics import METRICS
 from podium.task import ONE_LABEL, Task, labels_in
 from podium.terminal import command_for, first_few, plural, say
 
@@ -242,7 +242,7 @@ def _notes_on_metric(metric: str, sources: Sources, wants: str) -> list[str]:
     notes = [f"{metric} is a metric of {built.wants}, but the submission holds {wants}"] if built.wants != wants else []
     if task not in built.tasks:
         advice = sources.card.advise(f'metric = "{USUAL_METRICS[task, wants]}"')
-        notes.append(f"{metric} is not defined for {TASK_WORDS[task]}: {advice}, or another metric")
+        notes.append(f"{metric} is not defined for {sources.task.words}: {advice}, or another metric")
     return notes
 
 
