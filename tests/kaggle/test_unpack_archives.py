@@ -5,9 +5,14 @@ import os
 import re
 import stat
 import struct
+import sys
+import tarfile
 import zipfile
 from collections.abc import Mapping
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,6 +37,31 @@ def make_entry(name: str, compression: int = zipfile.ZIP_DEFLATED) -> zipfile.Zi
     member.filename = name
     member.compress_type = compression
     return member
+
+
+def make_tar(entries: Mapping[str, bytes], mode: Literal["w", "w:gz", "w:bz2", "w:xz"] = "w:gz") -> bytes:
+    """Returns an archive with these files."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        for name, content in entries.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
+NEEDS_7Z = pytest.mark.skipif(find_spec("py7zr") is None, reason="needs py7zr: pip install py7zr")
+
+
+def make_7z(entries: Mapping[str, bytes]) -> bytes:
+    """Returns an archive with these files."""
+    from py7zr import SevenZipFile
+
+    file = io.BytesIO()
+    with SevenZipFile(file, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(content, name)
+    return file.getvalue()
 
 
 def unpack_files(tmp_path: Path, data: bytes) -> dict[str, bytes]:
@@ -84,20 +114,62 @@ def test_backslashes_in_a_name_separate_folders(tmp_path: Path) -> None:
     assert unpack_files(tmp_path, data) == {"train/cat/1.jpg": b"x", "train.csv": b"y"}
 
 
-def test_archives_in_the_archive_are_unpacked_in_their_folders(tmp_path: Path) -> None:
+PACKERS = {
+    "zip": make_zip,
+    "tar": partial(make_tar, mode="w"),
+    "tar.gz": partial(make_tar, mode="w:gz"),
+    "tgz": partial(make_tar, mode="w:gz"),
+    "tar.bz2": partial(make_tar, mode="w:bz2"),
+    "tar.xz": partial(make_tar, mode="w:xz"),
+    "7z": make_7z,
+}
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=NEEDS_7Z if kind == "7z" else ()) for kind in PACKERS])
+def test_archives_of_every_kind_in_the_archive_are_unpacked(tmp_path: Path, kind: str) -> None:
+    """Into a folder of the archive's name, unless that would be twice in the path."""
+    pack = PACKERS[kind]
     data = make_zip(
         {
-            "train.zip": make_zip({"train/1.jpg": b"1"}),
-            "deep/TEST.ZIP": make_zip({"2.jpg": b"2"}),
-            "train.csv.zip": make_zip({"train.csv": b"id"}),
+            f"train.{kind}": pack({"train/1.jpg": b"1", "train/cat/2.jpg": b""}),
+            f"deep/TEST.{kind.upper()}": pack({"3.jpg": b"3"}),
+            f"imgs.{kind}": pack({"train/4.jpg": b"4", "test/5.jpg": b"5"}),
+            f"train.csv.{kind}": pack({"train.csv": b"id"}),
+            f"sample.{kind}": pack({"sample.csv": b"id"}),
+            f"__MACOSX/._train.{kind}": b"what macOS adds",
         }
     )
-    assert unpack_files(tmp_path, data) == {"train/1.jpg": b"1", "deep/2.jpg": b"2", "train.csv": b"id"}
+    files = unpack_files(tmp_path, data)
+    assert files.pop(f"__MACOSX/._train.{kind}")
+    assert files == {
+        "train/1.jpg": b"1",
+        "train/cat/2.jpg": b"",
+        "deep/TEST/3.jpg": b"3",
+        "imgs/train/4.jpg": b"4",
+        "imgs/test/5.jpg": b"5",
+        "train.csv": b"id",
+        "sample.csv": b"id",
+    }
 
 
-def test_archives_two_levels_down_stay_packed(tmp_path: Path) -> None:
-    innermost = make_zip({"1.jpg": b"1"})
-    assert unpack_files(tmp_path, make_zip({"a.zip": make_zip({"b.zip": innermost})})) == {"b.zip": innermost}
+def test_archives_in_archives_are_unpacked_too(tmp_path: Path) -> None:
+    innermost = make_tar({"train/1.jpg": b"1"}, "w:gz")
+    data = make_zip({"all.zip": make_zip({"train.tgz": innermost, "test.zip": make_zip({"2.jpg": b"2"})})})
+    assert unpack_files(tmp_path, data) == {"all/train/1.jpg": b"1", "all/test/2.jpg": b"2"}
+
+
+def test_archives_in_archives_without_an_end_are_refused(tmp_path: Path) -> None:
+    data = make_zip({"1.jpg": b"1"})
+    for _ in range(7):
+        data = make_zip({"a.zip": data})
+    message = refusal_of(tmp_path, data)
+    assert "(a.zip in a.zip in a.zip in a.zip in a.zip in a.zip in it): refused" in message
+    assert "more than 5 levels deep" in message
+
+
+def test_an_archive_beside_a_folder_of_its_name_adds_to_it(tmp_path: Path) -> None:
+    data = make_zip({"train/1.jpg": b"1", "train.zip": make_zip({"train/2.jpg": b"2"})})
+    assert unpack_files(tmp_path, data) == {"train/1.jpg": b"1", "train/2.jpg": b"2"}
 
 
 def test_the_rest_of_an_interrupted_command_is_removed(tmp_path: Path) -> None:
@@ -189,7 +261,7 @@ def test_a_zip_bomb_in_several_archives_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive_count: int, is_allowed: bool
 ) -> None:
     size = 2_000_000
-    monkeypatch.setattr("podium.kaggle.unpack_archives.MARGIN", 3 * size - 1)
+    monkeypatch.setattr("podium.kaggle.unpack_archives.MARGIN", 3 * size - 1)  # the least that is always allowed
     data = make_zip({f"{i}.zip": make_zip({f"{i}.jpg": bytes(size)}) for i in range(archive_count)})
     if is_allowed:
         assert len(unpack_files(tmp_path, data)) == archive_count
@@ -236,6 +308,89 @@ def test_an_archive_with_a_password_is_refused(tmp_path: Path) -> None:
         start = data.index(signature) + offset
         data[start : start + 2] = struct.pack("<H", struct.unpack("<H", data[start : start + 2])[0] | 1)
     assert "its entry 'train.csv' is protected with a password" in refusal_of(tmp_path, bytes(data))
+
+
+# --- tar and 7z --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["../out.jpg", "/out.jpg", "train/../../out.jpg", "C:\\out.jpg"])
+def test_an_entry_of_a_tar_archive_that_would_lie_outside_is_refused(tmp_path: Path, name: str) -> None:
+    message = refusal_of(tmp_path, make_zip({"train.tgz": make_tar({"1.jpg": b"1", name: b"x"})}))
+    assert f"(train.tgz in it): refused, its entry '{name}' would lie outside the folder" in message
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_an_entry_of_a_tar_archive_that_is_no_file_is_refused(tmp_path: Path, kind: bytes) -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        member = tarfile.TarInfo("train/link")
+        member.type, member.linkname = kind, "/etc/passwd"
+        archive.addfile(member)
+    message = refusal_of(tmp_path, make_zip({"train.tar": file.getvalue()}))
+    assert "refused, its entry 'train/link' is a link or a device" in message
+
+
+def test_a_bomb_of_another_kind_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.kaggle.unpack_archives.MARGIN", 50_000)
+    monkeypatch.setattr("podium.kaggle.unpack_archives.MAX_RATIO", 1)
+    kinds = {"tgz": make_tar, **({"7z": make_7z} if find_spec("py7zr") else {})}
+    for kind, pack in kinds.items():
+        message = refusal_of(tmp_path, make_zip({f"a.{kind}": pack({"1.jpg": bytes(900_000)})}))
+        assert f"(a.{kind} in it): refused as a zip bomb, it would write 900,000 bytes" in message
+
+
+@pytest.mark.parametrize("kept_share", [0.0, 0.2, 0.5, 0.7])
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
+def test_a_truncated_tar_archive_is_refused(
+    tmp_path: Path, mode: Literal["w", "w:gz", "w:bz2", "w:xz"], kept_share: float
+) -> None:
+    data = make_tar({f"{i}.jpg": os.urandom(2500) for i in range(20)}, mode)  # no entry ends where a share is cut off
+    suffix = mode.replace("w:", "tar.").replace("w", "tar")
+    message = refusal_of(tmp_path, make_zip({f"train.{suffix}": data[: int(len(data) * kept_share)]}))
+    assert f"(train.{suffix} in it): not a valid tar archive (" in message
+
+
+@NEEDS_7Z
+@pytest.mark.parametrize("kept_share", [0.0, 0.2, 0.5, 0.9])
+def test_a_truncated_7z_archive_is_refused(tmp_path: Path, kept_share: float) -> None:
+    data = make_7z({f"{i}.jpg": os.urandom(500) for i in range(20)})
+    message = refusal_of(tmp_path, make_zip({"train.7z": data[: int(len(data) * kept_share)]}))
+    assert "(train.7z in it): not a valid 7z archive (" in message
+
+
+@NEEDS_7Z
+def test_a_damaged_file_in_a_7z_archive_is_noticed(tmp_path: Path) -> None:
+    data = bytearray(make_7z({"1.jpg": os.urandom(2000)}))
+    data[1000] ^= 0xFF
+    assert "not a valid 7z archive" in refusal_of(tmp_path, make_zip({"train.7z": bytes(data)}))
+
+
+@NEEDS_7Z
+def test_links_and_passwords_in_a_7z_archive_are_refused(tmp_path: Path) -> None:
+    from py7zr import SevenZipFile
+
+    elsewhere = tmp_path.with_name(f"{tmp_path.name}-elsewhere")
+    elsewhere.mkdir()
+    (elsewhere / "link").symlink_to("1.jpg")
+    (elsewhere / "1.jpg").write_bytes(b"1")
+    packed = io.BytesIO()
+    with SevenZipFile(packed, "w") as archive:
+        archive.write(elsewhere / "1.jpg", "1.jpg")
+        archive.write(elsewhere / "link", "link")
+    message = refusal_of(tmp_path, make_zip({"train.7z": packed.getvalue()}))
+    assert "refused, its entry 'link' is a link" in message
+    packed = io.BytesIO()
+    with SevenZipFile(packed, "w", password="secret") as archive:
+        archive.writestr(b"1", "1.jpg")
+    assert "it is protected with a password" in refusal_of(tmp_path, make_zip({"train.7z": packed.getvalue()}))
+
+
+def test_a_7z_archive_without_its_package_is_refused_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "py7zr", None)
+    message = refusal_of(tmp_path, make_zip({"train.7z": b"packed"}))
+    assert "(train.7z in it): Podium needs the package py7zr to unpack it; install it (pip install py7zr)" in message
 
 
 @pytest.mark.parametrize("entries", [{}, {"train/": b""}])

@@ -1,16 +1,18 @@
-"""Unpacks an archive safely: completely or not at all, and only into its own folder."""
+"""Unpacks an archive safely, and the archives in it: completely or not at all, and only into its own folder.
 
+Reads an archive of any kind that archive_kinds.py knows. Writes a folder in which no archive is left.
+"""
+
+import re
 import shutil
-import stat
-import zipfile
-from errno import ENOSPC
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator
+from pathlib import Path
 
 from podium import PodiumError
-from podium.terminal import progress_bar
+from podium.kaggle.archive_kinds import ARCHIVE_NAME, MARGIN, BrokenArchive, NewFolder, extract
 
-MARGIN = 500_000_000  # bytes to leave free on the disk
 MAX_RATIO = 200  # unpacked size over packed size: images reach 1.1, tables 20, a zip bomb 1,000
+MAX_DEPTH = 5  # of archives in archives: one that holds itself has no end
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -19,63 +21,77 @@ def unpack(archive: Path, folder: Path) -> None:
         raise PodiumError(f"{folder} exists already; delete it to unpack {archive.name} again")
     unfinished = folder.with_name(f".{folder.name}.unpacking")
     shutil.rmtree(unfinished, ignore_errors=True)
-    name = str(archive)
+    inner_names: list[str] = []  # of the archives in the archive that are being unpacked, the innermost last
     try:
-        bytes_left = _extract(archive, unfinished, max(MARGIN, MAX_RATIO * archive.stat().st_size))
-        for inner in sorted(unfinished.rglob("*.[zZ][iI][pP]")):
-            name = f"{archive} ({inner.name} in it)"
-            bytes_left = _extract(inner, inner.parent, bytes_left)
-            inner.unlink()
+        bytes_left = extract(archive, NewFolder(unfinished, max(MARGIN, MAX_RATIO * archive.stat().st_size)))
+        _unpack_archives_in(unfinished, bytes_left, inner_names)
         if not unfinished.exists():
             raise PodiumError("it holds no files")
         unfinished.rename(folder)
     except Exception as error:  # zipfile and its decompressors raise almost any error on a broken archive
+        place = f"{archive} ({' in '.join([*reversed(inner_names), 'it'])})" if inner_names else str(archive)
         remedy = f"{_remedy(error)} and run the same command again, or unpack it yourself to {folder}"
-        raise PodiumError(f"{name}: {_describe(error)}; {remedy}") from None
+        raise PodiumError(f"{place}: {_describe(error)}; {remedy}") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _extract(archive: Path, folder: Path, max_bytes: int) -> int:
-    """Writes the archive's files unless they exceed `max_bytes`; returns how many bytes the next archive may have."""
-    with zipfile.ZipFile(archive) as file:
-        members = [member for member in file.infolist() if not member.filename.endswith(("/", "\\"))]
-        targets = [folder.joinpath(*_safe_parts(member)) for member in members]
-        total = sum(member.file_size for member in members)
-        _refuse_too_large(total, max_bytes, archive)
-        with progress_bar(total=total, desc=f"unpacking {archive.name}", unit="B", unit_scale=True) as progress:
-            for member, target in zip(members, targets, strict=True):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with file.open(member) as source, target.open("xb") as copy:
-                    shutil.copyfileobj(source, copy, 1 << 20)  # zipfile never returns more than the declared size
-                progress.update(member.file_size)
-    return max_bytes - total
+def _unpack_archives_in(folder: Path, bytes_left: int, inner_names: list[str]) -> int:
+    """Replaces each archive below the folder by what it holds; returns how many bytes may still be written."""
+    for archive in sorted(_archives_below(folder)):
+        inner_names.append(archive.name)
+        if len(inner_names) > MAX_DEPTH:
+            raise PodiumError(f"refused, archives lie in archives more than {MAX_DEPTH} levels deep")
+        unfinished = archive.with_name(f".{archive.name}.unpacking")
+        bytes_left = extract(archive, NewFolder(unfinished, bytes_left))
+        archive.unlink()
+        bytes_left = _unpack_archives_in(unfinished, bytes_left, inner_names)
+        if unfinished.exists():
+            _move(unfinished, _place_of(unfinished, archive))
+        inner_names.pop()
+    return bytes_left
 
 
-def _safe_parts(member: zipfile.ZipInfo) -> tuple[str, ...]:
-    """Returns the parts of the member's path; refuses a member that could be written outside the folder."""
-    path = PurePosixPath(member.filename.replace("\\", "/"))
-    if path.is_absolute() or not path.parts or ".." in path.parts or ":" in path.parts[0]:
-        raise PodiumError(f"refused, its entry '{member.filename}' would lie outside the folder")
-    if stat.S_ISLNK(member.external_attr >> 16):
-        raise PodiumError(f"refused, its entry '{member.filename}' is a link")
-    if member.flag_bits & 1:
-        raise PodiumError(f"its entry '{member.filename}' is protected with a password")
-    return path.parts
+def _archives_below(folder: Path) -> Iterator[Path]:
+    """Yields the archives, without the hidden files of the same names that macOS adds."""
+    for path in folder.rglob("*"):
+        is_hidden = any(part.startswith((".", "__MACOSX")) for part in path.relative_to(folder).parts)
+        if not is_hidden and re.search(ARCHIVE_NAME, path.name) and path.is_file():
+            yield path
 
 
-def _refuse_too_large(total: int, max_bytes: int, archive: Path) -> None:
-    free = shutil.disk_usage(archive.parent).free
-    if total > max_bytes:
-        raise PodiumError(f"refused as a zip bomb, it would write {total:,} bytes; the limit is {max_bytes:,}")
-    if total + MARGIN > free:
-        raise OSError(ENOSPC, f"it needs {total / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on that disk")
+def _place_of(unpacked: Path, archive: Path) -> Path:
+    """Returns the folder that an archive's files belong in: one of the archive's name, beside it.
+
+    If the archive holds nothing but a folder or a file of that name, they need no other folder.
+    """
+    own_name = re.sub(ARCHIVE_NAME, "", archive.name)
+    tops = [path for path in unpacked.iterdir() if not path.name.startswith((".", "__MACOSX"))]
+    if len(tops) == 1:
+        names = {tops[0].name.lower()} if tops[0].is_dir() else {tops[0].name.lower(), tops[0].stem.lower()}
+        if own_name.lower() in names:
+            return archive.parent
+    return archive.with_name(own_name)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Moves a file or a folder; the content of a folder joins a folder that exists. Replaces no file."""
+    if not target.exists():
+        source.rename(target)
+        return
+    if not (source.is_dir() and target.is_dir()):
+        raise FileExistsError(0, "", str(target))
+    for path in sorted(source.iterdir()):
+        _move(path, target / path.name)
+    source.rmdir()
 
 
 def _describe(error: Exception) -> str:
     match error:
-        case PodiumError():
+        case PodiumError() | BrokenArchive():
             return str(error)
+        case ModuleNotFoundError():
+            return f"Podium needs the package {error.name} to unpack it"
         case FileExistsError():
             return f"it holds {Path(error.filename).name} twice"
         case OSError():
@@ -85,5 +101,7 @@ def _describe(error: Exception) -> str:
 
 
 def _remedy(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"install it (pip install {error.name})"
     is_of_the_machine = isinstance(error, OSError) and not isinstance(error, FileExistsError)
     return "fix that" if is_of_the_machine else "delete it"
