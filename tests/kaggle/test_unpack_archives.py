@@ -8,7 +8,7 @@ import struct
 import sys
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,8 +18,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from layouts import SLUG, raw_path
 from podium import PodiumError
-from podium.kaggle.unpack_archives import MARGIN, unpack
+from podium.competition.load import Competition, load
+from podium.kaggle.archive_kinds import MARGIN
+from podium.kaggle.unpack_archives import unpack
 
 
 def make_zip(entries: Mapping[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -114,7 +117,7 @@ def test_backslashes_in_a_name_separate_folders(tmp_path: Path) -> None:
     assert unpack_files(tmp_path, data) == {"train/cat/1.jpg": b"x", "train.csv": b"y"}
 
 
-PACKERS = {
+PACKERS: dict[str, Callable[[Mapping[str, bytes]], bytes]] = {
     "zip": make_zip,
     "tar": partial(make_tar, mode="w"),
     "tar.gz": partial(make_tar, mode="w:gz"),
@@ -156,6 +159,46 @@ def test_archives_in_archives_are_unpacked_too(tmp_path: Path) -> None:
     innermost = make_tar({"train/1.jpg": b"1"}, "w:gz")
     data = make_zip({"all.zip": make_zip({"train.tgz": innermost, "test.zip": make_zip({"2.jpg": b"2"})})})
     assert unpack_files(tmp_path, data) == {"all/train/1.jpg": b"1", "all/test/2.jpg": b"2"}
+
+
+def test_dogs_vs_cats_is_unpacked_and_understood(tmp_path: Path) -> None:
+    """Its images are in archives, and its labels in the names of the images."""
+    images = [f"{name}.{i}.jpg" for name in ("cat", "dog") for i in range(2)]
+    data = make_zip(
+        {
+            "train.zip": make_zip({"train/": b"", **{f"train/{name}": b"x" for name in images}}),
+            "test.zip": make_zip({f"test/{i}.jpg": b"x" for i in (1, 2)}),
+            "sample_submission.csv": b"id,label\n1,0.5\n2,0.5\n",
+        }
+    )
+    competition = load_unpacked(tmp_path, data)
+    assert list(competition.train["target"]) == ["cat", "cat", "dog", "dog"]
+    assert list(competition.test["image"]) == ["test/1.jpg", "test/2.jpg"]
+    assert competition.submission_format.wants == "probs"
+
+
+@NEEDS_7Z
+def test_cifar_10_is_unpacked_and_understood(tmp_path: Path) -> None:
+    data = make_zip(
+        {
+            "train.7z": make_7z({f"train/{i}.png": b"x" for i in (1, 2, 3)}),
+            "test.7z": make_7z({f"test/{i}.png": b"x" for i in (1, 2)}),
+            "trainLabels.csv": b"id,label\n1,frog\n2,truck\n3,cat\n",
+            "sampleSubmission.csv": b"id,label\n1,cat\n2,cat\n",
+        }
+    )
+    competition = load_unpacked(tmp_path, data)
+    assert list(competition.train["image"]) == ["train/1.png", "train/2.png", "train/3.png"]
+    assert list(competition.test["image"]) == ["test/1.png", "test/2.png"]
+    assert not competition.notes
+
+
+def load_unpacked(tmp_path: Path, data: bytes) -> Competition:
+    archive = raw_path(tmp_path).with_suffix(".zip")
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(data)
+    unpack(archive, raw_path(tmp_path))
+    return load(SLUG, tmp_path)
 
 
 def test_archives_in_archives_without_an_end_are_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import ENOSPC
+from errno import EINVAL, ENOSPC
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -156,7 +156,7 @@ def _told_as(kind: str) -> Iterator[None]:
     except (PodiumError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.filename is not None or getattr(error, "errno", None) == ENOSPC:
+        if isinstance(error, OSError) and error.errno not in (None, EINVAL):  # of the machine; EINVAL: a wrong offset
             raise
         text = " ".join(str(error).split()) or type(error).__name__
         raise BrokenArchive(f"not a valid {kind} archive ({text})") from None
