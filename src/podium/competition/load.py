@@ -26,6 +26,7 @@ from podium.competition.read_test_rows import read_test_rows
 from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat, submission_format_of
+from podium.competition.unsupported import unread_images
 from podium.metrics import METRICS
 from podium.task import ONE_LABEL, Task, labels_in
 from podium.terminal import command_for, first_few, plural, say
@@ -198,6 +199,8 @@ def _find_competition_files(slug: str, folder: Path) -> Files:
         hint = f" (there is data of {first_few(others)}: name one with -c)" if others else ""
         raise PodiumError(f"{folder} does not exist{hint}; get the competition's files with: {command}")
     files = find_files(folder)
+    if not files.images and (unread := unread_images(files)):
+        raise PodiumError(f"{folder}: no images that can be read; {unread}")
     if not files.images:
         raise PodiumError(f"{folder}: no images below it; unpack the archives in it, or delete it and run: {command}")
     return files

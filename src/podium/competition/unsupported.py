@@ -1,0 +1,51 @@
+"""Recognises what Podium does not do: files of images in formats that it does not read, and the search for objects.
+
+Reads the list of files and the header of the training table. Writes nothing.
+"""
+
+from collections import Counter
+
+from podium import PodiumError
+from podium.competition.find_files import Files
+from podium.competition.find_tables import Sources, Table
+
+FORMATS = {  # by the end of the name
+    **{".dcm": "DICOM", ".dicom": "DICOM"},
+    **{".svs": "whole slides", ".mrxs": "whole slides", ".ndpi": "whole slides"},
+    **{".nii": "NIfTI", ".nii.gz": "NIfTI"},
+    **{".tfrec": "TFRecord", ".tfrecord": "TFRecord", ".tfrecords": "TFRecord"},
+    **{".h5": "HDF5", ".hdf5": "HDF5"},
+    **{".parquet": "Parquet", ".npy": "NumPy", ".npz": "NumPy"},
+}
+BOX_COLUMNS = (
+    *({"bbox"}, {"bboxes"}, {"bounding_box"}, {"predictionstring"}),
+    *({"xmin", "ymin"}, {"x_min", "y_min"}, {"x1", "y1", "x2", "y2"}, {"x", "y", "width", "height"}),
+    {"x", "y", "w", "h"},
+)
+
+
+def unread_images(files: Files) -> str:
+    """Returns which files of images Podium cannot read, and what to do, in words; "" if there are none."""
+    counts: Counter[str] = Counter()
+    for name in files.others:
+        counts.update([ending for ending in FORMATS if name.lower().endswith(ending)][-1:])
+    if not counts:
+        return ""
+    found = ", ".join(f"{count:,} {ending} ({FORMATS[ending]})" for ending, count in counts.most_common())
+    return (
+        f"Podium does not read its files {found}; convert them to PNG or JPEG files with the same names in the folders"
+        " train_images/ and test_images/"
+    )
+
+
+def refuse_boxes(sources: Sources, table: Table) -> None:
+    """Raises if the training table tells where objects are, unless the card names the column of labels."""
+    columns = {str(column).strip().lower(): str(column) for column in table.rows.columns}
+    boxes = next((names for names in BOX_COLUMNS if names <= set(columns)), None)
+    if boxes and "target_column" not in sources.card:
+        names = ", ".join(sorted(columns[name] for name in boxes))
+        raise PodiumError(
+            f"{table.path}, line 1: the boxes of objects ({names}) make this a competition of detection, which Podium"
+            " does not do; if a column holds a label of the whole image, "
+            + sources.card.advise('target_column = "NAME"')
+        )
