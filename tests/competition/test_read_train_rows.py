@@ -65,11 +65,36 @@ def test_folders_per_class_may_have_a_column_per_class_in_the_sample_submission(
     assert load_files(tmp_path, FOLDERS, {"sample_submission.csv": sample}).classes == ("dog", "cat")
 
 
-def test_class_folders_for_validation_and_test_are_not_trained_on(tmp_path: Path) -> None:
-    extra = ["val/cat/7.jpg", "val/dog/8.jpg", "test/cat/9.jpg", "test/dog/10.jpg"]
+def test_class_folders_for_test_are_not_trained_on(tmp_path: Path) -> None:
+    extra = ["test/cat/9.jpg", "test/dog/10.jpg"]
     competition = load_files(tmp_path, [*FOLDERS, *extra], {"sample_submission.csv": table("id,label", "4,cat")})
     assert list(competition.train["target"]) == ["cat", "dog", "dog"]
-    assert competition.notes[1:] == ("4 images in neither the training nor the test rows",)
+    assert competition.notes[1:] == ("2 images in neither the training nor the test rows",)
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "Validation", "val_images"])
+@pytest.mark.parametrize("top", ["", "chest_xray/"])
+def test_class_folders_for_validation_join_the_training_images(tmp_path: Path, name: str, top: str) -> None:
+    """Even if their files have the names of training images: ids are paths."""
+    images = [top + image for image in (*FOLDERS, f"{name}/cat/1.jpg", f"{name}/dog/2.jpg")]
+    competition = load_files(tmp_path, images, {"sample_submission.csv": table("id,label", "4,cat", "5,cat")})
+    ids = ["train/cat/1.jpg", "train/dog/1.jpg", "train/dog/2.jpg", f"{name}/cat/1.jpg", f"{name}/dog/2.jpg"]
+    assert list(competition.train["id"]) == ids
+    assert list(competition.train["image"]) == [top + image for image in ids]
+    assert list(competition.train["target"]) == ["cat", "dog", "dog", "cat", "dog"]
+    (note,) = competition.notes
+    assert f"2 images in {top}{name}/ join the 3 training images in {top}train/" in note
+    card = f'train_images = "{top}train"'
+    assert f"to leave them out, write {card} in" in note
+    assert list(load_files(tmp_path, [], {}, card).train["id"]) == ["cat/1.jpg", "dog/1.jpg", "dog/2.jpg"]
+
+
+def test_a_validation_folder_of_another_class_or_a_second_one_is_refused(tmp_path: Path) -> None:
+    message = load_error(tmp_path, [*FOLDERS, "val/cat/1.jpg", "val/bird/2.jpg"], {})
+    assert "val holds the folder 'bird', which train lacks" in message
+    assert 'write train_images = "train"' in message
+    message = load_error(tmp_path / "two", [*FOLDERS, "val/cat/1.jpg", "valid/cat/1.jpg"], {})
+    assert "val holds images for validation, and so does valid" in message
 
 
 def test_train_and_validation_are_not_classes(tmp_path: Path) -> None:

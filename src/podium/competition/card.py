@@ -30,6 +30,7 @@ KEYS = {
     "sample_submission": str,  # "" if there is none
     "id_column": str,
     "target_column": str,
+    "label_pattern": str,  # a regular expression; its group is the label in an image's file name
     "positive": str,  # with two classes: the one whose probability a single column holds
     "group_column": str,  # images of one group (a patient, a scene) must share a fold
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)

@@ -120,6 +120,37 @@ def find_class_folders(files: Files, card: Card, parent: str = "") -> tuple[str,
     return parents[0], sorted(images)
 
 
+def find_validation_folders(files: Files, card: Card, parent: str) -> tuple[str, list[str]]:
+    """Returns the folder beside `parent`, train/, that holds the same classes for validation, and its images.
+
+    ("", []) if there is none; raises if it has other classes.
+    """
+    if files.role_of(parent) != "train":
+        return "", []
+    images_by_class: dict[str, dict[str, list[str]]] = defaultdict(dict)  # by the folder that holds the classes
+    for folder, images in files.images_by_folder.items():
+        above, name = os.path.split(folder)
+        images_by_class[above][name] = images
+    names = [
+        above
+        for above in images_by_class
+        if os.path.dirname(above) == os.path.dirname(parent)
+        and re.fullmatch(r"val(id(ation)?)?([\W_].*)?", os.path.basename(above).lower())
+    ]
+    if not names:
+        return "", []
+    unknown = sorted(set(images_by_class[names[0]]) - set(images_by_class[parent]))
+    if unknown or len(names) > 1:
+        problem = (
+            f"the folder '{unknown[0]}', which {parent} lacks"
+            if unknown
+            else f"images for validation, and so does {names[1]}"
+        )
+        advice = card.advise(f'train_images = "{parent}"')
+        raise PodiumError(f"{files.folder}: {names[0]} holds {problem}; to leave it out, {advice}")
+    return names[0], sorted(image for images in images_by_class[names[0]].values() for image in images)
+
+
 def _may_be_class(files: Files, folder: str) -> bool:
     """Returns whether a folder is below another and adds no role: one that is itself called train is not a class."""
     role = files.role_of(folder)

@@ -1,14 +1,17 @@
-"""Reads the training rows: ids, labels and images, from a table or from one folder per class."""
+"""Reads the training rows: ids, labels and images, from a table, one folder per class or the names of files."""
 
+import posixpath
 from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.find_files import find_class_folders
+from podium.competition.find_files import find_class_folders, find_validation_folders
 from podium.competition.find_tables import Sources, Table, refuse_blank_cells
 from podium.competition.labels import check_labels, find_labels
+from podium.competition.labels_in_names import read_labels_in_names
 from podium.competition.match_images import ImagePool
+from podium.competition.unsupported import refuse_boxes
 from podium.terminal import first_few, plural
 
 
@@ -17,14 +20,20 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
 
     The columns of the rows are id, target, group (if the card names its column) and image.
     """
-    table = sources.read_table("train_table")
+    has_pattern = "label_pattern" in sources.card
+    if has_pattern and sources.card.get("train_table"):
+        path = sources.card.path
+        raise PodiumError(f"{path}: train_table and label_pattern both give the labels; delete one of them")
+    table = None if has_pattern else sources.read_table("train_table")
     if table is None:
         if "group_column" in sources.card:
             raise PodiumError(
                 f"{sources.files.folder}: no table of training images, so there is no group_column; "
                 + sources.card.advise('train_table = "NAME"')
             )
-        return _read_class_folders(sources)
+        columns = sources.card.get("id_column", "id"), sources.card.get("target_column", "label")
+        return _read_rows_without_table(sources), columns
+    refuse_boxes(sources, table)
     pool = sources.image_pool("train")
     id_column = _find_id_column(sources, table, pool)
     label_column, labels = find_labels(sources, table, id_column)
@@ -72,15 +81,34 @@ def _drop_repeated_rows(sources: Sources, path: Path, rows: pd.DataFrame) -> pd.
     return unique_rows
 
 
-def _read_class_folders(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
-    parent, images = find_class_folders(sources.files, sources.card, sources.image_pool("train").folder)
-    if not images:
+def _read_rows_without_table(sources: Sources) -> pd.DataFrame:
+    """Returns the rows; the labels are the names of folders or parts of the names of files."""
+    rows = None if "label_pattern" in sources.card else _read_class_folders(sources)
+    rows = read_labels_in_names(sources) if rows is None else rows
+    if rows is None:
         raise PodiumError(
             f"{sources.files.folder}: there is neither a table of training labels (train.csv) nor a folder for each of"
-            " several classes (train/<class>/); "
-            + sources.card.advise('train_table = "NAME"', 'train_images = "FOLDER"')
+            " several classes (train/<class>/) nor a label in the name of each image (train/<class>.1.jpg); "
+            + sources.card.advise('train_table = "NAME"', 'train_images = "FOLDER"', r"label_pattern = '(\w+)\.\d+'")
         )
+    return rows
+
+
+def _read_class_folders(sources: Sources) -> pd.DataFrame | None:
+    files, card = sources.files, sources.card
+    parent, images = find_class_folders(files, card, sources.image_pool("train").folder)
+    if not images:
+        return None
+    val_parent, val_images = "", list[str]()
+    if "train_images" not in card:
+        val_parent, val_images = find_validation_folders(files, card, parent)
+    if val_images:
+        advice = card.advise(f'train_images = "{parent}"')
+        sources.notes.append(
+            f"{plural(len(val_images), 'image')} in {val_parent}/ join the {len(images):,} training images in"
+            f" {parent}/; to leave them out, {advice}"
+        )
+        images, parent = [*images, *val_images], posixpath.dirname(parent)
     ids = [image.removeprefix(parent).removeprefix("/") for image in images]
     labels = [PurePosixPath(image).parent.name for image in images]
-    columns = sources.card.get("id_column", "id"), sources.card.get("target_column", "label")
-    return pd.DataFrame({"id": ids, "target": labels, "image": images}), columns
+    return pd.DataFrame({"id": ids, "target": labels, "image": images})
