@@ -31,6 +31,13 @@ def test_images_in_another_format_are_refused_by_name(tmp_path: Path, suffix: st
     )
 
 
+def test_a_few_images_beside_those_in_another_format_do_not_hide_them(tmp_path: Path) -> None:
+    write_files(tmp_path, [image.replace(".jpg", ".dcm") for image in IMAGES])
+    message = load_error(tmp_path, ["train/1.jpg", "preview.png"], TABLES)
+    assert "train.csv: 2 of 3 rows have no image" in message
+    assert "Podium does not read its files 5 .dcm (DICOM)" in message
+
+
 def test_images_beside_files_in_another_format_are_taken_without_a_question(tmp_path: Path) -> None:
     """The layout of SIIM-ISIC."""
     names = [image.removesuffix(".jpg") for image in IMAGES]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.find_files import Files, Role
+from podium.competition.unsupported import unread_images
 from podium.terminal import first_few
 
 if TYPE_CHECKING:
@@ -104,10 +105,12 @@ class ImagePool:
         remedy = "delete those rows"
         if self.role == "test":  # every row of a submission is needed
             remedy = f"name their files in a test.csv, beside '{names.name}'"
+        unread = unread_images(self.files)
         quoted = (name if name == name.strip() else repr(name) for name in missing)  # blanks would not be seen
         raise PodiumError(
             f"{table_path}: {len(missing):,} of {len(names):,} rows have no image below {self.path}"
             f" (ids {first_few(quoted)}), the first on line {missing.index[0]}; download again, {remedy}, or {advice}"
+            + (f"; {unread}" if unread else "")
         )
 
 

@@ -4,10 +4,13 @@ Reads the list of files and the header of the training table. Writes nothing.
 """
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from podium import PodiumError
 from podium.competition.find_files import Files
-from podium.competition.find_tables import Sources, Table
+
+if TYPE_CHECKING:
+    from podium.competition.find_tables import Sources, Table
 
 FORMATS = {  # by the end of the name
     **{".dcm": "DICOM", ".dicom": "DICOM"},
@@ -38,7 +41,7 @@ def unread_images(files: Files) -> str:
     )
 
 
-def refuse_boxes(sources: Sources, table: Table) -> None:
+def refuse_boxes(sources: "Sources", table: "Table") -> None:
     """Raises if the training table tells where objects are, unless the card names the column of labels."""
     columns = {str(column).strip().lower(): str(column) for column in table.rows.columns}
     boxes = next((names for names in BOX_COLUMNS if names <= set(columns)), None)
