@@ -107,9 +107,10 @@ def answers_of(probs: NDArray[Any], task: Task) -> Targets:
     """Returns the predicted targets: the most probable class, the classes that are more probable than not, numbers."""
     import numpy as np
 
-    if task is ONE_LABEL:
-        return probs.argmax(-1)
-    return (probs >= HALF).astype(np.float32) if task is SEVERAL_LABELS else probs.astype(np.float64)
+    if task is SEVERAL_LABELS:
+        return (probs >= HALF).astype(np.float32)
+    predicted: Targets = probs.argmax(-1) if task is ONE_LABEL else probs.astype(np.float64)
+    return predicted
 
 
 def are_right(targets: Targets, probs: NDArray[Any]) -> NDArray[np.bool_]:
