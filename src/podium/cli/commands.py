@@ -156,6 +156,7 @@ def submit(args: argparse.Namespace) -> None:
         from podium.submissions.rebuild_submission import rebuild
 
         flags_given = {"runs": args.runs, "except": args.except_names, "name": args.name, "blend": args.blend}
+        flags_given["decision"] = args.decision == "none"
         given = [flag for flag, value in flags_given.items() if value]
         if given:
             raise PodiumError(f"--from takes the runs, the name and the blend from the file; leave out --{given[0]}")
@@ -165,7 +166,7 @@ def submit(args: argparse.Namespace) -> None:
         path = rebuild(competition, args.root, lineage, machine)
     else:
         competition = _competition(args)
-        options = SubmitOptions(args.runs, args.except_names, args.name, args.blend, args.anyway)
+        options = SubmitOptions(args.runs, args.except_names, args.name, args.blend, args.decision, args.anyway)
         path = submit(competition, args.root, options, machine)
     if args.upload:
         from podium.kaggle.upload_submission import upload

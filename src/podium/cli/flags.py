@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from podium import DEFAULT_COMPETITION, PodiumError, __version__
 from podium.known_words import explain_flag
-from podium.submissions.strategy_names import STRATEGIES
+from podium.submissions.strategy_names import DECISIONS, STRATEGIES
 from podium.terminal import did_you_mean, seconds_of
 
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
@@ -180,6 +180,8 @@ def submit(command: argparse.ArgumentParser) -> None:
     _runs_flags(command)
     command.add_argument("--name", type=_name, help="name of the CSV (default: the runs' names)")
     _blend_flag(command)
+    text = "what follows the blend, such as thresholds: auto takes what the metric rewards, if it gains (default: auto)"
+    command.add_argument("--decision", choices=DECISIONS, default="auto", help=text)
     command.add_argument("--upload", action="store_true", help="upload to Kaggle and wait for the score")
     text = "description in Kaggle's list of submissions (default: the blend and its expected score)"
     command.add_argument("--message", metavar="TEXT", help=text)

@@ -34,6 +34,8 @@ KEYS = {
     "positive": str,  # with two classes: the one whose probability a single column holds
     "group_column": str,  # images of one group (a patient, a scene) must share a fold
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
+    "unknown": str,  # the class of images that show none of the others
+    "shares": dict,  # of the classes among the test images, if they are known
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run
 }
@@ -107,7 +109,7 @@ def check_keys(settings: Mapping[str, Any], place: str) -> None:
             hint = did_you_mean(key, KEYS, otherwise=f"the settings are {', '.join(KEYS)}")
             raise PodiumError(f"{place}: no setting '{key}'; {hint}")
         if not isinstance(value, KEYS[key]):
-            raise PodiumError(f"{place}: {key} must be {'a table' if key == 'recipe' else 'text'}, not {value!r}")
+            raise PodiumError(f"{place}: {key} must be {'a table' if KEYS[key] is dict else 'text'}, not {value!r}")
 
 
 def check_values(settings: Mapping[str, Any], place: str) -> None:
@@ -115,4 +117,7 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
     for key, value in settings.items():
         if value not in CHOICES.get(key, (value,)):
             raise PodiumError(f"{place}: {key} must be one of {', '.join(CHOICES[key])}, not '{value}'")
+    for name, share in settings.get("shares", {}).items():
+        if not isinstance(share, int | float) or not 0 < share <= 1:
+            raise PodiumError(f"{place}: shares: '{name}' must be a number above 0 and at most 1, not {share!r}")
     check_card_options(settings.get("recipe", {}), f"{place}: [recipe]: ")

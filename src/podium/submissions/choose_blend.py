@@ -11,7 +11,7 @@ images.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,13 +19,13 @@ from podium import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import Blend, Probs
 from podium.submissions.blend_strategies import fit_blend, list_strategies
+from podium.submissions.choose_decision import JudgedDecision
+from podium.submissions.decision import Decision
 from podium.submissions.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
 from podium.submissions.held_out import HeldOut
 from podium.submissions.strategy_names import BEST, CALIBRATED, STRATEGIES
 from podium.task import ONE_LABEL, task_of
 from podium.terminal import plural, progress_bar, table
-
-MIN_GROUPS = 20  # weights are not fitted to fewer; an image without a group counts as one
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,13 @@ class BlendChoice:
     blend: Blend  # fitted to all held-out images
     candidates: tuple[Candidate, ...] = ()
     estimate: Estimate | None = None  # None: no image was held out by all runs
+    nested: Probs = field(default_factory=lambda: np.empty(0), compare=False, repr=False)  # of the held-out images
+    judged: JudgedDecision | None = None  # None: no decision is possible, or none is wanted
+
+    @property
+    def decision(self) -> Decision | None:
+        """Returns the decision if it is taken."""
+        return self.judged.decision if self.judged and self.judged.is_taken else None
 
     def candidates_table(self, metric: str) -> str:
         rows = []
@@ -84,13 +91,14 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
         blend=fit_blend(chosen, held_out.probs, held_out.targets, metric),
         candidates=tuple(candidates),
         estimate=estimate_score(held_out, nested[chosen], metric, test_count),
+        nested=nested[chosen],
     )
 
 
 def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> tuple[str, ...]:
     """Returns the user's strategy and the baseline, or all; raises if there are too few images to fit weights."""
     group_count = len(np.unique(held_out.groups))
-    can_fit = group_count >= MIN_GROUPS and len(np.unique(held_out.parts)) > 1
+    can_fit = held_out.can_be_fitted_to()
     task = task_of(held_out.targets)
     if strategy and strategy.endswith(CALIBRATED) and task is not ONE_LABEL:
         raise PodiumError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from podium.metrics import METRICS, evaluate, score_per_image
 from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
 from podium.submissions.blend_strategies import find_temperature
+from podium.submissions.decision import Decision
 from podium.submissions.held_out import HeldOut
 
 Scores = NDArray[np.float64]
@@ -31,7 +32,7 @@ class Estimate:
     score: float  # on held-out images that neither the models nor the weights have seen
     interval: Interval  # 95 %: where the score on the test images will be
     image_count: int  # held-out images
-    log_loss: float  # on the same images as the score
+    log_loss: float  # on the same images as the score, of the blended probabilities without a decision
     fold_gain: float = 0.0  # what the mean over folds adds to the score; the interval includes it, the score does not
 
 
@@ -107,18 +108,31 @@ def percentile_interval(scores: Scores) -> Interval:
     return float(low), float(high)
 
 
-def add_fold_gain(estimate: Estimate, blend: Blend, metric: str, fold_probs: Sequence[Sequence[Probs]]) -> Estimate:
+def add_fold_gain(
+    estimate: Estimate,
+    blend: Blend,
+    metric: str,
+    fold_probs: Sequence[Sequence[Probs]],
+    decision: Decision | None = None,
+) -> Estimate:
     """Returns the estimate for the mean of each run's fold models.
 
-    `fold_probs` holds, for each run, what each of its fold models predicts for the same test images.
+    `fold_probs` holds, for each run, what each of its fold models predicts for the same test images. The decision
+    follows the blend.
     """
-    gain = _fold_gain(blend, metric, fold_probs, estimate.log_loss)
+    gain = _fold_gain(blend, metric, fold_probs, estimate.log_loss, decision)
     better, limit = METRICS[metric]().better, METRICS[metric]().limit
     low, high = (min(bound + gain, limit) if better > 0 else max(bound + gain, limit) for bound in estimate.interval)
     return replace(estimate, fold_gain=gain, interval=(low, high))
 
 
-def _fold_gain(blend: Blend, metric: str, fold_probs: Sequence[Sequence[Probs]], log_loss: float) -> float:
+def _fold_gain(
+    blend: Blend,
+    metric: str,
+    fold_probs: Sequence[Sequence[Probs]],
+    log_loss: float,
+    decision: Decision | None,
+) -> float:
     """Returns how much the score rises from single fold models to their mean.
 
     The test labels are unknown, so they are drawn from the mean's own probabilities.
@@ -131,6 +145,8 @@ def _fold_gain(blend: Blend, metric: str, fold_probs: Sequence[Sequence[Probs]],
     # The k-th single: the k-th fold model of each run. A run with fewer models starts over.
     singles = [blend.average([models[k % len(models)] for models in calibrated]) for k in range(model_count)]
     cumulative = _label_probs(mean, singles, log_loss).cumsum(1)
+    if decision:
+        mean, singles = decision.apply(mean), [decision.apply(single) for single in singles]
     is_slow = score_per_image(metric, np.zeros(1, np.int64), mean[:1]) is None
     rng, gains = np.random.default_rng(3), []
     for _ in range(SLOW_LABEL_DRAWS if is_slow else LABEL_DRAWS):

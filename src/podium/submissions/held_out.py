@@ -15,6 +15,7 @@ from podium.submissions.blend import Probs, Targets
 from podium.training.run_folder import Run
 
 RANDOM_PARTS = 5  # if all images are of one fold
+MIN_GROUPS = 20  # nothing is fitted to fewer; an image without a group counts as one
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class HeldOut:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    def can_be_fitted_to(self) -> bool:
+        """Returns whether weights can be fitted to some parts and scored on the others."""
+        return len(np.unique(self.groups)) >= MIN_GROUPS and len(np.unique(self.parts)) > 1
 
 
 class OutOfFold(NamedTuple):

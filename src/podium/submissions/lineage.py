@@ -18,6 +18,7 @@ from podium import PodiumError
 from podium.disk import NAME_PATTERN, sha256
 from podium.metrics import METRICS
 from podium.submissions.blend import Blend
+from podium.submissions.decision import KINDS, Decision
 from podium.terminal import podium_command, table
 
 
@@ -44,6 +45,14 @@ class Lineage:
             temperature=float(blend["temperature"]),
         )
 
+    @property
+    def decision(self) -> Decision | None:
+        """Returns the decision that was taken; older lineages have none."""
+        decision = self.content.get("decision")
+        if not decision or not decision["is_taken"]:
+            return None
+        return Decision(decision["kind"], tuple(map(float, decision["numbers"])), int(decision["unknown"]))
+
     def describe(self) -> str:
         content, runs, blend = self.content, self.content["runs"], self.blend
         data = f"training data {content['train_sha256'][:16]}, test data {content['test_sha256'][:16]}"
@@ -59,6 +68,8 @@ class Lineage:
             f"versions     {', '.join(versions)}",
             f"blend        {blend.strategy}" + (f", temperatures {', '.join(temperatures)}" if is_calibrated else ""),
         ]
+        if self.decision:
+            lines.append(f"decision     {_describe_decision(content)}")
         extensions = [f"{name} {digest[:16]}" for name, digest in content.get("extensions", {}).items()]
         if extensions:
             lines.append(f"extensions   {', '.join(extensions)}")
@@ -68,6 +79,13 @@ class Lineage:
         if content["estimate"]:
             lines.append(f"expected     {_describe_estimate(content['metric'], content['estimate'])}")
         return "\n".join([*lines, _models_table(content["metric"], runs)])
+
+
+def _describe_decision(content: dict[str, Any]) -> str:
+    decision, classes = content["decision"], content["form"]["classes"]
+    numbers = ", ".join(f"{number:.4g}" for number in decision["numbers"])
+    scores = f"{content['metric']} {decision['score_before']:.4f} -> {decision['score']:.4f}"
+    return f"{decision['kind'].replace('_', ' ')} {numbers} (classes {classes}): {scores}"
 
 
 def _describe_corrections(content: dict[str, Any]) -> str:
@@ -141,6 +159,7 @@ def _validate(content: dict[str, Any]) -> None:
         and all(0 <= weight <= 1 for weight in blend["weights"])
         and abs(sum(blend["weights"]) - 1) < 1e-6
         and all(0 < temperature < math.inf for temperature in (*blend["temperatures"], blend["temperature"])),
+        "decision": _is_valid_decision(content.get("decision")),
         "sha256": all(re.fullmatch("[0-9a-f]{64}", digest) for digest in hashes),
         "predictions": all(isinstance(fold[key], str) for key in prediction_keys for fold in folds),
         "form": set(content["form"]) == {"header", "newline", "delimiter", "answers", "classes"},
@@ -150,6 +169,14 @@ def _validate(content: dict[str, Any]) -> None:
     for key, valid in is_valid.items():
         if not valid:
             raise ValueError(f"its {key}")
+
+
+def _is_valid_decision(decision: dict[str, Any] | None) -> bool:
+    """Returns whether there is no decision, or one that can be applied."""
+    if decision is None:
+        return True
+    is_finite = all(math.isfinite(number) for number in decision["numbers"])
+    return bool(decision["kind"] in KINDS and len(decision["numbers"]) > 0 and is_finite)
 
 
 def describe_lineage(path: Path) -> str:

@@ -5,6 +5,7 @@ packages, the commit, how the runs were blended, and the score to expect. submis
 lineage.py reads them.
 """
 
+import math
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from podium.disk import sha256
 from podium.extension_files import loaded_extensions
 from podium.submissions.blend import Blend
 from podium.submissions.choose_blend import BlendChoice
+from podium.submissions.choose_decision import JudgedDecision
 from podium.submissions.held_out import current_labels
 from podium.submissions.predict_test import PredictionFacts
 from podium.terminal import first_few
@@ -38,6 +40,7 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
         **(_corrections_as_json(competition) if competition.corrections.sha256 else {}),
         "form": csv_form(competition),
         "blend": _blend_as_json(choice.blend),
+        **({"decision": _decision_as_json(choice.judged)} if choice.judged else {}),
         "estimate": _estimate_as_json(choice),
         "runs": [
             {
@@ -96,6 +99,19 @@ def _blend_as_json(blend: Blend) -> dict[str, Any]:
         "weights": blend.weights,
         "temperatures": blend.temperatures,
         "temperature": blend.temperature,
+    }
+
+
+def _decision_as_json(judged: JudgedDecision) -> dict[str, Any]:
+    return {
+        "kind": judged.decision.kind,
+        "numbers": judged.decision.numbers,
+        "unknown": judged.decision.unknown,
+        "is_taken": judged.is_taken,
+        "score_before": judged.score_before,
+        "score": judged.score,
+        "gain": judged.gain,
+        "between": [bound if math.isfinite(bound) else None for bound in judged.gain_interval],
     }
 
 

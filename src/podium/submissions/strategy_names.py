@@ -1,6 +1,6 @@
-"""Names the strategies that can blend runs. Imports nothing, so that `podium --help` stays fast.
+"""Names the strategies that can blend runs, and the decisions. Imports nothing, so that `podium --help` stays fast.
 
-blend_strategies.py fits them; choose_blend.py chooses one of them.
+blend_strategies.py fits them; choose_blend.py chooses one of them. choose_decision.py chooses the decision.
 """
 
 # How the weights of the runs are found, the simplest first. "best" is the best single run, the baseline of the others.
@@ -8,3 +8,5 @@ BEST = "best"
 WEIGHTINGS = ("equal", "convex", "greedy", BEST)
 CALIBRATED = "-calibrated"
 STRATEGIES = tuple(f"{name}{suffix}" for name in WEIGHTINGS for suffix in ("", CALIBRATED))
+
+DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none

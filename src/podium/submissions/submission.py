@@ -24,13 +24,14 @@ from podium.metrics import evaluate
 from podium.submissions.blend import Blend
 from podium.submissions.check import check_class_shares
 from podium.submissions.choose_blend import BlendChoice, choose_blend
-from podium.submissions.expected_score import Estimate, add_fold_gain
+from podium.submissions.choose_decision import choose_decision, find_kind
+from podium.submissions.expected_score import Estimate, add_fold_gain, estimate_score
 from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.select_runs import select_runs
-from podium.submissions.strategy_names import STRATEGIES
+from podium.submissions.strategy_names import DECISIONS, STRATEGIES
 from podium.submissions.write_csv import render, write_csv
 from podium.task import ONE_LABEL
 from podium.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
@@ -47,6 +48,7 @@ class SubmitOptions:
     except_runs: list[str] | None = None  # left out
     name: str | None = None  # of the CSV, without ".csv"; None: the names of the runs
     blend: str | None = None  # one of STRATEGIES in strategy_names.py; None: choose_blend.py chooses
+    decision: str = "auto"  # one of DECISIONS in strategy_names.py
     anyway: bool = False  # write it even if all images get the same class
 
 
@@ -62,19 +64,21 @@ def submit(
         check_name(name, "the name of a submission")
     if f"{name}.csv" == HISTORY:
         raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
-    _refuse_unknown_strategy(options.blend)
+    _refuse_unknown_strategy(options)
     _refuse_unusable_runs(competition, {run: run.finished() for run in runs})
     _announce(competition, {run: run.finished() for run in runs})
-    runs, choice = _without_unused(runs, _choose(competition, root, runs, options.blend))
+    runs, choice = _without_unused(runs, _choose(competition, root, runs, options))
     predictions = predict_blend(competition, root, {run: run.finished() for run in runs}, choice.blend, machine)
+    probs = choice.decision.apply(predictions.probs) if choice.decision else predictions.probs
     if choice.estimate:
         estimate = choice.estimate
         if competition.task is ONE_LABEL:  # several labels of an image depend on each other, so none can be drawn
-            estimate = add_fold_gain(estimate, choice.blend, competition.metric, predictions.fold_probs)
+            folds = predictions.fold_probs
+            estimate = add_fold_gain(estimate, choice.blend, competition.metric, folds, choice.decision)
         _say_estimate(competition, estimate)
         choice = replace(choice, estimate=estimate)
-    check_class_shares(competition, predictions.probs, options.anyway)
-    text = render(competition, predictions.probs)
+    check_class_shares(competition, probs, options.anyway)
+    text = render(competition, probs)
     path = _free_path(root / "submissions" / competition.slug, name or _join_names(runs), text)
     write_csv(competition, path, text)
     write_json(path.with_suffix(".json"), record_lineage(competition, path, predictions.facts, choice))
@@ -100,7 +104,10 @@ def _without_unused(runs: Sequence[Run], choice: BlendChoice) -> tuple[list[Run]
     return [runs[k] for k in kept], replace(choice, blend=replace(blend, weights=weights, temperatures=temperatures))
 
 
-def _refuse_unknown_strategy(strategy: str | None) -> None:
+def _refuse_unknown_strategy(options: SubmitOptions) -> None:
+    strategy = options.blend
+    if options.decision not in DECISIONS:
+        raise PodiumError(f"no decision '{options.decision}'; there are {', '.join(DECISIONS)}")
     if strategy is not None and strategy not in STRATEGIES:
         hint = did_you_mean(str(strategy), STRATEGIES, otherwise=f"there are {', '.join(STRATEGIES)}")
         raise PodiumError(f"no blending strategy '{strategy}'; {hint}")
@@ -140,9 +147,9 @@ def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> N
         say("podium: warning: these runs have different folds; the expected score of their blend may be too good")
 
 
-def _choose(competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None) -> BlendChoice:
-    """Chooses how the runs are blended, and prints the reason."""
-    metric = competition.metric
+def _choose(competition: Competition, root: Path, runs: Sequence[Run], options: SubmitOptions) -> BlendChoice:
+    """Chooses how the runs are blended and which decision follows, and prints the reasons."""
+    metric, strategy = competition.metric, options.blend
     labels = current_labels(competition)
     held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels)
     if not len(held_out):
@@ -161,7 +168,27 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], strategy:
         if strategy:
             reason = "chosen with --blend"
         say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")
-    return choice
+    return _decide(competition, held_out, choice) if options.decision == "auto" else choice
+
+
+def _decide(competition: Competition, held_out: HeldOut, choice: BlendChoice) -> BlendChoice:
+    """Adds the decision that follows the blend, if the metric rewards one, and prints what it gains."""
+    metric, card = competition.metric, competition.card
+    kind = find_kind(metric, competition.task, competition.classes, card)
+    if kind is None:
+        if card.get("unknown") and card["unknown"] not in competition.classes:
+            say(f"podium: no decision: no training image has the class {card['unknown']}, so nothing can be fitted")
+        return choice
+    if not held_out.can_be_fitted_to():
+        say(f"podium: no decision: {plural(len(held_out), 'held-out image')} are too few to fit one")
+        return choice
+    judged, decided = choose_decision(held_out, choice.nested, metric, kind)
+    kept = "the most probable class is kept" if competition.task is ONE_LABEL else "labels from 0.5 on are kept"
+    say(f"podium: {judged.describe(metric)}" + ("" if judged.is_taken else f"; {kept}"))
+    if not judged.is_taken or choice.estimate is None:
+        return replace(choice, judged=judged)
+    estimate = estimate_score(held_out, decided, metric, len(competition.test))
+    return replace(choice, judged=judged, estimate=replace(estimate, log_loss=choice.estimate.log_loss))
 
 
 def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, competition: Competition) -> None:

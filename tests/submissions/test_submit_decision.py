@@ -1,0 +1,140 @@
+"""podium submit --decision: from runs to a CSV, its lineage, and back, with a decision after the blend."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from podium.submissions.choose_decision import JudgedDecision
+from podium.submissions.decision import Decision
+from tiny import Podium, one_line
+
+CARD = Path("data/competitions/tiny.toml")
+
+
+@pytest.fixture
+def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[Decision], None]:
+    """Makes `submit` take this decision, whatever it gains: the tiny runs are too good for a real one."""
+
+    def install(decision: Decision) -> None:
+        judged = JudgedDecision(decision, True, 0.5, 0.6, 0.1, (0.05, 0.15))
+        monkeypatch.setattr(
+            "podium.submissions.submission.choose_decision",
+            lambda held_out, nested, metric, kind: (judged, decision.apply(nested)),
+        )
+
+    return install
+
+
+@pytest.fixture
+def macro_f1(two_runs: Path) -> Path:
+    (two_runs / CARD).parent.mkdir(parents=True, exist_ok=True)
+    (two_runs / CARD).write_text('metric = "macro_f1"\n')
+    return two_runs
+
+
+def submitted(podium: Podium, *flags: str) -> tuple[Path, str]:
+    status, out, err = podium("submit", "-c", "tiny", "--runs", "good", "idle", *flags)
+    assert status == 0, err
+    return Path(out.strip()), err
+
+
+def test_a_decision_is_written_and_rebuilt_byte_for_byte(
+    macro_f1: Path, podium: Podium, take: Callable[[Decision], None]
+) -> None:
+    plain, err = submitted(podium, "--decision", "none", "--name", "plain")
+    assert "decision:" not in err
+    assert "decision" not in json.loads(plain.with_suffix(".json").read_text())
+    take(Decision("class_weights", (1e-6, 1.0, 1.0, 1.0)))
+    csv, err = submitted(podium, "--name", "decided", "--anyway")
+    assert "decision: class weights for macro_f1: 0.5000 -> 0.6000 (+0.1000, 95 % interval" in err
+    assert "taken" in err
+    recorded = json.loads(csv.with_suffix(".json").read_text())["decision"]
+    assert recorded["numbers"] == [1e-6, 1.0, 1.0, 1.0]
+    answers = [set(pd.read_csv(path, dtype=str).iloc[:, 1]) for path in (plain, csv)]
+    assert len(answers[0] - answers[1]) == 1  # the class of weight 0.000001 is not predicted any more
+    written = csv.read_bytes()
+    csv.unlink()
+    for path in macro_f1.glob("runs/tiny/*/fold*/test.npz"):
+        path.unlink()
+    status, _, err = podium("submit", "--from", csv.with_suffix(".json"))
+    assert status == 0, err
+    assert csv.read_bytes() == written
+    assert "class weights 1e-06" in podium("lineage", csv)[1]
+
+
+def test_what_is_not_taken_changes_no_byte(macro_f1: Path, podium: Podium) -> None:
+    csv, err = submitted(podium)
+    assert "not taken" in err
+    assert "the most probable class is kept" in err
+    recorded = json.loads(csv.with_suffix(".json").read_text())
+    assert recorded["decision"]["is_taken"] is False
+    plain, _ = submitted(podium, "--decision", "none", "--name", "plain")
+    assert plain.read_bytes() == csv.read_bytes()
+
+
+def test_a_lineage_without_a_decision_is_rebuilt(macro_f1: Path, podium: Podium) -> None:
+    csv, _ = submitted(podium)
+    path, written = csv.with_suffix(".json"), csv.read_bytes()
+    content = json.loads(path.read_text())
+    del content["decision"]
+    path.write_text(json.dumps(content))
+    csv.unlink()
+    assert podium("submit", "--from", path)[0] == 0
+    assert csv.read_bytes() == written
+
+
+def test_a_damaged_decision_is_refused(macro_f1: Path, podium: Podium, take: Callable[[Decision], None]) -> None:
+    take(Decision("class_weights", (1.0, 1.0, 1.0, 1.0)))
+    csv, _ = submitted(podium)
+    path = csv.with_suffix(".json")
+    content = json.loads(path.read_text())
+    damages: tuple[dict[str, object], ...] = (
+        {"kind": "magic"},
+        {"numbers": []},
+        {"numbers": [float("nan")] * 4},
+        {"numbers": ["x"]},
+    )
+    for damage in damages:
+        path.write_text(json.dumps({**content, "decision": {**content["decision"], **damage}}))
+        message = one_line(podium("submit", "--from", path))
+        assert f"{path} is not a lineage" in message
+        assert "restore it" in message
+
+
+def test_the_lineage_already_has_a_decision(csv: Path, podium: Podium) -> None:
+    message = one_line(podium("submit", "--from", csv.with_suffix(".json"), "--decision", "none"))
+    assert "leave out --decision" in message
+
+
+def test_the_card_names_a_class_that_no_training_image_has(two_runs: Path, podium: Podium) -> None:
+    (two_runs / CARD).parent.mkdir(parents=True, exist_ok=True)
+    (two_runs / CARD).write_text('metric = "map_at_3"\nwants = "labels"\nunknown = "new_individual"\n')
+    _, err = submitted(podium)
+    assert "no decision: no training image has the class new_individual" in err
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"), [("shares = { red = 2 }", "'red' must be a number"), ('shares = "red"', "must be a table")]
+)
+def test_wrong_shares_are_refused(two_runs: Path, podium: Podium, setting: str, problem: str) -> None:
+    (two_runs / CARD).parent.mkdir(parents=True, exist_ok=True)
+    (two_runs / CARD).write_text(setting + "\n")
+    message = one_line(podium("submit", "-c", "tiny"))
+    assert str(CARD) in message
+    assert problem in message
+
+
+def test_the_estimate_is_that_of_the_decided_answers(
+    macro_f1: Path, podium: Podium, take: Callable[[Decision], None]
+) -> None:
+    plain, _ = submitted(podium, "--decision", "none", "--name", "plain")
+    take(Decision("class_weights", (1e-9, 1.0, 1.0, 1.0)))
+    csv, _ = submitted(podium, "--name", "worse", "--anyway")
+    before, after = (json.loads(path.with_suffix(".json").read_text())["estimate"] for path in (plain, csv))
+    assert after["score"] < before["score"] - 0.05
+    assert after["log_loss"] == before["log_loss"]  # of the blend: the gain of the mean over folds needs it
+    assert np.isfinite(after["between"]).all()
