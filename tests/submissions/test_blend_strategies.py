@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from podium.metrics import evaluate
 from podium.submissions.blend import apply_temperature
-from podium.submissions.blend_strategies import FIT_WEIGHTS, fit_convex, fit_greedy, fit_temperature, list_strategies
+from podium.submissions.blend_strategies import (
+    FIT_WEIGHTS,
+    fit_blend,
+    fit_convex,
+    fit_greedy,
+    fit_temperature,
+    list_strategies,
+)
 from podium.submissions.strategy_names import STRATEGIES, WEIGHTINGS
 from podium.task import ONE_LABEL
 from submissions.simulated_runs import simulate_runs
@@ -45,3 +52,13 @@ def test_only_strategies_that_can_differ_are_listed() -> None:
 
 def test_every_named_strategy_can_be_fitted() -> None:
     assert tuple(FIT_WEIGHTS) == WEIGHTINGS
+
+
+def test_the_geometric_mean_is_that_of_the_odds() -> None:
+    one_label = np.array([[[0.8, 0.2]], [[0.2, 0.8]], [[0.8, 0.2]]])
+    blend = fit_blend("geometric", one_label, np.zeros(1, np.int64), "log_loss")
+    odds = (4 * 0.25 * 4) ** (1 / 3)
+    assert blend.apply(one_label)[0] == pytest.approx([odds / (1 + odds), 1 / (1 + odds)])
+    several = fit_blend("geometric", one_label, np.zeros((1, 2), np.float32), "log_loss").apply(one_label)
+    assert several[0] == pytest.approx([odds / (1 + odds), 1 / (1 + odds)])
+    assert np.isfinite(blend.apply(np.array([[[1.0, 0.0]]] * 3))).all()

@@ -15,6 +15,11 @@ from tiny import Podium, one_line
 CARD = Path("data/competitions/tiny.toml")
 
 
+@pytest.fixture(autouse=True)
+def _fewer_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.submissions.expected_score.SLOW_RESAMPLES", 20)
+
+
 @pytest.fixture
 def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[Decision], None]:
     """Makes `submit` take this decision, whatever it gains: the tiny runs are too good for a real one."""
@@ -37,7 +42,7 @@ def macro_f1(two_runs: Path) -> Path:
 
 
 def submitted(podium: Podium, *flags: str) -> tuple[Path, str]:
-    status, out, err = podium("submit", "-c", "tiny", "--runs", "good", "idle", *flags)
+    status, out, err = podium("submit", "-c", "tiny", *flags)
     assert status == 0, err
     return Path(out.strip()), err
 
@@ -138,3 +143,13 @@ def test_the_estimate_is_that_of_the_decided_answers(
     assert after["score"] < before["score"] - 0.05
     assert after["log_loss"] == before["log_loss"]  # of the blend: the gain of the mean over folds needs it
     assert np.isfinite(after["between"]).all()
+
+
+def test_a_geometric_blend_is_rebuilt_byte_for_byte(two_runs: Path, podium: Podium) -> None:
+    csv, err = submitted(podium, "--runs", "good", "idle", "--blend", "geometric")
+    assert "geometric, chosen with --blend" in err
+    written = csv.read_bytes()
+    csv.unlink()
+    assert json.loads(csv.with_suffix(".json").read_text())["blend"]["mean"] == "geometric"
+    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0
+    assert csv.read_bytes() == written

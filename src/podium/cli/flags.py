@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from podium import DEFAULT_COMPETITION, PodiumError, __version__
 from podium.known_words import explain_flag
-from podium.submissions.strategy_names import DECISIONS, STRATEGIES
+from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.terminal import did_you_mean, seconds_of
 
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
@@ -316,7 +316,7 @@ def _runs_flags(command: argparse.ArgumentParser) -> None:
 
 def _blend_flag(command: argparse.ArgumentParser) -> None:
     text = "how runs are weighted (default: the simplest strategy that is not worse than the best by more than chance)"
-    command.add_argument("--blend", choices=STRATEGIES, help=text)
+    command.add_argument("--blend", choices=ALL_STRATEGIES, help=text)
 
 
 def _device_flag(command: argparse.ArgumentParser) -> None:

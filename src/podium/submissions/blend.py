@@ -3,7 +3,7 @@
 blend_strategies.py fits its weights and temperatures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,11 @@ MIN_PROB = 1e-12  # 0 has no logarithm
 class Blend:
     """The weighted mean of the runs' probabilities. Temperatures other than 1 calibrate them."""
 
-    strategy: str  # one of STRATEGIES in strategy_names.py
+    strategy: str  # one of ALL_STRATEGIES in strategy_names.py
     weights: tuple[float, ...]  # one per run; they sum to 1
     temperatures: tuple[float, ...]  # one per run; above 1 the run becomes less confident
     temperature: float = 1.0  # of the mean
+    mean: str = "arithmetic"  # or a mean of logarithms: geometric of one label, logit of several; see MEANS
 
     def apply(self, probs: Probs) -> Probs:
         """Returns the blended probabilities; `probs` are those of all runs."""
@@ -34,8 +35,39 @@ class Blend:
 
     def average(self, calibrated: Sequence[Probs]) -> Probs:
         """Returns the weighted mean of the runs' calibrated probabilities, at the temperature of the mean."""
-        weighted = (weight * probs for weight, probs in zip(self.weights, calibrated, strict=True))
-        return apply_temperature(sum(weighted, np.zeros_like(calibrated[0])), self.temperature)
+        scale, scale_back = MEANS[self.mean]
+        weighted = (weight * scale(probs) for weight, probs in zip(self.weights, calibrated, strict=True))
+        mean: Probs = sum(weighted, np.zeros_like(calibrated[0]))
+        return apply_temperature(scale_back(mean), self.temperature)
+
+
+def _same(probs: Probs) -> Probs:
+    return probs
+
+
+def _log(probs: Probs) -> Probs:
+    return np.asarray(np.log(probs.clip(MIN_PROB)))
+
+
+def _softmax(logs: Probs) -> Probs:
+    powers: Probs = np.exp(logs - logs.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))
+
+
+def _logit(probs: Probs) -> Probs:
+    return np.asarray(_log(probs) - _log(1 - probs))
+
+
+def _sigmoid(logits: Probs) -> Probs:
+    return np.asarray(1 / (1 + np.exp(-logits)))
+
+
+# What is averaged, and how the mean becomes probabilities again.
+MEANS: dict[str, tuple[Callable[[Probs], Probs], Callable[[Probs], Probs]]] = {
+    "arithmetic": (_same, _same),
+    "geometric": (_log, _softmax),  # of one label: sums to 1
+    "logit": (_logit, _sigmoid),  # of several labels: the geometric mean of yes and of no
+}
 
 
 def probs_of_truth(probs: Probs, targets: Targets) -> Probs:

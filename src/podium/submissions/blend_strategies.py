@@ -15,7 +15,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature, probs_of_truth
-from podium.submissions.strategy_names import BEST, CALIBRATED, STRATEGIES
+from podium.submissions.strategy_names import BEST, CALIBRATED, GEOMETRIC, STRATEGIES
 from podium.task import ONE_LABEL, Task
 
 Weights = NDArray[np.float64]  # [runs]
@@ -149,6 +149,9 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
 
 
 def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str) -> Blend:
+    if strategy == GEOMETRIC:
+        count, mean = len(probs), "geometric" if targets.ndim == 1 else "logit"
+        return Blend(strategy, (1 / count,) * count, (1.0,) * count, mean=mean)
     fit_weights = FIT_WEIGHTS[strategy.removesuffix(CALIBRATED)]
     if not strategy.endswith(CALIBRATED):
         weights = fit_weights(probs, targets, metric)

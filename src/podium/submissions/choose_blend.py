@@ -23,7 +23,7 @@ from podium.submissions.choose_decision import JudgedDecision
 from podium.submissions.decision import Decision
 from podium.submissions.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
 from podium.submissions.held_out import HeldOut
-from podium.submissions.strategy_names import BEST, CALIBRATED, STRATEGIES
+from podium.submissions.strategy_names import ALL_STRATEGIES, BEST, CALIBRATED, STRATEGIES
 from podium.task import ONE_LABEL, task_of
 from podium.terminal import plural, progress_bar, table
 
@@ -112,7 +112,7 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> 
             f"--blend {strategy}: weights cannot be fitted to {images} held out by all runs; use --blend equal"
         )
     if strategy:
-        return tuple(name for name in STRATEGIES if name in (BEST, strategy))
+        return tuple(name for name in ALL_STRATEGIES if name in (BEST, strategy))
     return list_strategies(len(held_out.probs), metric, task) if can_fit else STRATEGIES[:1]
 
 

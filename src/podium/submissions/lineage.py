@@ -17,7 +17,7 @@ from typing import Any
 from podium import PodiumError
 from podium.disk import NAME_PATTERN, sha256
 from podium.metrics import METRICS
-from podium.submissions.blend import Blend
+from podium.submissions.blend import MEANS, Blend
 from podium.submissions.decision import KINDS, Decision
 from podium.terminal import podium_command, table
 
@@ -43,6 +43,7 @@ class Lineage:
             weights=tuple(map(float, blend["weights"])),
             temperatures=tuple(map(float, blend["temperatures"])),
             temperature=float(blend["temperature"]),
+            mean=str(blend.get("mean", "arithmetic")),
         )
 
     @property
@@ -156,6 +157,7 @@ def _validate(content: dict[str, Any]) -> None:
         and len(set(names[1:])) == len(runs)
         and all(len(set(numbers)) == len(numbers) > 0 for numbers in fold_lists),
         "blend": len(blend["weights"]) == len(blend["temperatures"]) == len(runs)
+        and blend.get("mean", "arithmetic") in MEANS
         and all(0 <= weight <= 1 for weight in blend["weights"])
         and abs(sum(blend["weights"]) - 1) < 1e-6
         and all(0 < temperature < math.inf for temperature in (*blend["temperatures"], blend["temperature"])),

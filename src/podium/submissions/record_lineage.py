@@ -99,6 +99,7 @@ def _blend_as_json(blend: Blend) -> dict[str, Any]:
         "weights": blend.weights,
         "temperatures": blend.temperatures,
         "temperature": blend.temperature,
+        **({"mean": blend.mean} if blend.mean != "arithmetic" else {}),
     }
 
 

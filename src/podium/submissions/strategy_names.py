@@ -8,5 +8,8 @@ BEST = "best"
 WEIGHTINGS = ("equal", "convex", "greedy", BEST)
 CALIBRATED = "-calibrated"
 STRATEGIES = tuple(f"{name}{suffix}" for name in WEIGHTINGS for suffix in ("", CALIBRATED))
+# Equal weights, but the mean of the logarithms: only tried on request.
+GEOMETRIC = "geometric"
+ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC)
 
 DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none

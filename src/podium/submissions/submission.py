@@ -31,7 +31,7 @@ from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.select_runs import select_runs
-from podium.submissions.strategy_names import DECISIONS, STRATEGIES
+from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.submissions.write_csv import render, write_csv
 from podium.task import ONE_LABEL
 from podium.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
@@ -47,7 +47,7 @@ class SubmitOptions:
     runs: list[str] | None = None  # None: all that a blend gains from (select_runs.py)
     except_runs: list[str] | None = None  # left out
     name: str | None = None  # of the CSV, without ".csv"; None: the names of the runs
-    blend: str | None = None  # one of STRATEGIES in strategy_names.py; None: choose_blend.py chooses
+    blend: str | None = None  # one of ALL_STRATEGIES in strategy_names.py; None: choose_blend.py chooses
     decision: str = "auto"  # one of DECISIONS in strategy_names.py
     anyway: bool = False  # write it even if all images get the same class
 
@@ -108,8 +108,8 @@ def _refuse_unknown_strategy(options: SubmitOptions) -> None:
     strategy = options.blend
     if options.decision not in DECISIONS:
         raise PodiumError(f"no decision '{options.decision}'; there are {', '.join(DECISIONS)}")
-    if strategy is not None and strategy not in STRATEGIES:
-        hint = did_you_mean(str(strategy), STRATEGIES, otherwise=f"there are {', '.join(STRATEGIES)}")
+    if strategy is not None and strategy not in ALL_STRATEGIES:
+        hint = did_you_mean(str(strategy), ALL_STRATEGIES, otherwise=f"there are {', '.join(ALL_STRATEGIES)}")
         raise PodiumError(f"no blending strategy '{strategy}'; {hint}")
 
 
