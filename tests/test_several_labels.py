@@ -1,7 +1,9 @@
 """Images with several labels, from the files to the submission."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ import pytest
 
 import podium as library
 from podium.competition.load import load
+from podium.submissions.choose_decision import choose_decision
 from several_labels import COLOURS, FAST, SLUG, write_competition
 from tiny import Podium, one_line
 
@@ -116,3 +119,30 @@ def test_corrections_may_name_several_labels(tmp_path: Path, podium: Podium) -> 
     message = one_line(podium("folds", "-c", SLUG, "--corrections", corrections))
     assert "no class 'bleu'; did you mean blue?" in message
     assert "| stands between several labels" in message
+
+
+def test_thresholds_are_fitted_written_and_rebuilt(
+    tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_competition(tmp_path, as_tags=True)
+    card = tmp_path / "data" / "competitions" / f"{SLUG}.toml"
+    card.parent.mkdir(parents=True, exist_ok=True)
+    card.write_text('metric = "samples_f1"\n')
+    for command in (("folds", "-c", SLUG, "--k", "3"), TRAIN):
+        status, _, err = podium(*command)
+        assert status == 0, err
+
+    def choose_and_take(*arguments: Any) -> Any:
+        judged, decided = choose_decision(*arguments)
+        return replace(judged, is_taken=True), decided
+
+    monkeypatch.setattr("podium.submissions.submission.choose_decision", choose_and_take)
+    status, out, err = podium("submit", "-c", SLUG)
+    assert status == 0, err
+    assert "decision: thresholds for samples_f1" in err
+    csv = Path(out.strip())
+    content, recorded = csv.read_bytes(), json.loads(csv.with_suffix(".json").read_text())["decision"]
+    assert len(recorded["numbers"]) == len(COLOURS)
+    csv.unlink()
+    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0
+    assert csv.read_bytes() == content
