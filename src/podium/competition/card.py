@@ -4,6 +4,7 @@
 returns the advice to write something in it. Writes nothing.
 """
 
+import re
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ KEYS = {
     "train_images": str,  # a folder
     "test_images": str,  # a folder
     "sample_submission": str,  # "" if there is none
+    "pixels": str,  # "137x236": height x width of images that are rows of pixels, if they are not squares
     "id_column": str,
     "target_column": str,
     "label_pattern": str,  # a regular expression; its group is the label in an image's file name
@@ -120,4 +122,6 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
     for name, share in settings.get("shares", {}).items():
         if not isinstance(share, int | float) or not 0 < share <= 1:
             raise PodiumError(f"{place}: shares: '{name}' must be a number above 0 and at most 1, not {share!r}")
+    if not re.fullmatch("([1-9][0-9]*x[1-9][0-9]*)?", settings.get("pixels", "")):
+        raise PodiumError(f"{place}: pixels must be height x width, as in 137x236, not '{settings['pixels']}'")
     check_card_options(settings.get("recipe", {}), f"{place}: [recipe]: ")

@@ -11,6 +11,8 @@ from typing import Literal
 
 from podium import PodiumError
 from podium.competition.card import Card
+from podium.containers.image_place import SUFFIXES
+from podium.containers.pixel_table import layout_of
 
 Role = Literal["train", "test"]  # what images are for
 ROLES: tuple[Role, ...] = ("train", "test")
@@ -26,6 +28,7 @@ class Files:
     images: tuple[str, ...]
     tables: tuple[str, ...]
     others: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()  # those of the tables and others that may hold images
 
     @cached_property
     def images_by_folder(self) -> dict[str, list[str]]:
@@ -41,13 +44,15 @@ class Files:
 
     def role_of(self, folder: str) -> Role | None:
         """Returns what the images of a folder are for; the outermost folder whose name contains a role decides."""
-        return next(filter(None, map(_role_in, _parts(folder)[self._shared_depth :])), None)
+        return role_in_path("/".join(_parts(folder)[self._shared_depth :]))
 
     def only_folder_with_role(self) -> str:
         """Returns the folder that holds all images if its path contains a role, else an empty string.
 
         If there is such a folder, the one of the other role may be missing.
         """
+        if not self.images:
+            return ""
         folder, *others = self.images_by_folder
         return folder if not others and any(map(_role_in, _parts(folder))) else ""
 
@@ -93,7 +98,16 @@ def find_files(folder: Path) -> Files:
     for name in images + tables:
         if re.search("[\ud800-\udfff]", name):  # Python's stand-ins for bytes that are not UTF-8 cannot be printed
             raise PodiumError(f"{folder}: the file name {os.fsencode(name)!r} is not UTF-8; rename it")
-    return Files(folder, tuple(sorted(images)), tuple(sorted(tables)), tuple(sorted(others)))
+    containers = _find_containers(folder, images, tables, others)
+    return Files(folder, *(tuple(sorted(names)) for names in (images, tables, others, containers)))
+
+
+def _find_containers(folder: Path, images: list[str], tables: list[str], others: list[str]) -> list[str]:
+    """Returns the files that may hold images. Tables count only where there are no image files."""
+    containers = [name for name in others if name.lower().endswith(SUFFIXES)]
+    if not images:  # a column that is called by a number alone is more often one of a class
+        containers += [name for name in tables if layout_of(folder / name, numbers=not containers)]
+    return containers
 
 
 def find_class_folders(files: Files, card: Card, parent: str = "") -> tuple[str, list[str]]:
@@ -160,6 +174,11 @@ def _may_be_class(files: Files, folder: str) -> bool:
 def common_folder(images: Iterable[str]) -> str:
     """Returns the innermost folder that holds all these images."""
     return _common_path({os.path.dirname(image) for image in images}) or "."
+
+
+def role_in_path(path: str) -> Role | None:
+    """Returns the role in the outermost part of this path that contains one."""
+    return next(filter(None, map(_role_in, _parts(path))), None)
 
 
 def _is_image(name: str) -> bool:

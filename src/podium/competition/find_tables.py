@@ -9,6 +9,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.card import Card
+from podium.competition.contained_images import rows_in_container, table_in_containers
 from podium.competition.csv_files import read_table
 from podium.competition.find_files import ROLES, Files, Role
 from podium.competition.match_images import FIRST_ROWS, ImagePool
@@ -58,14 +59,41 @@ class Sources:
                 f'{self.card.path}: {key} = "{name}" is not among the tables of {self.files.folder}:'
                 f" {first_few(self.files.tables)}; correct that name"
             )
+        if not name and key != "sample_submission" and not self.files.images and self.files.containers:
+            return self._read_contained_table("train" if key == "train_table" else "test")
         if not name:
             return None
         name = name.removeprefix("./")
         self.tables_read.add(name)
-        table = Table(self.files.folder / name, read_table(self.files.folder / name))
+        path = self.files.folder / name
+        is_container = name in self.files.containers
+        table = Table(path, self._rows_in(name) if is_container else read_table(path))
         self._refuse_missing_header(table)
         self._check_line_breaks(table, key)
         return table
+
+    def _rows_in(self, container: str) -> pd.DataFrame:
+        return rows_in_container(self.files, self.card, container, self._id_name())
+
+    def _id_name(self) -> str:
+        """The name of a column of ids that we add: the sample submission's, if there is one."""
+        return str(self.sample.rows.columns[0]) if self.sample else str(self.card.get("id_column", "id"))
+
+    def _read_contained_table(self, role: Role) -> Table | None:
+        """Returns the table in the containers themselves; None if there is none."""
+        folder = self._folder_of(role)
+        found = table_in_containers(self.files, self.card, role, self._id_name(), folder)
+        if found is None:
+            return None
+        path, rows, note = found
+        self.notes += [note] if note else []
+        return Table(path, rows)
+
+    def _folder_of(self, role: Role) -> str:
+        """The folder or container that the card names; a table that the card names may hold the images too."""
+        folder = str(self.card.get(f"{role}_images", ""))
+        table = str(self.card.get(f"{role}_table", "")).removeprefix("./")
+        return folder.removeprefix("./").strip("/") or (table if table in self.files.containers else "")
 
     def _guess_table(self, key: TableKey) -> str | None:
         """Returns the name that fits best; of several, the one in the fewest folders."""
@@ -107,9 +135,9 @@ class Sources:
     def image_pool(self, role: Role) -> ImagePool:
         """Returns the images of a role; raises if the card names a folder without images."""
         key = f"{role}_images"
-        folder = str(self.card.get(key, "")).removeprefix("./").strip("/")
+        folder = self._folder_of(role)
         pool = ImagePool(self.files, self.card, role, folder)
-        if folder and not pool.list_images():
+        if folder and not pool.has_images():
             raise PodiumError(
                 f'{self.card.path}: {key} = "{folder}" holds no images below {self.files.folder}; these folders do:'
                 f" {first_few(name or '.' for name in self.files.images_by_folder)}; correct that name"

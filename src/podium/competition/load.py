@@ -18,6 +18,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.card import Card, read_card
+from podium.competition.contained_images import describe_contained, note_unused
 from podium.competition.corrections import Corrections, read_corrections
 from podium.competition.find_files import Files, common_folder, find_files
 from podium.competition.find_tables import Sources, Table, note_possible_samples, read_sample_submission
@@ -27,6 +28,7 @@ from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat, submission_format_of
 from podium.competition.unsupported import unread_images
+from podium.containers.image_place import file_of
 from podium.metrics import METRICS
 from podium.task import ONE_LABEL, Task, labels_in
 from podium.terminal import command_for, first_few, plural, say
@@ -80,7 +82,7 @@ class Competition:
         """Returns a hash of ids, labels, file names and file sizes, not of pixels: 300,000 images take a second."""
         digest = hashlib.sha256("\0".join(sorted(self.classes)).encode())
         for row in rows.itertuples(index=False, name=None):
-            digest.update("\0".join((*row, _file_size(f"{self.folder}/{row[-1]}"), "\n")).encode())
+            digest.update("\0".join((*row, _file_size(f"{self.folder}/{file_of(row[-1])}"), "\n")).encode())
         return digest.hexdigest()
 
     def describe(self) -> str:
@@ -96,8 +98,8 @@ class Competition:
             answer = f"the probability of '{self.classes[1]}'"
         lines = [
             f"{self.title}  ({self.folder})",
-            f"  train    {_images_in(self.train)}",
-            f"  test     {_images_in(self.test)}" if len(self.test) else "  test     no test images",
+            f"  train    {_images_in(self.folder, self.train)}",
+            f"  test     {_images_in(self.folder, self.test)}" if len(self.test) else "  test     no test images",
             f"  task     {_describe_task(self)}",
             f"  classes  {len(self.classes)}, from {most:,} images ('{largest}') down to {least:,} ('{smallest}')",
             f"  submit   {first_few(submission.columns)}: {answer} a row, {_source_of(submission)}",
@@ -116,8 +118,8 @@ def _describe_task(competition: Competition) -> str:
     return f"several labels for each image: {counts.mean():.1f} on average, at most {counts.max()}{none}"
 
 
-def _images_in(rows: pd.DataFrame) -> str:
-    return f"{len(rows):,} images in {common_folder(rows['image'])}/"
+def _images_in(folder: Path, rows: pd.DataFrame) -> str:
+    return describe_contained(folder, rows["image"]) or f"{len(rows):,} images in {common_folder(rows['image'])}/"
 
 
 def _source_of(submission: SubmissionFormat) -> str:
@@ -199,9 +201,9 @@ def _find_competition_files(slug: str, folder: Path) -> Files:
         hint = f" (there is data of {first_few(others)}: name one with -c)" if others else ""
         raise PodiumError(f"{folder} does not exist{hint}; get the competition's files with: {command}")
     files = find_files(folder)
-    if not files.images and (unread := unread_images(files)):
+    if not files.images and not files.containers and (unread := unread_images(files)):
         raise PodiumError(f"{folder}: no images that can be read; {unread}")
-    if not files.images:
+    if not files.images and not files.containers:
         raise PodiumError(f"{folder}: no images below it; unpack the archives in it, or delete it and run: {command}")
     return files
 
@@ -258,7 +260,7 @@ def _notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, samp
     train_images, test_images = set(train["image"]), set(test["image"])
     in_both = train_images & test_images
     unused = set(files.images) - train_images - test_images
-    test_folders = {os.path.dirname(image) for image in test_images}
+    test_folders = {os.path.dirname(image) for image in test_images & set(files.images)}
     beside_test = {image for image in unused if os.path.dirname(image) in test_folders}
     notes = []
     if in_both:
@@ -269,7 +271,7 @@ def _notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, samp
         notes.append(f"{images} in the folder of the test images but in no row of {name}; is {name} complete?")
     if unused - beside_test:
         notes.append(f"{plural(len(unused - beside_test), 'image')} in neither the training nor the test rows")
-    return notes
+    return [*notes, *note_unused(files, {file_of(image) for image in train_images | test_images})]
 
 
 def _file_size(path: str) -> str:

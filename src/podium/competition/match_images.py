@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from podium import PodiumError
 from podium.competition.card import Card
+from podium.competition.contained_images import list_contained, missing_packages
 from podium.competition.find_files import Files, Role
 from podium.competition.unsupported import unread_images
 from podium.terminal import first_few
@@ -47,16 +48,14 @@ class ImagePool:
     def find_candidates(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Returns, for each name (an id with or without folders and extension), the images that it can mean."""
         comparable_names = {name: _comparable(name) for name in names}
-        matches: dict[str, list[str]] = {name: [] for name in comparable_names.values()}
-        depths = {name.count("/") + 1 for name in matches}
-        for image in self.list_images():
-            parts = _comparable(image).split("/")
-            for depth in depths.intersection(range(1, len(parts) + 1)):
-                tail = "/".join(parts[-depth:])
-                for name in (tail, tail[: tail.rindex(".")]):
-                    if name in matches:
-                        matches[name].append(image)
+        matches = _find_matches(comparable_names.values(), ((image, image) for image in self.list_images()))
+        missing = [name for name, images in matches.items() if not images]
+        if missing and self.files.containers:
+            matches |= _find_matches(missing, list_contained(self.files, self.card, self.role, self.folder))
         return {name: matches[comparable] for name, comparable in comparable_names.items()}
+
+    def has_images(self) -> bool:
+        return bool(self.list_images()) or any(list_contained(self.files, self.card, self.role, self.folder))
 
     def find_column(self, rows: "pd.DataFrame", preferred: object = None) -> str | None:
         """Returns the column whose first cells name the most images, None if no cell does; `preferred` wins a tie."""
@@ -105,13 +104,27 @@ class ImagePool:
         remedy = "delete those rows"
         if self.role == "test":  # every row of a submission is needed
             remedy = f"name their files in a test.csv, beside '{names.name}'"
-        unread = unread_images(self.files)
+        unread = unread_images(self.files) or missing_packages(self.files, self.card)
         quoted = (name if name == name.strip() else repr(name) for name in missing)  # blanks would not be seen
         raise PodiumError(
             f"{table_path}: {len(missing):,} of {len(names):,} rows have no image below {self.path}"
             f" (ids {first_few(quoted)}), the first on line {missing.index[0]}; download again, {remedy}, or {advice}"
             + (f"; {unread}" if unread else "")
         )
+
+
+def _find_matches(names: Iterable[str], images: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Returns the images that each comparable name can mean. Of each image, its path and what it is called follow."""
+    matches: dict[str, list[str]] = {name: [] for name in names}
+    depths = {name.count("/") + 1 for name in matches}
+    for path, image in images:
+        parts = _comparable(path).split("/")
+        for depth in depths.intersection(range(1, len(parts) + 1)):
+            tail = "/".join(parts[-depth:])
+            for name in {tail, tail.rpartition(".")[0] or tail}:  # the second is the name without its extension
+                if name in matches:
+                    matches[name].append(image)
+    return matches
 
 
 def _comparable(name: str) -> str:

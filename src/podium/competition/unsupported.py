@@ -16,9 +16,7 @@ FORMATS = {  # by the end of the name
     **{".dcm": "DICOM", ".dicom": "DICOM"},
     **{".svs": "whole slides", ".mrxs": "whole slides", ".ndpi": "whole slides"},
     **{".nii": "NIfTI", ".nii.gz": "NIfTI"},
-    **{".tfrec": "TFRecord", ".tfrecord": "TFRecord", ".tfrecords": "TFRecord"},
-    **{".h5": "HDF5", ".hdf5": "HDF5"},
-    **{".parquet": "Parquet", ".npy": "NumPy", ".npz": "NumPy"},
+    **{".npy": "NumPy", ".npz": "NumPy"},
 }
 BOX_COLUMNS = (
     *({"bbox"}, {"bboxes"}, {"bounding_box"}, {"predictionstring"}),

@@ -33,6 +33,8 @@ from PIL import Image, PngImagePlugin, UnidentifiedImageError
 from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium import PodiumError
+from podium.containers.image_place import place_of
+from podium.containers.open_container import read_place
 
 POLICY = 2  # raise it with every change to the decoded pixels: stores of another policy are stale
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")  # Pillow reads more, and starts other programs for some
@@ -104,8 +106,12 @@ def read_image(path: Path) -> Pixels:
     return decode(read_file(path), str(path))
 
 
-def read_file(path: Path) -> bytes:
+def read_file(path: Path) -> bytes | Pixels:
+    """Returns the bytes of an image's file. For a place in a container: those that it holds there, or grey pixels."""
+    place = place_of(str(path))
     try:
+        if place:
+            return read_place(place)
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
             raise BadImage(str(path), "it is a folder" if stat.S_ISDIR(status.st_mode) else "it is not a regular file")
@@ -114,15 +120,21 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise BadImage(str(path), error.strerror or "it cannot be opened") from None
+    except ValueError as error:
+        if place is None:
+            raise
+        raise BadImage(str(path), str(error)) from None
 
 
-def decode(data: bytes, name: str) -> Pixels:
+def decode(data: bytes | Pixels, name: str) -> Pixels:
     """Returns the pixels; raises `BadImage`, which calls the file `name`, if it cannot be read."""
     return decode_with_header(data, name)[0]
 
 
-def decode_with_header(data: bytes, name: str) -> tuple[Pixels, Header]:
+def decode_with_header(data: bytes | Pixels, name: str) -> tuple[Pixels, Header]:
     """Returns the pixels, like `decode`, and what the file says about itself."""
+    if isinstance(data, np.ndarray):
+        return np.repeat(data[:, :, None], 3, axis=2), Header("pixels", "L", "")
     if not data:
         raise BadImage(name, "the file is empty")
     try:

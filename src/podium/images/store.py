@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.load import Competition
+from podium.containers.image_place import file_of
 from podium.disk import locked, sha256
 from podium.images.decode import POLICY, Pixels, read_image, shrink
 from podium.images.store_builder import build_store
@@ -179,7 +180,7 @@ def _compute_files_key(folder: Path, names: NDArray[np.str_]) -> str:
     digest = hashlib.sha256(f"policy {POLICY}, thumbs {THUMB}\n".encode())
     for name in names:
         try:
-            status = os.stat(f"{folder}/{name}")
+            status = os.stat(f"{folder}/{file_of(name)}")
             stamp = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
         except OSError:
             stamp = "none"

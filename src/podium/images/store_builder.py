@@ -21,6 +21,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.containers.open_container import close_containers
 from podium.disk import explain_full_disk, rename_durably, sha256, write_json
 from podium.images.decode import POLICY, BadImage, decode_with_header, read_file, shrink
 from podium.images.store_format import APPENDED, THUMB, FileRecord
@@ -67,6 +68,7 @@ def build_store(path: Path, folder: Path, names: NDArray[np.str_], side: int, ke
             "sha256": hashes,
         }
         write_json(unfinished / "manifest.json", manifest)
+        close_containers()
         rename_durably(unfinished, path)
 
 
@@ -105,8 +107,9 @@ def _decode_task(folder: Path, names: NDArray[np.str_], side: int, stop: threadi
 def _decode_file(folder: Path, name: str, side: int) -> DecodedFile:
     data = b""
     try:
-        data = read_file(folder / name)
-        pixels, header = decode_with_header(data, name)
+        content = read_file(folder / name)
+        data = content if isinstance(content, bytes) else content.tobytes()
+        pixels, header = decode_with_header(content, name)
     except BadImage as bad:
         digest = hashlib.sha256(data).hexdigest()
         record = FileRecord(name, len(data), digest, "", "", "", 0, 0, 0, 0, bad.reason)

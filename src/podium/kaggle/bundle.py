@@ -17,7 +17,7 @@ from typing import Any
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import write_json, write_text
-from podium.kaggle.inside_kernel import NOT_FOR_INFERENCE, read_requirements
+from podium.kaggle.inside_kernel import NOT_IN_BUNDLES, read_requirements
 from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_code_files, find_project_files
 from podium.kaggle.push_kernel import make_kernel_name
@@ -80,7 +80,7 @@ def _copy_run(run: Run, target: Path) -> None:
 
 def _download_packages(folder: Path) -> None:
     """Downloads the packages that Kaggle's image may lack, for its Python and not for this one. torch is there."""
-    packages = [name for name in read_requirements() if not name.startswith(("torch", *NOT_FOR_INFERENCE))]
+    packages = [name for name in read_requirements() if not name.startswith(("torch", *NOT_IN_BUNDLES))]
     say(f"podium: downloading packages for Python {PYTHON}")
     platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]

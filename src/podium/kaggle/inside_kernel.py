@@ -28,7 +28,7 @@ PROJECT = "project"  # the folder of the files that come from the user's root: c
 # Seconds until training is asked to stop. Kaggle ends a kernel after twelve hours and then keeps none of its output.
 LIMIT = 11.0 * 3600
 GRACE = 900.0  # seconds to stop in: the current step and a save
-NOT_FOR_INFERENCE = ("kaggle", "six")  # packages
+NOT_IN_BUNDLES = ("kaggle", "six", "pyarrow", "h5py")  # packages: not for prediction, or large and in Kaggle's image
 REPORT = "podium.json"  # in the output of a kernel: how its training ended
 
 
@@ -155,7 +155,7 @@ def _install_packages(pip_options: Sequence[str]) -> None:
             raise PodiumError(
                 f"this image has no {requirement}; choose the latest environment in the kernel's settings"
             )
-        if not (requirement.name in NOT_FOR_INFERENCE and "--no-index" in pip_options):
+        if not (requirement.name in NOT_IN_BUNDLES and "--no-index" in pip_options):
             missing.append(str(requirement))
     if missing:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]

@@ -1,0 +1,153 @@
+"""Finds the images that are not files of their own: rows of pixels, and members of HDF5, Parquet and TFRecord files.
+
+The files are opened only where image files do not answer the question. See podium/containers/.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from podium import PodiumError
+from podium.competition.card import Card
+from podium.competition.find_files import Files, Role, role_in_path
+from podium.containers.image_place import Place, file_of, place_of
+from podium.containers.open_container import Container, open_container
+from podium.containers.pixel_names import MissingPackage, UnknownShape
+from podium.terminal import first_few, plural
+
+VALIDATION = r"val(id(ation)?)?([\W_].*)?"
+TEST_USAGES = {"publictest", "privatetest"}  # in the column Usage of a table of all rows
+
+
+def containers_of(files: Files, card: Card, role: Role, folder: str = "") -> list[str]:
+    """Returns the containers of a role: those that the card's `folder` names, else those whose path contains the role.
+
+    Without any, those whose path contains no role. Those in folders for validation join the training images. Of copies
+    in several sizes (192x192, 512x512), only the largest count.
+    """
+    if folder:
+        return [name for name in files.containers if f"{name}/".startswith(f"{folder}/")]
+    roles = _roles_of(_largest(files.containers))
+    own = [name for name, its_role in roles.items() if its_role == role]
+    val = [name for name, its_role in roles.items() if not its_role and _is_for_validation(name)]
+    own = own or [name for name, its_role in roles.items() if not its_role and name not in val]
+    return own + val if role == "train" and own else own
+
+
+def _roles_of(names: Sequence[str]) -> dict[str, Role | None]:
+    """Returns the role of each container. A folder that holds all of them counts only if no other part has a role."""
+    folders = [os.path.dirname(name) for name in names]
+    shared = len(os.path.commonpath(folders)) if folders else 0
+    roles = {name: role_in_path(name[shared:]) for name in names}
+    return roles if any(roles.values()) else {name: role_in_path(name) for name in names}
+
+
+def _largest(names: Sequence[str]) -> list[str]:
+    """Leaves out the copies of smaller sizes: of folders called like 192x192, those with the largest number stay."""
+    sizes = {name: int(match[1]) for name in names if (match := re.search(r"(\d+)x\d+[^/]*/", name))}
+    return [name for name in names if name not in sizes or sizes[name] == max(sizes.values())]
+
+
+def open_contained(files: Files, card: Card, name: str) -> Container:
+    try:
+        return open_container(files.folder / name, card.get("pixels", ""))
+    except UnknownShape as unknown:
+        raise PodiumError(f"{unknown}; " + card.advise('pixels = "HEIGHTxWIDTH"')) from None
+
+
+def list_contained(files: Files, card: Card, role: Role, folder: str = "") -> Iterator[tuple[str, str]]:
+    """Yields the name of each image in a container, as if that were a folder, and its place.
+
+    Beside image files, containers count only if they have ids, and those that cannot be read are passed over.
+    """
+    for name in containers_of(files, card, role, folder):
+        try:
+            container = open_contained(files, card, name)
+        except PodiumError:
+            if files.images:
+                continue
+            raise
+        if container.has_ids or not files.images:
+            for image, key in zip(container.names, container.keys, strict=True):
+                yield f"{name}/{image}", str(Place(name, key, card.get("pixels", "") if container.pixels else ""))
+
+
+def missing_packages(files: Files, card: Card) -> str:
+    """Returns which package would read a container of images; "" if none is missing."""
+    for name in files.containers:
+        try:
+            open_contained(files, card, name)
+        except MissingPackage as missing:
+            return str(missing)
+        except PodiumError:
+            continue
+    return ""
+
+
+def rows_in_container(files: Files, card: Card, name: str, id_column: str) -> pd.DataFrame:
+    """Returns the columns that are no pixels. Without ids, `id_column` counts the rows from 1."""
+    container = open_contained(files, card, name)
+    rows = container.rows
+    usage = next((column for column in rows if str(column).lower() == "usage"), None)
+    if usage is not None and TEST_USAGES & set(rows[usage].str.lower()):
+        raise PodiumError(
+            f"{files.folder / name}: its column '{usage}' says that some rows are test images; write the rows of"
+            " Training in train.csv and the others, without their labels, in test.csv"
+        )
+    if not container.has_ids:
+        rows = rows.drop(columns=id_column, errors="ignore")
+        rows.insert(0, id_column, container.names)
+    return rows
+
+
+def table_in_containers(
+    files: Files, card: Card, role: Role, id_column: str, folder: str = ""
+) -> tuple[Path, pd.DataFrame, str] | None:
+    """Returns the table in the containers of a role, where it is, and a note; None if there are none.
+
+    A container that serves both roles lists no test images: it is the training table.
+    """
+    names = containers_of(files, card, role, folder)
+    if role == "test" and not folder and names == containers_of(files, card, "train"):
+        return None
+    val = [name for name in names if _is_for_validation(name)] if role == "train" and not folder else []
+    note = f"{plural(len(val), 'file')} for validation, {val[0]} first, join the training images" if val else ""
+    tables = []
+    for name in names:
+        rows = rows_in_container(files, card, name, id_column)
+        if len(names) > 1 and not open_contained(files, card, name).has_ids:
+            rows[id_column] = f"{name}/" + rows[id_column]
+        tables += [rows] if len(rows) else []
+    if not tables:
+        return None
+    path = files.folder / os.path.commonpath(names)
+    if len(names) > 1:
+        tables = [pd.concat(tables, ignore_index=True).fillna("")]
+        tables[0].index += 1
+    return path, tables[0], note
+
+
+def _is_for_validation(name: str) -> bool:
+    return any(re.fullmatch(VALIDATION, part.lower()) for part in name.split("/")[:-1])
+
+
+def describe_contained(folder: Path, images: pd.Series) -> str:
+    """Returns how many images there are in which containers, for people; "" if they are files."""
+    place = place_of(images.iloc[0])
+    if place is None:
+        return ""
+    names = sorted({file_of(image) for image in images})
+    pixels = open_container(folder / place.file, place.shape).pixels
+    where = names[0] if len(names) == 1 else f"{len(names)} files ({first_few(names, 2)})"
+    return f"{len(images):,} {f'rows of {where}, {pixels}' if pixels else f'images in {where}'}"
+
+
+def note_unused(files: Files, used: set[str]) -> list[str]:
+    """Notes the containers that hold none of the images `used`, if another one does."""
+    unused = [name for name in files.containers if name not in used]
+    if not used & set(files.containers) or not unused:
+        return []
+    return [f"{plural(len(unused), 'more file')} of images left out: {first_few(unused)}"]

@@ -1,0 +1,36 @@
+"""The place of an image in a container file, written like a path: the file, `#`, and the key of the image in it.
+
+train.csv#12                  row 12 of the table, counted from 1
+train.csv#12:137x236          the same; the card says that its pixels are 137 high and 236 wide
+train-image.hdf5#ISIC_0015670
+"""
+
+import re
+from typing import NamedTuple
+
+TABLES = (".csv", ".tsv")
+SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords")
+PLACE = re.compile(
+    rf"(.*(?:{'|'.join(map(re.escape, TABLES + SUFFIXES))}))#(.+?)(?::([0-9]+x[0-9]+))?", re.IGNORECASE | re.DOTALL
+)
+
+
+class Place(NamedTuple):
+    file: str
+    key: str
+    shape: str  # "137x236", height x width, if the card gives it
+
+    def __str__(self) -> str:
+        return f"{self.file}#{self.key}" + (f":{self.shape}" if self.shape else "")
+
+
+def place_of(image: str) -> Place | None:
+    """Returns the place that an image's path means; None if the path is that of a file."""
+    match = PLACE.fullmatch(image) if "#" in image else None
+    return Place(match[1], match[2], match[3] or "") if match else None
+
+
+def file_of(image: str) -> str:
+    """Returns the file that holds an image: its container, or its own file."""
+    place = place_of(image)
+    return place.file if place else image

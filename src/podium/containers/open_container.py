@@ -1,0 +1,72 @@
+"""Opens a container of images, whatever its kind. A process opens each file once, and again if the file has changed."""
+
+import os
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from podium import PodiumError
+from podium.containers import parquet
+from podium.containers.hdf5 import Hdf5File
+from podium.containers.image_place import Place
+from podium.containers.parquet import ParquetFile
+from podium.containers.pixel_table import PixelTable
+from podium.containers.tfrecord import TfRecordFile
+
+OPENING = threading.Lock()
+
+
+class Container(Protocol):
+    names: list[str]  # of the images: their ids, or the numbers of their rows
+    keys: list[str]  # by which they are read, in the same order
+    has_ids: bool  # the names come from the file
+    pixels: str  # "28 x 28 pixels, grey"; "" if it holds the bytes of image files
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """The columns that are no pixels, as text. The index holds the line, or the number, of each row."""
+
+    def read(self, key: str) -> bytes | NDArray[np.uint8]:
+        """Returns the bytes of an image file, or grey pixels; raises a ValueError that says what is wrong."""
+
+
+KINDS: dict[str, Callable[[Path, str], Container]] = {
+    **dict.fromkeys((".csv", ".tsv"), PixelTable),
+    **dict.fromkeys((".hdf5", ".h5"), Hdf5File),
+    **dict.fromkeys((".tfrec", ".tfrecord", ".tfrecords"), TfRecordFile),
+    ".parquet": ParquetFile,
+}
+
+
+def open_container(path: Path, shape: str = "") -> Container:
+    """Opens a container; `shape` ("137x236", height x width) is that of its pixels, if the card gives it."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise PodiumError(f"{path}: {error.strerror}; download it again") from None
+    with OPENING:
+        return _open(path, shape, status.st_size, status.st_mtime_ns, os.getpid())
+
+
+@lru_cache(maxsize=64)
+def _open(path: Path, shape: str, size: int, mtime: int, process: int) -> Container:
+    """`process` is a part of the key because a forked process must not share an open file."""
+    return KINDS[path.suffix.lower()](path, shape)
+
+
+def read_place(place: Place) -> bytes | NDArray[np.uint8]:
+    """Returns the bytes of an image file, or grey pixels; raises a ValueError that says what is wrong."""
+    return open_container(Path(place.file), place.shape).read(place.key)
+
+
+def close_containers() -> None:
+    """Frees the memory of all open containers. They open again when they are read."""
+    with OPENING:
+        _open.cache_clear()
+        parquet.read_group.cache_clear()
