@@ -1,5 +1,6 @@
 """Competitions whose images are not files of their own are understood without a card."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from contained import (
     write,
     write_bengali,
     write_digit_recognizer,
+    write_iceberg,
     write_isic,
     write_petals,
     write_tfrecord,
@@ -289,3 +291,26 @@ def test_records_without_ids_are_called_by_their_file_and_row(tmp_path: Path) ->
     assert list(competition.train["id"]) == [f"train/{part}.tfrec/{row}" for part in (0, 1) for row in (1, 2)]
     assert [image_of(competition, image) for image in competition.train["image"]] == images
     assert not len(competition.test)
+
+
+def test_statoil_iceberg(tmp_path: Path) -> None:
+    write_iceberg(tmp_path, "train.json", 4)
+    write_iceberg(tmp_path, "test.json", 2, first=10, labelled=False)
+    write(tmp_path, "sample_submission.csv", "id,is_iceberg", (("ice11", 0.5), ("ice10", 0.5)))
+    competition = load(SLUG, tmp_path)
+    assert train_labels(competition) == {f"train.json#{row}": str((row - 1) % 2) for row in range(1, 5)}
+    assert images_by_id(competition) == {"ice11": "test.json#2", "ice10": "test.json#1"}
+    assert competition.submission_format.wants == "probs"
+    assert "4 rows of train.json, 75 x 75 pixels, two radar bands" in competition.describe()
+    row = json.loads(raw_path(tmp_path, "train.json").read_text())[2]
+    first, second = (np.array(row[band]).reshape(75, 75) for band in ("band_1", "band_2"))
+    expected = np.stack([first, second, (first + second) / 2], axis=2)
+    decibels = read_image(competition.folder / "train.json#3") / 255 * 50 - 40
+    assert np.abs(decibels - expected.clip(-40, 10)).max() < 0.11  # half a step
+
+
+def test_radar_images_that_are_cut_off_are_refused(tmp_path: Path) -> None:
+    write_iceberg(tmp_path, "train.json", 3)
+    path = raw_path(tmp_path, "train.json")
+    path.write_text(path.read_text()[:-1000])
+    assert "train.json, image 3: not a JSON object; download it again" in load_error(tmp_path, [], {})

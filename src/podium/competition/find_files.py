@@ -13,6 +13,7 @@ from podium import PodiumError
 from podium.competition.card import Card
 from podium.containers.image_place import SUFFIXES
 from podium.containers.pixel_table import layout_of
+from podium.containers.radar_bands import has_bands
 
 Role = Literal["train", "test"]  # what images are for
 ROLES: tuple[Role, ...] = ("train", "test")
@@ -106,6 +107,7 @@ def _find_containers(folder: Path, images: list[str], tables: list[str], others:
     """Returns the files that may hold images. Tables count only where there are no image files."""
     containers = [name for name in others if name.lower().endswith(SUFFIXES)]
     if not images:  # a column that is called by a number alone is more often one of a class
+        containers += [name for name in others if name.lower().endswith(".json") and has_bands(folder / name)]
         containers += [name for name in tables if layout_of(folder / name, numbers=not containers)]
     return containers
 

@@ -8,7 +8,7 @@ train-image.hdf5#ISIC_0015670
 import re
 from typing import NamedTuple
 
-TABLES = (".csv", ".tsv")
+TABLES = (".csv", ".tsv", ".json")  # those with images are told from others by their first lines
 SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords")
 PLACE = re.compile(
     rf"(.*(?:{'|'.join(map(re.escape, TABLES + SUFFIXES))}))#(.+?)(?::([0-9]+x[0-9]+))?", re.IGNORECASE | re.DOTALL

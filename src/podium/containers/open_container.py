@@ -17,6 +17,7 @@ from podium.containers.hdf5 import Hdf5File
 from podium.containers.image_place import Place
 from podium.containers.parquet import ParquetFile
 from podium.containers.pixel_table import PixelTable
+from podium.containers.radar_bands import RadarBands
 from podium.containers.tfrecord import TfRecordFile
 
 OPENING = threading.Lock()
@@ -33,7 +34,7 @@ class Container(Protocol):
         """The columns that are no pixels, as text. The index holds the line, or the number, of each row."""
 
     def read(self, key: str) -> bytes | NDArray[np.uint8]:
-        """Returns the bytes of an image file, or grey pixels; raises a ValueError that says what is wrong."""
+        """Returns the bytes of an image file, or pixels, grey or RGB; raises a ValueError that says what is wrong."""
 
 
 KINDS: dict[str, Callable[[Path, str], Container]] = {
@@ -41,6 +42,7 @@ KINDS: dict[str, Callable[[Path, str], Container]] = {
     **dict.fromkeys((".hdf5", ".h5"), Hdf5File),
     **dict.fromkeys((".tfrec", ".tfrecord", ".tfrecords"), TfRecordFile),
     ".parquet": ParquetFile,
+    ".json": RadarBands,
 }
 
 
@@ -61,7 +63,7 @@ def _open(path: Path, shape: str, size: int, mtime: int, process: int) -> Contai
 
 
 def read_place(place: Place) -> bytes | NDArray[np.uint8]:
-    """Returns the bytes of an image file, or grey pixels; raises a ValueError that says what is wrong."""
+    """Returns the bytes of an image file, or pixels, grey or RGB; raises a ValueError that says what is wrong."""
     return open_container(Path(place.file), place.shape).read(place.key)
 
 

@@ -4,6 +4,7 @@ A table may have a gigabyte, so it is read row by row, and only the place of eac
 """
 
 import csv
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from podium import PodiumError
 from podium.containers.pixel_names import CELLS, FEWEST, names_of, pixel_columns, shape_of
 
 LONGEST_LINE = 1 << 24  # bytes
+LIMIT = threading.Lock()  # the csv module has one limit for all threads
 
 
 class Layout(NamedTuple):
@@ -124,11 +126,12 @@ class PixelTable:
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
-    limit = csv.field_size_limit(LONGEST_LINE)
-    try:
-        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
-    finally:
-        csv.field_size_limit(limit)
+    with LIMIT:
+        limit = csv.field_size_limit(LONGEST_LINE)
+        try:
+            return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+        finally:
+            csv.field_size_limit(limit)
 
 
 def _bytes_of(texts: list[bytes], line: int) -> bytes:

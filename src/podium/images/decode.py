@@ -107,7 +107,7 @@ def read_image(path: Path) -> Pixels:
 
 
 def read_file(path: Path) -> bytes | Pixels:
-    """Returns the bytes of an image's file. For a place in a container: those that it holds there, or grey pixels."""
+    """Returns the bytes of an image's file. For a place in a container: those that it holds there, or pixels."""
     place = place_of(str(path))
     try:
         if place:
@@ -134,6 +134,8 @@ def decode(data: bytes | Pixels, name: str) -> Pixels:
 def decode_with_header(data: bytes | Pixels, name: str) -> tuple[Pixels, Header]:
     """Returns the pixels, like `decode`, and what the file says about itself."""
     if isinstance(data, np.ndarray):
+        if data.ndim == 3:
+            return data, Header("pixels", "RGB", "")
         return np.repeat(data[:, :, None], 3, axis=2), Header("pixels", "L", "")
     if not data:
         raise BadImage(name, "the file is empty")
