@@ -314,3 +314,19 @@ def test_radar_images_that_are_cut_off_are_refused(tmp_path: Path) -> None:
     path = raw_path(tmp_path, "train.json")
     path.write_text(path.read_text()[:-1000])
     assert "train.json, image 3: not a JSON object; download it again" in load_error(tmp_path, [], {})
+
+
+def test_an_id_that_appears_twice_in_a_table_of_pixels_is_refused(tmp_path: Path) -> None:
+    rows = ([number, label, *[0] * 64] for number, label in ((1, 0), (2, 1), (1, 1)))
+    write(tmp_path, "train.csv", pixel_header("id", "label", count=64), rows)
+    assert "train.csv, line 4: id '1' appears twice" in load_error(tmp_path, [], {})
+
+
+def test_numbered_columns_of_a_sample_submission_are_not_pixels_beside_records(tmp_path: Path) -> None:
+    write_petals(tmp_path)
+    classes = ",".join(map(str, range(100)))
+    zeros = ",".join(["0.01"] * 100)
+    raw_path(tmp_path, "sample_submission.csv").write_text(table(f"id,{classes}", f"id7,{zeros}", f"id8,{zeros}"))
+    competition = load(SLUG, tmp_path)
+    assert len(competition.classes) == 100
+    assert list(competition.test["id"]) == ["id7", "id8"]

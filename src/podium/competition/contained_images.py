@@ -97,8 +97,14 @@ def rows_in_container(files: Files, card: Card, name: str, id_column: str) -> pd
             f"{files.folder / name}: its column '{usage}' says that some rows are test images; write the rows of"
             " Training in train.csv and the others, without their labels, in test.csv"
         )
+    if not container.has_ids and id_column in rows:
+        line = rows.index[rows[id_column].duplicated()][0]
+        raise PodiumError(
+            f"{files.folder / name}, line {line}: {id_column} '{rows[id_column][line]}' appears twice;"
+            " delete one of these lines"
+        )
     if not container.has_ids:
-        rows = rows.drop(columns=id_column, errors="ignore")
+        rows = rows.copy()
         rows.insert(0, id_column, container.names)
     return rows
 
