@@ -46,14 +46,14 @@ def write_digit_recognizer(root: Path, train: int = 12, test: int = 5) -> None:
     write(root, "sample_submission.csv", "ImageId,Label", ((row, 0) for row in range(1, test + 1)))
 
 
-def write_bengali(root: Path, count: int = 6) -> list[NDArray[np.uint8]]:
-    """Bengali.AI: four Parquet files with a column for each of 137 x 236 pixels, here two; the labels in train.csv."""
+def write_bengali(root: Path, count: int = 6, parts: int = 2) -> list[NDArray[np.uint8]]:
+    """Bengali.AI: Parquet files with a column for each of 137 x 236 pixels; the labels are in train.csv."""
     import pyarrow
     from pyarrow import parquet
 
     images = list(np.random.default_rng(0).integers(0, 256, (count, 137 * 236), dtype=np.uint8))
-    for part in range(2):
-        own = range(part * count // 2, (part + 1) * count // 2)
+    for part in range(parts):
+        own = range(part * count // parts, (part + 1) * count // parts)
         columns = {str(column): [images[row][column] for row in own] for column in range(137 * 236)}
         kinds = [("image_id", pyarrow.string()), *((name, pyarrow.uint8()) for name in columns)]
         table = pyarrow.table({"image_id": [f"Train_{row}" for row in own], **columns}, schema=pyarrow.schema(kinds))

@@ -44,7 +44,7 @@ def test_rows_of_pixels_reach_the_store(tmp_path: Path) -> None:
 
 def test_the_pixels_of_parquet_files_reach_the_store(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    images = write_bengali(tmp_path)
+    images = write_bengali(tmp_path, count=3, parts=1)
     competition, store = store_of(tmp_path, **BENGALI)
     read = store.reader(store.positions(competition.train["image"]))
     assert all(np.array_equal(read(row)[..., 1], image.reshape(137, 236)) for row, image in enumerate(images))

@@ -19,6 +19,7 @@ Role = Literal["train", "test"]  # what images are for
 ROLES: tuple[Role, ...] = ("train", "test")
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 TABLE_SUFFIXES = {".csv", ".tsv"}
+VALIDATION = r"val(id(ation)?)?([\W_].*)?"  # the name of a folder for validation, in small letters
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def find_validation_folders(files: Files, card: Card, parent: str) -> tuple[str,
         above
         for above in images_by_class
         if os.path.dirname(above) == os.path.dirname(parent)
-        and re.fullmatch(r"val(id(ation)?)?([\W_].*)?", os.path.basename(above).lower())
+        and re.fullmatch(VALIDATION, os.path.basename(above).lower())
     ]
     if not names:
         return "", []
