@@ -61,7 +61,7 @@ def test_the_card_names_the_table_of_test_images(tmp_path: Path) -> None:
         ("zzz = 1", "no setting 'zzz'; the settings are title, url, metric"),
         ("metric = 'f2'", "metric must be one of accuracy, log_loss, macro_f1"),
         ("wants = 'both'", "wants must be one of labels, probs, ranking, numbers, not 'both'"),
-        ("task = 'boxes'", "task must be one of one_label, several_labels, grades, numbers, not 'boxes'"),
+        ("task = 'boxes'", "task must be one of one_label, several_labels, numbers, not 'boxes'"),
         ("title = 1", "title must be text, not 1"),
         ("recipe = 'x'", "recipe must be a table, not 'x'"),
         ("[recipe]\nepohcs = 3", "[recipe]: no option 'epohcs'; did you mean epochs?"),
@@ -115,9 +115,8 @@ def test_a_card_that_does_not_fit_the_files_is_refused(tmp_path: Path, card: str
 def test_tasks_that_are_not_learned_yet_are_read_as_one_label(tmp_path: Path) -> None:
     tables = {"train.csv": table("id,level", "1,0", "2,1", "3,4"), "sample_submission.csv": table("id,level", "4,0")}
     images = [*IMAGES[:3], "train/6.jpg", "test/4.jpg"]
-    for task in ("grades", "numbers"):
-        competition = load_files(tmp_path, images, tables, f'task = "{task}"\nmetric = "quadratic_kappa"')
-        assert competition.classes == ("0", "1", "4")
+    competition = load_files(tmp_path, images, tables, 'task = "numbers"\nmetric = "quadratic_kappa"')
+    assert competition.classes == ("0", "1", "4")
     notes = load_files(tmp_path, images, tables, 'task = "numbers"\nmetric = "rmse"').notes
     assert any("rmse is not defined for one label an image: write metric" in note for note in notes)
     message = load_error(tmp_path, images, tables, 'wants = "ranking"')
@@ -149,15 +148,27 @@ def test_every_known_card_is_right(slug: str, tmp_path: Path) -> None:
     assert settings["title"]
     card = read_card(slug, tmp_path)
     assert dict(card) == settings
-    task = {"grades": "one_label"}.get(card.get("task", "one_label"), card.get("task", "one_label"))
     if "metric" in card:
-        assert task in METRICS[card["metric"]]().tasks
+        assert card.get("task", "one_label") in METRICS[card["metric"]]().tasks
     assert not list(tmp_path.iterdir())  # it is not written into the project
 
 
 def test_at_least_forty_competitions_are_known_by_their_slugs() -> None:
     assert len(known_cards()) >= 40
     assert {slug for slug in known_cards() if not re.fullmatch(r"[A-Za-z0-9-]+", slug)} == set()
+
+
+def test_a_copy_of_a_known_competition_may_have_other_tables(tmp_path: Path) -> None:
+    slug = "state-farm-distracted-driver-detection"
+    load_files(tmp_path, IMAGES, TABLES)
+    raw_path(tmp_path).rename(raw_path(tmp_path).with_name(slug))
+    competition = load(slug, tmp_path)
+    assert competition.classes == ("cat", "dog")
+    assert competition.groups is None
+    assert "train.csv has no column 'classname', which this competition's table has" in competition.notes
+    write_card(tmp_path, slug, 'target_column = "classname"')  # the user's own card must be right
+    with pytest.raises(PodiumError, match='target_column = "classname" is not a column'):
+        load(slug, tmp_path)
 
 
 def test_the_own_card_replaces_what_is_known_setting_by_setting(tmp_path: Path) -> None:

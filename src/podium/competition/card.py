@@ -22,7 +22,7 @@ KEYS = {
     "title": str,
     "url": str,
     "metric": str,
-    "task": str,  # what is learned: one label an image, several, ordered whole numbers (grades), or numbers
+    "task": str,  # what is learned: one label an image, several, or numbers
     "wants": str,  # what a submission holds: a label, probabilities, the most probable labels in order, or numbers
     "train_table": str,  # "" if there is none: the folders are the classes
     "test_table": str,  # lists the test images if there is no sample submission
@@ -44,7 +44,7 @@ KEYS = {
 TABLES = ("train_table", "test_table", "sample_submission")  # "" says that there is none
 CHOICES: dict[str, Collection[str]] = {
     "metric": METRICS,
-    "task": (*TASKS, "grades", "numbers"),
+    "task": TASKS,
     "wants": WANTS,
     "copies": ("near", "exact"),
 }

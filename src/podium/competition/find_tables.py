@@ -52,7 +52,8 @@ class Sources:
     def read_table(self, key: TableKey) -> Table | None:
         """Reads the table that the card names, else the one whose name fits best; None if there is none."""
         name = self.card.get(key)
-        if name is None:
+        is_stale = key in self.card.known and name not in (*self.files.tables, *self.files.others)
+        if name is None or is_stale:  # a copy of the competition need not have the table that Podium knows
             name = self._guess_table(key)
         elif name and name.removeprefix("./") not in (*self.files.tables, *self.files.others):
             raise PodiumError(
@@ -143,6 +144,14 @@ class Sources:
                 f" {first_few(name or '.' for name in self.files.images_by_folder)}; correct that name"
             )
         return pool
+
+    def forget_other_columns(self, table: Table) -> None:
+        """Drops the columns that Podium knows for this competition if this copy of its table lacks them."""
+        for key in ("id_column", "target_column", "group_column"):
+            column = self.card.get(key)
+            if key in self.card.known and column not in table.rows:
+                del self.card[key]
+                self.notes.append(f"{table.path.name} has no column '{column}', which this competition's table has")
 
     def card_column(self, key: str, table: Table) -> str:
         """Returns the column that the card names under this key; raises if the table has none of this name."""

@@ -26,7 +26,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
         raise PodiumError(f"{path}: train_table and label_pattern both give the labels; delete one of them")
     table = None if has_pattern else sources.read_table("train_table")
     if table is None:
-        if "group_column" in sources.card:
+        if "group_column" in sources.card and "group_column" not in sources.card.known:
             raise PodiumError(
                 f"{sources.files.folder}: no table of training images, so there is no group_column; "
                 + sources.card.advise('train_table = "NAME"')
@@ -34,6 +34,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
         columns = sources.card.get("id_column", "id"), sources.card.get("target_column", "label")
         return _read_rows_without_table(sources), columns
     refuse_boxes(sources, table)
+    sources.forget_other_columns(table)
     pool = sources.image_pool("train")
     id_column = _find_id_column(sources, table, pool)
     label_column, labels = find_labels(sources, table, id_column)
