@@ -101,7 +101,8 @@ def test_several_labels_are_scored_as_by_hand(metric: str, expected: float) -> N
 @pytest.mark.parametrize(
     ("metric", "expected"),
     [
-        ("rmse", (math.sqrt(3) + math.sqrt(300)) / 2),
+        ("rmse", math.sqrt((3 + 300) / 2)),
+        ("mcrmse", (math.sqrt(3) + math.sqrt(300)) / 2),
         ("mae", (1 + 50 / 3) / 2),
         ("r2", (-7 / 2 + 5 / 14) / 2),
         ("spearman", (1 + math.sqrt(3 / 4)) / 2),
@@ -154,7 +155,7 @@ def test_a_mean_over_images_is_the_mean_of_their_scores(task: str, arrays: Array
         ("rmse", LABEL, "rmse is not defined for one label an image"),
         ("quadratic_kappa", LABELS, "quadratic_kappa is not defined for several labels an image"),
         ("map_at_5", LABELS, "map_at_5 is not defined for several labels an image"),
-        ("accuracy", VALUES, "accuracy is not defined for numbers; choose one of rmse, mae, r2, spearman"),
+        ("accuracy", VALUES, "accuracy is not defined for numbers; choose one of rmse, mcrmse, mae, r2, spearman"),
         ("f3", LABEL, "no metric 'f3'; there are accuracy"),
     ],
 )
@@ -251,6 +252,16 @@ def test_a_single_image_is_scored_if_that_can_be(arrays: Arrays, task: str, unde
     assert {metric for metric, score in scores.items() if np.isnan(score)} == undefined
     if task == ONE_LABEL.name:
         assert scores["accuracy"] == scores["map_at_5"] == scores["top_5_accuracy"] == scores["macro_f1"] == 1
+
+
+def test_unknown_numbers_do_not_count() -> None:
+    targets = np.array([[1.0, np.nan], [3.0, 10.0], [np.nan, 30.0]])
+    numbers = np.array([[2.0, 99.0], [3.0, 14.0], [99.0, 28.0]])
+    assert evaluate("rmse", targets, numbers) == pytest.approx(math.sqrt((1 + 0 + 16 + 4) / 4))
+    assert evaluate("mcrmse", targets, numbers) == pytest.approx((math.sqrt(1 / 2) + math.sqrt(20 / 2)) / 2)
+    assert evaluate("mae", targets, numbers) == pytest.approx((1 + 0 + 4 + 2) / 4)
+    assert evaluate("r2", targets, numbers) == pytest.approx((1 - 1 / 2 + 1 - 20 / 200) / 2)
+    assert evaluate("spearman", targets, numbers) == pytest.approx(1)
 
 
 @pytest.mark.filterwarnings("ignore")  # of scikit-learn: the metric is not defined

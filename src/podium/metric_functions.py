@@ -209,31 +209,42 @@ def _mean(scores: list[float]) -> float:
 # --- numbers -----------------------------------------------------------------------------------------
 
 
+def _known(targets: Array, numbers: Array) -> Iterator[tuple[Array, Array]]:
+    """Yields the targets of each column and what was predicted for them, without unknown targets."""
+    import numpy as np
+
+    for truth, predicted in zip(targets.T, numbers.T, strict=True):
+        is_known = ~np.isnan(truth)
+        if is_known.any():
+            yield truth[is_known], predicted[is_known]
+
+
 def rmse(targets: Array, numbers: Array) -> float:
-    """Numbers: the mean of the columns' errors."""
+    """Numbers: the root of the mean over all cells."""
+    import numpy as np
+
+    return float(np.sqrt(np.nanmean((targets - numbers) ** 2)))
+
+
+def mcrmse(targets: Array, numbers: Array) -> float:
+    """Numbers: the mean of the columns' root mean squared errors."""
     from sklearn.metrics import root_mean_squared_error
 
-    return float(root_mean_squared_error(targets, numbers))
+    return _mean([float(root_mean_squared_error(*column)) for column in _known(targets, numbers)])
 
 
 def mae(targets: Array, numbers: Array) -> float:
-    """Numbers: the mean of the columns' errors."""
-    from sklearn.metrics import mean_absolute_error
-
-    return float(mean_absolute_error(targets, numbers))
-
-
-def mae_of_images(targets: Array, numbers: Array) -> Scores:
+    """Numbers: the mean over all cells."""
     import numpy as np
 
-    return np.asarray(np.abs(targets - numbers.astype(np.float64)).mean(1))
+    return float(np.nanmean(np.abs(targets - numbers)))
 
 
 def r2(targets: Array, numbers: Array) -> float:
     """Numbers: the mean over the columns; not a number for a single image."""
     from sklearn.metrics import r2_score
 
-    return float(r2_score(targets, numbers)) if len(targets) > 1 else float("nan")
+    return _mean([float(r2_score(*column)) for column in _known(targets, numbers) if len(column[0]) > 1])
 
 
 def spearman(targets: Array, numbers: Array) -> float:
@@ -243,7 +254,7 @@ def spearman(targets: Array, numbers: Array) -> float:
     return _mean(
         [
             float(spearmanr(truth, predicted).statistic) if predicted.min() < predicted.max() else 0.0
-            for truth, predicted in zip(targets.T, numbers.T, strict=True)
+            for truth, predicted in _known(targets, numbers)
             if truth.min() < truth.max()
         ]
     )

@@ -51,7 +51,6 @@ _OF_IMAGES: dict[str, ScoreImages] = {
     "accuracy": functions.accuracy_of_images,
     "log_loss": functions.log_loss_of_images,
     "brier": functions.brier_of_images,
-    "mae": functions.mae_of_images,
     **{f"top_{k}_accuracy": functions.top_k_of_images(k) for k in (3, 5)},
     **{f"map_at_{k}": functions.map_at_k_of_images(k) for k in (3, 5, 10, 12, 20)},
 }
@@ -76,6 +75,7 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "average_precision": lambda: Metric("probs", 1, functions.average_precision, tasks=OF_LABELS),
     "partial_auc_80": lambda: Metric("probs", 1, functions.partial_auc_80, 1 - functions.LOWEST_RATE, OF_LABELS),
     "rmse": _of_numbers(-1, functions.rmse, 0.0),
+    "mcrmse": _of_numbers(-1, functions.mcrmse, 0.0),
     "mae": _of_numbers(-1, functions.mae, 0.0),
     "r2": _of_numbers(1, functions.r2, 1.0),
     "spearman": _of_numbers(1, functions.spearman, 1.0),
@@ -108,6 +108,8 @@ def is_better_than_chance(targets: NDArray[np.int64], probs: NDArray[np.floating
     """
     import numpy as np
 
+    if task_of(targets) is NUMBERS:
+        return _are_closer_than_mean(targets, probs)
     if targets.ndim == 2:
         shares = targets.mean(0)
         if np.isin(targets, targets[:1]).all() and (targets == targets[:1]).all():
@@ -123,6 +125,21 @@ def is_better_than_chance(targets: NDArray[np.int64], probs: NDArray[np.floating
         if gains.mean() > 2 * gains.std() / len(gains) ** 0.5:
             return True
     return False
+
+
+def _are_closer_than_mean(targets: NDArray[Any], numbers: NDArray[np.floating[Any]]) -> bool:
+    """Compares the squared errors with those of the mean, in units of each column's deviation."""
+    import numpy as np
+
+    deviations = np.nanstd(targets, 0)
+    if not (deviations > 0).any():
+        return True  # all images have the same numbers: nothing can be compared
+    columns = deviations > 0
+    errors, by_chance = (
+        (targets - predicted)[:, columns] / deviations[columns] for predicted in (numbers, np.nanmean(targets, 0))
+    )
+    gains = np.nanmean(by_chance**2 - errors**2, axis=1)
+    return bool(np.nanmean(gains) > 2 * np.nanstd(gains) / len(gains) ** 0.5)
 
 
 def score_per_image(metric: str, targets: NDArray[Any], probs: NDArray[np.floating[Any]]) -> NDArray[np.float64] | None:

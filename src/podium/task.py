@@ -5,7 +5,7 @@ type says which task it is of:
 
     one_label       `cat`         the class's number          int64 [images]
     several_labels  `cat|indoors` a 1 for each label, else 0  float32 [images, classes]
-    numbers         `0.5|12`      the numbers                 float64 [images, columns]
+    numbers         `0.5|12`      the numbers, nan if unknown float64 [images, columns]
 
 The model has an output for each class, or column of numbers. With one label, its probabilities sum to 1; with several,
 each class has a probability of its own, and an image may have no label at all.
@@ -31,6 +31,7 @@ HALF = 0.5  # from this probability on, one of several labels is predicted
 class OneLabel:
     name = "one_label"
     words = "one label an image"
+    loss = "log_loss"  # the metric that goes with the training loss, whatever the competition's metric is
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         """Returns the labels in a target's text."""
@@ -55,6 +56,7 @@ class OneLabel:
 class SeveralLabels:
     name = "several_labels"
     words = "several labels an image"
+    loss = "log_loss"
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         return tuple(target.split(SEPARATOR)) if target else ()
@@ -82,6 +84,7 @@ class SeveralLabels:
 class Numbers:
     name = "numbers"
     words = "numbers"
+    loss = "rmse"
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         return ()
@@ -89,10 +92,11 @@ class Numbers:
     def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
         import numpy as np
 
-        return np.array([[float(number) for number in target.split(SEPARATOR)] for target in targets], np.float64)
+        rows = [[float(cell or "nan") for cell in target.split(SEPARATOR)] for target in targets]
+        return np.array(rows, np.float64).reshape(len(rows), len(classes))
 
     def decode(self, target: Any, classes: Sequence[str]) -> str:
-        return SEPARATOR.join(format(float(number), ".12g") for number in target)
+        return SEPARATOR.join("" if number != number else format(float(number), ".12g") for number in target)
 
     def in_order(self, target: str, classes: Sequence[str]) -> str:
         return target

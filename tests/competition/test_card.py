@@ -112,15 +112,20 @@ def test_a_card_that_does_not_fit_the_files_is_refused(tmp_path: Path, card: str
         assert "these folders do: test, train" in message
 
 
-def test_tasks_that_are_not_learned_yet_are_read_as_one_label(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("card", "problem"),
+    [
+        ('metric = "roc_auc"\ntask = "numbers"', 'roc_auc is not defined for numbers; write metric = "rmse" in {card}'),
+        ('metric = "rmse"\ntask = "one_label"', "rmse is not defined for one label an image"),
+        ('metric = "samples_f1"', "samples_f1 is not defined for one label an image; write metric"),
+        ('wants = "numbers"', '{card}: wants = "numbers", but the training table has one label an image'),
+        ('task = "numbers"\nwants = "labels"', '{card}: wants = "labels", but the training table has numbers'),
+    ],
+)
+def test_a_card_of_another_task_is_refused(tmp_path: Path, card: str, problem: str) -> None:
     tables = {"train.csv": table("id,level", "1,0", "2,1", "3,4"), "sample_submission.csv": table("id,level", "4,0")}
-    images = [*IMAGES[:3], "train/6.jpg", "test/4.jpg"]
-    competition = load_files(tmp_path, images, tables, 'task = "numbers"\nmetric = "quadratic_kappa"')
-    assert competition.classes == ("0", "1", "4")
-    notes = load_files(tmp_path, images, tables, 'task = "numbers"\nmetric = "rmse"').notes
-    assert any("rmse is not defined for one label an image: write metric" in note for note in notes)
-    message = load_error(tmp_path, images, tables, 'wants = "ranking"')
-    assert f'{card_path(tmp_path)}: wants = "ranking"' in message
+    message = load_error(tmp_path, [*IMAGES[:3], "train/6.jpg", "test/4.jpg"], tables, card)
+    assert problem.format(card=card_path(tmp_path)) in message
 
 
 def test_a_card_that_wants_labels_in_several_columns_is_refused(tmp_path: Path) -> None:

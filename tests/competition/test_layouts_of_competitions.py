@@ -162,3 +162,76 @@ def test_cifar_10(tmp_path: Path) -> None:
     assert competition.classes == ("cat", "frog", "truck")
     assert images_by_id(competition) == {"1": "test/1.png", "2": "test/2.png"}
     assert not competition.notes
+
+
+def test_pawpularity(tmp_path: Path) -> None:
+    marks = "Subject Focus,Eyes,Face,Near"
+    rows = [f"{number:03x},0,1,1,0,{number * 7}" for number in range(1, 15)]
+    tables = {
+        "train.csv": table(f"Id,{marks},Pawpularity", *rows),
+        "test.csv": table(f"Id,{marks}", "4128,1,1,1,1", "43a2,0,0,1,0"),
+        "sample_submission.csv": table("Id,Pawpularity", "4128,67.2", "43a2,51.9"),
+    }
+    images = [*(f"train/{number:03x}.jpg" for number in range(1, 15)), "test/4128.jpg", "test/43a2.jpg"]
+    competition = load_files(tmp_path, images, tables)
+    assert competition.task.name == "numbers"
+    assert (competition.metric, competition.submission_format.wants) == ("rmse", "numbers")
+    assert competition.classes == ("Pawpularity",)
+    assert train_labels(competition)["train/002.jpg"] == "14"
+    assert competition.submission_format.columns == ("Id", "Pawpularity")
+
+
+def test_plant_traits_2024(tmp_path: Path) -> None:
+    traits = ("X4", "X11", "X3112")
+    rows = [f"{n},{n / 7:.3f}," + ",".join(f"{n / 3:.4f}" for _ in range(6)) for n in range(1, 15)]
+    columns = [*(f"{name}_mean" for name in traits), *(f"{name}_sd" for name in traits)]
+    tables = {
+        "train.csv": table("id,WORLDCLIM_BIO1," + ",".join(columns), *rows),
+        "test.csv": table("id,WORLDCLIM_BIO1", "201238668,8.7"),
+        "sample_submission.csv": table("id," + ",".join(traits), "201238668,0,0,0"),
+    }
+    images = [*(f"train_images/{n}.jpeg" for n in range(1, 15)), "test_images/201238668.jpeg"]
+    competition = load_files(tmp_path, images, tables)
+    assert competition.classes == ("X4_mean", "X11_mean", "X3112_mean")
+    assert competition.submission_format.columns == ("id", *traits)
+    assert train_labels(competition)["train_images/3.jpeg"] == "1.0000|1.0000|1.0000"
+
+
+def test_galaxy_zoo(tmp_path: Path) -> None:
+    header = "GalaxyID,Class1.1,Class1.2,Class1.3"
+    rows = [f"{n},{n / 13:.6f},{1 - n / 13:.6f},0" for n in range(1, 13)]
+    tables = {
+        "training_solutions_rev1.csv": table(header, *rows),
+        "all_zeros_benchmark.csv": table(header, "100018,0,0,0"),
+    }
+    images = [*(f"images_training_rev1/{n}.jpg" for n in range(1, 13)), "images_test_rev1/100018.jpg"]
+    competition = load_files(tmp_path, images, tables, 'sample_submission = "all_zeros_benchmark.csv"')
+    assert competition.task.name == "numbers"
+    assert competition.classes == ("Class1.1", "Class1.2", "Class1.3")
+    assert images_by_id(competition) == {"100018": "images_test_rev1/100018.jpg"}
+
+
+def test_humpback_whale_identification(tmp_path: Path) -> None:
+    whales = ["new_whale", "w_1287fbc", "w_98baff9", "w_7554f44", "w_1eafe46", "w_1eafe46"]
+    tables = {
+        "train.csv": table("Image,Id", *(f"{n}.jpg,{name}" for n, name in enumerate(whales))),
+        "sample_submission.csv": table("Image,Id", *(f"{n}.jpg," + " ".join(whales[:5]) for n in (10, 11))),
+    }
+    images = [*(f"train/{n}.jpg" for n in range(6)), "test/10.jpg", "test/11.jpg"]
+    competition = load_files(tmp_path, images, tables)
+    assert (competition.metric, competition.submission_format.wants) == ("map_at_5", "ranking")
+    assert competition.submission_format.places == 5
+    assert "the 5 most probable labels a row" in competition.describe()
+    assert not competition.notes
+
+
+def test_hotel_id_2021(tmp_path: Path) -> None:
+    rows = [f"{n}.jpg,{n % 3},{36363 + n % 6},2018-05-05 21:01:29" for n in range(12)]
+    tables = {
+        "train.csv": table("image,chain,hotel_id,timestamp", *rows),
+        "sample_submission.csv": table("image,hotel_id", "99e.jpg,36363 36364 36365 36366 36367"),
+    }
+    images = [*(f"train_images/{n % 3}/{n}.jpg" for n in range(12)), "test_images/99e.jpg"]
+    competition = load_files(tmp_path, images, tables)
+    assert (competition.metric, competition.submission_format.places) == ("map_at_5", 5)
+    assert len(competition.classes) == 6

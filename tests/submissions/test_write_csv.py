@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from podium import PodiumError
 from podium.competition.load import load
 from podium.submissions.write_csv import render, write_csv
+from podium.task import NUMBERS
 from submissions.competitions import make_competition
 from tiny import write_competition
 
@@ -48,6 +50,29 @@ def test_probabilities_keep_their_column_and_sum_to_one(ids: list[str], classes:
 def test_one_column_for_two_classes_holds_the_probability_of_the_second() -> None:
     competition = make_competition(["a"], ["0", "1"], ["id", "has_cat"], "probs")
     assert render(competition, np.array([[0.25, 0.75]])) == "id,has_cat\na,0.75\n"
+
+
+def test_a_ranking_holds_the_most_probable_labels_in_order(tmp_path: Path) -> None:
+    competition = make_competition(["a", "b"], ["x", "y", "z"], ["id", "guess"], "ranking")
+    expected = replace(competition.submission_format, places=2, separator=" ")
+    competition = replace(competition, submission_format=expected)
+    text = render(competition, np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2]]))
+    assert text == "id,guess\na,y z\nb,x y\n"
+    write_csv(competition, tmp_path / "right.csv", text)
+    for cell in ("y", "y y", "y z x", "y q", ""):
+        with pytest.raises(PodiumError, match=f"'{cell}' is not a ranking of different classes"):
+            write_csv(competition, tmp_path / "wrong.csv", text.replace("y z", cell))
+    assert not (tmp_path / "wrong.csv").exists()
+
+
+def test_numbers_are_written_as_they_are(tmp_path: Path) -> None:
+    competition = replace(make_competition(["a", "b"], ["u", "v"], ["id", "u", "v"], "numbers"), task=NUMBERS)
+    text = render(competition, np.array([[-2.5, 1e6], [0.1, 3.0]]))
+    assert text == "id,u,v\na,-2.5,1000000\nb,0.1,3\n"
+    write_csv(competition, tmp_path / "right.csv", text)
+    for cell in ("x", "inf", ""):
+        with pytest.raises(PodiumError, match=f"'{cell}' is not a number"):
+            write_csv(competition, tmp_path / "wrong.csv", text.replace("-2.5", cell))
 
 
 def test_predictions_that_are_not_numbers_or_too_few_are_never_written() -> None:

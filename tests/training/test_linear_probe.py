@@ -15,7 +15,7 @@ from torch import Tensor
 
 from podium import PodiumError
 from podium.competition.csv_files import read_table
-from podium.models.build import build_model
+from podium.models.build import ModelSpec, build_model
 from podium.models.device import DTYPES
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
@@ -215,22 +215,24 @@ class BlindFit:
         monkeypatch.setattr(linear_probe, "fit_head", self.fit_head)
         monkeypatch.setattr(linear_probe, "predict_head", self.predict_head)
 
-    def fit_head(self, context: Context, fold: int, features: NDArray[np.float32]) -> Any:
+    def fit_head(self, context: Context, fold: int, features: NDArray[np.float32], spec: ModelSpec) -> Any:
         self.hidden, targets = features.copy(), context.target_of_image.copy()
         self.hidden[:, self.folds == fold] = np.nan
         targets[self.folds == fold] = 10**6
         self.choosing.append(set())
         try:
-            return fit_head(replace(context, target_of_image=targets), fold, self.hidden)
+            return fit_head(replace(context, target_of_image=targets), fold, self.hidden, spec)
         finally:
             self.hidden = np.empty(0, np.float32)
 
-    def predict_head(self, context: Context, head: Head, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict_head(
+        self, context: Context, head: Head, features: NDArray[np.float32], spec: ModelSpec
+    ) -> NDArray[np.float32]:
         if self.hidden.size:  # within the fit: these images judge a strength
             rows = [int(np.flatnonzero((self.hidden[0] == vector).all(1))[0]) for vector in features[0]]
             self.choosing[-1] |= set(self.folds[rows].tolist())
             assert 0 < len(rows) < np.isfinite(self.hidden[0, :, 0]).sum()  # some of the visible images
-        return predict_head(context, head, features)
+        return predict_head(context, head, features, spec)
 
 
 @pytest.mark.parametrize(("k", "choosing"), [(2, [{1}, {0}]), (3, [{1}, {2}, {0}])])
@@ -268,12 +270,13 @@ def test_the_head_is_the_minimum_of_its_objective(
     plan = replace(float32_context.plan, fold_of_image=folds)
     context = replace(float32_context, plan=plan, fold_of_image=folds, target_of_image=targets)
     monkeypatch.setattr(linear_probe, "STRENGTHS", (l2,))
-    head, strength = fit_head(context, 0, features[None].astype(np.float32))
+    spec = build_model(context.recipe, context.competition.classes)[1]
+    head, strength = fit_head(context, 0, features[None].astype(np.float32), spec)
     assert strength == l2
     rows = context.training_rows(0)
     inputs = StandardScaler().fit(features[rows]).transform(features)
     expected = LogisticRegression(C=1 / l2 / len(rows), tol=1e-8, max_iter=10_000).fit(inputs[rows], targets[rows])
-    probs = predict_head(context, head, features[None].astype(np.float32))
+    probs = predict_head(context, head, features[None].astype(np.float32), spec)
     assert np.abs(probs - expected.predict_proba(inputs)).max() < 0.02
 
 

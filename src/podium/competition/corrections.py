@@ -9,6 +9,7 @@ another one to it. To undo a correction, delete its line. The files in data/raw/
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ from podium import PodiumError
 from podium.competition.card import card_path
 from podium.competition.csv_files import csv_text, read_table
 from podium.disk import write_text
-from podium.task import ONE_LABEL, SEPARATOR, Task
+from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, Task
 from podium.terminal import did_you_mean, first_few, plural
 
 COLUMNS = ("id", "label", "why")
@@ -172,8 +173,27 @@ def _refuse_unknown_ids(path: Path, ids: "pd.Series[str]", train_ids: "pd.Series
         )
 
 
+def _are_numbers(label: str, count: int) -> bool:
+    """Returns whether these are so many numbers, of which some, but not all, may be blank."""
+    cells = label.split(SEPARATOR)
+    try:
+        values = [float(cell) for cell in cells if cell]
+    except ValueError:
+        return False
+    return len(cells) == count and len(values) > 0 and all(map(math.isfinite, values))
+
+
 def _refuse_unknown_labels(path: Path, labels: "pd.Series[str]", classes: Sequence[str], task: Task) -> None:
     word = drop_word(classes)
+    if task is NUMBERS:
+        wrong = labels[[label != word and not _are_numbers(label, len(classes)) for label in labels]]
+        if len(wrong):
+            form = SEPARATOR.join(classes)
+            raise PodiumError(
+                f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not {form}; write numbers in this form"
+                f" ({word} leaves the image out)"
+            )
+        return
     known = {*classes, word}
     unknown = labels[[not known.issuperset(task.labels_of(label)) for label in labels]]
     if len(unknown):

@@ -46,25 +46,17 @@ class Sources:
     sample: Table | None = None
     task: Task = ONE_LABEL
     separator: str = ""  # between several labels in a cell of the files; "": they have a column each
+    columns: list[str] = field(default_factory=list)  # of the training table that hold numbers to predict
     notes: list[str] = field(default_factory=list)
     tables_read: set[str] = field(default_factory=set)
 
     def read_table(self, key: TableKey) -> Table | None:
         """Reads the table that the card names, else the one whose name fits best; None if there is none."""
-        name = self.card.get(key)
-        is_stale = key in self.card.known and name not in (*self.files.tables, *self.files.others)
-        if name is None or is_stale:  # a copy of the competition need not have the table that Podium knows
-            name = self._guess_table(key)
-        elif name and name.removeprefix("./") not in (*self.files.tables, *self.files.others):
-            raise PodiumError(
-                f'{self.card.path}: {key} = "{name}" is not among the tables of {self.files.folder}:'
-                f" {first_few(self.files.tables)}; correct that name"
-            )
+        name = self._named_table(key) if key in self.card else self._guess_table(key)
         if not name and key != "sample_submission" and not self.files.images and self.files.containers:
             return self._read_contained_table("train" if key == "train_table" else "test")
         if not name:
             return None
-        name = name.removeprefix("./")
         self.tables_read.add(name)
         path = self.files.folder / name
         is_container = name in self.files.containers
@@ -72,6 +64,22 @@ class Sources:
         self._refuse_missing_header(table)
         self._check_line_breaks(table, key)
         return table
+
+    def _named_table(self, key: TableKey) -> str | None:
+        """Returns the table that the card names; "" if the card says that there is none.
+
+        A copy of the competition may have the table that Podium knows in another folder, or not at all.
+        """
+        name, tables = str(self.card[key]).removeprefix("./"), (*self.files.tables, *self.files.others)
+        if not name or name in tables:
+            return name
+        if key in self.card.known:
+            matches = [table for table in tables if PurePosixPath(table).name == name]
+            return matches[0] if len(matches) == 1 else self._guess_table(key)
+        raise PodiumError(
+            f'{self.card.path}: {key} = "{name}" is not among the tables of {self.files.folder}:'
+            f" {first_few(self.files.tables)}; correct that name"
+        )
 
     def _rows_in(self, container: str) -> pd.DataFrame:
         return rows_in_container(self.files, self.card, container, self._id_name())
@@ -145,14 +153,6 @@ class Sources:
             )
         return pool
 
-    def forget_other_columns(self, table: Table) -> None:
-        """Drops the columns that Podium knows for this competition if this copy of its table lacks them."""
-        for key in ("id_column", "target_column", "group_column"):
-            column = self.card.get(key)
-            if key in self.card.known and column not in table.rows:
-                del self.card[key]
-                self.notes.append(f"{table.path.name} has no column '{column}', which this competition's table has")
-
     def card_column(self, key: str, table: Table) -> str:
         """Returns the column that the card names under this key; raises if the table has none of this name."""
         column = str(self.card[key])
@@ -185,6 +185,15 @@ class Sources:
                 " delete one of its lines"
             )
         return ids.map(named.set_index(ids.name)[column]).fillna(ids)
+
+
+def forget_other_columns(sources: Sources, table: Table) -> None:
+    """Drops the columns that Podium knows for this competition if this copy of its table lacks them."""
+    for key in ("id_column", "target_column", "group_column"):
+        column = sources.card.get(key)
+        if key in sources.card.known and column not in table.rows:
+            del sources.card[key]
+            sources.notes.append(f"{table.path.name} has no column '{column}', which this competition's table has")
 
 
 def read_sample_submission(sources: Sources) -> Table | None:

@@ -1,4 +1,4 @@
-"""Finds and checks the labels of a training table, one or several for each image, and sorts labels."""
+"""Finds and checks the targets of a training table: one or several labels for each image, or numbers; sorts labels."""
 
 import re
 import unicodedata
@@ -10,7 +10,8 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.find_tables import Sources, Table, has_line_break, refuse_blank_cells
-from podium.task import ONE_LABEL, SEPARATOR, SEVERAL_LABELS
+from podium.competition.number_columns import find_number_columns, read_numbers
+from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS
 from podium.terminal import first_few
 
 TARGET_NAMES = (
@@ -24,27 +25,36 @@ SEPARATORS = ("|", ";", ",", " ")  # between the labels of a cell; the blank com
 def find_labels(sources: Sources, table: Table, id_column: str) -> tuple[str, pd.Series]:
     """Returns the name of the label column and the targets, as text (see task.py); sets the task of `sources`.
 
-    A training table may instead have the sample submission's column per class, which holds 0 or 1.
+    A training table may instead have the sample submission's column per class, which holds 0 or 1, or its numbers.
     """
     if "target_column" in sources.card:
-        column = sources.card_column("target_column", table)
-        return column, _targets_of_cells(sources, table.path, table.rows[column])
+        column: str | None = sources.card_column("target_column", table)
+    else:
+        column = _choose_label_column(table.rows, _columns_beside(sources, table, id_column), sources.sample)
+    number_columns = find_number_columns(sources, table, column)
+    if number_columns:
+        name = number_columns[0] if len(number_columns) == 1 else "label"
+        return name, read_numbers(sources, table.path, table.rows[number_columns])
+    answer_columns = sources.sample.answer_columns if sources.sample else []
+    if "target_column" not in sources.card and len(answer_columns) > 1 and set(answer_columns) <= set(table.rows):
+        return "label", _targets_of_marks(sources, table.path, table.rows[answer_columns])
+    if column is None:
+        columns = _columns_beside(sources, table, id_column)
+        raise PodiumError(
+            f"{table.path}: it is not clear which of the columns {first_few(columns)} holds the label; "
+            + sources.card.advise('target_column = "NAME"')
+        )
+    return column, _targets_of_cells(sources, table.path, table.rows[column])
+
+
+def _columns_beside(sources: Sources, table: Table, id_column: str) -> list[str]:
     columns = [name for name in table.rows if name != id_column]
     if not columns:
         raise PodiumError(
             f"{table.path}: '{id_column}' is the only column, so none can hold the label; "
             + sources.card.advise('train_table = "NAME"', 'train_table = "" (then the folders are the classes)')
         )
-    answer_columns = sources.sample.answer_columns if sources.sample else []
-    if len(answer_columns) > 1 and set(answer_columns) <= set(columns):
-        return "label", _targets_of_marks(sources, table.path, table.rows[answer_columns])
-    label_column = _choose_label_column(table.rows, columns, sources.sample)
-    if label_column is None:
-        raise PodiumError(
-            f"{table.path}: it is not clear which of the columns {first_few(columns)} holds the label; "
-            + sources.card.advise('target_column = "NAME"')
-        )
-    return label_column, _targets_of_cells(sources, table.path, table.rows[label_column])
+    return columns
 
 
 def _choose_label_column(rows: pd.DataFrame, columns: list[str], sample: Table | None) -> str | None:
@@ -149,6 +159,8 @@ def _refuse_separator(path: Path, labels: Iterable[str]) -> None:
 
 def check_labels(sources: Sources, path: Path, labels: pd.Series) -> None:
     """Refuses labels that are blank or of several lines, and notes labels that look the same."""
+    if sources.task is NUMBERS:
+        return
     if sources.task is ONE_LABEL:
         refuse_blank_cells(labels, path, "label")
     is_long = has_line_break(labels)

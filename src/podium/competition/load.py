@@ -8,7 +8,6 @@ the user's corrections of labels (corrections.py). Writes nothing.
 
 import hashlib
 import os
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,27 +17,30 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.card import Card, read_card
-from podium.competition.contained_images import describe_contained, note_unused
+from podium.competition.contained_images import note_unused
 from podium.competition.corrections import Corrections, read_corrections
-from podium.competition.find_files import Files, common_folder, find_files
+from podium.competition.describe import describe
+from podium.competition.find_files import Files, find_files
 from podium.competition.find_tables import Sources, Table, note_possible_samples, read_sample_submission
 from podium.competition.labels import sort_labels
 from podium.competition.read_test_rows import read_test_rows
 from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
-from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat, submission_format_of
+from podium.competition.submission_format import SubmissionFormat, submission_format_of
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import file_of
 from podium.metrics import METRICS
-from podium.task import ONE_LABEL, Task, labels_in
+from podium.task import NUMBERS, Task, labels_in
 from podium.terminal import command_for, first_few, plural, say
 
 KAGGLE_INPUT = Path("/kaggle/input")
 USUAL_METRICS = {  # by task, and what a submission holds
     ("one_label", "labels"): "accuracy",
     ("one_label", "probs"): "log_loss",
+    ("one_label", "ranking"): "map_at_5",
     ("several_labels", "labels"): "macro_f1",
     ("several_labels", "probs"): "roc_auc",
+    ("numbers", "numbers"): "rmse",
 }
 
 
@@ -67,7 +69,7 @@ class Competition:
     @property
     def recipe(self) -> dict[str, Any]:
         """The card's defaults for the options of a run."""
-        return dict(self.card.get("recipe", {}))
+        return {**({"smoothing": 0.0} if self.task is NUMBERS else {}), **self.card.get("recipe", {})}
 
     @cached_property
     def train_hash(self) -> str:
@@ -87,44 +89,7 @@ class Competition:
 
     def describe(self) -> str:
         """Returns what was understood, for people."""
-        counts = Counter(label for target in self.train["target"] for label in self.task.labels_of(target))
-        (largest, most), (smallest, least) = counts.most_common(1)[0], counts.most_common()[-1]
-        submission = self.submission_format
-        if submission.wants == "labels":
-            answer = "one label"
-        elif len(submission.answer_columns) > 1:
-            answer = "the probability of each class"
-        else:
-            answer = f"the probability of '{self.classes[1]}'"
-        lines = [
-            f"{self.title}  ({self.folder})",
-            f"  train    {_images_in(self.folder, self.train)}",
-            f"  test     {_images_in(self.folder, self.test)}" if len(self.test) else "  test     no test images",
-            f"  task     {_describe_task(self)}",
-            f"  classes  {len(self.classes)}, from {most:,} images ('{largest}') down to {least:,} ('{smallest}')",
-            f"  submit   {first_few(submission.columns)}: {answer} a row, {_source_of(submission)}",
-            f"  metric   {self.metric}, {self.card.origin_of_metric()}",
-            *(f"  note     {note}" for note in self.notes),
-        ]
-        return "\n".join(lines)
-
-
-def _describe_task(competition: Competition) -> str:
-    if competition.task is ONE_LABEL:
-        return "one label for each image"
-    counts = competition.train["target"].map(lambda target: len(competition.task.labels_of(target)))
-    unlabelled = int((counts == 0).sum())
-    none = f", none for {plural(unlabelled, 'image')}" if unlabelled else ""
-    return f"several labels for each image: {counts.mean():.1f} on average, at most {counts.max()}{none}"
-
-
-def _images_in(folder: Path, rows: pd.DataFrame) -> str:
-    return describe_contained(folder, rows["image"]) or f"{len(rows):,} images in {common_folder(rows['image'])}/"
-
-
-def _source_of(submission: SubmissionFormat) -> str:
-    is_guess = submission.source == NO_SAMPLE
-    return f"a guess, because there is {NO_SAMPLE}" if is_guess else f"as in {submission.source}"
+        return describe(self)
 
 
 def raw_folder(slug: str, root: Path) -> Path:
@@ -159,12 +124,11 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     if corrections_file:
         corrections = corrections.with_file(corrections_file)
     corrected, groups = corrections.apply(groups)
-    metric = card.get("metric", USUAL_METRICS[sources.task.name, submission_format.wants])
-    sources.notes.extend(_notes_on_metric(metric, sources, submission_format.wants))
+    metric = _choose_metric(sources, submission_format)
     notes = (
         *dict.fromkeys(sources.notes),
         *submission_format.notes,
-        *_notes_on_classes(classes, labels_in(sources.task, corrected["target"])),
+        *_notes_on_classes(sources.task, classes, labels_in(sources.task, corrected["target"])),
         *_notes_on_images(train, test, files, sources.sample),
         *corrections.note(),
     )
@@ -242,17 +206,30 @@ def _refuse_missing_folder(files: Files, card: Card, train: pd.DataFrame, test: 
         )
 
 
-def _notes_on_metric(metric: str, sources: Sources, wants: str) -> list[str]:
-    built, task = METRICS[metric](), sources.task.name
-    notes = [f"{metric} is a metric of {built.wants}, but the submission holds {wants}"] if built.wants != wants else []
-    if task not in built.tasks:
-        advice = sources.card.advise(f'metric = "{USUAL_METRICS[task, wants]}"')
-        notes.append(f"{metric} is not defined for {sources.task.words}: {advice}, or another metric")
-    return notes
+def _choose_metric(sources: Sources, submission: SubmissionFormat) -> str:
+    """Returns the card's metric, else the usual one; raises if the card's is not defined for the task."""
+    card, task, wants = sources.card, sources.task, submission.wants
+    usual = USUAL_METRICS[task.name, wants]
+    if wants == "ranking" and f"map_at_{submission.places}" in METRICS:
+        usual = f"map_at_{submission.places}"
+    metric = str(card.get("metric", usual))
+    built = METRICS[metric]()
+    if task.name not in built.tasks:
+        problem = f"{metric} is not defined for {task.words}"
+        if "metric" not in card.known:
+            raise PodiumError(
+                f"{sources.files.folder}: {problem}; " + card.advise(f'metric = "{usual}"') + ", or another one"
+            )
+        sources.notes.append(f"{problem}, which this copy of the competition has: {usual} stands for it")
+        del card["metric"]
+        return usual
+    if built.wants != wants:
+        sources.notes.append(f"{metric} is a metric of {built.wants}, but the submission holds {wants}")
+    return metric
 
 
-def _notes_on_classes(classes: list[str], train_labels: set[str]) -> list[str]:
-    unseen = sorted(set(classes) - train_labels)
+def _notes_on_classes(task: Task, classes: list[str], train_labels: set[str]) -> list[str]:
+    unseen = sorted(set(classes) - train_labels) if task is not NUMBERS else []
     return [f"classes of the submission without a training image: {first_few(unseen)}"] if unseen else []
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.find_files import find_class_folders, find_validation_folders
-from podium.competition.find_tables import Sources, Table, refuse_blank_cells
+from podium.competition.find_tables import Sources, Table, forget_other_columns, refuse_blank_cells
 from podium.competition.labels import check_labels, find_labels
 from podium.competition.labels_in_names import read_labels_in_names
 from podium.competition.match_images import ImagePool
@@ -34,7 +34,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
         columns = sources.card.get("id_column", "id"), sources.card.get("target_column", "label")
         return _read_rows_without_table(sources), columns
     refuse_boxes(sources, table)
-    sources.forget_other_columns(table)
+    forget_other_columns(sources, table)
     pool = sources.image_pool("train")
     id_column = _find_id_column(sources, table, pool)
     label_column, labels = find_labels(sources, table, id_column)

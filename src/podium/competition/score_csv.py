@@ -27,7 +27,10 @@ def score(path: Path, solution: Path, metric: str | None = None, positive: str |
     if metric and metric not in METRICS:
         hint = did_you_mean(metric, METRICS, otherwise=f"there are {', '.join(METRICS)}")
         raise PodiumError(f"--metric: no metric '{metric}'; {hint}")
-    answers, labels = _read_pairs(path, solution)
+    if metric and METRICS[metric]().wants == "numbers":
+        return _score_numbers(path, solution, metric)
+    answers, truth = _read_pairs(path, solution)
+    labels = truth.iloc[:, 0]
     separator = find_separator(labels)
     if separator:
         several = labels[labels.str.contains(separator, regex=False)].iloc[0]
@@ -48,8 +51,25 @@ def score(path: Path, solution: Path, metric: str | None = None, positive: str |
     return json.dumps({"metric": metric, "score": value})
 
 
-def _read_pairs(path: Path, solution: Path) -> tuple[pd.DataFrame, pd.Series]:
-    """Returns the submission's answers, indexed by id, and the true labels in the same order."""
+def _score_numbers(path: Path, solution: Path, metric: str) -> str:
+    answers, truth = _read_pairs(path, solution)
+    missing = [column for column in answers if column not in truth]
+    if missing:
+        raise PodiumError(f"{solution}: no column '{missing[0]}', which {path} has; add it")
+    numbers = []
+    for file, table in ((solution, truth[list(answers)]), (path, answers)):
+        values = table.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+        is_wrong = ~np.isfinite(values) & ((table != "").to_numpy() | (file == path))  # the truth may be unknown
+        if is_wrong.any():
+            row, column = np.argwhere(is_wrong)[0]
+            cell, name = table.iloc[row, column], table.index[row] if file == path else answers.index[row]
+            raise PodiumError(f"{file}: id '{name}' has '{cell}', which is not a number; correct that row")
+        numbers.append(values)
+    return json.dumps({"metric": metric, "score": evaluate(metric, *numbers)})
+
+
+def _read_pairs(path: Path, solution: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns the submission's answers, indexed by id, and the columns of the truth in the same order."""
     submission, truth = (read_table(file, "check the path") for file in (path, solution))
     for table, file in ((truth, solution), (submission, path)):
         if table.shape[1] < 2:
@@ -73,7 +93,7 @@ def _read_pairs(path: Path, solution: Path) -> tuple[pd.DataFrame, pd.Series]:
             f"{path}: {len(answers):,} ids do not match the {len(truth):,} of {solution}: {problem};"
             " score a submission for the same images"
         )
-    return answers.loc[list(true_ids)], truth.iloc[:, 1]
+    return answers.loc[list(true_ids)], truth.iloc[:, 1:]
 
 
 def _read_labels(answers: pd.Series, labels: pd.Series) -> tuple[list[str], NDArray[np.float64]]:

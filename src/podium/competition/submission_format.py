@@ -16,7 +16,7 @@ from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
 from podium.competition.find_tables import Sources, Table
 from podium.competition.labels import normalised_label
 from podium.metrics import METRICS
-from podium.task import ONE_LABEL
+from podium.task import NUMBERS, ONE_LABEL
 from podium.terminal import first_few
 
 NO_SAMPLE = "no sample submission"
@@ -27,12 +27,13 @@ class SubmissionFormat:
     """The format of the submission that Kaggle expects."""
 
     columns: tuple[str, ...]
-    wants: str  # "labels": one column beside the ids; "probs": one for each class, or for the second of two classes
+    wants: str  # what a cell holds, of WANTS in metrics.py; "probs": a column a class, or for the second of two
     source: str  # what decided this: the name of the sample submission, or "no sample submission"
     csv_style: CsvStyle | None = None  # of the sample submission, if there is one
     id_position: int = 0  # of the id column among the columns
     notes: tuple[str, ...] = ()
     separator: str = ""  # between several labels in the answer column
+    places: int = 1  # of a ranking: how many labels a cell holds
 
     @property
     def line_style(self) -> CsvStyle:
@@ -52,19 +53,17 @@ def submission_format_of(
     `train_columns` are the names of the training table's id and label columns.
     """
     card, sample, has_one_label = sources.card, sources.sample, sources.task is ONE_LABEL
-    _refuse_unknown_answers(card)
+    _refuse_other_wants(sources)
     if sample is None:
-        wants = card.get("wants", "labels" if has_one_label or sources.separator else "probs")
-        is_single_column = wants == "labels" or (len(train_labels) == 2 and has_one_label)
-        columns = train_columns if is_single_column else (train_columns[0], *train_labels)
-        classes = put_positive_last(card, train_labels, train_columns[1]) if has_one_label else train_labels
-        return SubmissionFormat(columns, wants, NO_SAMPLE, separator=sources.separator or " "), classes
+        return _format_without_sample(sources, train_columns, train_labels)
     answer_columns = sample.answer_columns
     if not answer_columns:
         raise PodiumError(
             f"{sample.path}: only one column, but a submission has an id and a prediction{_other_sample(card)}"
         )
-    if len(answer_columns) > 1:
+    if sources.task is NUMBERS:
+        wants, classes = "numbers", sources.columns
+    elif len(answer_columns) > 1:
         if card.get("wants") == "labels":
             raise PodiumError(
                 f"{sample.path}: {len(answer_columns)} columns to fill, not one label;"
@@ -87,16 +86,51 @@ def submission_format_of(
     columns = (*answer_columns[:position], str(sample.rows.columns[0]), *answer_columns[position:])
     csv_style = csv_style_of(sample.path, list(columns))
     notes = (*(_notes_on_answers(sources, train_labels) if wants == "labels" else ()), *csv_style.notes)
+    places = _places(sources) if wants == "ranking" else 1
     separator = sources.separator or " "
-    return SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes, separator), classes
+    return SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes, separator, places), classes
 
 
-def _refuse_unknown_answers(card: Card) -> None:
-    wants = card.get("wants", "labels")
-    if wants not in ("labels", "probs"):
+def _format_without_sample(
+    sources: Sources, train_columns: tuple[str, str], train_labels: list[str]
+) -> tuple[SubmissionFormat, list[str]]:
+    card, separator = sources.card, sources.separator or " "
+    if sources.task is NUMBERS:
+        return SubmissionFormat((train_columns[0], *sources.columns), "numbers", NO_SAMPLE), sources.columns
+    has_one_label = sources.task is ONE_LABEL
+    default = "labels" if has_one_label or sources.separator else "probs"
+    if has_one_label and "metric" in card and METRICS[card["metric"]]().wants == "ranking":
+        default = "ranking"
+    wants = card.get("wants", default)
+    is_single_column = wants != "probs" or (len(train_labels) == 2 and has_one_label)
+    columns = train_columns if is_single_column else (train_columns[0], *train_labels)
+    classes = put_positive_last(card, train_labels, train_columns[1]) if has_one_label else train_labels
+    places = _places(sources) if wants == "ranking" else 1
+    return SubmissionFormat(columns, wants, NO_SAMPLE, separator=separator, places=places), classes
+
+
+def _refuse_other_wants(sources: Sources) -> None:
+    """Raises if the card wants answers that the task does not have."""
+    card, task = sources.card, sources.task
+    possible = {ONE_LABEL: ("labels", "probs", "ranking"), NUMBERS: ("numbers",)}.get(task, ("labels", "probs"))
+    if card.get("wants", possible[0]) not in possible:
         raise PodiumError(
-            f'{card.path}: wants = "{wants}": Podium does not write such submissions yet; write labels or probs there'
+            f'{card.path}: wants = "{card["wants"]}", but the training table has {task.words}; write'
+            f' {" or ".join(possible)} there, or task = "NAME"'
         )
+
+
+def _places(sources: Sources) -> int:
+    """Returns how many labels of a ranking a cell holds: as many as in the sample submission, else as the metric."""
+    count = _labels_in_cells(sources.sample) if sources.sample else 1
+    metric = sources.card.get("metric")
+    return count if count > 1 or metric is None else METRICS[metric]().places
+
+
+def _labels_in_cells(sample: Table) -> int:
+    """Returns how many labels, separated by blanks, each cell of the answers holds; 1 if that differs."""
+    counts = sample.rows.iloc[:, 1].str.split().str.len().unique()
+    return int(counts[0]) if len(counts) == 1 else 1
 
 
 def put_positive_last(card: Mapping[str, Any], labels: list[str], column: str) -> list[str]:
@@ -194,13 +228,20 @@ def _refuse_columns_of_no_class(
 
 
 def _guess_wants(card: Card, sample: Table, train_labels: list[str]) -> str:
-    """Returns what a single answer column holds: labels, or the probability of one of two classes.
+    """Returns what a single answer column holds: labels, the probability of one of two classes, or a ranking of labels.
 
     It holds probabilities if the card's metric needs them, or if its placeholders are like 0.5 and are not labels.
+    It holds a ranking if the card's metric needs one, or if each of its cells holds the same number of labels.
     """
+    wants = METRICS[card["metric"]]().wants if "metric" in card else None
+    if wants == "ranking":
+        return wants
+    first_words = str(sample.rows.iloc[0, 1]).split()
+    if len(set(first_words)) == _labels_in_cells(sample) > 1 and set(first_words) <= set(train_labels):
+        return "ranking"
     if len(train_labels) != 2:
         return "labels"
-    if "metric" in card and METRICS[card["metric"]]().wants == "probs":
+    if wants == "probs":
         return "probs"
     answers = {cell.strip() for cell in sample.rows.iloc[:, 1]} - set(train_labels)
     has_fraction = any(re.search(r"[.eE]", answer) for answer in answers)

@@ -143,7 +143,7 @@ def _subject(name: str, model: nn.Module, spec: ModelSpec, folder: Path, images:
     pixels = [prepare(_read(image.path), spec) for image in images]
     inputs = Normaliser(spec, torch.device("cpu"))(torch.from_numpy(np.stack(pixels)))
     with torch.inference_mode():
-        probs = torch.cat([probs_of(model.eval()(image), spec.task) for image in inputs.split(1)])
+        probs = torch.cat([probs_of(model.eval()(image), spec) for image in inputs.split(1)])
     return Subject(name, model, spec.classes, folder, images, pixels, inputs, probs.numpy())
 
 

@@ -26,7 +26,7 @@ from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import sha256, write_bytes, write_json
 from podium.folds.certificate import certify, fold_groups, readable_train_images
-from podium.folds.split import Ints, assign_folds, count_folds, labels_of
+from podium.folds.split import Ints, assign_folds, count_folds, labels_of, strata_of
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group
 from podium.task import Task
@@ -114,7 +114,8 @@ def _assign_to_readable(
 ) -> Ints:
     """Assigns folds to the images that can be read; the others get fold -1."""
     folds = np.full(len(train), -1, dtype=np.int64)
-    folds[is_good] = assign_folds(list(train["target"][is_good]), k, seed, groups[is_good], task)
+    targets, task = strata_of(list(train["target"]), task)
+    folds[is_good] = assign_folds(np.array(targets, dtype=object)[is_good].tolist(), k, seed, groups[is_good], task)
     return folds
 
 

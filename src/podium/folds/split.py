@@ -1,7 +1,8 @@
 """Deals images into folds: stratified by class, seeded, and with all images of a group in one fold.
 
 A group is a set of images that must share a fold. An image that belongs to none is a group of one. An image with
-several labels counts in each of its classes, like a group that holds images of several classes.
+several labels counts in each of its classes, like a group that holds images of several classes. Of numbers, the range
+counts as the class.
 """
 
 from collections.abc import Sequence
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, hstack
 
 from podium import PodiumError
-from podium.task import ONE_LABEL, Task
+from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, Task
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 NO_LABEL = "(none)"  # the class of images without a label
+MOST_RANGES, IN_A_RANGE = 10, 20  # of numbers: the ranges of a column, and the images of a range
 
 # The exchange of groups between folds: the most rounds over all pairs of folds, the most groups of a fold in a round,
 # and the relative improvement below which the exchange ends.
@@ -43,7 +45,36 @@ class Labels(NamedTuple):
         return Labels((np.cumsum(is_chosen) - 1)[self.image[is_kept]], self.label[is_kept], self.classes)
 
 
+def strata_of(targets: Sequence[str], task: Task) -> tuple[Sequence[str], Task]:
+    """Returns labels for numbers: the range that each one lies in. Each range holds about as many images."""
+    if task is not NUMBERS:
+        return targets, task
+    numbers = task.encode(targets, targets[0].split(SEPARATOR))
+    most = MOST_RANGES if numbers.shape[1] == 1 else 1 + MOST_RANGES // 2
+    columns = [_ranges_of(column, number, most) for number, column in enumerate(numbers.T)]
+    if len(columns) == 1:
+        return columns[0], ONE_LABEL
+    return [SEPARATOR.join(filter(None, cells)) for cells in zip(*columns, strict=True)], SEVERAL_LABELS
+
+
+def _ranges_of(column: Floats, number: int, most: int) -> list[str]:
+    """Returns the name of the range of each number; "" if it is unknown."""
+    is_known = ~np.isnan(column)
+    known = column[is_known]
+    names = np.full(len(column), "", dtype=object)
+    edges = np.unique(np.quantile(known, np.linspace(0, 1, max(1, min(most, len(known) // IN_A_RANGE)) + 1)[1:-1]))
+    while len(edges):  # equal numbers share a range, so others may be small
+        counts = np.bincount(np.searchsorted(edges, known, side="right"), minlength=len(edges) + 1)
+        if counts.min() >= IN_A_RANGE // 2:
+            break
+        edges = np.delete(edges, min(int(counts.argmin()), len(edges) - 1))
+    starts = [f"number {number + 1} from {edge:g}" for edge in (known.min(), *edges)]
+    names[is_known] = np.array(starts, dtype=object)[np.searchsorted(edges, known, side="right")]
+    return names.tolist()
+
+
 def labels_of(targets: Sequence[str], task: Task = ONE_LABEL) -> Labels:
+    targets, task = strata_of(targets, task)
     if task is ONE_LABEL:
         label, classes = pd.factorize(np.asarray(targets, dtype=object), sort=True)
         return Labels(np.arange(len(label)), label, tuple(map(str, classes)))

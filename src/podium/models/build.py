@@ -41,6 +41,7 @@ class ModelSpec:
     source: str  # of the weights: a tag of the hub, a file and its hash, or none
     operators: str = "timm"  # as in the recipe; files from before there was a choice do not say it
     task: str = ONE_LABEL.name  # what the outputs stand for; as above
+    scales: tuple[tuple[float, float], ...] = ()  # of numbers: the mean and deviation that an output is measured in
 
 
 # --- what timm knows of a name -----------------------------------------------------------------------

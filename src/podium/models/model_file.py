@@ -40,13 +40,14 @@ def read_spec(path: Path) -> ModelSpec:
 
 def _spec_of(path: Path, metadata: Mapping[str, str]) -> ModelSpec:
     try:
-        fields: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in json.loads(metadata[SPEC_KEY]).items()
-        }
+        fields: dict[str, Any] = {name: _as_tuple(value) for name, value in json.loads(metadata[SPEC_KEY]).items()}
         return ModelSpec(**fields)
     except (KeyError, TypeError, ValueError):
         raise PodiumError(f"{path}: these weights were not saved by podium train; train that fold again") from None
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def classes_of_weights(path: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ class Normaliser:
         import torch
 
         self.layout = layout_for(spec, device)
-        self.device, self.task = device, spec.task  # the task says how the output is read
+        self.device, self.spec = device, spec  # the spec says how the output is read, too
         mean = torch.tensor(spec.mean, device=device) * 255
         std = torch.tensor(spec.std, device=device) * 255
         self.scale = (1 / std).view(1, 3, 1, 1)

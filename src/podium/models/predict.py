@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from podium import PodiumError
+from podium.models.build import ModelSpec
 from podium.models.device import autocast
 from podium.models.normalise import Normaliser
 from podium.recipe import VIEWS
-from podium.task import SEVERAL_LABELS
+from podium.task import NUMBERS, SEVERAL_LABELS
 
 ZOOM = 16  # the zoomed view leaves out a sixteenth at each edge
 
@@ -27,14 +28,14 @@ def predict_proba(
     views: str,
     progress: Any = None,
 ) -> NDArray[np.float32]:
-    """Returns a row of probabilities per image, in order: the mean of its views."""
+    """Returns a row of probabilities, or numbers, per image, in order: the mean of its views."""
     model.eval()
     batch_probs = []
     for images, _ in batches:
         with autocast(normalise.device, precision):
             logits = [model(view) for view in views_of(normalise(images), views)]
         # Stays on the device: copying every batch to the CPU would make the GPU wait.
-        batch_probs.append(torch.stack([probs_of(view_logits, normalise.task) for view_logits in logits]).mean(0))
+        batch_probs.append(torch.stack([probs_of(view_logits, normalise.spec) for view_logits in logits]).mean(0))
         if progress is not None:
             progress.update(len(images))
     if not batch_probs:
@@ -43,9 +44,18 @@ def predict_proba(
     return probs
 
 
-def probs_of(logits: Tensor, task: str) -> Tensor:
-    """Returns probabilities: of one label they sum to 1, of several each stands for itself."""
-    return logits.float().sigmoid() if task == SEVERAL_LABELS.name else logits.float().softmax(-1)
+def probs_of(logits: Tensor, spec: ModelSpec) -> Tensor:
+    """Returns probabilities: of one label they sum to 1, of several each stands for itself. Or numbers."""
+    if spec.task == NUMBERS.name:
+        scales = logits.new_tensor(spec.scales, dtype=torch.float32)
+        return logits.float() * scales[:, 1] + scales[:, 0]
+    return logits.float().sigmoid() if spec.task == SEVERAL_LABELS.name else logits.float().softmax(-1)
+
+
+def scaled(numbers: Tensor, spec: ModelSpec) -> Tensor:
+    """Returns what a model's outputs should be for these numbers."""
+    scales = numbers.new_tensor(spec.scales)
+    return (numbers - scales[:, 0]) / scales[:, 1]
 
 
 def views_of(images: Tensor, views: str) -> list[Tensor]:

@@ -21,6 +21,7 @@ from torch import Tensor
 from podium import PodiumError
 from podium.explain.attention import class_attention
 from podium.explain.draw_pictures import draw_maps
+from podium.folds.split import strata_of
 from podium.images.decode import Pixels
 from podium.images.store import Store, open_store, stored_side
 from podium.models.device import (
@@ -106,7 +107,8 @@ def open_pool(plan: PretrainingPlan, device: torch.device) -> ImagePool:
     order = generator(ORDER, 0).permutation(len(competition.train))
     in_store = store.positions(competition.train["image"])
     rows = [row for row in order if not is_bad[in_store[row]]][:MOST_NEIGHBOURS]
-    targets = competition.train["target"].iloc[rows]
+    strata, _ = strata_of(list(competition.train["target"]), competition.task)  # of numbers: their ranges
+    targets = [strata[row] for row in rows]
     names = competition.classes if competition.task is ONE_LABEL else sorted(set(targets))  # a set of labels is a class
     return ImagePool(
         store=store,

@@ -90,7 +90,7 @@ def _pairs_section(competition: Competition, root: Path, runs: pd.DataFrame) -> 
         [
             pair.run,
             pair.other,
-            f"{disagreements.loc[pair.run, pair.other]:.2%}",
+            "" if np.isnan(differ := disagreements.loc[pair.run, pair.other]) else f"{differ:.2%}",
             pair.only_run,
             pair.only_other,
             chance(pair.p_corrected),

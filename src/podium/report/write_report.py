@@ -21,7 +21,8 @@ def write_reports(
     """Writes the pages of the runs (default: all), and that of all runs; returns the path of the latter."""
     runs = find_runs(competition.slug, root, names, except_names)
     if competition.task is not ONE_LABEL:
-        say("podium: pages of single runs show images with one label; these have several, so there is one page for all")
+        problem = f"these have {competition.task.words.removesuffix(' an image')}, so there is one page for all"
+        say(f"podium: pages of single runs show images with one label; {problem}")
         runs = []
     for run in runs:
         path = write_run_page(competition, root, run)

@@ -78,6 +78,13 @@ def probs_of_truth(probs: Probs, targets: Targets) -> Probs:
     return truth
 
 
+def scaled_errors(numbers: Probs, targets: Targets) -> Probs:
+    """Returns [runs, answers]: the errors of numbers in units of each column's deviation; 0 where nothing is known."""
+    deviations = np.nanstd(targets, 0)
+    errors: Probs = (numbers - targets) / np.where(deviations > 0, deviations, 1.0)
+    return np.nan_to_num(errors.reshape(len(numbers), -1))
+
+
 def apply_temperature(probs: Probs, temperature: float) -> Probs:
     """Returns the probabilities of one label after their logits are divided by the temperature."""
     if temperature == 1:

@@ -7,6 +7,7 @@ strategy_names.py lists these strategies. choose_blend.py chooses one of them.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
 from podium.metrics import METRICS, evaluate
-from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature, probs_of_truth
+from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature, probs_of_truth, scaled_errors
 from podium.submissions.strategy_names import BEST, CALIBRATED, GEOMETRIC, STRATEGIES
-from podium.task import ONE_LABEL, Task
+from podium.task import NUMBERS, ONE_LABEL, Task, task_of
 
 Weights = NDArray[np.float64]  # [runs]
+Loss = Callable[[Weights], tuple[float, Weights]]  # weights -> loss, gradient
 
 BAGS, STEPS = 10, 10  # of the greedy strategy: the weights are as fine as about 1/100
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
@@ -29,20 +31,20 @@ def fit_equal(probs: Probs, targets: Targets, metric: str) -> Weights:
 
 
 def fit_convex(probs: Probs, targets: Targets, metric: str) -> Weights:
-    """Returns the weights that minimise the log loss, or those with the best score found near them or equal weights.
+    """Returns the weights that minimise the loss, or those with the best score found near them or equal weights.
 
-    The search for the best score is for metrics other than the log loss.
+    The search for the best score is for metrics other than the loss.
     """
-    true_probs = probs_of_truth(probs, targets).clip(MIN_PROB)
-    weights = _minimise_log_loss(true_probs)
+    loss = _loss_of(probs, targets)
+    weights = _minimise(loss, len(probs))
     if metric == "log_loss":
         return weights
     count, better = len(probs), METRICS[metric]().better
 
     def regret(log_weights: Weights) -> float:
         candidate = _normalise(np.exp(log_weights))
-        log_loss = _log_loss_and_gradient(candidate, true_probs)[0]  # decides if scores are equal
-        return 1e-3 * log_loss - better * evaluate(metric, targets, _weighted_mean(candidate, probs))
+        tie_break = 1e-3 * loss(candidate)[0]
+        return tie_break - better * evaluate(metric, targets, _weighted_mean(candidate, probs))
 
     results = []
     for start in (np.zeros(count), np.log(weights.clip(1e-3))):
@@ -52,22 +54,30 @@ def fit_convex(probs: Probs, targets: Targets, metric: str) -> Weights:
     return _normalise(np.exp(min(results, key=lambda result: result.fun).x))
 
 
-def _minimise_log_loss(true_probs: Probs) -> Weights:
-    """Returns the best weights; `true_probs` [runs, images] are the probabilities of the true classes.
+def _loss_of(probs: Probs, targets: Targets) -> Loss:
+    """Returns the log loss of the runs' weighted mean, or the mean squared error of numbers."""
+    if task_of(targets) is NUMBERS:
+        errors = scaled_errors(probs, targets)
+        return partial(_squared_error_and_gradient, products=errors @ errors.T / errors.shape[1])
+    return partial(_log_loss_and_gradient, true_probs=probs_of_truth(probs, targets).clip(MIN_PROB))
 
-    The loss is convex in the weights, so a local minimum is the global one.
-    """
-    count = len(true_probs)
+
+def _minimise(loss: Loss, count: int) -> Weights:
+    """Returns the best weights. The losses are convex in the weights, so a local minimum is the global one."""
     result = minimize(
-        _log_loss_and_gradient,
+        loss,
         np.full(count, 1 / count),
-        args=(true_probs,),
         jac=True,
         method="SLSQP",
         bounds=[(0.0, 1.0)] * count,
         constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1, "jac": np.ones_like},
     )
     return _normalise(result.x)
+
+
+def _squared_error_and_gradient(weights: Weights, products: Probs) -> tuple[float, Weights]:
+    """`products` [runs, runs] are the means of the products of two runs' errors; the weights sum to 1."""
+    return float(weights @ products @ weights), 2 * products @ weights
 
 
 def _log_loss_and_gradient(weights: Weights, true_probs: Probs) -> tuple[float, Weights]:
@@ -108,6 +118,10 @@ def _greedy_score(metric: str, better: int, targets: Targets, summed: Probs, cou
     With one label, the sum of `count` runs serves as their mean: every metric depends only on the proportions of an
     image's probabilities.
     """
+    if task_of(targets) is NUMBERS:
+        score = better * evaluate(metric, targets, summed / count)
+        error = float((scaled_errors((summed / count)[None], targets) ** 2).mean())
+        return score if np.isfinite(score) else -np.inf, -error
     totals: Any = summed.sum(1) if targets.ndim == 1 else 1.0
     probs = summed if targets.ndim == 1 else summed / count
     true_probs = probs_of_truth(probs[None], targets)[0].clip(MIN_PROB)

@@ -4,16 +4,25 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.submissions.blend import Probs
 from podium.submissions.predict_test import class_frequencies
-from podium.task import ONE_LABEL, answers_of
+from podium.task import NUMBERS, ONE_LABEL, answers_of
 from podium.terminal import first_few, say
 
+OF_LABELS = ("labels", "ranking")  # submissions that name classes
+ADVICE = "train longer, or choose other runs with --runs (--anyway writes the submission in any case)"
 MIN_CHANCE = 1e-6  # if one class for all test images is less likely than this, it is treated as a mistake
+WRONG = {  # by what a submission wants: what a wrong cell is not, and the remedy
+    "labels": ("a class", ""),
+    "ranking": ("a ranking of different classes", ""),
+    "probs": ("a probability", "write a number from 0 to 1"),
+    "numbers": ("a number", "write a number"),
+}
 MAX_SHIFT = 0.1  # share of the answers that may be in other classes than in training, beyond chance
 
 
@@ -51,16 +60,11 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
     expected = competition.submission_format
     for column in expected.answer_columns:
         cells = written[column]
-        if expected.wants == "labels":
-            wrong = cells[[not set(_labels_of(competition, cell)) <= set(competition.classes) for cell in cells]]
-        else:
-            values = pd.to_numeric(cells, errors="coerce")
-            wrong = cells[~((values >= 0) & (values <= 1))]
+        wrong = cells[_are_wrong(competition, cells)]
         if len(wrong):
-            answer, remedy = "class", f"the classes are {first_few(competition.classes)}"
-            if expected.wants == "probs":
-                answer, remedy = "probability", "write a number from 0 to 1"
-            raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not a {answer}; {remedy}")
+            answer, remedy = WRONG[expected.wants]
+            remedy = remedy or f"the classes are {first_few(competition.classes)}"
+            raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not {answer}; {remedy}")
     if len(expected.answer_columns) > 1 and competition.task is ONE_LABEL:
         sums = written[list(expected.answer_columns)].astype(float).sum(axis=1)
         wrong = sums[(sums - 1).abs() > 1e-5]
@@ -71,16 +75,35 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
             )
 
 
-def _labels_of(competition: Competition, cell: str) -> list[str]:
-    if competition.task is ONE_LABEL:
-        return [cell]
-    return [label for label in cell.split(competition.submission_format.separator) if label]
+def _are_wrong(competition: Competition, cells: "pd.Series[str]") -> NDArray[np.bool_]:
+    """Marks the cells that do not hold what the submission wants."""
+    expected, classes = competition.submission_format, set(competition.classes)
+    if expected.wants in ("probs", "numbers"):
+        values = pd.to_numeric(cells, errors="coerce")
+        is_right = np.isfinite(values) if expected.wants == "numbers" else (values >= 0) & (values <= 1)
+        return np.asarray(~is_right)
+    if expected.wants == "labels" and competition.task is ONE_LABEL:
+        return np.asarray(~cells.isin(classes))
+    lists = [[label for label in cell.split(expected.separator) if label] for cell in cells]
+    places = min(expected.places, len(classes))
+    return np.array(
+        [
+            not classes.issuperset(labels)
+            or (expected.wants == "ranking" and (len(labels) != places or len(set(labels)) != places))
+            for labels in lists
+        ],
+        bool,
+    )
 
 
 def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> None:
     """Raises if all images get the same answer, unless `anyway`; warns if the classes' shares differ from training."""
+    if competition.task is NUMBERS:
+        if not anyway and len(probs) > 1:
+            _refuse_same_numbers(probs)
+        return
     expected = class_frequencies(competition, competition.classes).astype(np.float64)
-    has_one_label, wants_labels = competition.task is ONE_LABEL, competition.submission_format.wants == "labels"
+    has_one_label, wants_labels = competition.task is ONE_LABEL, competition.submission_format.wants in OF_LABELS
     answers = answers_of(probs, competition.task)
     if not wants_labels:
         shares = probs.mean(0)
@@ -99,12 +122,16 @@ def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> 
 
 def _refuse_same_answer(competition: Competition, probs: Probs, shares: Probs, expected: Probs) -> None:
     count, top = len(probs), int(shares.argmax())
-    advice = "train longer, or choose other runs with --runs (--anyway writes the submission in any case)"
     if competition.task is ONE_LABEL:
         if shares[top] * count > count - 0.5 and expected[top] ** count < MIN_CHANCE:
             raise PodiumError(
                 f"all {count:,} test images would get the class '{competition.classes[top]}', like {expected[top]:.1%}"
-                f" of the training images; {advice}"
+                f" of the training images; {ADVICE}"
             )
     elif count > 1 and (np.ptp(probs, axis=0) < MIN_CHANCE).all():
-        raise PodiumError(f"all {count:,} test images would get the same answer; {advice}")
+        raise PodiumError(f"all {count:,} test images would get the same answer; {ADVICE}")
+
+
+def _refuse_same_numbers(numbers: Probs) -> None:
+    if (np.ptp(numbers, axis=0) <= MIN_CHANCE * np.abs(numbers).max(axis=0)).all():
+        raise PodiumError(f"all {len(numbers):,} test images would get the same answer; {ADVICE}")

@@ -26,7 +26,7 @@ from podium.submissions.kaggle_scores import find_public_scores
 from podium.submissions.pair_tests import correct, mcnemar
 from podium.submissions.run_costs import costs_of
 from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
-from podium.task import answers_of, task_of
+from podium.task import NUMBERS, answers_of, task_of
 from podium.terminal import progress_bar
 from podium.training.run_folder import Run, find_runs
 
@@ -86,13 +86,15 @@ COLUMNS = (
 
 
 def _position_of_best(held_out: HeldOut, metric: str) -> int:
-    """Returns the position of the run with the best score; of equal scores, the one with the lowest log loss counts."""
+    """Returns the position of the run with the best score; of equal scores, the one with the lowest loss counts."""
     if not len(held_out):
         return 0
 
+    loss = task_of(held_out.targets).loss
+
     def merit(number: int) -> tuple[float, float]:
-        score, log_loss = (evaluate(name, held_out.targets, held_out.probs[number]) for name in (metric, "log_loss"))
-        return float(np.nan_to_num(METRICS[metric]().better * score, nan=-np.inf)), -log_loss
+        score, loss_score = (evaluate(name, held_out.targets, held_out.probs[number]) for name in (metric, loss))
+        return float(np.nan_to_num(METRICS[metric]().better * score, nan=-np.inf)), -loss_score
 
     return max(range(len(held_out.probs)), key=merit)
 
@@ -114,11 +116,12 @@ def _scores_of(run: Run, pair: HeldOut | None, metric: str, labels: Mapping[str,
     }
     if not pair:
         return values | dict.fromkeys(("score", "log_loss", "gain", "gain_low", "gain_high", "p"), math.nan)
+    task = task_of(pair.targets)
     best_score, score = (evaluate(metric, pair.targets, probs) for probs in pair.probs)
     low, high = _gain_interval(pair, metric)
     return values | {
         "score": score,
-        "log_loss": evaluate("log_loss", pair.targets, pair.probs[1]),
+        "log_loss": math.nan if task is NUMBERS else evaluate("log_loss", pair.targets, pair.probs[1]),
         "gain": METRICS[metric]().better * (score - best_score) + 0.0,  # turns -0.0 into 0.0
         "gain_low": low,
         "gain_high": high,
@@ -150,6 +153,9 @@ def _disagreement(run: Run, partner: Run) -> float:
         return math.nan
     if not len(held_out):
         return math.nan
-    answers, partner_answers = answers_of(held_out.probs, task_of(held_out.targets))
+    task = task_of(held_out.targets)
+    if task is NUMBERS:
+        return math.nan
+    answers, partner_answers = answers_of(held_out.probs, task)
     differs = answers != partner_answers
     return float(differs.mean() if differs.ndim == 1 else differs.any(1).mean())

@@ -60,7 +60,7 @@ def _scores_table(rows: list[dict[str, Any]]) -> str:
     is_shown = {
         "±": any(columns["±"]),
         "images": len(set(columns["images"])) > 1,
-        "log loss": metric != "log_loss",
+        "log loss": metric != "log_loss" and any(columns["log loss"]),
         "worse than best": len(rows) > 1,
         "Kaggle": any(columns["Kaggle"]),
         "left out": any(columns["left out"]),

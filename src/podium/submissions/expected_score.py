@@ -15,6 +15,7 @@ from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temp
 from podium.submissions.blend_strategies import find_temperature
 from podium.submissions.decision import Decision
 from podium.submissions.held_out import HeldOut
+from podium.task import task_of
 
 Scores = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -32,7 +33,7 @@ class Estimate:
     score: float  # on held-out images that neither the models nor the weights have seen
     interval: Interval  # 95 %: where the score on the test images will be
     image_count: int  # held-out images
-    log_loss: float  # on the same images as the score, of the blended probabilities without a decision
+    loss: float  # the task's loss (task.py) on the same images, of the blended probabilities without a decision
     fold_gain: float = 0.0  # what the mean over folds adds to the score; the interval includes it, the score does not
 
 
@@ -42,7 +43,7 @@ def estimate_score(held_out: HeldOut, probs: Probs, metric: str, test_count: int
         score=evaluate(metric, held_out.targets, probs),
         interval=_test_interval(held_out, probs, metric, test_count),
         image_count=len(held_out),
-        log_loss=_mean_score("log_loss", held_out.targets, probs),
+        loss=_mean_score(task_of(held_out.targets).loss, held_out.targets, probs),
     )
 
 
@@ -120,7 +121,7 @@ def add_fold_gain(
     `fold_probs` holds, for each run, what each of its fold models predicts for the same test images. The decision
     follows the blend.
     """
-    gain = _fold_gain(blend, metric, fold_probs, estimate.log_loss, decision)
+    gain = _fold_gain(blend, metric, fold_probs, estimate.loss, decision)
     better, limit = METRICS[metric]().better, METRICS[metric]().limit
     low, high = (min(bound + gain, limit) if better > 0 else max(bound + gain, limit) for bound in estimate.interval)
     return replace(estimate, fold_gain=gain, interval=(low, high))

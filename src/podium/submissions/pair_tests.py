@@ -1,19 +1,20 @@
 """Tests, for every pair of runs, whether one is more accurate, or whether the difference may be chance (McNemar).
 
 Reads runs/<slug>/*/fold<k>/oof.npz. Only images count that exactly one of the two classifies correctly: if the runs
-were equally good, each would be right on half of them. With many pairs, some would differ by chance alone, so Holm's
-correction multiplies the p-values.
+were equally good, each would be right on half of them. Of numbers, the run that is closer is right. With many pairs,
+some would differ by chance alone, so Holm's correction multiplies the p-values.
 """
 
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from podium import PodiumError
 from podium.submissions.held_out import HeldOut, collect_held_out
-from podium.task import are_right
+from podium.task import NUMBERS, are_right, task_of
 from podium.training.run_folder import Run, find_runs
 
 COLUMNS = ("run", "other", "images", "only_run", "only_other", "p", "p_corrected")
@@ -51,7 +52,11 @@ def mcnemar(pair: HeldOut) -> tuple[int, int, float]:
     """Returns how many images only the first, and only the second of two runs classifies correctly, and the p-value."""
     from scipy.stats import binomtest
 
-    right, other_right = are_right(pair.targets, pair.probs)
+    if task_of(pair.targets) is NUMBERS:  # the run that is closer is right
+        error, other_error = np.nanmean(np.abs(pair.probs - pair.targets), axis=-1)
+        right, other_right = error < other_error, other_error < error
+    else:
+        right, other_right = are_right(pair.targets, pair.probs)
     only_run, only_other = int((right & ~other_right).sum()), int((other_right & ~right).sum())
     differing = only_run + only_other
     return only_run, only_other, float(binomtest(only_run, differing).pvalue) if differing else 1.0

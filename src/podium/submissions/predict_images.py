@@ -20,6 +20,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.submissions.blend import Blend, Probs
 from podium.submissions.lineage import read_lineage
 from podium.submissions.rebuild_submission import find_recorded_folds
+from podium.task import NUMBERS
 from podium.terminal import plural, progress_bar, say, table
 from podium.training.fold_model import FoldModel
 from podium.training.own_images import list_images, read_blocks
@@ -34,16 +35,28 @@ class ImagePredictions:
     classes: tuple[str, ...]
     probs: Probs  # a row per image; not a number where the image cannot be read
     unreadable: dict[int, str]  # number of an image: why it cannot be read
+    are_numbers: bool = False  # the models predict numbers, not probabilities
 
     def frame(self) -> pd.DataFrame:
-        """Returns a row per image: its path or number, the predicted class, and the probability of every class."""
+        """Returns a row per image: its path or number, the predicted class, and the probability of every class.
+
+        Of numbers, there is no class, but the numbers.
+        """
         names = [str(image) if isinstance(image, Path) else number for number, image in enumerate(self.images)]
+        if self.are_numbers:
+            return pd.concat(
+                [pd.DataFrame({"image": names}), pd.DataFrame(self.probs, columns=list(self.classes))], axis=1
+            )
         best = [None if row in self.unreadable else self.classes[k] for row, k in enumerate(self.probs.argmax(1))]
         answers = pd.DataFrame({"image": names, "prediction": best})
         return pd.concat([answers, pd.DataFrame(self.probs, columns=list(self.classes))], axis=1)
 
     def table(self, top: int) -> str:
-        """Returns the most probable classes of every image, as text."""
+        """Returns the most probable classes of every image, or its numbers, as text."""
+        if self.are_numbers:
+            numbers = [["?" if np.isnan(x) else f"{x:.5g}" for x in row] for row in self.probs]
+            pairs = zip(self.images, numbers, strict=True)
+            return table(["image", *self.classes], [[image, *row] for image, row in pairs], text_columns=1)
         rows = []
         for number, image in enumerate(self.images):
             best = np.argsort(-self.probs[number], kind="stable")[:top]
@@ -105,7 +118,7 @@ def predict_images(folds: Folds, blend: Blend, images: Any, machine: Machine | N
         number, reason = next(iter(unreadable.items()))
         count = plural(len(unreadable), "image")
         say(f"podium: warning: {count} cannot be read, {listed[number]} first ({reason})")
-    return ImagePredictions(listed, classes, probs, unreadable)
+    return ImagePredictions(listed, classes, probs, unreadable, specs[0].task == NUMBERS.name)
 
 
 def _mean_of_folds(

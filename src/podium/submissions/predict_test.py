@@ -18,7 +18,7 @@ from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.submissions.blend import Blend, Probs
 from podium.submissions.expected_score import GAIN_SAMPLE
-from podium.task import ONE_LABEL
+from podium.task import NUMBERS, ONE_LABEL
 from podium.terminal import plural, progress_bar, say
 from podium.training.prediction_files import Predictions
 from podium.training.run_folder import Run
@@ -113,9 +113,10 @@ def _compute(
 
 
 def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:
-    """Returns the share of the training images that have each class."""
+    """Returns the share of the training images that have each class, or the mean of each number."""
     if competition.task is not ONE_LABEL:
-        several: NDArray[np.float32] = competition.task.encode(competition.train["target"], classes).mean(0)
+        targets = competition.task.encode(competition.train["target"], classes)
+        several: NDArray[np.float32] = targets.mean(0) if competition.task is not NUMBERS else np.nanmean(targets, 0)
         return several
     counts = competition.train["target"].value_counts()
     shares: NDArray[np.float32] = (counts.reindex(list(classes), fill_value=0) / counts.sum()).to_numpy(np.float32)

@@ -41,7 +41,7 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
         "form": csv_form(competition),
         "blend": _blend_as_json(choice.blend),
         **({"decision": _decision_as_json(choice.judged)} if choice.judged else {}),
-        "estimate": _estimate_as_json(choice),
+        "estimate": _estimate_as_json(choice, competition.task.loss),
         "runs": [
             {
                 "run": run.name,
@@ -116,7 +116,7 @@ def _decision_as_json(judged: JudgedDecision) -> dict[str, Any]:
     }
 
 
-def _estimate_as_json(choice: BlendChoice) -> dict[str, Any] | None:
+def _estimate_as_json(choice: BlendChoice, loss_name: str) -> dict[str, Any] | None:
     if choice.estimate is None:
         return None
     return {
@@ -132,7 +132,7 @@ def _estimate_as_json(choice: BlendChoice) -> dict[str, Any] | None:
         ],
         "between": choice.estimate.interval,
         "images": choice.estimate.image_count,
-        "log_loss": choice.estimate.log_loss,
+        loss_name: choice.estimate.loss,
         "fold_gain": choice.estimate.fold_gain,
         "score": choice.estimate.score,
     }

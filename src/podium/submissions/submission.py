@@ -72,7 +72,7 @@ def submit(
     probs = choice.decision.apply(predictions.probs) if choice.decision else predictions.probs
     if choice.estimate:
         estimate = choice.estimate
-        if competition.task is ONE_LABEL:  # several labels of an image depend on each other, so none can be drawn
+        if competition.task is ONE_LABEL:  # of other answers, the probabilities do not say enough to draw some
             folds = predictions.fold_probs
             estimate = add_fold_gain(estimate, choice.blend, competition.metric, folds, choice.decision)
         _say_estimate(competition, estimate)
@@ -188,7 +188,7 @@ def _decide(competition: Competition, held_out: HeldOut, choice: BlendChoice) ->
     if not judged.is_taken or choice.estimate is None:
         return replace(choice, judged=judged)
     estimate = estimate_score(held_out, decided, metric, len(competition.test))
-    return replace(choice, judged=judged, estimate=replace(estimate, log_loss=choice.estimate.log_loss))
+    return replace(choice, judged=judged, estimate=replace(estimate, loss=choice.estimate.loss))
 
 
 def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, competition: Competition) -> None:

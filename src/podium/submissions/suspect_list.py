@@ -31,7 +31,8 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
     runs. An image that a line of the corrections names was looked at by the user, so it is no suspect.
     """
     if competition.task is not ONE_LABEL:
-        raise PodiumError("doubtful labels are found where each image has one label; these images have several")
+        problem = f"these have {competition.task.words.removesuffix(' an image')}"
+        raise PodiumError(f"doubtful labels are found where each image has one label; {problem}")
     runs = select_runs(competition, root, names)
     held_out = collect_held_out(runs, competition.classes, labels=current_labels(competition))
     if not len(held_out):

@@ -31,8 +31,11 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
         )
     if expected.wants == "labels":
         answers = [[answer] for answer in label_answers(competition, probs)]
+    elif expected.wants == "ranking":
+        order = (-probs).argsort(axis=1, kind="stable")[:, : expected.places].tolist()
+        answers = [[expected.separator.join(competition.classes[number] for number in row)] for row in order]
     else:
-        # With one label, a single column holds the probability of the second class.
+        # Probabilities or numbers. With one label, a single column holds the probability of the second class.
         is_binary = len(expected.answer_columns) == 1 and competition.task is ONE_LABEL
         answers = [[f"{prob:.9g}" for prob in row] for row in (probs[:, 1:] if is_binary else probs)]
     position, style = expected.id_position, expected.line_style

@@ -17,9 +17,10 @@ from podium.disk import sha256
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.metrics import evaluate, is_better_than_chance
+from podium.models.build import ModelSpec
 from podium.models.device import pick_device, pick_precision, prepare_device
 from podium.recipe import Recipe
-from podium.task import Targets
+from podium.task import NUMBERS, Targets
 from podium.terminal import command_for, plural, say
 from podium.training.augment import View
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
@@ -78,6 +79,16 @@ class Context:
         recipe = self.recipe
         count = len(self.training_rows(fold))
         return BatchSampler(count, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
+
+    def complete_spec(self, spec: ModelSpec, fold: int) -> ModelSpec:
+        """Returns the spec with the task and, for numbers, their mean and deviation in the fold's training images."""
+        task, scales = self.competition.task, tuple[tuple[float, float], ...]()
+        if task is NUMBERS:
+            numbers = self.target_of_image[self.training_rows(fold)]
+            means, deviations = np.nanmean(numbers, 0), np.nanstd(numbers, 0)
+            deviations = np.where(deviations > 0, deviations, 1.0)  # a column that never varies
+            scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
+        return replace(spec, task=task.name, scales=scales)
 
     def save_predictions(self, fold: int, probs: NDArray[np.float32]) -> None:
         """Writes oof.npz, the last file of a fold: it marks the fold as finished. Warns if nothing was learned."""

@@ -18,8 +18,8 @@ from podium.models.device import autocast
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
-from podium.models.predict import probs_of
-from podium.task import SEVERAL_LABELS
+from podium.models.predict import probs_of, scaled
+from podium.task import NUMBERS, ONE_LABEL
 from podium.training.run_folder import Run
 
 # At 1, a confident teacher adds little to the label. Far above 2, its very small probabilities, which training has
@@ -31,20 +31,22 @@ class Teacher:
     """The fold's models of all teaching runs, as one. It draws no random numbers, so the student's do not change."""
 
     def __init__(self, runs: Sequence[Run], fold: int, student: Normaliser, precision: torch.dtype) -> None:
-        self.device, self.precision, self.task = student.device, precision, student.task
+        self.device, self.precision, self.spec = student.device, precision, student.spec
         self.members = [Member(run.fold_folder(fold) / "model.safetensors", student, precision) for run in runs]
+        self.specs = [member.spec for member in self.members]
 
     @torch.no_grad()  # inference_mode would not let the result take part in the student's loss
     def __call__(self, inputs: Tensor) -> Tensor:
-        """Returns the logarithm of the models' mean probabilities.
+        """Returns the logarithm of the models' mean probabilities, or what the student should say for their numbers.
 
         The teacher gets the student's own inputs (crops, colours, mixtures): with another view it would teach what the
         student cannot see.
         """
         with autocast(self.device, self.precision):
             logits = [member.model(member.adapt(inputs)) for member in self.members]
-        if self.task == SEVERAL_LABELS.name:
-            return torch.stack([probs_of(member_logits, self.task) for member_logits in logits]).mean(0).log()
+        if self.spec.task != ONE_LABEL.name:
+            means = torch.stack([probs_of(*pair) for pair in zip(logits, self.specs, strict=True)]).mean(0)
+            return scaled(means, self.spec) if self.spec.task == NUMBERS.name else means.log()
         log_probs = torch.stack([member_logits.float().log_softmax(1) for member_logits in logits])
         return log_probs.logsumexp(0) - math.log(len(log_probs))
 
@@ -54,13 +56,15 @@ class Teacher:
         A distillation token learns the teacher's predicted class: in the DeiT paper that scored higher than learning
         the teacher's probabilities.
         """
-        log_probs = self(inputs)
-        if self.task == SEVERAL_LABELS.name:
+        taught = self(inputs)
+        if self.spec.task != ONE_LABEL.name:
             outputs = logits if token_logits is None else token_logits
-            return F.binary_cross_entropy_with_logits(outputs.float(), log_probs.exp())
+            if self.spec.task == NUMBERS.name:
+                return F.mse_loss(outputs.float(), taught)
+            return F.binary_cross_entropy_with_logits(outputs.float(), taught.exp())
         if token_logits is not None:
-            return F.cross_entropy(token_logits.float(), log_probs.argmax(1))
-        softened = (log_probs / TEMPERATURE).log_softmax(1)
+            return F.cross_entropy(token_logits.float(), taught.argmax(1))
+        softened = (taught / TEMPERATURE).log_softmax(1)
         student = (logits.float() / TEMPERATURE).log_softmax(1)
         # A temperature T divides the gradient by T squared. Multiplied by T squared, the loss keeps the same weight
         # relative to the labels' loss.
@@ -74,7 +78,7 @@ class Member:
         model, spec = load_model(path)
         own = place_model(model, spec, student.device, precision)
         self.model: nn.Module = model.eval()
-        self.size, self.layout = spec.image_size, own.layout
+        self.spec, self.size, self.layout = spec, spec.image_size, own.layout
         self.scale = own.scale / student.scale
         self.shift = own.shift - student.shift * self.scale
 

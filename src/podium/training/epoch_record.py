@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from podium.machine import memory_mb
 from podium.metrics import evaluate
+from podium.task import task_of
 
 DIGITS = {"images_per_s": 1, "seconds": 2, "validation_seconds": 2}  # in the file
 
@@ -19,7 +20,7 @@ class EpochRecord:
     step: int
     lr: float
     loss: float  # mean over the training images
-    scores: dict[str, float]  # of the held-out images: log_loss and the competition's metric
+    scores: dict[str, float]  # of the held-out images: the task's loss and the competition's metric
     views: str  # of the validation; the last record has the views that are submitted
     images_per_s: float  # in training
     seconds: float  # of training
@@ -58,4 +59,4 @@ _NAMES = [name for name in EpochRecord.__dataclass_fields__ if name != "scores"]
 
 def score_held_out(metric: str, targets: NDArray[np.int64], probs: NDArray[np.float32]) -> dict[str, float]:
     """Returns the scores that a record holds."""
-    return {name: evaluate(name, targets, probs) for name in ("log_loss", metric)}
+    return {name: evaluate(name, targets, probs) for name in (task_of(targets).loss, metric)}

@@ -7,7 +7,7 @@ only some runs use.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import autocast, cpu_multiplies_bfloat16, micro_batch_limit
 from podium.models.place import place_model
+from podium.models.predict import scaled
 from podium.recipe import Recipe, image_size_at
 from podium.training.augment import mix
 from podium.training.context import Context
@@ -125,12 +126,14 @@ class Learner:
         return loss
 
     def prepare(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalises the images, and mixes them in some steps; the targets become probabilities."""
+        """Normalises the images, and mixes them in some steps; the targets become probabilities, or scaled numbers."""
         recipe, progress = self.recipe, self.progress
         inputs = self.normalise(images)
         targets = labels.to(self.device, non_blocking=True)
         if targets.ndim == 1:
             targets = F.one_hot(targets, len(self.spec.classes)).float()
+        elif self.spec.scales:
+            targets = scaled(targets.float(), self.spec)
         rng = generator(MIX, recipe.seed, self.fold, progress.step)
         if rng.random() < recipe.mix and progress.step < progress.total_steps * (1 - recipe.plain):
             inputs, targets = mix(inputs, targets, rng)
@@ -272,7 +275,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
     if recipe.grow:
         sizes = {image_size_at(epoch, recipe) for epoch in range(recipe.epochs)}
         check_sizes(model, recipe.model, sizes, "--grow 0")
-    return model, replace(spec, task=context.competition.task.name)
+    return model, context.complete_spec(spec, fold)
 
 
 def _network(model: nn.Module, context: Context) -> Any:

@@ -1,4 +1,4 @@
-"""Linear evaluation: a multinomial logistic head on the features of a frozen model, one head per fold.
+"""Linear evaluation: a logistic head (linear for numbers) on the features of a frozen model, one head per fold.
 
     podium train --model convnext_small --linear
 
@@ -10,6 +10,7 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,11 +26,13 @@ from podium.models.device import autocast, full_float32
 from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
-from podium.models.predict import probs_of
+from podium.models.predict import probs_of, scaled
+from podium.task import NUMBERS, ONE_LABEL, Targets
 from podium.terminal import say
 from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.frozen_features import Features, all_features, features_of
+from podium.training.losses import Loss, squared_error
 from podium.training.randomness import seed_torch
 
 STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the mean log loss: 0.1 to 0.00001
@@ -50,20 +53,20 @@ def train_head(context: Context, fold: int) -> None:
     model, spec = build_model(
         replace(recipe, drop_path=0.0), context.competition.classes, backbone=context.plan.backbone
     )
-    spec = replace(spec, task=context.competition.task.name)
+    spec = context.complete_spec(spec, fold)
     context.run.keep_source(spec.source)
     normalise = place_model(model, spec, context.device, context.precision)
     head, l2, features = fit_head_of(context, fold, model, spec, normalise)
 
     training, held_out = context.training_rows(fold), context.held_out_rows(fold)
-    training_probs = predict_head(context, head, features[:, training])
-    probs = predict_head(context, head, features[:, held_out])
+    training_probs = predict_head(context, head, features[:, training], spec)
+    probs = predict_head(context, head, features[:, held_out], spec)
     seconds = time.monotonic() - started
     record = EpochRecord(
         epoch=1,
         step=0,
         lr=0.0,
-        loss=evaluate("log_loss", targets[training], training_probs),
+        loss=evaluate(context.competition.task.loss, targets[training], training_probs),
         scores=score_held_out(metric, targets[held_out], probs),
         views=recipe.views,
         images_per_s=len(training) / max(seconds, 1e-9),
@@ -83,7 +86,7 @@ def fit_head_of(
     """Fits a model's last layer to its features; returns it, the strength of its L2, and the features."""
     classifier = classifier_of(model, spec, normalise)
     features = all_features(context, model, spec, normalise)
-    head, l2 = fit_head(context, fold, features)
+    head, l2 = fit_head(context, fold, features, spec)
     classifier.load_state_dict(head._asdict())
     return head, l2, features
 
@@ -112,11 +115,11 @@ def classifier_of(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> n
 
 
 @torch.inference_mode()
-def predict_head(context: Context, head: Head, features: Features) -> NDArray[np.float32]:
+def predict_head(context: Context, head: Head, features: Features, spec: ModelSpec) -> NDArray[np.float32]:
     """Returns probabilities as `predict_proba` will compute them: the mean of the views."""
     with autocast(context.device, context.precision):
         logits = F.linear(torch.from_numpy(features).to(context.device), head.weight, head.bias)
-    probs: NDArray[np.float32] = probs_of(logits, context.competition.task.name).mean(0).cpu().numpy()
+    probs: NDArray[np.float32] = probs_of(logits, spec).mean(0).cpu().numpy()
     return probs
 
 
@@ -151,17 +154,21 @@ class Standardiser:
 
 
 @full_float32()
-def fit_head(context: Context, fold: int, features: Features) -> tuple[Head, float]:
+def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -> tuple[Head, float]:
     """Fits a head to all images but the fold's; returns it and the strength of its L2."""
     rows, device = context.training_rows(fold), context.device
     targets = torch.from_numpy(context.target_of_image[rows]).to(device)
     standard = Standardiser(torch.from_numpy(features[:, rows]).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
-    if targets.ndim == 1:
+    if spec.scales:
+        targets = scaled(targets.float(), spec)
+        bias = torch.zeros(targets.shape[1], device=device)
+    elif targets.ndim == 1:
         bias = ((torch.bincount(targets, minlength=len(context.competition.classes)).float() + 1) / len(targets)).log()
     else:
         bias = ((targets.sum(0) + 1) / (len(targets) + 2)).logit()
     start = Head(torch.zeros(len(bias), len(variances), device=device), bias)
+    fit_loss = _loss_of(spec, context.target_of_image[rows])
 
     validates = _validating_rows(context, fold, rows)
     trains = torch.from_numpy(~validates).to(device)
@@ -169,13 +176,14 @@ def fit_head(context: Context, fold: int, features: Features) -> tuple[Head, flo
     strength, lowest_loss, best, head = STRENGTHS[0], math.inf, start, start
     for l2 in STRENGTHS if validates.any() else ():
         part = inputs[:, trains]
-        head = _fit(part.flatten(0, 1), _repeated(targets[trains], len(inputs)), l2, variances, head)
-        probs = predict_head(context, standard.head_for_raw_features(head), validation_features)
-        loss = evaluate("log_loss", validation_targets, probs)
+        repeated = _repeated(targets[trains], len(inputs))
+        head = _fit(part.flatten(0, 1), repeated, fit_loss, l2, variances, head)
+        probs = predict_head(context, standard.head_for_raw_features(head), validation_features, spec)
+        loss = evaluate(context.competition.task.loss, validation_targets, probs)
         if loss >= lowest_loss:
             break
         lowest_loss, strength, best = loss, l2, head
-    head = _fit(inputs.flatten(0, 1), _repeated(targets, len(inputs)), strength, variances, best)
+    head = _fit(inputs.flatten(0, 1), _repeated(targets, len(inputs)), fit_loss, strength, variances, best)
     return standard.head_for_raw_features(head), strength
 
 
@@ -195,8 +203,14 @@ def _validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> ND
     return np.asarray(targets.groupby(targets).cumcount() % 5 == 1)
 
 
-def _fit(inputs: Tensor, targets: Tensor, l2: float, variances: Tensor, start: Head) -> Head:
-    """Minimises the mean log loss plus L2; `variances` are those of the inputs along their axes."""
+def _loss_of(spec: ModelSpec, targets: Targets) -> Loss:
+    if spec.task == NUMBERS.name:
+        return partial(squared_error, 1 - float(np.isnan(targets).mean()))
+    return F.cross_entropy if spec.task == ONE_LABEL.name else F.binary_cross_entropy_with_logits
+
+
+def _fit(inputs: Tensor, targets: Tensor, fit_loss: Loss, l2: float, variances: Tensor, start: Head) -> Head:
+    """Minimises the mean loss plus L2; `variances` are those of the inputs along their axes."""
     scale = (variances.clamp(min=0) / len(start.bias) + l2).rsqrt()
     scaled_weight, bias = (start.weight / scale).requires_grad_(), start.bias.clone().requires_grad_()
     optimizer = torch.optim.LBFGS(
@@ -207,12 +221,10 @@ def _fit(inputs: Tensor, targets: Tensor, l2: float, variances: Tensor, start: H
         line_search_fn="strong_wolfe",
     )
 
-    log_loss = F.cross_entropy if targets.ndim == 1 else F.binary_cross_entropy_with_logits
-
     def loss() -> Tensor:
         optimizer.zero_grad()
         weight = scaled_weight * scale
-        value = log_loss(F.linear(inputs, weight, bias), targets) + l2 / 2 * weight.square().sum()
+        value = fit_loss(F.linear(inputs, weight, bias), targets) + l2 / 2 * weight.square().sum()
         value.backward()
         return value
 

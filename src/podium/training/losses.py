@@ -2,7 +2,7 @@
 
 A loss takes logits and targets, both float32 [images, classes], and returns a loss per image. Targets are
 probabilities: mixup, cutmix and label smoothing have mixed the labels already. With one label for an image they sum to
-1; with several, each class is a question of its own.
+1; with several, each class is a question of its own. Numbers have one loss, the squared error.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.recipe import LOSSES, Recipe
-from podium.task import SEVERAL_LABELS, Targets, task_of
+from podium.task import NUMBERS, SEVERAL_LABELS, Targets, task_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -28,6 +28,9 @@ def make_label_loss(recipe: Recipe, targets: Targets, classes: int, device: torc
     `targets` are the labels of the fold's training images. An image counts as much as its classes: by the shares of its
     target before smoothing. So its weight depends neither on the other images of the batch nor on how it is split.
     """
+    if task_of(targets) is NUMBERS:
+        known = 1 - float(np.isnan(targets).mean())
+        return LOSSES[recipe.loss] or partial(squared_error, known)
     if task_of(targets) is SEVERAL_LABELS:
         return partial(_loss_of_several, LOSSES[recipe.loss] or OF_SEVERAL_LABELS[recipe.loss], recipe.smoothing)
     if recipe.loss == "cross_entropy" and recipe.class_weights == "none":
@@ -92,6 +95,12 @@ def poly(logits: Tensor, targets: Tensor, epsilon: float = 1.0) -> Tensor:
 
 
 BUILT_IN: dict[str, Loss] = {"cross_entropy": cross_entropy, "focal": focal, "asymmetric": asymmetric, "poly": poly}
+
+
+def squared_error(known: float, outputs: Tensor, numbers: Tensor) -> Tensor:
+    """Returns the mean loss of numbers in units of their deviation; `known` is the share of those that are not nan."""
+    errors = torch.where(numbers.isnan(), 0.0, outputs - numbers)
+    return errors.square().mean() / known
 
 
 # --- losses for several labels -----------------------------------------------------------------------

@@ -14,9 +14,9 @@ from podium import PodiumError
 from podium.disk import check_name
 from podium.extension_files import extensions_digest
 from podium.machine import Machine
-from podium.recipe import NEUTRAL, Options, Recipe, check_options
+from podium.recipe import LOSSES, NEUTRAL, Options, Recipe, check_options
 from podium.recipe_defaults import expand_auto
-from podium.task import SEVERAL_LABELS
+from podium.task import NUMBERS, SEVERAL_LABELS
 from podium.terminal import say
 from podium.torchrun import world_size
 
@@ -113,7 +113,7 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     folds_to_train = _choose_folds(folds, count_folds(fold_of_image), slug)
     recipe = resolve_recipe(options, competition.recipe)
     _refuse_small_share_of_batch(recipe, int((fold_of_image != 0).sum()))
-    _refuse_class_weights(recipe, competition)
+    _refuse_options_of_other_tasks(recipe, competition)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     plan = Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train)
     plan = replace(plan, origins=_find_origins(plan, options))
@@ -256,12 +256,21 @@ def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
         )
 
 
-def _refuse_class_weights(recipe: Recipe, competition: "Competition") -> None:
+def _refuse_options_of_other_tasks(recipe: Recipe, competition: "Competition") -> None:
     if recipe.class_weights != "none" and competition.task is SEVERAL_LABELS:
         raise PodiumError(
             f"--class-weights {recipe.class_weights} weighs images by their one class, but these have several labels;"
             " leave it out, or use --loss asymmetric or focal"
         )
+    if competition.task is NUMBERS:
+        is_for_labels = recipe.loss != "cross_entropy" and LOSSES[recipe.loss] is None
+        options = {"--class-weights": recipe.class_weights != "none", "--loss": is_for_labels}
+        wrong = [option for option, is_given in options.items() if is_given]
+        if wrong:
+            raise PodiumError(
+                f"{' and '.join(wrong)} are for labels, but these images have numbers, whose loss is the squared error;"
+                " leave that out"
+            )
 
 
 def _warn_of_known_images(recipe: Recipe, competition: "Competition") -> None:

@@ -1,0 +1,80 @@
+"""Describes what was understood of a competition, for `podium data`."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from podium.competition.contained_images import describe_contained
+from podium.competition.find_files import common_folder
+from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat
+from podium.task import NUMBERS, ONE_LABEL
+from podium.terminal import first_few, plural
+
+if TYPE_CHECKING:
+    from podium.competition.load import Competition
+
+
+def describe(competition: "Competition") -> str:
+    submission = competition.submission_format
+    lines = [
+        f"{competition.title}  ({competition.folder})",
+        f"  train    {_images_in(competition.folder, competition.train)}",
+        f"  test     {_images_in(competition.folder, competition.test)}"
+        if len(competition.test)
+        else "  test     no test images",
+        f"  task     {_describe_task(competition)}",
+        f"  {_describe_targets(competition)}",
+        f"  submit   {first_few(submission.columns)}: {_describe_answer(competition)} a row, {_source_of(submission)}",
+        f"  metric   {competition.metric}, {competition.card.origin_of_metric()}",
+        *(f"  note     {note}" for note in competition.notes),
+    ]
+    return "\n".join(lines)
+
+
+def _describe_answer(competition: "Competition") -> str:
+    """Returns what a row of the submission holds."""
+    submission, task = competition.submission_format, competition.task
+    is_single = len(submission.answer_columns) == 1
+    if submission.wants == "numbers":
+        return "a number" if is_single else "the numbers"
+    if submission.wants == "ranking":
+        return f"the {submission.places} most probable labels"
+    if submission.wants == "labels":
+        return "one label" if task is ONE_LABEL else "the labels"
+    return "the probability of each class" if not is_single else f"the probability of '{competition.classes[-1]}'"
+
+
+def _describe_targets(competition: "Competition") -> str:
+    """Returns a line about the classes, or the numbers."""
+    task, classes, targets = competition.task, competition.classes, competition.train["target"]
+    if task is NUMBERS:
+        numbers = pd.DataFrame(task.encode(targets, classes), columns=list(classes))
+        least, mean, most = numbers.min(), numbers.mean(), numbers.max()
+        ranges = (f"{name} from {least[name]:.5g} to {most[name]:.5g}, mean {mean[name]:.5g}" for name in classes)
+        return f"numbers  {first_few(ranges, 3)}"
+    counts = Counter(label for target in targets for label in task.labels_of(target))
+    (largest, most_images), (smallest, least_images) = counts.most_common(1)[0], counts.most_common()[-1]
+    return f"classes  {len(classes)}, from {most_images:,} images ('{largest}') down to {least_images:,} ('{smallest}')"
+
+
+def _describe_task(competition: "Competition") -> str:
+    if competition.task is ONE_LABEL:
+        return "one label for each image"
+    if competition.task is NUMBERS:
+        count = len(competition.classes)
+        return "a number for each image" if count == 1 else f"{count} numbers for each image"
+    counts = competition.train["target"].map(lambda target: len(competition.task.labels_of(target)))
+    unlabelled = int((counts == 0).sum())
+    none = f", none for {plural(unlabelled, 'image')}" if unlabelled else ""
+    return f"several labels for each image: {counts.mean():.1f} on average, at most {counts.max()}{none}"
+
+
+def _images_in(folder: Path, rows: pd.DataFrame) -> str:
+    return describe_contained(folder, rows["image"]) or f"{len(rows):,} images in {common_folder(rows['image'])}/"
+
+
+def _source_of(submission: SubmissionFormat) -> str:
+    is_guess = submission.source == NO_SAMPLE
+    return f"a guess, because there is {NO_SAMPLE}" if is_guess else f"as in {submission.source}"

@@ -1,0 +1,99 @@
+"""Finds the columns of a training table that hold numbers to predict, and reads them."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from podium import PodiumError
+from podium.competition.find_tables import Sources, Table
+from podium.metrics import METRICS
+from podium.task import NUMBERS, SEPARATOR
+from podium.terminal import first_few
+
+MIN_VALUES = 10  # with fewer different values, they are rather grades or marks
+
+
+def find_number_columns(sources: Sources, table: Table, label_column: str | None) -> list[str]:
+    """Returns the columns, in the order of the sample submission; none if the images have labels.
+
+    `label_column` holds the labels if they are labels. The card's task or metric decides, else the cells.
+    """
+    card = sources.card
+    answer_columns = sources.sample.answer_columns if sources.sample else []
+    columns = [label_column] if label_column else []
+    if "target_column" not in card and len(answer_columns) > 1:
+        columns = _columns_like(answer_columns, table)
+    task = card.get("task")
+    if task is None and "metric" in card:
+        tasks = METRICS[card["metric"]]().tasks
+        task = NUMBERS.name if tasks == {NUMBERS.name} else "labels"
+    if task == NUMBERS.name and not columns:
+        raise PodiumError(
+            f"{table.path}: it is not clear which of the columns {first_few(table.rows.columns)} hold the numbers; "
+            + card.advise('target_column = "NAME"')
+        )
+    if task == NUMBERS.name or (task is None and columns and _look_like_numbers(sources, table, columns)):
+        _refuse_other_answers(sources, columns)
+        return columns
+    return []
+
+
+def _columns_like(answer_columns: list[str], table: Table) -> list[str]:
+    """Returns the columns with these names; all may have the same text behind them, as in `height_mean`."""
+    for column in table.rows:
+        suffix = column.removeprefix(answer_columns[0])
+        columns = [f"{name}{suffix}" for name in answer_columns]
+        if column.startswith(answer_columns[0]) and set(columns) <= set(table.rows):
+            return columns
+    return []
+
+
+def _look_like_numbers(sources: Sources, table: Table, columns: list[str]) -> bool:
+    """Returns whether the cells are numbers, some of them fractions.
+
+    Whole numbers in a single column count if the sample submission's answers are fractions above 1.
+    """
+    cells = {cell for column in columns for cell in table.rows[column].unique()} - {""}
+    values = pd.to_numeric(pd.Series(list(cells), dtype=object), errors="coerce")
+    if not np.isfinite(values).all() or values.nunique() < MIN_VALUES:
+        return False
+    if (values % 1 != 0).any():
+        is_known = True
+    elif len(columns) == 1 and sources.sample and len(sources.sample.answer_columns) == 1:
+        answers = pd.to_numeric(sources.sample.rows.iloc[:, 1], errors="coerce")
+        is_known = bool(((answers > 1) & (answers % 1 != 0)).any())
+    else:
+        return False
+    if is_known:
+        what = f"'{columns[0]}' holds" if len(columns) == 1 else f"{first_few(columns)} hold"
+        sources.notes.append(
+            f"{table.path.name}: {what} numbers to predict; if they are classes, "
+            + sources.card.advise('task = "one_label"' if len(columns) == 1 else 'task = "several_labels"')
+        )
+    return is_known
+
+
+def _refuse_other_answers(sources: Sources, columns: list[str]) -> None:
+    sample = sources.sample
+    if sample and len(sample.answer_columns) != len(columns):
+        raise PodiumError(
+            f"{sample.path}: {len(sample.answer_columns)} columns to fill for the numbers in {first_few(columns)};"
+            " the columns must have the names of those in the training table"
+        )
+
+
+def read_numbers(sources: Sources, path: Path, cells: pd.DataFrame) -> pd.Series:
+    """Returns the targets, as text (see task.py); of several numbers, some may be unknown. Sets the task."""
+    sources.task, sources.columns = NUMBERS, list(cells.columns)
+    cells = cells.apply(lambda column: column.str.strip())
+    for column in cells:
+        values = pd.to_numeric(cells[column], errors="coerce")
+        wrong = cells[column][~np.isfinite(values) & (cells[column] != "")]
+        if len(wrong):
+            line, cell = wrong.index[0], wrong.iloc[0]
+            raise PodiumError(f"{path}, line {line}: '{cell}' in the column '{column}' is not a number; correct it")
+    is_blank = (cells == "").all(axis=1)
+    if is_blank.any():
+        raise PodiumError(f"{path}, line {is_blank.idxmax()}: no number; fill it in or delete the line")
+    return cells[cells.columns[0]].str.cat(cells[cells.columns[1:]], sep=SEPARATOR)

@@ -1,0 +1,181 @@
+"""Images with one number, or several, from the files to the submission."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import podium as library
+from podium.competition.load import load
+from podium.metrics import evaluate
+from tiny import Podium, one_line
+
+SLUG = "bars"
+FAST = ("-c", SLUG, "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
+TRAIN = (
+    *("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "8", "--mix", "0", "--crop", "1"),
+    *("--fit", "squash", "--views", "none"),
+)
+COLUMNS = {"one": ["height"], "two": ["height", "width"]}
+SIDE = 40
+
+
+def write_bar(path: Path, height: int, width: int, seed: int) -> None:
+    """Draws a bright bar of this height and width in the corner."""
+    pixels = np.full((SIDE, SIDE, 3), 60.0)
+    pixels[:height, :width] = 220
+    pixels += np.random.default_rng(seed).normal(0, 10, pixels.shape)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
+
+
+def write_competition(root: Path, columns: list[str], count: int = 60, tests: int = 15) -> None:
+    """Writes heights in thousands, with fractions, and widths; of two columns, some training cells are blank."""
+    folder, rng, rows = root / "data" / "raw" / SLUG, np.random.default_rng(0), []
+    for number in range(count + tests):
+        height, width = (int(side) for side in rng.integers(4, SIDE, 2))
+        write_bar(folder / ("train" if number < count else "test") / f"{number}.png", height, width, number)
+        cells = {"height": f"{1000 * height + number}.5", "width": f"{width / 10}"}
+        if len(columns) == 2 and number < count and number % 7 == 0:
+            cells["width"] = ""
+        rows.append([f"{number}.png", *(cells[name] for name in columns)])
+    header = ["image", *columns]
+    tables = {
+        folder / "train.csv": [header, *rows[:count]],
+        folder / "sample_submission.csv": [header, *([row[0], *["0"] * len(columns)] for row in rows[count:])],
+        root / "solution.csv": [header, *rows[count:]],
+    }
+    for path, lines in tables.items():
+        with path.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(lines)
+
+
+@pytest.fixture(params=["one", "two"])
+def bars(request: pytest.FixtureRequest, tmp_path: Path, podium: Podium) -> Path:
+    write_competition(tmp_path, COLUMNS[request.param])
+    status, _, err = podium("folds", "-c", SLUG, "--k", "3")
+    assert status == 0, err
+    return tmp_path
+
+
+def share_explained(submission: pd.DataFrame, truth: pd.DataFrame) -> float:
+    columns = list(truth.columns[1:])
+    return evaluate("r2", truth[columns].to_numpy(float), submission[columns].to_numpy(float))
+
+
+def test_from_files_to_a_submission(bars: Path, podium: Podium) -> None:
+    _, out, _ = podium("data", "-c", SLUG)
+    assert "numbers  height from " in out
+    assert "metric   rmse, a guess" in out
+    status, out, err = podium(*TRAIN)
+    assert status == 0, err
+    assert "no better than chance" not in err
+    assert "smoothing" not in out + err
+    status, out, err = podium("submit", "-c", SLUG)
+    assert status == 0, err
+    written = Path(out.strip())
+    submission, truth = pd.read_csv(written), pd.read_csv(bars / "solution.csv")
+    assert list(submission.columns) == list(truth.columns)
+    assert list(submission["image"]) == list(truth["image"])
+    assert share_explained(submission, truth) > 0.6
+    assert json.loads(written.with_suffix(".json").read_text())["estimate"]["rmse"] > 0
+    status, out, err = podium("score", written, "--solution", bars / "solution.csv")
+    assert status == 0, err
+    columns = list(truth.columns[1:])
+    rmse = evaluate("rmse", truth[columns].to_numpy(float), submission[columns].to_numpy(float))
+    assert json.loads(out) == {"metric": "rmse", "score": pytest.approx(rmse)}
+    content = written.read_bytes()
+    written.unlink()
+    assert podium("submit", "--from", written.with_suffix(".json"))[0] == 0
+    assert written.read_bytes() == content
+
+
+def test_runs_are_compared_blended_taught_and_read(bars: Path, podium: Podium) -> None:
+    linear = ("train", *FAST, "--model", "test_resnet", "--linear")
+    for name, words in {"a": TRAIN, "b": (*TRAIN, "--seed", "1"), "head": linear}.items():
+        status, _, err = podium(*words, "--name", name)
+        assert status == 0, err
+    status, out, err = podium("compare", "-c", SLUG, "--json")
+    assert status == 0, err
+    assert {row["run"] for row in json.loads(out)} == {"a", "b", "head"}
+    assert "log loss" not in podium("compare", "-c", SLUG)[1]
+    for strategy in ("convex", "greedy"):
+        status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "head", "--blend", strategy, "--name", strategy)
+        assert status == 0, err
+        assert share_explained(pd.read_csv(out.strip()), pd.read_csv(bars / "solution.csv")) > 0.6
+    for strategy in ("equal-calibrated", "geometric"):
+        assert "--blend" in one_line(podium("submit", "-c", SLUG, "--runs", "a", "b", "--blend", strategy))
+    status, _, err = podium(*TRAIN, "--name", "student", "--teacher", "a", "--folds", "0", "--distil", "1")
+    assert status == 0, err
+    assert "no better than chance" not in err
+    run = library.Run(bars / "runs" / SLUG / "a")
+    targets = load(SLUG, bars).train.set_index("id")["target"]
+    held_out = run.held_out()
+    assert [text.split("|")[0] for text in held_out["target"]] == [
+        text.split("|")[0] for text in targets.loc[held_out["id"]]
+    ]
+    assert podium("report", "-c", SLUG)[0] == 0
+    picture = bars / "data" / "raw" / SLUG / "test" / "60.png"
+    status, out, err = podium("predict", "-c", SLUG, "a", picture)
+    assert status == 0, err
+    assert "height" in out
+    assert podium("explain", "-c", SLUG, "a", "--what", "receptive_field")[0] == 0
+    assert "numbers" in one_line(podium("audit", "-c", SLUG, "--suspects"))
+    assert "--loss" in one_line(podium(*TRAIN, "--name", "w", "--loss", "focal"))
+    assert "--class-weights" in one_line(podium(*TRAIN, "--name", "w", "--class-weights", "balanced"))
+
+
+def test_folds_hold_numbers_of_all_sizes_and_keep_groups(tmp_path: Path, podium: Podium) -> None:
+    write_competition(tmp_path, COLUMNS["one"], count=200, tests=4)
+    table = tmp_path / "data" / "raw" / SLUG / "train.csv"
+    rows = pd.read_csv(table, dtype=str)
+    rows["who"] = [f"p{number // 3}" for number in range(len(rows))]
+    rows.to_csv(table, index=False)
+    status, _, err = podium("folds", "-c", SLUG, "--k", "4")
+    assert status == 0, err
+    path = tmp_path / "data" / "prepared" / SLUG / "folds.csv"
+    folds = pd.read_csv(path)
+    assert (folds["fold"] >= 0).all()
+    order = folds["target"].rank(method="first").to_numpy()
+    for fold in range(4):  # each tenth of the numbers has its share in every fold
+        assert np.bincount((order[folds["fold"] == fold] - 1).astype(int) // 20).tolist() == [5] * 10
+    assert podium("folds", "-c", SLUG, "--k", "4", "--group", "who", "--force")[0] == 0
+    folds = pd.read_csv(path).merge(rows[["image", "who"]], left_on="id", right_on="image")
+    assert folds.groupby("who")["fold"].nunique().max() == 1
+    assert podium("folds", "-c", SLUG, "--verify")[0] == 0
+
+
+def test_numbers_do_not_depend_on_their_unit(tmp_path: Path, podium: Podium) -> None:
+    """A metre or a millimetre: the same network learns the same."""
+    scores = []
+    for factor in (1, 1000):
+        root = tmp_path / str(factor)
+        write_competition(root, COLUMNS["one"])
+        for name in ("train.csv", "sample_submission.csv"):
+            path = root / "data" / "raw" / SLUG / name
+            rows = pd.read_csv(path)
+            rows["height"] = rows["height"] / 1000 * factor
+            rows.to_csv(path, index=False)
+        assert podium("--root", root, "folds", "-c", SLUG, "--k", "3")[0] == 0
+        assert podium("--root", root, *TRAIN, "--folds", "0")[0] == 0
+        scores.append(library.Run(root / "runs" / SLUG / "test_resnet").score() / factor)
+    assert scores[1] == pytest.approx(scores[0], rel=0.05)
+
+
+def test_corrections_hold_numbers(tmp_path: Path, podium: Podium) -> None:
+    write_competition(tmp_path, COLUMNS["two"])
+    corrections = tmp_path / "mine.csv"
+    corrections.write_text("id,label\n0.png,1500|2.5\n1.png,drop\n")
+    assert podium("folds", "-c", SLUG, "--corrections", corrections)[0] == 0
+    train = load(SLUG, tmp_path).train.set_index("id")["target"]
+    assert train["0.png"] == "1500|2.5"
+    assert "1.png" not in train.index
+    for label in ("red|1", "1500", "|", "nan|1"):
+        corrections.write_text(f"id,label\n0.png,{label}\n")
+        assert "is not height|width; write numbers" in one_line(
+            podium("folds", "-c", SLUG, "--corrections", corrections)
+        )
