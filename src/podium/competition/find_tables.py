@@ -70,14 +70,15 @@ class Sources:
 
         A copy of the competition may have the table that Podium knows in another folder, or not at all.
         """
-        name, tables = str(self.card[key]).removeprefix("./"), (*self.files.tables, *self.files.others)
-        if not name or name in tables:
+        named, tables = str(self.card[key]), (*self.files.tables, *self.files.others)
+        name = named.removeprefix("./")
+        if not named or name in tables:
             return name
         if key in self.card.known:
             matches = [table for table in tables if PurePosixPath(table).name == name]
             return matches[0] if len(matches) == 1 else self._guess_table(key)
         raise PodiumError(
-            f'{self.card.path}: {key} = "{name}" is not among the tables of {self.files.folder}:'
+            f'{self.card.path}: {key} = "{named}" is not among the tables of {self.files.folder}:'
             f" {first_few(self.files.tables)}; correct that name"
         )
 
