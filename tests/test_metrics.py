@@ -15,7 +15,7 @@ from podium.metrics import (
     metrics_of,
     score_per_image,
 )
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
 
 Arrays = tuple[NDArray[Any], NDArray[np.float64]]
 
@@ -252,6 +252,24 @@ def test_a_single_image_is_scored_if_that_can_be(arrays: Arrays, task: str, unde
     assert {metric for metric, score in scores.items() if np.isnan(score)} == undefined
     if task == ONE_LABEL.name:
         assert scores["accuracy"] == scores["map_at_5"] == scores["top_5_accuracy"] == scores["macro_f1"] == 1
+
+
+def test_several_targets_are_scored_as_by_hand() -> None:
+    targets = SEVERAL_TARGETS.encode(["a=0|b=x", "a=1|b=x", "a=1|b=y"], ["a=0", "a=1", "a=2", "b=x", "b=y"])
+    assert targets.tolist() == [[1, -1, -1, 2, -2], [-1, 1, -1, 2, -2], [-1, 1, -1, -2, 2]]
+    probs = np.array([[0.5, 0.3, 0.2, 0.9, 0.1], [0.6, 0.3, 0.1, 0.2, 0.8], [0.1, 0.8, 0.1, 0.3, 0.7]])
+    assert evaluate("accuracy", targets, probs) == pytest.approx(2 / 3)  # of the images, all columns right
+    assert evaluate("mean_recall", targets, probs) == pytest.approx(((1 + 1 / 2) / 2 + (1 / 2 + 1) / 2) / 2)
+    assert evaluate("log_loss", targets, probs) == pytest.approx(-math.log(0.5 * 0.9 * 0.3 * 0.2 * 0.8 * 0.7) / 6)
+    with pytest.raises(PodiumError, match="macro_f1 is not defined for a label in each of several columns"):
+        evaluate("macro_f1", targets, probs)
+
+
+def test_the_first_of_three_columns_counts_twice() -> None:
+    classes = ["a=0", "a=1", "b=0", "b=1", "c=0", "c=1"]
+    targets = SEVERAL_TARGETS.encode(["a=0|b=0|c=0", "a=1|b=1|c=1"], classes)
+    probs = np.array([[1.0, 0, 0, 1, 1, 0], [0, 1, 0, 1, 1, 0]])
+    assert evaluate("mean_recall_211", targets, probs) == pytest.approx((2 * 1 + 1 / 2 + 1 / 2) / 4)
 
 
 def test_unknown_numbers_do_not_count() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations  # numpy appears in the types and is imported
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from podium.task import HALF, ONE_LABEL, are_right, task_of
+from podium.task import HALF, ONE_LABEL, SEVERAL_TARGETS, are_right, columns_in, parts_of, task_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,10 +28,16 @@ def accuracy_of_images(targets: Array, probs: Array) -> Scores:
 
 
 def log_loss_of_images(targets: Array, probs: Array) -> Scores:
-    """One label: of the true class. Several labels: the mean over the labels, each a yes or no."""
+    """One label: of the true class. Several labels: the mean over the labels, each a yes or no.
+
+    Several targets: of the true classes, the mean over the columns.
+    """
     import numpy as np
 
     least = np.finfo(np.float64).eps
+    if task_of(targets) is SEVERAL_TARGETS:
+        true_probs = probs[targets > 0].reshape(len(targets), -1)
+        return np.asarray(-np.log(true_probs.clip(least)).mean(1))
     if task_of(targets) is not ONE_LABEL:
         clipped = probs.astype(np.float64).clip(least, 1 - least)
         return np.asarray(-np.where(targets > 0, np.log(clipped), np.log1p(-clipped)).mean(1))
@@ -122,6 +128,22 @@ def balanced_accuracy(targets: Array, probs: Array) -> float:
     from sklearn.metrics import recall_score
 
     return float(recall_score(targets, probs.argmax(1), labels=np.unique(targets), average="macro", zero_division=0.0))
+
+
+def mean_recall(weights: tuple[float, ...] = ()) -> Callable[[Array, Array], float]:
+    """Several targets: the mean over the columns of the mean recall of the classes that occur; `weights` weigh them."""
+
+    def score(targets: Array, probs: Array) -> float:
+        import numpy as np
+
+        recalls = []
+        for part in parts_of(columns_in(targets)):
+            truth, predicted = targets[:, part].argmax(1), probs[:, part].argmax(1)
+            counts, right = np.bincount(truth), np.bincount(truth[truth == predicted], minlength=truth.max() + 1)
+            recalls.append((right[counts > 0] / counts[counts > 0]).mean())
+        return float(np.average(recalls, weights=weights if len(weights) == len(recalls) else None))
+
+    return score
 
 
 def quadratic_kappa(targets: Array, probs: Array) -> float:

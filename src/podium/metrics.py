@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium import PodiumError
 from podium import metric_functions as functions
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, TASKS, task_of
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, task_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 OF_LABELS = frozenset({ONE_LABEL.name, SEVERAL_LABELS.name})
+OF_CLASSES = OF_LABELS | {SEVERAL_TARGETS.name}
 WANTS = ("labels", "probs", "ranking", "numbers")
 
 Score = Callable[["NDArray[Any]", "NDArray[Any]"], float]  # (targets, probs or numbers) -> score
@@ -38,6 +39,10 @@ def _of_ranking(score_images: ScoreImages, k: int) -> Callable[[], Metric]:
     return lambda: Metric("ranking", 1, lambda targets, probs: float(score_images(targets, probs).mean()), places=k)
 
 
+def _of_columns(score: Score) -> Callable[[], Metric]:
+    return lambda: Metric("labels", 1, score, tasks=frozenset({SEVERAL_TARGETS.name}))
+
+
 def _brier(targets: NDArray[Any], probs: NDArray[Any]) -> float:
     return float(functions.brier_of_images(targets, probs).mean())
 
@@ -56,8 +61,8 @@ _OF_IMAGES: dict[str, ScoreImages] = {
 }
 
 METRICS: dict[str, Callable[[], Metric]] = {
-    "accuracy": lambda: Metric("labels", 1, functions.accuracy, tasks=OF_LABELS),
-    "log_loss": lambda: Metric("probs", -1, functions.log_loss, 0.0, OF_LABELS),
+    "accuracy": lambda: Metric("labels", 1, functions.accuracy, tasks=OF_CLASSES),
+    "log_loss": lambda: Metric("probs", -1, functions.log_loss, 0.0, OF_CLASSES),
     "macro_f1": _f_score(1, "macro"),
     "balanced_accuracy": lambda: Metric("labels", 1, functions.balanced_accuracy),
     "roc_auc": lambda: Metric("probs", 1, functions.roc_auc, tasks=OF_LABELS),
@@ -74,6 +79,8 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "mcc": lambda: Metric("labels", 1, functions.mcc),
     "average_precision": lambda: Metric("probs", 1, functions.average_precision, tasks=OF_LABELS),
     "partial_auc_80": lambda: Metric("probs", 1, functions.partial_auc_80, 1 - functions.LOWEST_RATE, OF_LABELS),
+    "mean_recall": _of_columns(functions.mean_recall()),
+    "mean_recall_211": _of_columns(functions.mean_recall((2, 1, 1))),  # the first of three columns counts twice
     "rmse": _of_numbers(-1, functions.rmse, 0.0),
     "mcrmse": _of_numbers(-1, functions.mcrmse, 0.0),
     "mae": _of_numbers(-1, functions.mae, 0.0),
@@ -111,7 +118,7 @@ def is_better_than_chance(targets: NDArray[np.int64], probs: NDArray[np.floating
     if task_of(targets) is NUMBERS:
         return _are_closer_than_mean(targets, probs)
     if targets.ndim == 2:
-        shares = targets.mean(0)
+        shares = (targets > 0).mean(0)
         if np.isin(targets, targets[:1]).all() and (targets == targets[:1]).all():
             return True  # all images have the same labels: nothing can be compared
     else:

@@ -22,7 +22,7 @@ from podium import PodiumError
 from podium.competition.card import card_path
 from podium.competition.csv_files import csv_text, read_table
 from podium.disk import write_text
-from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, Task
+from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_TARGETS, Task, column_numbers
 from podium.terminal import did_you_mean, first_few, plural
 
 COLUMNS = ("id", "label", "why")
@@ -196,6 +196,17 @@ def _refuse_unknown_labels(path: Path, labels: "pd.Series[str]", classes: Sequen
         return
     known = {*classes, word}
     unknown = labels[[not known.issuperset(task.labels_of(label)) for label in labels]]
+    if task is SEVERAL_TARGETS and not len(unknown):
+        columns = sorted(set(column_numbers(classes)))
+        number_of = dict(zip(classes, column_numbers(classes), strict=True))
+        wrong = labels[
+            [label != word and sorted(number_of[name] for name in task.labels_of(label)) != columns for label in labels]
+        ]
+        if len(wrong):
+            raise PodiumError(
+                f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not one label for each of {len(columns)} columns;"
+                f" write it as in folds.csv ({word} leaves the image out)"
+            )
     if len(unknown):
         line, label = unknown.index[0], next(name for name in task.labels_of(unknown.iloc[0]) if name not in known)
         hint = did_you_mean(label, [*classes, word], otherwise=f"the classes are {first_few(classes)}")

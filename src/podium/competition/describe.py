@@ -9,7 +9,7 @@ import pandas as pd
 from podium.competition.contained_images import describe_contained
 from podium.competition.find_files import common_folder
 from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat
-from podium.task import NUMBERS, ONE_LABEL
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 from podium.terminal import first_few, plural
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def _describe_answer(competition: "Competition") -> str:
     if submission.wants == "ranking":
         return f"the {submission.places} most probable labels"
     if submission.wants == "labels":
-        return "one label" if task is ONE_LABEL else "the labels"
+        return (
+            "one label" if task is ONE_LABEL else "a label in each column" if task is SEVERAL_TARGETS else "the labels"
+        )
     return "the probability of each class" if not is_single else f"the probability of '{competition.classes[-1]}'"
 
 
@@ -65,6 +67,9 @@ def _describe_task(competition: "Competition") -> str:
     if competition.task is NUMBERS:
         count = len(competition.classes)
         return "a number for each image" if count == 1 else f"{count} numbers for each image"
+    if competition.task is SEVERAL_TARGETS:
+        columns = Counter(column_and_label(name)[0] for name in competition.classes)
+        return "a label in each of " + first_few(f"{name} ({count} classes)" for name, count in columns.items())
     counts = competition.train["target"].map(lambda target: len(competition.task.labels_of(target)))
     unlabelled = int((counts == 0).sum())
     none = f", none for {plural(unlabelled, 'image')}" if unlabelled else ""

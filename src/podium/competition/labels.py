@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 
 from podium import PodiumError
+from podium.competition.card import Card
 from podium.competition.find_tables import Sources, Table, has_line_break, refuse_blank_cells
 from podium.competition.number_columns import find_number_columns, read_numbers
-from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS
+from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, SEVERAL_TARGETS
 from podium.terminal import first_few
 
 TARGET_NAMES = (
@@ -19,6 +20,7 @@ TARGET_NAMES = (
     *("label_name", "class_name", "category_name"),
 )
 MARKS, NO_MARKS = ("1", "1.0", "True"), ("0", "0.0", "False")  # in the column of a class
+MOST_MISTAKES = 0.1  # of the rows with a cell that is neither: beyond that, the columns hold labels
 SEPARATORS = ("|", ";", ",", " ")  # between the labels of a cell; the blank comes last: it often stands beside another
 
 
@@ -37,7 +39,10 @@ def find_labels(sources: Sources, table: Table, id_column: str) -> tuple[str, pd
         return name, read_numbers(sources, table.path, table.rows[number_columns])
     answer_columns = sources.sample.answer_columns if sources.sample else []
     if "target_column" not in sources.card and len(answer_columns) > 1 and set(answer_columns) <= set(table.rows):
-        return "label", _targets_of_marks(sources, table.path, table.rows[answer_columns])
+        columns = table.rows[answer_columns]
+        if _hold_labels(sources.card, columns):
+            return "label", _targets_of_columns(sources, table.path, columns)
+        return "label", _targets_of_marks(sources, table.path, columns)
     if column is None:
         columns = _columns_beside(sources, table, id_column)
         raise PodiumError(
@@ -79,6 +84,26 @@ def _choose_label_column(rows: pd.DataFrame, columns: list[str], sample: Table |
             if answers <= set(rows[column]):
                 return column
     return next(iter(likely_columns), None)
+
+
+def _hold_labels(card: Card, columns: pd.DataFrame) -> bool:
+    """Returns whether the columns hold a label each, not marks: few cells that are no marks are mistakes."""
+    if "task" in card:
+        return bool(card["task"] == SEVERAL_TARGETS.name)
+    return bool((~columns.isin((*MARKS, *NO_MARKS))).any(axis=1).mean() > MOST_MISTAKES)
+
+
+def _targets_of_columns(sources: Sources, path: Path, columns: pd.DataFrame) -> pd.Series:
+    """Returns the label in each column, as `column=label`."""
+    sources.task, sources.columns = SEVERAL_TARGETS, list(columns)
+    wrong = next((name for name in columns if "=" in name or SEPARATOR in name), None)
+    if wrong is not None:
+        raise PodiumError(f"{path}: the column '{wrong}' contains '=' or '{SEPARATOR}'; rename it")
+    for name in columns:
+        refuse_blank_cells(columns[name], path, f"label in the column '{name}'")
+        _refuse_separator(path, columns[name].unique())
+    first, *others = (name + "=" + columns[name].str.strip() for name in columns)
+    return first.str.cat(others, sep=SEPARATOR)
 
 
 def _targets_of_marks(sources: Sources, path: Path, columns: pd.DataFrame) -> pd.Series:
@@ -159,7 +184,7 @@ def _refuse_separator(path: Path, labels: Iterable[str]) -> None:
 
 def check_labels(sources: Sources, path: Path, labels: pd.Series) -> None:
     """Refuses labels that are blank or of several lines, and notes labels that look the same."""
-    if sources.task is NUMBERS:
+    if sources.task in (NUMBERS, SEVERAL_TARGETS):
         return
     if sources.task is ONE_LABEL:
         refuse_blank_cells(labels, path, "label")

@@ -40,6 +40,7 @@ USUAL_METRICS = {  # by task, and what a submission holds
     ("one_label", "ranking"): "map_at_5",
     ("several_labels", "labels"): "macro_f1",
     ("several_labels", "probs"): "roc_auc",
+    ("several_targets", "labels"): "mean_recall",
     ("numbers", "numbers"): "rmse",
 }
 

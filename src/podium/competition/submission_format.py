@@ -14,9 +14,9 @@ from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
 from podium.competition.find_tables import Sources, Table
-from podium.competition.labels import normalised_label
+from podium.competition.labels import normalised_label, sort_labels
 from podium.metrics import METRICS
-from podium.task import NUMBERS, ONE_LABEL
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 from podium.terminal import first_few
 
 NO_SAMPLE = "no sample submission"
@@ -63,6 +63,8 @@ def submission_format_of(
         )
     if sources.task is NUMBERS:
         wants, classes = "numbers", sources.columns
+    elif sources.task is SEVERAL_TARGETS:
+        wants, classes = "labels", _classes_by_column(sources, train_labels)
     elif len(answer_columns) > 1:
         if card.get("wants") == "labels":
             raise PodiumError(
@@ -85,7 +87,10 @@ def submission_format_of(
     position = sample.id_position
     columns = (*answer_columns[:position], str(sample.rows.columns[0]), *answer_columns[position:])
     csv_style = csv_style_of(sample.path, list(columns))
-    notes = (*(_notes_on_answers(sources, train_labels) if wants == "labels" else ()), *csv_style.notes)
+    notes = (
+        *(_notes_on_answers(sources, train_labels) if wants == "labels" and len(answer_columns) == 1 else ()),
+        *csv_style.notes,
+    )
     places = _places(sources) if wants == "ranking" else 1
     separator = sources.separator or " "
     return SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes, separator, places), classes
@@ -97,6 +102,9 @@ def _format_without_sample(
     card, separator = sources.card, sources.separator or " "
     if sources.task is NUMBERS:
         return SubmissionFormat((train_columns[0], *sources.columns), "numbers", NO_SAMPLE), sources.columns
+    if sources.task is SEVERAL_TARGETS:
+        classes = _classes_by_column(sources, train_labels)
+        return SubmissionFormat((train_columns[0], *sources.columns), "labels", NO_SAMPLE), classes
     has_one_label = sources.task is ONE_LABEL
     default = "labels" if has_one_label or sources.separator else "probs"
     if has_one_label and "metric" in card and METRICS[card["metric"]]().wants == "ranking":
@@ -109,10 +117,24 @@ def _format_without_sample(
     return SubmissionFormat(columns, wants, NO_SAMPLE, separator=separator, places=places), classes
 
 
+def _classes_by_column(sources: Sources, train_labels: list[str]) -> list[str]:
+    """Returns the classes of several targets, column by column in the order of the submission."""
+    pairs = [column_and_label(name) for name in train_labels]
+    return [
+        f"{column}={label}"
+        for column in sources.columns
+        for label in sort_labels({label for own, label in pairs if own == column})
+    ]
+
+
 def _refuse_other_wants(sources: Sources) -> None:
     """Raises if the card wants answers that the task does not have."""
     card, task = sources.card, sources.task
-    possible = {ONE_LABEL: ("labels", "probs", "ranking"), NUMBERS: ("numbers",)}.get(task, ("labels", "probs"))
+    possible = {
+        ONE_LABEL: ("labels", "probs", "ranking"),
+        SEVERAL_TARGETS: ("labels",),
+        NUMBERS: ("numbers",),
+    }.get(task, ("labels", "probs"))
     if card.get("wants", possible[0]) not in possible:
         raise PodiumError(
             f'{card.path}: wants = "{card["wants"]}", but the training table has {task.words}; write'

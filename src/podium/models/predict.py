@@ -14,7 +14,7 @@ from podium.models.build import ModelSpec
 from podium.models.device import autocast
 from podium.models.normalise import Normaliser
 from podium.recipe import VIEWS
-from podium.task import NUMBERS, SEVERAL_LABELS
+from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, column_numbers, parts_of
 
 ZOOM = 16  # the zoomed view leaves out a sixteenth at each edge
 
@@ -45,10 +45,16 @@ def predict_proba(
 
 
 def probs_of(logits: Tensor, spec: ModelSpec) -> Tensor:
-    """Returns probabilities: of one label they sum to 1, of several each stands for itself. Or numbers."""
+    """Returns numbers, or probabilities: of one label they sum to 1, of several each stands for itself.
+
+    Of several targets, those of each column sum to 1.
+    """
     if spec.task == NUMBERS.name:
         scales = logits.new_tensor(spec.scales, dtype=torch.float32)
         return logits.float() * scales[:, 1] + scales[:, 0]
+    if spec.task == SEVERAL_TARGETS.name:
+        parts = parts_of(column_numbers(spec.classes))
+        return torch.cat([logits[..., part].float().softmax(-1) for part in parts], -1)
     return logits.float().sigmoid() if spec.task == SEVERAL_LABELS.name else logits.float().softmax(-1)
 
 

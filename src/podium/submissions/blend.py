@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.task import SEVERAL_TARGETS, task_of
+
 Probs = NDArray[np.float64]  # [runs, images, classes] or [images, classes]
 Targets = NDArray[Any]  # as in task.py
 
@@ -71,9 +73,11 @@ MEANS: dict[str, tuple[Callable[[Probs], Probs], Callable[[Probs], Probs]]] = {
 
 
 def probs_of_truth(probs: Probs, targets: Targets) -> Probs:
-    """Returns [runs, answers]: the probability of the true class, or of the truth about each class of each image."""
+    """Returns [runs, answers]: the probability of the true class (in each column), or of the truth about each class."""
     if targets.ndim == 1:
         return probs[:, np.arange(len(targets)), targets]
+    if task_of(targets) is SEVERAL_TARGETS:
+        return probs[:, targets > 0]
     truth: Probs = np.where(targets > 0, probs, 1 - probs).reshape(len(probs), -1)
     return truth
 

@@ -11,7 +11,7 @@ from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.submissions.blend import Probs
 from podium.submissions.predict_test import class_frequencies
-from podium.task import NUMBERS, ONE_LABEL, answers_of
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, answers_of, column_and_label, column_numbers
 from podium.terminal import first_few, say
 
 OF_LABELS = ("labels", "ranking")  # submissions that name classes
@@ -58,9 +58,9 @@ def _check_ids(competition: Competition, path: Path, written: pd.DataFrame) -> N
 
 def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) -> None:
     expected = competition.submission_format
-    for column in expected.answer_columns:
+    for number, column in enumerate(expected.answer_columns, 1):
         cells = written[column]
-        wrong = cells[_are_wrong(competition, cells)]
+        wrong = cells[_are_wrong(competition, cells, number)]
         if len(wrong):
             answer, remedy = WRONG[expected.wants]
             remedy = remedy or f"the classes are {first_few(competition.classes)}"
@@ -75,8 +75,8 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
             )
 
 
-def _are_wrong(competition: Competition, cells: "pd.Series[str]") -> NDArray[np.bool_]:
-    """Marks the cells that do not hold what the submission wants."""
+def _are_wrong(competition: Competition, cells: "pd.Series[str]", column: int) -> NDArray[np.bool_]:
+    """Marks the cells that do not hold what the submission wants in this column, counted from 1."""
     expected, classes = competition.submission_format, set(competition.classes)
     if expected.wants in ("probs", "numbers"):
         values = pd.to_numeric(cells, errors="coerce")
@@ -84,6 +84,10 @@ def _are_wrong(competition: Competition, cells: "pd.Series[str]") -> NDArray[np.
         return np.asarray(~is_right)
     if expected.wants == "labels" and competition.task is ONE_LABEL:
         return np.asarray(~cells.isin(classes))
+    if competition.task is SEVERAL_TARGETS:
+        numbers = column_numbers(competition.classes)
+        pairs = zip(competition.classes, numbers, strict=True)
+        return np.asarray(~cells.isin({column_and_label(name)[1] for name, number in pairs if number == column}))
     lists = [[label for label in cell.split(expected.separator) if label] for cell in cells]
     places = min(expected.places, len(classes))
     return np.array(
@@ -104,11 +108,11 @@ def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> 
         return
     expected = class_frequencies(competition, competition.classes).astype(np.float64)
     has_one_label, wants_labels = competition.task is ONE_LABEL, competition.submission_format.wants in OF_LABELS
-    answers = answers_of(probs, competition.task)
+    answers = answers_of(probs, competition.task, column_numbers(competition.classes))
     if not wants_labels:
         shares = probs.mean(0)
     else:
-        shares = np.bincount(answers, minlength=probs.shape[1]) / len(probs) if has_one_label else answers.mean(0)
+        shares = np.bincount(answers, minlength=probs.shape[1]) / len(probs) if has_one_label else (answers > 0).mean(0)
     if not anyway:
         _refuse_same_answer(competition, probs, shares, expected)
     deviation = np.sqrt(2 / np.pi * expected * (1 - expected) / len(probs))  # of a share, by chance, on average

@@ -26,7 +26,7 @@ from podium.submissions.kaggle_scores import find_public_scores
 from podium.submissions.pair_tests import correct, mcnemar
 from podium.submissions.run_costs import costs_of
 from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
-from podium.task import NUMBERS, answers_of, task_of
+from podium.task import NUMBERS, answers_of, columns_in, task_of
 from podium.terminal import progress_bar
 from podium.training.run_folder import Run, find_runs
 
@@ -156,6 +156,6 @@ def _disagreement(run: Run, partner: Run) -> float:
     task = task_of(held_out.targets)
     if task is NUMBERS:
         return math.nan
-    answers, partner_answers = answers_of(held_out.probs, task)
+    answers, partner_answers = answers_of(held_out.probs, task, columns_in(held_out.targets))
     differs = answers != partner_answers
     return float(differs.mean() if differs.ndim == 1 else differs.any(1).mean())

@@ -18,7 +18,7 @@ from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.submissions.blend import Blend, Probs
 from podium.submissions.expected_score import GAIN_SAMPLE
-from podium.task import NUMBERS, ONE_LABEL
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS
 from podium.terminal import plural, progress_bar, say
 from podium.training.prediction_files import Predictions
 from podium.training.run_folder import Run
@@ -116,6 +116,8 @@ def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArr
     """Returns the share of the training images that have each class, or the mean of each number."""
     if competition.task is not ONE_LABEL:
         targets = competition.task.encode(competition.train["target"], classes)
+        if competition.task is SEVERAL_TARGETS:
+            targets = (targets > 0).astype(np.float32)
         several: NDArray[np.float32] = targets.mean(0) if competition.task is not NUMBERS else np.nanmean(targets, 0)
         return several
     counts = competition.train["target"].value_counts()

@@ -11,7 +11,7 @@ from podium.competition.csv_files import csv_text
 from podium.competition.load import Competition
 from podium.disk import atomic
 from podium.submissions.check import check_csv
-from podium.task import ONE_LABEL, answers_of
+from podium.task import ONE_LABEL, SEVERAL_TARGETS, answers_of, column_and_label, column_numbers, parts_of
 
 
 def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
@@ -29,7 +29,11 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
             f"the prediction for id '{competition.test['id'].iloc[row]}' is not a number;"
             " leave out the run that predicts it with --runs, or train it again"
         )
-    if expected.wants == "labels":
+    if competition.task is SEVERAL_TARGETS:
+        parts = parts_of(column_numbers(competition.classes))
+        labels = [column_and_label(name)[1] for name in competition.classes]
+        answers = [[labels[part.start + row[part].argmax()] for part in parts] for row in probs]
+    elif expected.wants == "labels":
         answers = [[answer] for answer in label_answers(competition, probs)]
     elif expected.wants == "ranking":
         order = (-probs).argsort(axis=1, kind="stable")[:, : expected.places].tolist()

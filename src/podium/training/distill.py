@@ -19,7 +19,8 @@ from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
-from podium.task import NUMBERS, ONE_LABEL
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_numbers, parts_of
+from podium.training.losses import cross_entropy, loss_of_columns
 from podium.training.run_folder import Run
 
 # At 1, a confident teacher adds little to the label. Far above 2, its very small probabilities, which training has
@@ -61,6 +62,9 @@ class Teacher:
             outputs = logits if token_logits is None else token_logits
             if self.spec.task == NUMBERS.name:
                 return F.mse_loss(outputs.float(), taught)
+            if self.spec.task == SEVERAL_TARGETS.name:
+                parts = parts_of(column_numbers(self.spec.classes))
+                return loss_of_columns(parts, cross_entropy, 0.0, outputs.float(), taught.exp())
             return F.binary_cross_entropy_with_logits(outputs.float(), taught.exp())
         if token_logits is not None:
             return F.cross_entropy(token_logits.float(), taught.argmax(1))

@@ -22,6 +22,7 @@ from podium.models.device import autocast, cpu_multiplies_bfloat16, micro_batch_
 from podium.models.place import place_model
 from podium.models.predict import scaled
 from podium.recipe import Recipe, image_size_at
+from podium.task import SEVERAL_TARGETS
 from podium.training.augment import mix
 from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
@@ -132,6 +133,8 @@ class Learner:
         targets = labels.to(self.device, non_blocking=True)
         if targets.ndim == 1:
             targets = F.one_hot(targets, len(self.spec.classes)).float()
+        elif self.spec.task == SEVERAL_TARGETS.name:
+            targets = (targets > 0).float()
         elif self.spec.scales:
             targets = scaled(targets.float(), self.spec)
         rng = generator(MIX, recipe.seed, self.fold, progress.step)

@@ -27,12 +27,12 @@ from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
-from podium.task import NUMBERS, ONE_LABEL, Targets
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Targets, columns_in, parts_of
 from podium.terminal import say
 from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.frozen_features import Features, all_features, features_of
-from podium.training.losses import Loss, squared_error
+from podium.training.losses import Loss, cross_entropy, loss_of_columns, squared_error
 from podium.training.randomness import seed_torch
 
 STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the mean log loss: 0.1 to 0.00001
@@ -160,7 +160,10 @@ def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -
     targets = torch.from_numpy(context.target_of_image[rows]).to(device)
     standard = Standardiser(torch.from_numpy(features[:, rows]).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
-    if spec.scales:
+    if spec.task == SEVERAL_TARGETS.name:
+        targets = (targets > 0).float()
+        bias = ((targets.sum(0) + 1) / len(targets)).log()
+    elif spec.scales:
         targets = scaled(targets.float(), spec)
         bias = torch.zeros(targets.shape[1], device=device)
     elif targets.ndim == 1:
@@ -206,6 +209,8 @@ def _validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> ND
 def _loss_of(spec: ModelSpec, targets: Targets) -> Loss:
     if spec.task == NUMBERS.name:
         return partial(squared_error, 1 - float(np.isnan(targets).mean()))
+    if spec.task == SEVERAL_TARGETS.name:
+        return partial(loss_of_columns, parts_of(columns_in(targets)), cross_entropy, 0.0)
     return F.cross_entropy if spec.task == ONE_LABEL.name else F.binary_cross_entropy_with_logits
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.recipe import LOSSES, Recipe
-from podium.task import NUMBERS, SEVERAL_LABELS, Targets, task_of
+from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, columns_in, parts_of, task_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -31,6 +31,13 @@ def make_label_loss(recipe: Recipe, targets: Targets, classes: int, device: torc
     if task_of(targets) is NUMBERS:
         known = 1 - float(np.isnan(targets).mean())
         return LOSSES[recipe.loss] or partial(squared_error, known)
+    if task_of(targets) is SEVERAL_TARGETS:
+        return partial(
+            loss_of_columns,
+            parts_of(columns_in(targets)),
+            LOSSES[recipe.loss] or BUILT_IN[recipe.loss],
+            recipe.smoothing,
+        )
     if task_of(targets) is SEVERAL_LABELS:
         return partial(_loss_of_several, LOSSES[recipe.loss] or OF_SEVERAL_LABELS[recipe.loss], recipe.smoothing)
     if recipe.loss == "cross_entropy" and recipe.class_weights == "none":
@@ -49,6 +56,16 @@ def make_label_loss(recipe: Recipe, targets: Targets, classes: int, device: torc
 def _loss_of_several(function: Loss, smoothing: float, logits: Tensor, targets: Tensor) -> Tensor:
     """Returns the mean loss; smoothing moves each 0 and 1 towards a half."""
     return function(logits, targets.lerp(torch.full_like(targets, 0.5), smoothing)).mean()
+
+
+def loss_of_columns(parts: list[slice], function: Loss, smoothing: float, logits: Tensor, targets: Tensor) -> Tensor:
+    """Returns the mean loss over the columns of several targets, of which each is a question of one label."""
+    losses = []
+    for part in parts:
+        own = targets[:, part]
+        smoothed = own.lerp(torch.full_like(own, 1 / own.shape[1]), smoothing)
+        losses.append(function(logits[:, part], smoothed).mean())
+    return torch.stack(losses).mean()
 
 
 def class_weights(kind: str, counts: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from podium.extension_files import extensions_digest
 from podium.machine import Machine
 from podium.recipe import LOSSES, NEUTRAL, Options, Recipe, check_options
 from podium.recipe_defaults import expand_auto
-from podium.task import NUMBERS, SEVERAL_LABELS
+from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS
 from podium.terminal import say
 from podium.torchrun import world_size
 
@@ -257,12 +257,13 @@ def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
 
 
 def _refuse_options_of_other_tasks(recipe: Recipe, competition: "Competition") -> None:
-    if recipe.class_weights != "none" and competition.task is SEVERAL_LABELS:
+    task = competition.task
+    if recipe.class_weights != "none" and task in (SEVERAL_LABELS, SEVERAL_TARGETS):
         raise PodiumError(
-            f"--class-weights {recipe.class_weights} weighs images by their one class, but these have several labels;"
-            " leave it out, or use --loss asymmetric or focal"
+            f"--class-weights {recipe.class_weights} weighs images by their one class, but these have"
+            f" {task.words.removesuffix(' an image')}; leave it out, or use --loss asymmetric or focal"
         )
-    if competition.task is NUMBERS:
+    if task is NUMBERS:
         is_for_labels = recipe.loss != "cross_entropy" and LOSSES[recipe.loss] is None
         options = {"--class-weights": recipe.class_weights != "none", "--loss": is_for_labels}
         wrong = [option for option, is_given in options.items() if is_given]

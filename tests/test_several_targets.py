@@ -1,0 +1,133 @@
+"""Images with a label in each of several columns, from the files to the submission."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import podium as library
+from podium.competition.load import load
+from tiny import Podium, one_line
+
+SLUG = "marks"
+COLOURS = {"red": (210, 30, 30), "green": (30, 190, 40), "blue": (40, 40, 220)}
+PLACES = ("0", "1", "2", "10")  # as numbers: 10 comes last
+FAST = ("-c", SLUG, "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
+TRAIN = (
+    *("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "10", "--mix", "0", "--crop", "1"),
+    *("--fit", "squash", "--mirror", "0", "--views", "none"),
+)
+SIDE = 40
+
+
+def write_mark(path: Path, colour: str, place: int, seed: int) -> None:
+    """Draws a bar of this colour in one of four places."""
+    pixels = np.full((SIDE, SIDE, 3), 120.0)
+    pixels[place * 10 : place * 10 + 10] = COLOURS[colour]
+    pixels += np.random.default_rng(seed).normal(0, 15, pixels.shape)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
+
+
+@pytest.fixture
+def marks(tmp_path: Path, podium: Podium) -> Path:
+    folder, rng, rows = tmp_path / "data" / "raw" / SLUG, np.random.default_rng(0), []
+    for number in range(87):
+        colour, place = str(rng.choice(list(COLOURS))), int(rng.integers(len(PLACES)))
+        write_mark(folder / ("train" if number < 72 else "test") / f"{number}.png", colour, place, number)
+        rows.append([f"{number}.png", PLACES[place], colour])
+    header = ["image", "place", "colour"]
+    tables = {
+        folder / "train.csv": [["image", "colour", "place"], *([row[0], row[2], row[1]] for row in rows[:72])],
+        folder / "sample_submission.csv": [header, *([row[0], "0", "red"] for row in rows[72:])],
+        tmp_path / "solution.csv": [header, *rows[72:]],
+    }
+    for path, lines in tables.items():
+        with path.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(lines)
+    status, _, err = podium("folds", "-c", SLUG, "--k", "3")
+    assert status == 0, err
+    return tmp_path
+
+
+def test_from_files_to_a_submission(marks: Path, podium: Podium) -> None:
+    _, out, _ = podium("data", "-c", SLUG)
+    assert "a label in each of place (4 classes), colour (3 classes)" in out
+    assert "metric   mean_recall, a guess" in out
+    assert load(SLUG, marks).classes[:4] == ("place=0", "place=1", "place=2", "place=10")
+    status, out, err = podium(*TRAIN)
+    assert status == 0, err
+    assert "no better than chance" not in err
+    status, out, err = podium("submit", "-c", SLUG)
+    assert status == 0, err
+    written = Path(out.strip())
+    submission, truth = (pd.read_csv(path, dtype=str) for path in (written, marks / "solution.csv"))
+    assert list(submission.columns) == list(truth.columns)
+    assert list(submission["image"]) == list(truth["image"])
+    assert (submission["place"] == truth["place"]).mean() > 0.6
+    assert (submission["colour"] == truth["colour"]).mean() > 0.6
+    content = written.read_bytes()
+    written.unlink()
+    assert podium("submit", "--from", written.with_suffix(".json"))[0] == 0
+    assert written.read_bytes() == content
+
+
+def test_runs_are_compared_blended_taught_and_read(marks: Path, podium: Podium) -> None:
+    linear = ("train", *FAST, "--model", "test_resnet", "--linear")
+    for name, words in {"a": TRAIN, "b": (*TRAIN, "--seed", "1"), "head": linear}.items():
+        status, _, err = podium(*words, "--name", name)
+        assert status == 0, err
+    status, out, err = podium("compare", "-c", SLUG, "--json")
+    assert status == 0, err
+    assert {row["run"]: row["score"] for row in json.loads(out)}["a"] > 0.6
+    for strategy in ("convex", "greedy"):
+        status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "head", "--blend", strategy, "--name", strategy)
+        assert status == 0, err
+    for strategy in ("equal-calibrated", "geometric"):
+        assert "--blend" in one_line(podium("submit", "-c", SLUG, "--runs", "a", "b", "--blend", strategy))
+    status, _, err = podium(*TRAIN, "--name", "student", "--teacher", "a", "--folds", "0", "--distil", "1")
+    assert status == 0, err
+    assert "no better than chance" not in err
+    held_out = library.Run(marks / "runs" / SLUG / "a").held_out()
+    targets = load(SLUG, marks).train.set_index("id")["target"]
+    assert held_out["target"].tolist() == targets.loc[held_out["id"]].tolist()
+    assert np.allclose(held_out.filter(like="place=").sum(axis=1), 1, atol=1e-3)
+    assert podium("report", "-c", SLUG)[0] == 0
+    assert podium("predict", "-c", SLUG, "a", marks / "data" / "raw" / SLUG / "test" / "80.png")[0] == 0
+    assert podium("explain", "-c", SLUG, "a", "--what", "receptive_field")[0] == 0
+    assert "a label in each of several columns" in one_line(podium("audit", "-c", SLUG, "--suspects"))
+    assert "--class-weights" in one_line(podium(*TRAIN, "--name", "w", "--class-weights", "balanced"))
+
+
+def test_corrections_hold_a_label_for_each_column(marks: Path, podium: Podium) -> None:
+    corrections = marks / "mine.csv"
+    corrections.write_text("id,label\n0.png,colour=red|place=10\n1.png,drop\n")
+    assert podium("folds", "-c", SLUG, "--force", "--corrections", corrections)[0] == 0
+    train = load(SLUG, marks).train.set_index("id")["target"]
+    assert train["0.png"] == "place=10|colour=red"
+    assert "1.png" not in train.index
+    for label, problem in {
+        "place=1": "is not one label for each of 2 columns",
+        "place=1|place=2": "is not one label for each of 2 columns",
+        "place=1|colour=rot": "no class 'colour=rot'; did you mean colour=red?",
+    }.items():
+        corrections.write_text(f"id,label\n0.png,{label}\n")
+        assert problem in one_line(podium("folds", "-c", SLUG, "--corrections", corrections))
+
+
+def test_a_wrong_mark_does_not_turn_marks_into_labels(marks: Path, podium: Podium) -> None:
+    table = marks / "data" / "raw" / SLUG / "train.csv"
+    rows = pd.read_csv(table, dtype=str).assign(place="0", colour="1")
+    rows.loc[3, "place"] = "2"
+    rows.to_csv(table, index=False)
+    assert "line 5: '2' in the column of a class is neither 0 nor 1" in one_line(podium("data", "-c", SLUG))
+    card = marks / "data" / "competitions" / f"{SLUG}.toml"
+    card.parent.mkdir(parents=True, exist_ok=True)
+    card.write_text('task = "several_targets"')
+    status, out, err = podium("data", "-c", SLUG)
+    assert status == 0, err
+    assert "place (2 classes), colour (1 classes)" in out
