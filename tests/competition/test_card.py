@@ -61,7 +61,7 @@ def test_the_card_names_the_table_of_test_images(tmp_path: Path) -> None:
         ("zzz = 1", "no setting 'zzz'; the settings are title, url, metric"),
         ("metric = 'f2'", "metric must be one of accuracy, log_loss, macro_f1"),
         ("wants = 'both'", "wants must be one of labels, probs, ranking, numbers, not 'both'"),
-        ("task = 'boxes'", "task must be one of one_label, several_labels, numbers, not 'boxes'"),
+        ("task = 'boxes'", "task must be one of one_label, several_labels, several_targets, numbers, not 'boxes'"),
         ("title = 1", "title must be text, not 1"),
         ("recipe = 'x'", "recipe must be a table, not 'x'"),
         ("[recipe]\nepohcs = 3", "[recipe]: no option 'epohcs'; did you mean epochs?"),
