@@ -121,7 +121,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (HEAD + "@extend.metric\ndef accuracy(t, p):\n    return 1", "there is a metric 'accuracy' already"),
         (HEAD + "@extend.loss\ndef focal(x, t):\n    return 1", "there is a loss 'focal' already"),
         (HEAD + "@extend.view\ndef none(x):\n    return 1", "there is a view 'none' already"),
-        (HEAD + "@extend.metric(tasks='boxes')\ndef m(t, p):\n    return 1", "several_labels or numbers, not 'boxes'"),
+        (HEAD + "@extend.metric(tasks='boxes')\ndef m(t, p):\n    return 1", "several_targets or numbers, not 'boxes'"),
         (HEAD + "@extend.metric(better='more')\ndef m(t, p):\n    return 1", "higher or lower, not 'more'"),
     ],
 )

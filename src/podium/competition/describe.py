@@ -26,7 +26,7 @@ def describe(competition: "Competition") -> str:
         else "  test     no test images",
         f"  task     {_describe_task(competition)}",
         f"  {_describe_targets(competition)}",
-        f"  submit   {first_few(submission.columns)}: {_describe_answer(competition)} a row, {_source_of(submission)}",
+        f"  submit   {first_few(submission.header)}: {_describe_answer(competition)} a row, {_source_of(submission)}",
         f"  metric   {competition.metric}, {competition.card.origin_of_metric()}",
         *(f"  note     {note}" for note in competition.notes),
     ]
@@ -37,6 +37,9 @@ def _describe_answer(competition: "Competition") -> str:
     """Returns what a row of the submission holds."""
     submission, task = competition.submission_format, competition.task
     is_single = len(submission.answer_columns) == 1
+    if submission.long:
+        what = {"numbers": "one of the numbers", "labels": "the label of one column"}
+        return what.get(submission.wants, "the probability of one label") + " of an image"
     if submission.wants == "numbers":
         return "a number" if is_single else "the numbers"
     if submission.wants == "ranking":

@@ -12,6 +12,7 @@ from podium.competition.card import Card
 from podium.competition.contained_images import rows_in_container, table_in_containers
 from podium.competition.csv_files import read_table
 from podium.competition.find_files import ROLES, Files, Role
+from podium.competition.long_tables import LongRows, widen_sample
 from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.task import ONE_LABEL, Task
 from podium.terminal import first_few, plural
@@ -30,6 +31,7 @@ class Table(NamedTuple):
     path: Path
     rows: pd.DataFrame  # of text; the index holds the lines of the file; a sample submission's ids come first
     id_position: int = 0  # of a sample submission's id column in the file
+    long: LongRows | None = None  # of a sample submission whose file has a row for each label
 
     @property
     def answer_columns(self) -> list[str]:
@@ -206,6 +208,9 @@ def read_sample_submission(sources: Sources) -> Table | None:
     if table is None:
         return None
     pool = sources.image_pool("test")
+    wide = widen_sample(sources, table, pool)
+    if wide is not None:
+        return wide
     id_column = sources.card.get("id_column")
     if id_column not in table.rows:
         id_column = pool.find_column(table.rows, preferred=table.rows.columns[0])

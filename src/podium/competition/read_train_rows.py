@@ -10,6 +10,7 @@ from podium.competition.find_files import find_class_folders, find_validation_fo
 from podium.competition.find_tables import Sources, Table, forget_other_columns, refuse_blank_cells
 from podium.competition.labels import check_labels, find_labels
 from podium.competition.labels_in_names import read_labels_in_names
+from podium.competition.long_tables import widen_training_table
 from podium.competition.match_images import ImagePool
 from podium.competition.unsupported import refuse_boxes
 from podium.terminal import first_few, plural
@@ -33,6 +34,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
             )
         columns = sources.card.get("id_column", "id"), sources.card.get("target_column", "label")
         return _read_rows_without_table(sources), columns
+    table = widen_training_table(sources, table)
     refuse_boxes(sources, table)
     forget_other_columns(sources, table)
     pool = sources.image_pool("train")

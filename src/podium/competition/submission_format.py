@@ -15,6 +15,7 @@ from podium.competition.card import Card
 from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
 from podium.competition.find_tables import Sources, Table
 from podium.competition.labels import normalised_label, sort_labels
+from podium.competition.long_tables import LongRows
 from podium.metrics import METRICS
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 from podium.terminal import first_few
@@ -34,11 +35,16 @@ class SubmissionFormat:
     notes: tuple[str, ...] = ()
     separator: str = ""  # between several labels in the answer column
     places: int = 1  # of a ranking: how many labels a cell holds
+    long: LongRows | None = None  # if a row holds not the answers of an image but one of them
 
     @property
     def line_style(self) -> CsvStyle:
         """How the submission's lines are written."""
         return self.csv_style or CsvStyle(csv_text([self.columns], ""), ",", "\n")
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        return self.long.columns if self.long else self.columns
 
     @property
     def answer_columns(self) -> tuple[str, ...]:
@@ -86,14 +92,16 @@ def submission_format_of(
         classes = put_positive_last(card, train_labels, answer_columns[0]) if wants == "probs" else train_labels
     position = sample.id_position
     columns = (*answer_columns[:position], str(sample.rows.columns[0]), *answer_columns[position:])
-    csv_style = csv_style_of(sample.path, list(columns))
+    csv_style = csv_style_of(sample.path, list(sample.long.columns if sample.long else columns))
     notes = (
         *(_notes_on_answers(sources, train_labels) if wants == "labels" and len(answer_columns) == 1 else ()),
         *csv_style.notes,
     )
     places = _places(sources) if wants == "ranking" else 1
     separator = sources.separator or " "
-    return SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes, separator, places), classes
+    return SubmissionFormat(
+        columns, wants, sample.path.name, csv_style, position, notes, separator, places, sample.long
+    ), classes
 
 
 def _format_without_sample(

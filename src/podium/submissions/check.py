@@ -36,16 +36,20 @@ def check_csv(competition: Competition, path: Path) -> None:
 
 def _check_header(competition: Competition, path: Path, written: pd.DataFrame) -> None:
     expected = competition.submission_format
-    has_columns = list(written.columns) == list(expected.columns)
+    has_columns = list(written.columns) == list(expected.header)
     if not has_columns or not path.read_text("utf-8").startswith(expected.line_style.header):
         raise PodiumError(
-            f"{path}: the columns are {list(written.columns)}, not {list(expected.columns)};"
+            f"{path}: the columns are {list(written.columns)}, not {list(expected.header)};"
             " use the header of the sample submission"
         )
 
 
 def _check_ids(competition: Competition, path: Path, written: pd.DataFrame) -> None:
-    ids, expected = list(written.iloc[:, competition.submission_format.id_position]), list(competition.test["id"])
+    form = competition.submission_format
+    ids, expected = (
+        list(written.iloc[:, form.id_position]),
+        form.long.ids if form.long else list(competition.test["id"]),
+    )
     if ids != expected:
         pairs = enumerate(zip(ids, expected, strict=False))
         differing_rows = (row for row, (written_id, expected_id) in pairs if written_id != expected_id)
@@ -59,13 +63,15 @@ def _check_ids(competition: Competition, path: Path, written: pd.DataFrame) -> N
 def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) -> None:
     expected = competition.submission_format
     for number, column in enumerate(expected.answer_columns, 1):
-        cells = written[column]
+        cells = (
+            written[expected.long.columns[1]][expected.long.names == number - 1] if expected.long else written[column]
+        )
         wrong = cells[_are_wrong(competition, cells, number)]
         if len(wrong):
             answer, remedy = WRONG[expected.wants]
             remedy = remedy or f"the classes are {first_few(competition.classes)}"
             raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not {answer}; {remedy}")
-    if len(expected.answer_columns) > 1 and competition.task is ONE_LABEL:
+    if len(expected.answer_columns) > 1 and competition.task is ONE_LABEL and not expected.long:
         sums = written[list(expected.answer_columns)].astype(float).sum(axis=1)
         wrong = sums[(sums - 1).abs() > 1e-5]
         if len(wrong):

@@ -43,10 +43,10 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
         is_binary = len(expected.answer_columns) == 1 and competition.task is ONE_LABEL
         answers = [[f"{prob:.9g}" for prob in row] for row in (probs[:, 1:] if is_binary else probs)]
     position, style = expected.id_position, expected.line_style
-    rows = (
-        [*cells[:position], image_id, *cells[position:]]
-        for image_id, cells in zip(competition.test["id"], answers, strict=True)
-    )
+    pairs = zip(competition.test["id"], answers, strict=True)
+    rows = [[*cells[:position], image_id, *cells[position:]] for image_id, cells in pairs]
+    if expected.long:
+        rows = expected.long.answers_of(answers)
     return f"{style.header}{style.newline}{csv_text(rows, style.newline, style.delimiter)}"
 
 
