@@ -94,7 +94,7 @@ def _parts_in_table(sources: "Sources", table: "Table", pool: ImagePool) -> Part
     ids = table.rows.iloc[:, 0]
     for name in sources.files.tables:
         path = sources.files.folder / name
-        if path == table.path or name in sources.files.containers:
+        if path == table.path or name in sources.files.containers or not path.is_file():
             continue
         columns = _explaining_columns(path, str(ids.name), pool)
         if columns is None:

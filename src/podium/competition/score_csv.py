@@ -14,10 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium import PodiumError
+from podium.competition.class_columns import classes_of_columns, put_positive_last
 from podium.competition.csv_files import read_table
 from podium.competition.find_tables import Table
 from podium.competition.labels import find_separator, sort_labels
-from podium.competition.submission_format import classes_of_columns, put_positive_last
 from podium.metrics import METRICS, evaluate
 from podium.terminal import did_you_mean
 
