@@ -110,7 +110,7 @@ def _parts_in_table(sources: "Sources", table: "Table", pool: ImagePool) -> Part
 def _explaining_columns(path: Path, id_column: str, pool: ImagePool) -> tuple[str, str] | None:
     """Returns the columns of a table that hold an image, in several rows each, and a name, once for each image."""
     try:
-        head = pd.read_csv(path, nrows=FIRST_ROWS, dtype=str, keep_default_na=False)
+        head = pd.read_csv(path, nrows=FIRST_ROWS, dtype=object, keep_default_na=False)
     except (ValueError, OSError):  # no plain CSV file
         return None
     if id_column not in head or head.shape[1] < 3 or head[id_column].duplicated().any():
