@@ -57,6 +57,7 @@ def two_classes() -> Arrays:
         ("brier", (0.38 + 0.78 + 0.38 + 0.98) / 4),
         ("roc_auc", (2 / 3 + 1 / 2 + 3 / 4) / 3),
         ("average_precision", (1 / 3 + 1 / 4 + 3 / 4) / 3),
+        ("balanced_log_loss", -(math.log(0.5) + math.log(0.3) + math.log(0.5 * 0.2) / 2) / 3),
         ("map_at_3", (1 + 1 / 2 + 1 + 1 / 3) / 4),
         ("top_3_accuracy", 1),
     ],
@@ -118,6 +119,8 @@ def test_two_classes_are_scored_by_the_probability_of_the_second() -> None:
     assert evaluate("roc_auc", targets, probs) == pytest.approx(0.9)
     assert evaluate("average_precision", targets, probs) == pytest.approx((4 + 5 / 6) / 5)
     assert evaluate("brier", targets, probs) == pytest.approx((0.01 + 0.04 + 0.09 + 0.16 + 0.81 + 0.25 + 0) / 7)
+    precision, recall = 3.1 / 3.6, 3.1 / 5
+    assert evaluate("probabilistic_f1", targets, probs) == pytest.approx(2 * precision * recall / (precision + recall))
 
 
 def test_a_single_column_of_labels_is_not_two_classes() -> None:
@@ -194,7 +197,12 @@ def test_a_right_answer_scores_best_and_a_wrong_one_worse(task: str) -> None:
     targets, right = perfect(task)
     for metric in metrics_of(task):
         score, built = evaluate(metric, targets, right), METRICS[metric]()
-        if metric not in ("log_loss", "brier"):  # they also ask how sure the answer is
+        if metric not in (
+            "log_loss",
+            "balanced_log_loss",
+            "brier",
+            "probabilistic_f1",
+        ):  # they also ask how sure the answer is
             assert score == pytest.approx(built.limit), metric
         worse = evaluate(metric, targets, right[::-1].copy())
         assert (score - worse) * built.better > 0 or metric == "top_3_accuracy" or worse == built.limit, metric

@@ -176,6 +176,24 @@ def log_loss(targets: Array, probs: Array) -> float:
     return float(loss_of_one_label(targets, probs / probs.sum(1, keepdims=True), labels=np.arange(probs.shape[1])))
 
 
+def balanced_log_loss(targets: Array, probs: Array) -> float:
+    """One label: the mean over the classes that occur of their images' mean log loss."""
+    import numpy as np
+
+    losses = log_loss_of_images(targets, probs)
+    return _mean([float(losses[targets == number].mean()) for number in np.unique(targets)])
+
+
+def probabilistic_f1(targets: Array, probs: Array) -> float:
+    """One label: F1 with probabilities in place of predictions; of two classes the second, else the classes' mean."""
+    scaled = probs / probs.sum(1, keepdims=True)
+    scores = [
+        float(2 * positive[is_positive].sum() / (positive.sum() + is_positive.sum()))
+        for is_positive, positive in _columns(targets, scaled)
+    ]
+    return _mean(scores) if scores else 0.0
+
+
 def roc_auc(targets: Array, probs: Array) -> float:
     """One label or several: the mean over the columns that have both values."""
     from sklearn.metrics import roc_auc_score

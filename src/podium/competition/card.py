@@ -35,6 +35,7 @@ KEYS = {
     "label_pattern": str,  # a regular expression; its group is the label in an image's file name
     "positive": str,  # with two classes: the one whose probability a single column holds
     "group_column": str,  # images of one group (a patient, a scene) must share a fold
+    "group_pattern": str,  # a regular expression; its first group is the group in an image's id
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
     "unknown": str,  # the class of images that show none of the others
     "shares": dict,  # of the classes among the test images, if they are known

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def describe(competition: "Competition") -> str:
-    submission = competition.submission_format
     lines = [
         f"{competition.title}  ({competition.folder})",
         f"  train    {_images_in(competition.folder, competition.train)}",
@@ -26,11 +25,19 @@ def describe(competition: "Competition") -> str:
         else "  test     no test images",
         f"  task     {_describe_task(competition)}",
         f"  {_describe_targets(competition)}",
-        f"  submit   {first_few(submission.header)}: {_describe_answer(competition)} a row, {_source_of(submission)}",
+        f"  submit   {_describe_submission(competition)}",
         f"  metric   {competition.metric}, {competition.card.origin_of_metric()}",
         *(f"  note     {note}" for note in competition.notes),
     ]
     return "\n".join(lines)
+
+
+def _describe_submission(competition: "Competition") -> str:
+    submission, answers = competition.submission_format, competition.answers
+    rows = f"{first_few(submission.header)}: {_describe_answer(competition)} a row"
+    if answers:
+        rows += f", for each {answers.column} ({len(competition.test) / len(answers.ids):.1f} images on average)"
+    return f"{rows}, {_source_of(submission)}"
 
 
 def _describe_answer(competition: "Competition") -> str:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pandas as pd
 
@@ -16,6 +16,9 @@ from podium.competition.long_tables import LongRows, widen_sample
 from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.task import ONE_LABEL, Task
 from podium.terminal import first_few, plural
+
+if TYPE_CHECKING:
+    from podium.competition.answer_groups import AnswerGroups
 
 TableKey = Literal["sample_submission", "train_table", "test_table"]
 
@@ -48,7 +51,8 @@ class Sources:
     sample: Table | None = None
     task: Task = ONE_LABEL
     separator: str = ""  # between several labels in a cell of the files; "": they have a column each
-    columns: list[str] = field(default_factory=list)  # of the training table that hold numbers to predict
+    columns: list[str] = field(default_factory=list)  # of the training table that hold numbers, or a label each
+    answer_groups: "AnswerGroups | None" = None  # if a row of the submission is the answer for several images
     notes: list[str] = field(default_factory=list)
     tables_read: set[str] = field(default_factory=set)
 

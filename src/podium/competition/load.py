@@ -8,7 +8,8 @@ the user's corrections of labels (corrections.py). Writes nothing.
 
 import hashlib
 import os
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from podium import PodiumError
+from podium.competition.answer_groups import Answers
 from podium.competition.card import Card, read_card
 from podium.competition.contained_images import note_unused
 from podium.competition.corrections import Corrections, read_corrections
@@ -61,6 +63,12 @@ class Competition:
     notes: tuple[str, ...]
     corrections: Corrections  # `train` and `groups` are corrected already
     task: Task
+    answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
+
+    @property
+    def answer_ids(self) -> list[str]:
+        """Returns the ids of the submission."""
+        return self.answers.ids if self.answers else self.test["id"].tolist()
 
     @property
     def train_in_files(self) -> pd.DataFrame:
@@ -116,7 +124,10 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     sources = Sources(card, files)
     sources.sample = read_sample_submission(sources)
     train, test, train_columns = _read_rows(sources)
-    groups = train.pop("group").rename(card.get("group_column", "group")) if "group" in train else None
+    answers = _take_answers(sources, train, test)
+    groups = _take_groups(sources, train)
+    if answers and groups is None:  # the images of an answer must share a fold
+        groups = train["id"].map(answers.train).rename(answers.column)
     train_labels = sort_labels(labels_in(sources.task, train["target"]))
     note_possible_samples(sources)
     _refuse_missing_folder(files, card, train, test)
@@ -148,6 +159,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
         notes=notes,
         corrections=corrections,
         task=sources.task,
+        answers=answers,
     )
 
 
@@ -185,6 +197,41 @@ def _read_rows(sources: Sources) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str,
     if test is None:
         test = read_test_rows(sources, columns[0], train["id"].iloc[0])
     return train, test, columns
+
+
+def _take_groups(sources: Sources, train: pd.DataFrame) -> "pd.Series[str] | None":
+    """Takes the column of groups out of the rows, or reads the groups from the ids by the card's pattern."""
+    card = sources.card
+    if "group" in train:
+        return train.pop("group").rename(card.get("group_column", "group"))
+    if "group_pattern" not in card:
+        return None
+    text = card["group_pattern"]
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise PodiumError(
+            f"{card.path}: group_pattern = '{text}' is no regular expression ({error}); correct it"
+        ) from None
+    if not pattern.groups:
+        raise PodiumError(f"{card.path}: group_pattern = '{text}' has no group; put the group's name in ( )")
+    groups = train["id"].str.extract(pattern)[0]
+    if groups.isna().any():
+        problem = f"group_pattern = '{text}' finds no group in the id '{train['id'][groups.isna()].iloc[0]}'"
+        if "group_pattern" not in card.known:
+            raise PodiumError(f"{card.path}: {problem}; correct it")
+        sources.notes.append(f"{problem}, so there are no groups")
+        return None
+    return groups.rename("group_pattern")
+
+
+def _take_answers(sources: Sources, train: pd.DataFrame, test: pd.DataFrame) -> Answers | None:
+    """Takes the columns of answers out of the rows."""
+    if sources.answer_groups is None or sources.sample is None:
+        return None
+    ids = sources.sample.rows.iloc[:, 0].tolist()
+    of_train = dict(zip(train["id"], train.pop("answer"), strict=True))
+    return Answers(sources.answer_groups.id_column, of_train, test.pop("answer").tolist(), ids)
 
 
 def _refuse_single_label(sources: Sources, train_labels: set[str]) -> None:

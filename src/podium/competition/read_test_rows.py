@@ -10,14 +10,21 @@ from pathlib import PurePosixPath
 import pandas as pd
 
 from podium import PodiumError
+from podium.competition.answer_groups import read_test_images
 from podium.competition.find_files import IMAGE_SUFFIXES
 from podium.competition.find_tables import Sources, refuse_blank_cells
 from podium.competition.match_images import ImagePool
 
 
 def read_test_rows(sources: Sources, id_column: str, train_id: str) -> pd.DataFrame:
-    """Returns the rows (id, image). `id_column` is the training table's id column, `train_id` one of its ids."""
+    """Returns the rows (id, image, and answer if several images share one).
+
+    `id_column` is the training table's id column, `train_id` one of its ids.
+    """
     pool = sources.image_pool("test")
+    if sources.answer_groups:
+        rows, answers = read_test_images(sources, sources.answer_groups, pool)
+        return rows.assign(answer=answers)
     table = sources.sample or sources.read_table("test_table")
     if table is None:
         return _read_test_folder(sources, pool, train_id)

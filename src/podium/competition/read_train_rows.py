@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 
 from podium import PodiumError
+from podium.competition.answer_groups import check_answer_groups, find_answer_groups
 from podium.competition.find_files import find_class_folders, find_validation_folders
 from podium.competition.find_tables import Sources, Table, forget_other_columns, refuse_blank_cells
 from podium.competition.labels import check_labels, find_labels
@@ -19,7 +20,7 @@ from podium.terminal import first_few, plural
 def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
     """Returns the rows, and the names of the table's id column and label column.
 
-    The columns of the rows are id, target, group (if the card names its column) and image.
+    The columns of the rows are id, target, group (if the card names its column), answer (if images share one), image.
     """
     has_pattern = "label_pattern" in sources.card
     if has_pattern and sources.card.get("train_table"):
@@ -38,6 +39,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
     refuse_boxes(sources, table)
     forget_other_columns(sources, table)
     pool = sources.image_pool("train")
+    sources.answer_groups = groups = find_answer_groups(sources, table)
     id_column = _find_id_column(sources, table, pool)
     label_column, labels = find_labels(sources, table, id_column)
     rows = pd.DataFrame({"id": table.rows[id_column], "target": labels})
@@ -45,6 +47,9 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
     check_labels(sources, table.path, rows["target"])
     if "group_column" in sources.card:
         rows["group"] = table.rows[sources.card_column("group_column", table)].str.strip()
+    if groups:
+        rows["answer"] = groups.train_ids
+        check_answer_groups(table.path, rows, groups.id_column)
     rows = _drop_repeated_rows(sources, table.path, rows)
     names = sources.find_image_names(table, table.rows.loc[rows.index, id_column], pool)
     rows["image"] = pool.match(names, table.path)
@@ -54,7 +59,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
 def _find_id_column(sources: Sources, table: Table, pool: ImagePool) -> str:
     if "id_column" in sources.card:
         return sources.card_column("id_column", table)
-    if sources.sample and sources.sample.rows.columns[0] in table.rows.columns:
+    if sources.sample and sources.sample.rows.columns[0] in table.rows.columns and not sources.answer_groups:
         return str(sources.sample.rows.columns[0])
     column = pool.find_column(table.rows)
     if column is None:

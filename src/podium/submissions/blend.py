@@ -26,6 +26,7 @@ class Blend:
     weights: tuple[float, ...]  # one per run; they sum to 1
     temperatures: tuple[float, ...]  # one per run; above 1 the run becomes less confident
     temperature: float = 1.0  # of the mean
+    pooling: str = "mean"  # of the images of an answer, where a row of the submission is for several; see pooling.py
     mean: str = "arithmetic"  # or a mean of logarithms: geometric of one label, logit of several; see MEANS
 
     def apply(self, probs: Probs) -> Probs:

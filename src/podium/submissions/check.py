@@ -48,7 +48,7 @@ def _check_ids(competition: Competition, path: Path, written: pd.DataFrame) -> N
     form = competition.submission_format
     ids, expected = (
         list(written.iloc[:, form.id_position]),
-        form.long.ids if form.long else list(competition.test["id"]),
+        form.long.ids if form.long else competition.answer_ids,
     )
     if ids != expected:
         pairs = enumerate(zip(ids, expected, strict=False))

@@ -24,6 +24,7 @@ from podium.submissions.expected_score import Interval, bootstrap_scores, percen
 from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import find_public_scores
 from podium.submissions.pair_tests import correct, mcnemar
+from podium.submissions.pooling import pool_held_out
 from podium.submissions.run_costs import costs_of
 from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
 from podium.task import NUMBERS, answers_of, columns_in, task_of
@@ -47,7 +48,7 @@ def compare_runs(
     complete = [run for run in runs if run not in reasons]
     classes = complete[0].out_of_fold(complete[0].finished()[0]).classes
     labels = current_labels(competition)
-    shared = collect_held_out(complete, classes, groups, labels)
+    shared = pool_held_out(collect_held_out(complete, classes, groups, labels), competition)
     best = _position_of_best(shared, metric)
     rows = []
     for run in progress_bar(runs, desc="comparing", unit="run"):
@@ -56,7 +57,7 @@ def compare_runs(
         if run in complete:
             pair = replace(shared, probs=shared.probs[[best, complete.index(run)]])
         elif reasons[run] != OTHER_CLASSES:
-            pair = collect_held_out([complete[best], run], classes, groups, labels)
+            pair = pool_held_out(collect_held_out([complete[best], run], classes, groups, labels), competition)
         rows.append(facts | _recipe_of(run) | _scores_of(run, pair, metric, labels) | costs_of(run))
     table = pd.DataFrame(rows)
     keys = {"is_left_out": table["left_out"] != "", "distance": -METRICS[metric]().better * table["score"]}

@@ -19,6 +19,7 @@ from podium.disk import NAME_PATTERN, sha256
 from podium.metrics import METRICS
 from podium.submissions.blend import MEANS, Blend
 from podium.submissions.decision import KINDS, Decision
+from podium.submissions.pooling import WAYS
 from podium.terminal import podium_command, table
 
 
@@ -44,6 +45,7 @@ class Lineage:
             temperatures=tuple(map(float, blend["temperatures"])),
             temperature=float(blend["temperature"]),
             mean=str(blend.get("mean", "arithmetic")),
+            pooling=str(blend.get("pooling", "mean")),
         )
 
     @property
@@ -158,6 +160,7 @@ def _validate(content: dict[str, Any]) -> None:
         and all(len(set(numbers)) == len(numbers) > 0 for numbers in fold_lists),
         "blend": len(blend["weights"]) == len(blend["temperatures"]) == len(runs)
         and blend.get("mean", "arithmetic") in MEANS
+        and blend.get("pooling", "mean") in WAYS
         and all(0 <= weight <= 1 for weight in blend["weights"])
         and abs(sum(blend["weights"]) - 1) < 1e-6
         and all(0 < temperature < math.inf for temperature in (*blend["temperatures"], blend["temperature"])),

@@ -18,6 +18,7 @@ from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.submissions.blend import Blend, Probs
 from podium.submissions.expected_score import GAIN_SAMPLE
+from podium.submissions.pooling import pool_test
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS
 from podium.terminal import plural, progress_bar, say
 from podium.training.prediction_files import Predictions
@@ -27,8 +28,8 @@ PredictionFacts = dict[Run, dict[int, dict[str, str]]]  # by run and fold: hashe
 
 
 class BlendedPredictions(NamedTuple):
-    probs: Probs  # of the test images
-    fold_probs: list[list[Probs]]  # [run][fold model]: of a sample of the test images, not calibrated
+    probs: Probs  # of the submission's rows
+    fold_probs: list[list[Probs]]  # [run][fold model]: of a sample of these rows, not calibrated
     facts: PredictionFacts
 
 
@@ -39,17 +40,18 @@ def predict_blend(
     sides = {run: stored_side(max(run.recipe["image_size"], run.recipe["test_size"])) for run in folds}
     stores = {side: open_store(competition, root, side, machine.keep_pixels) for side in sorted(set(sides.values()))}
     _warn_of_unreadable_images(competition, next(iter(stores.values())))
-    sample = np.random.default_rng(0).permutation(len(competition.test))[:GAIN_SAMPLE]
+    count = len(competition.answer_ids)
+    sample = np.random.default_rng(0).permutation(count)[:GAIN_SAMPLE]
     means: list[Probs] = []
     fold_probs: list[list[Probs]] = []
     facts: PredictionFacts = {}
     for number, (run, run_folds) in enumerate(folds.items()):
-        total: Probs = np.zeros((len(competition.test), len(competition.classes)))
+        total: Probs = np.zeros((count, len(competition.classes)))
         fold_probs.append([])
         facts[run] = {}
         for fold in run_folds:
             predictions = predict_test(competition, stores[sides[run]], run, fold, machine)
-            probs = predictions.probs.astype(np.float64)
+            probs = pool_test(competition, predictions.probs.astype(np.float64), blend.pooling)
             total += blend.calibrate(number, probs)
             fold_probs[-1].append(probs[sample])
             facts[run][fold] = predictions.facts()

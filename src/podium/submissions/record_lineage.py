@@ -100,6 +100,7 @@ def _blend_as_json(blend: Blend) -> dict[str, Any]:
         "temperatures": blend.temperatures,
         "temperature": blend.temperature,
         **({"mean": blend.mean} if blend.mean != "arithmetic" else {}),
+        **({"pooling": blend.pooling} if blend.pooling != "mean" else {}),
     }
 
 

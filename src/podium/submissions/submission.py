@@ -28,6 +28,7 @@ from podium.submissions.choose_decision import choose_decision, find_kind
 from podium.submissions.expected_score import Estimate, add_fold_gain, estimate_score
 from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import HISTORY
+from podium.submissions.pooling import choose_pooling
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.select_runs import select_runs
@@ -152,15 +153,19 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], options: 
     metric, strategy = competition.metric, options.blend
     labels = current_labels(competition)
     held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels)
+    pooling = "mean"
+    if competition.answers and len(held_out):
+        pooling, held_out = choose_pooling(held_out, competition)
     if not len(held_out):
         if strategy not in (None, "equal"):
             raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")
         say("podium: warning: no image was held out by all of these runs, so their weights are equal")
         return BlendChoice(Blend("equal", (1 / len(runs),) * len(runs), (1.0,) * len(runs)))
     _compare_on_shared_images(runs, held_out, competition)
-    choice = choose_blend(held_out, metric, len(competition.test), strategy)
+    choice = choose_blend(held_out, metric, len(competition.answer_ids), strategy)
+    choice = replace(choice, blend=replace(choice.blend, pooling=pooling))
     if len(choice.candidates) > 1:
-        images = f"{len(held_out):,} images"
+        images = f"{len(held_out):,} {_rows_of(competition)}"
         say(f"podium: blending strategies, each scored on images that it was not fitted to ({images}, in parts)")
         say("  " + choice.candidates_table(metric).replace("\n", "\n  "))
         weights = [f"{run.name} {weight:.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
@@ -187,7 +192,7 @@ def _decide(competition: Competition, held_out: HeldOut, choice: BlendChoice) ->
     say(f"podium: {judged.describe(metric)}" + ("" if judged.is_taken else f"; {kept}"))
     if not judged.is_taken or choice.estimate is None:
         return replace(choice, judged=judged)
-    estimate = estimate_score(held_out, decided, metric, len(competition.test))
+    estimate = estimate_score(held_out, decided, metric, len(competition.answer_ids))
     return replace(choice, judged=judged, estimate=replace(estimate, loss=choice.estimate.loss))
 
 
@@ -197,23 +202,29 @@ def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, competitio
         return
     metric, ids = competition.metric, competition.train["id"].to_numpy(dtype=str)
     counts = [sum(int(np.isin(run.out_of_fold(fold).id, ids).sum()) for fold in run.finished()) for run in runs]
-    if len(held_out) < max(counts):
+    if len(held_out) < max(counts) and not competition.answers:
         reason = "the runs have held out different images"
         if min(counts) < max(counts):
             fewest = runs[counts.index(min(counts))].name
             reason = f"{fewest} has held out only {min(counts):,} of {max(counts):,}; without it there are more"
         say(f"podium: warning: all runs are compared on {len(held_out):,} images, because {reason}")
-    say(f"podium: {metric} on the {len(held_out):,} images that all runs held out")
+    say(f"podium: {metric} on the {len(held_out):,} {_rows_of(competition)} that all runs held out")
     for run, probs in zip(runs, held_out.probs, strict=True):
         say(f"  {run.name}: {evaluate(metric, held_out.targets, probs):.5f}")
 
 
+def _rows_of(competition: Competition) -> str:
+    """Returns what the rows of a submission are for."""
+    return f"answers ({competition.answers.column})" if competition.answers else "images"
+
+
 def _say_estimate(competition: Competition, estimate: Estimate) -> None:
     low, high = estimate.interval
-    score = f"{competition.metric} {estimate.score:.5f} on {estimate.image_count:,} held-out images"
+    rows = _rows_of(competition)
+    score = f"{competition.metric} {estimate.score:.5f} on {estimate.image_count:,} held-out {rows}"
     if estimate.fold_gain:
         score += f", to which the mean over folds should add {estimate.fold_gain:+.4f}"
-    tests = f"{len(competition.test):,} test images of the same kind"
+    tests = f"{len(competition.answer_ids):,} test {rows} of the same kind"
     if not np.isfinite(estimate.score):
         say(f"podium: warning: {competition.metric} of the held-out images is {estimate.score}, which says nothing")
     elif np.isnan(low):

@@ -17,16 +17,17 @@ from podium.task import ONE_LABEL, SEVERAL_TARGETS, answers_of, column_and_label
 def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
     """Returns the text of the CSV: the sample's columns, ids and line ends, and labels as train.csv writes them."""
     expected = competition.submission_format
-    if probs.shape != (len(competition.test), len(competition.classes)):
+    ids = competition.answer_ids
+    if probs.shape != (len(ids), len(competition.classes)):
         raise PodiumError(
-            f"predictions of shape {probs.shape} for {len(competition.test)} images"
+            f"predictions of shape {probs.shape} for {len(ids)} rows"
             f" and {len(competition.classes)} classes;"
-            " give a row for each image and a column for each class"
+            " give a row for each of them and a column for each class"
         )
     if not np.isfinite(probs).all():
         row = int(np.flatnonzero(~np.isfinite(probs).all(axis=1))[0])
         raise PodiumError(
-            f"the prediction for id '{competition.test['id'].iloc[row]}' is not a number;"
+            f"the prediction for id '{ids[row]}' is not a number;"
             " leave out the run that predicts it with --runs, or train it again"
         )
     if competition.task is SEVERAL_TARGETS:
@@ -43,7 +44,7 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
         is_binary = len(expected.answer_columns) == 1 and competition.task is ONE_LABEL
         answers = [[f"{prob:.9g}" for prob in row] for row in (probs[:, 1:] if is_binary else probs)]
     position, style = expected.id_position, expected.line_style
-    pairs = zip(competition.test["id"], answers, strict=True)
+    pairs = zip(ids, answers, strict=True)
     rows = [[*cells[:position], image_id, *cells[position:]] for image_id, cells in pairs]
     if expected.long:
         rows = expected.long.answers_of(answers)

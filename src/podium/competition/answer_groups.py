@@ -1,0 +1,117 @@
+"""Finds out whether a row of the submission is the answer for several images, such as those of a patient.
+
+Then the sample submission's ids name no images. They stand in the test table (`patient_id`), beside the column that
+does, and in the training table, where several columns may make them (`patient_id` and `laterality` make `10042_L`).
+"""
+
+from itertools import permutations
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from podium import PodiumError
+from podium.competition.find_tables import Sources, Table
+from podium.competition.match_images import FIRST_ROWS, ImagePool
+from podium.terminal import first_few
+
+JOIN = "_"  # between the cells of several columns
+
+
+class Answers(NamedTuple):
+    """Which images each answer is for."""
+
+    column: str  # what the ids are called
+    train: dict[str, str]  # the answer's id of each training image, by the image's id
+    test: list[str]  # the answer's id of each test image
+    ids: list[str]  # in the order of the submission
+
+
+class AnswerGroups(NamedTuple):
+    """The columns that say which images belong to an answer."""
+
+    listing: Table  # of the test images
+    id_column: str  # of the answers
+    image_column: str  # of the test images
+    train_ids: "pd.Series[str]"  # the answer's id of each row of the training table
+
+
+def find_answer_groups(sources: Sources, train: Table) -> AnswerGroups | None:
+    """Returns the columns, or None if a row of the submission is the answer for one image."""
+    sample = sources.sample
+    if sample is None or sample.long is not None:
+        return None
+    ids, pool = sample.rows.iloc[:, 0], sources.image_pool("test")
+    if all(pool.find_candidates(ids.head(FIRST_ROWS)).values()):
+        return None
+    listing = sources.read_table("test_table")
+    if listing is None or ids.name not in listing.rows or listing.rows.shape[1] < 2:
+        return None
+    image_column = pool.find_column(listing.rows.drop(columns=str(ids.name)))
+    if image_column is None:
+        return None
+    columns = _columns_that_make(listing.rows, train.rows, str(ids.name), image_column)
+    train_ids = train.rows[columns].agg(JOIN.join, axis=1) if columns else None
+    if train_ids is None and listing.rows[ids.name].duplicated().any():
+        raise PodiumError(
+            f"{train.path}: no columns that make the ids '{ids.name}' of {listing.path.name}, whose rows are images;"
+            f" its columns are {first_few(train.rows.columns)}; add a column '{ids.name}' to it"
+        )
+    if train_ids is None or not train_ids.duplicated().any():
+        return None  # the ids count rows
+    return AnswerGroups(listing, str(ids.name), image_column, train_ids)
+
+
+def _columns_that_make(test: pd.DataFrame, train: pd.DataFrame, id_column: str, image_column: str) -> list[str] | None:
+    """Returns the columns of both tables whose cells, joined, are the ids of the test table."""
+    if id_column in train:
+        return [id_column]
+    shared = [str(column) for column in test if column in train and column != image_column]
+    for count in (1, 2):
+        for columns in permutations(shared, count):
+            if (test[list(columns)].agg(JOIN.join, axis=1) == test[id_column]).all():
+                return list(columns)
+    return None
+
+
+def check_answer_groups(path: Path, rows: pd.DataFrame, column: str) -> None:
+    """Raises if images of an answer have different labels, other than 0 and 1, or different groups (`rows`)."""
+    labels = rows[["answer", "target"]].drop_duplicates()
+    different = labels[labels["answer"].duplicated(keep=False)]
+    if len(different) and not set(different["target"]) <= {"0", "1"}:
+        _refuse(path, different, column, "labels", "correct them")
+    if "group" in rows:
+        groups = rows[["answer", "group"]].drop_duplicates()
+        different = groups[groups["answer"].duplicated(keep=False)]
+        if len(different):
+            _refuse(path, different, column, "groups", "name another group_column")
+
+
+def _refuse(path: Path, different: pd.DataFrame, column: str, what: str, remedy: str) -> None:
+    answer = different["answer"].iloc[0]
+    first, second = different.index[different["answer"] == answer][:2]
+    raise PodiumError(f"{path}, lines {first} and {second}: {column} '{answer}' has two {what}; {remedy}")
+
+
+def read_test_images(sources: Sources, groups: AnswerGroups, pool: ImagePool) -> tuple[pd.DataFrame, list[str]]:
+    """Returns the test rows (id, image), and the answer's id of each; in the order of the sample submission."""
+    sample = sources.sample
+    assert sample is not None
+    ids, rows = sample.rows.iloc[:, 0], groups.listing.rows
+    missing = ids[~ids.isin(rows[groups.id_column])]
+    if len(missing):
+        raise PodiumError(
+            f"{sample.path}, line {missing.index[0]}: {groups.id_column} '{missing.iloc[0]}' has no image in"
+            f" {groups.listing.path}; download again"
+        )
+    place = pd.Series(range(len(ids)), index=ids.to_numpy())
+    rows = rows[rows[groups.id_column].isin(ids)]
+    rows = rows.iloc[rows[groups.id_column].map(place).argsort(kind="stable")]
+    names = rows[groups.image_column]
+    repeated = names[names.duplicated()]
+    if len(repeated):
+        raise PodiumError(
+            f"{groups.listing.path}, line {repeated.index[0]}: '{repeated.iloc[0]}' appears twice; delete one line"
+        )
+    test = pd.DataFrame({"id": names.to_numpy(), "image": pool.match(names, groups.listing.path)})
+    return test, rows[groups.id_column].tolist()

@@ -1,0 +1,128 @@
+"""Pools what a run predicts for several images into one answer, where a row of the submission is for several images.
+
+`mean` of the images' probabilities, `max` (the image that shows a class most clearly decides; then they sum to 1 again)
+or `noisy_or` (an image that shows the class is enough; for yes and no). Nested cross-validation chooses.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.competition.load import Competition
+from podium.metrics import METRICS, evaluate
+from podium.submissions.blend import Probs
+from podium.submissions.expected_score import bootstrap_scores, percentile_interval
+from podium.submissions.held_out import HeldOut
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, task_of
+from podium.terminal import say
+
+Ints = NDArray[np.int64]
+ALMOST_1 = 1 - 1e-12
+
+
+def _mean(probs: Probs, answers: Ints, count: int) -> Probs:
+    total: Probs = np.zeros((count, probs.shape[1]))
+    np.add.at(total, answers, probs)
+    return total / np.bincount(answers, minlength=count)[:, None]
+
+
+def _max(probs: Probs, answers: Ints, count: int) -> Probs:
+    highest: Probs = np.zeros((count, probs.shape[1]))
+    np.maximum.at(highest, answers, probs)
+    return highest
+
+
+def _max_of_one_label(probs: Probs, answers: Ints, count: int) -> Probs:
+    highest = _max(probs, answers, count)
+    return np.asarray(highest / highest.sum(1, keepdims=True))
+
+
+def _noisy_or(probs: Probs, answers: Ints, count: int) -> Probs:
+    """Returns 1 minus the probability that no image shows the class."""
+    none: Probs = np.zeros((count, probs.shape[1]))
+    np.add.at(none, answers, np.log1p(-probs.clip(0, ALMOST_1)))
+    return np.asarray(1 - np.exp(none))
+
+
+def _noisy_or_of_two(probs: Probs, answers: Ints, count: int) -> Probs:
+    second = _noisy_or(probs[:, 1:], answers, count)
+    return np.hstack([1 - second, second])
+
+
+Pool = Callable[[Probs, Ints, int], Probs]
+OF_ONE_LABEL: dict[str, Pool] = {"mean": _mean, "max": _max_of_one_label, "noisy_or": _noisy_or_of_two}
+OF_SEVERAL_LABELS: dict[str, Pool] = {"mean": _mean, "max": _max, "noisy_or": _noisy_or}
+WAYS = tuple(OF_ONE_LABEL)
+
+
+def pool_test(competition: Competition, probs: Probs, way: str) -> Probs:
+    """Returns the probabilities of the submission's rows; `probs` are those of the test images."""
+    answers = competition.answers
+    if answers is None:
+        return probs
+    place = {name: number for number, name in enumerate(answers.ids)}
+    numbers = np.array([place[name] for name in answers.test], np.int64)
+    pools = OF_SEVERAL_LABELS if competition.task is SEVERAL_LABELS else OF_ONE_LABEL
+    return pools[way](probs, numbers, len(answers.ids))
+
+
+def pool_held_out(held_out: HeldOut, competition: Competition, way: str = "mean") -> HeldOut:
+    """Returns the held-out answers: of each, the images that were held out. Without such groups, nothing changes.
+
+    An answer is in the part of its first image; images of an answer share a fold and a group.
+    """
+    if competition.answers is None or not len(held_out):
+        return held_out
+    names = [competition.answers.train[image_id] for image_id in held_out.ids]
+    ids, first, numbers = np.unique(names, return_index=True, return_inverse=True)
+    task, targets = task_of(held_out.targets), held_out.targets
+    pools = OF_SEVERAL_LABELS if task is SEVERAL_LABELS else OF_ONE_LABEL
+    pooled = targets[first].copy()
+    if task in (ONE_LABEL, SEVERAL_LABELS):  # of 0 and 1, one image with 1 is enough; others do not differ
+        np.maximum.at(pooled, numbers, targets)
+    return replace(
+        held_out,
+        probs=np.array([pools[way](probs, numbers, len(ids)) for probs in held_out.probs]),
+        targets=pooled,
+        parts=held_out.parts[first],
+        groups=np.unique(held_out.groups[first], return_inverse=True)[1],
+        ids=ids.tolist(),
+    )
+
+
+def ways_of(held_out: HeldOut) -> Sequence[str]:
+    task = task_of(held_out.targets)
+    if task in (NUMBERS, SEVERAL_TARGETS):
+        return WAYS[:1]
+    return WAYS if task is SEVERAL_LABELS or held_out.probs.shape[-1] == 2 else WAYS[:2]
+
+
+def choose_pooling(held_out: HeldOut, competition: Competition) -> tuple[str, HeldOut]:
+    """Returns the way that scores best, and the held-out answers; the mean where the gain may be chance.
+
+    The runs' mean is scored: for each part, by the way that was best on the other parts.
+    """
+    metric, better = competition.metric, METRICS[competition.metric]().better
+    pooled = {way: pool_held_out(held_out, competition, way) for way in ways_of(held_out)}
+    mean = pooled["mean"]
+    blends = {way: answers.probs.mean(0) for way, answers in pooled.items()}
+    if len(pooled) == 1 or not mean.can_be_fitted_to():
+        return "mean", mean
+
+    def best_on(mask: NDArray[np.bool_]) -> str:
+        scores = {way: better * evaluate(metric, mean.targets[mask], probs[mask]) for way, probs in blends.items()}
+        return max(scores, key=lambda way: np.nan_to_num(scores[way], nan=-np.inf))
+
+    nested = blends["mean"].copy()
+    for part in np.unique(mean.parts):
+        is_scored = mean.parts == part
+        nested[is_scored] = blends[best_on(~is_scored)][is_scored]
+    resampled = [bootstrap_scores(mean, probs, metric) for probs in (nested, blends["mean"])]
+    low, high = percentile_interval(better * (resampled[0] - resampled[1]))
+    way = best_on(np.ones(len(mean), bool)) if low > 0 else "mean"
+    scores = ", ".join(f"{name} {evaluate(metric, mean.targets, probs):.4f}" for name, probs in blends.items())
+    gain = f"gain over the mean {low:+.4f} to {high:+.4f}" if np.isfinite(low) else "no gain over the mean"
+    say(f"podium: answers for several images: {way} of the images' probabilities ({metric}: {scores}; {gain})")
+    return way, pooled[way]
