@@ -1,8 +1,9 @@
 """The layouts of well-known competitions, in miniature: all of it is understood without a card."""
 
+import json
 from pathlib import Path
 
-from layouts import images_by_id, load_files, table, train_labels
+from layouts import images_by_id, load_error, load_files, table, train_labels
 
 
 def test_cassava(tmp_path: Path) -> None:
@@ -235,3 +236,78 @@ def test_hotel_id_2021(tmp_path: Path) -> None:
     competition = load_files(tmp_path, images, tables)
     assert (competition.metric, competition.submission_format.places) == ("map_at_5", 5)
     assert len(competition.classes) == 6
+
+
+def coco(numbers: range, folder: str, has_labels: bool, **keys: object) -> str:
+    images = [{"id": f"im{n}", "file_name": f"{folder}im{n}.jpg", "width": 64, "location": n // 3} for n in numbers]
+    annotations = [{"id": f"a{n}", "image_id": f"im{n}", "category_id": n % 3, "count": 1} for n in numbers]
+    lists = {"images": images, "categories": [{"id": n, "name": f"animal {n}"} for n in range(3)]}
+    return json.dumps({**keys, **({"annotations": annotations} if has_labels else {}), **lists})
+
+
+def test_iwildcam_2020(tmp_path: Path) -> None:
+    tables = {
+        "iwildcam2020_train_annotations.json": coco(range(12), "", True),
+        "iwildcam2020_test_information.json": coco(range(20, 22), "", False),
+        "iwildcam2020_megadetector_results.json": json.dumps({"info": {}, "images": [{"id": "im1", "detections": []}]}),
+        "sample_submission.csv": table("Id,Category", "im21,0", "im20,0"),
+    }
+    images = [*(f"train/im{n}.jpg" for n in range(12)), "test/im20.jpg", "test/im21.jpg"]
+    competition = load_files(tmp_path, images, tables, 'group_column = "location"')
+    assert competition.classes == ("0", "1", "2")
+    assert competition.groups is not None
+    assert competition.groups.nunique() == 4
+    assert images_by_id(competition) == {"im21": "test/im21.jpg", "im20": "test/im20.jpg"}
+
+
+def test_herbarium_2020(tmp_path: Path) -> None:
+    """The ids of the sample are those of the test images in another file; names repeat in train/ and test/."""
+    numbers = [(n, f"images/000/{n:02}/{n}00.jpg") for n in range(6)]
+    images = [{"id": 1000 + n, "file_name": name} for n, name in numbers]
+    annotations = [{"category_id": n % 2, "id": n, "image_id": 1000 + n, "region_id": 0} for n, _ in numbers]
+    tests = [{"id": 2 - n, "file_name": name} for n, name in numbers[:3]]
+    tables = {
+        "nybg2020/train/metadata.json": json.dumps({"annotations": annotations, "categories": [], "images": images}),
+        "nybg2020/test/metadata.json": json.dumps({"images": tests, "info": {}, "licenses": []}),
+        "sample_submission.csv": table("Id,Predicted", "0,0", "1,0", "2,0"),
+    }
+    files = [f"nybg2020/train/{name}" for _, name in numbers] + [f"nybg2020/test/{name}" for _, name in numbers[:3]]
+    competition = load_files(tmp_path, files, tables)
+    assert train_labels(competition)["nybg2020/train/images/000/03/300.jpg"] == "1"
+    assert images_by_id(competition)["0"] == "nybg2020/test/images/000/02/200.jpg"
+
+
+def test_inaturalist_2019(tmp_path: Path) -> None:
+    tables = {
+        "train2019.json": coco(range(9), "train_val2019/Birds/1/", True, info={"year": 2019}),
+        "val2019.json": coco(range(9, 12), "train_val2019/Birds/1/", True, info={"year": 2019}),
+        "test2019.json": coco(range(20, 22), "test2019/", False, info={"year": 2019}),
+        "kaggle_sample_submission.csv": table("id,predicted", "im20,0", "im21,0"),
+    }
+    images = [*(f"train_val2019/Birds/1/im{n}.jpg" for n in range(12)), "test2019/im20.jpg", "test2019/im21.jpg"]
+    competition = load_files(tmp_path, images, tables)
+    assert len(competition.train) == 12
+    assert "the 3 rows of val2019.json join those of train2019.json" in competition.notes
+    assert competition.submission_format.wants == "labels"
+
+
+def test_boxes_in_annotations_make_a_detection(tmp_path: Path) -> None:
+    content = json.loads(coco(range(6), "", True))
+    for annotation in content["annotations"]:
+        annotation["bbox"] = [0, 0, 5, 5]
+    tables = {"train.json": json.dumps(content), "sample_submission.csv": table("Id,Category", "im20,0")}
+    images = [*(f"train/im{n}.jpg" for n in range(6)), "test/im20.jpg"]
+    assert "a competition of detection" in load_error(tmp_path, images, tables)
+    tables["train.json"] = '{"annotations": [{"image_id": 1}], "images": 7}'
+    assert "train.json: not a list of images with their labels" in load_error(tmp_path, images, tables)
+
+
+def test_ubc_ocean_has_thumbnails_called_after_the_ids(tmp_path: Path) -> None:
+    tables = {
+        "train.csv": table("image_id,label,is_tma", *(f"{n},{'HGSC' if n % 2 else 'EC'},False" for n in range(4, 10))),
+        "sample_submission.csv": table("image_id,label", "41,HGSC"),
+    }
+    images = [*(f"train_thumbnails/{n}_thumbnail.png" for n in range(4, 10)), "test_thumbnails/41_thumbnail.png"]
+    competition = load_files(tmp_path, images, tables, 'target_column = "label"')
+    assert train_labels(competition)["train_thumbnails/7_thumbnail.png"] == "HGSC"
+    assert images_by_id(competition) == {"41": "test_thumbnails/41_thumbnail.png"}

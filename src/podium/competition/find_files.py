@@ -11,6 +11,7 @@ from typing import Literal
 
 from podium import PodiumError
 from podium.competition.card import Card
+from podium.competition.coco_tables import MOST_FILES, is_coco
 from podium.containers.image_place import SUFFIXES
 from podium.containers.pixel_table import layout_of
 from podium.containers.radar_bands import has_bands
@@ -97,6 +98,8 @@ def find_files(folder: Path) -> Files:
                 tables.append(prefix + name)
             else:
                 others.append(prefix + name)
+    tables += (coco := _find_coco(folder, others))
+    others = [name for name in others if name not in coco]
     for name in images + tables:
         if re.search("[\ud800-\udfff]", name):  # Python's stand-ins for bytes that are not UTF-8 cannot be printed
             raise PodiumError(f"{folder}: the file name {os.fsencode(name)!r} is not UTF-8; rename it")
@@ -104,12 +107,19 @@ def find_files(folder: Path) -> Files:
     return Files(folder, *(tuple(sorted(names)) for names in (images, tables, others, containers)))
 
 
+def _find_coco(folder: Path, others: list[str]) -> list[str]:
+    """Returns the JSON files that list images and their labels."""
+    names = [name for name in others if name.lower().endswith(".json")]
+    return [name for name in names if is_coco(folder / name)] if len(names) <= MOST_FILES else []
+
+
 def _find_containers(folder: Path, images: list[str], tables: list[str], others: list[str]) -> list[str]:
     """Returns the files that may hold images. Tables count only where there are no image files."""
     containers = [name for name in others if name.lower().endswith(SUFFIXES)]
     if not images:  # a column that is called by a number alone is more often one of a class
         containers += [name for name in others if name.lower().endswith(".json") and has_bands(folder / name)]
-        containers += [name for name in tables if layout_of(folder / name, numbers=not containers)]
+        texts = [name for name in tables if not name.lower().endswith(".json")]
+        containers += [name for name in texts if layout_of(folder / name, numbers=not containers)]
     return containers
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.card import Card
+from podium.competition.coco_tables import read_coco_tables
 from podium.competition.contained_images import rows_in_container, table_in_containers
 from podium.competition.csv_files import read_table
 from podium.competition.find_files import ROLES, Files, Role
@@ -65,10 +66,9 @@ class Sources:
             return None
         self.tables_read.add(name)
         path = self.files.folder / name
-        is_container = name in self.files.containers
-        table = Table(path, self._rows_in(name) if is_container else read_table(path))
+        table = Table(path, self._rows_of(name, key))
         self._refuse_missing_header(table)
-        self._check_line_breaks(table, key)
+        _check_line_breaks(self, table, key)
         return table
 
     def _named_table(self, key: TableKey) -> str | None:
@@ -88,8 +88,14 @@ class Sources:
             f" {first_few(self.files.tables)}; correct that name"
         )
 
-    def _rows_in(self, container: str) -> pd.DataFrame:
-        return rows_in_container(self.files, self.card, container, self._id_name())
+    def _rows_of(self, name: str, key: TableKey) -> pd.DataFrame:
+        if name in self.files.containers:
+            return rows_in_container(self.files, self.card, name, self._id_name())
+        if not name.lower().endswith(".json"):
+            return read_table(self.files.folder / name)
+        rows, note = read_coco_tables(self.files.folder, name, self._id_name(), key == "train_table")
+        self.notes += [note] if note else []
+        return rows
 
     def _id_name(self) -> str:
         """The name of a column of ids that we add: the sample submission's, if there is one."""
@@ -114,7 +120,7 @@ class Sources:
     def _guess_table(self, key: TableKey) -> str | None:
         """Returns the name that fits best; of several, the one in the fewest folders."""
         sample_name = self.sample and self.sample.path.relative_to(self.files.folder).as_posix()
-        stems = {name: re.sub(r"[\W_]", "", PurePosixPath(name).stem.lower()) for name in self.files.tables}
+        stems = {name: _comparable_stem(name) for name in self.files.tables}
         for pattern in TABLE_NAMES[key]:
             matches = [name for name, stem in stems.items() if name != sample_name and re.fullmatch(pattern, stem)]
             matches.sort(key=lambda name: name.count("/"))
@@ -131,22 +137,6 @@ class Sources:
         cell = str(table.rows.columns[0])
         if any(ImagePool(self.files, self.card, role).find_candidates([cell])[cell] for role in ROLES):
             raise PodiumError(f"{table.path}, line 1: '{cell}' names an image, so there is no header; add one")
-
-    def _check_line_breaks(self, table: Table, key: TableKey) -> None:
-        """Notes cells of several lines, and refuses them in the answers of the sample submission.
-
-        If a quote is not closed, the rows after it become part of its cell.
-        """
-        columns = [has_line_break(table.rows[column]) for column in table.rows]
-        for is_long in columns[1:] if key == "sample_submission" else ():
-            if is_long.any():
-                raise PodiumError(f"{table.path}, line {is_long.idxmax()}: a cell of several lines; close its quote")
-        is_long = pd.concat(columns, axis=1).any(axis=1)
-        if is_long.any():
-            self.notes.append(
-                f"{table.path.name}: {plural(int(is_long.sum()), 'row')} with a cell of several lines, the first on"
-                f" line {is_long.idxmax()}; is a quote not closed there?"
-            )
 
     def image_pool(self, role: Role) -> ImagePool:
         """Returns the images of a role; raises if the card names a folder without images."""
@@ -192,6 +182,30 @@ class Sources:
                 " delete one of its lines"
             )
         return ids.map(named.set_index(ids.name)[column]).fillna(ids)
+
+
+def _check_line_breaks(sources: Sources, table: Table, key: TableKey) -> None:
+    """Notes cells of several lines, and refuses them in the answers of the sample submission.
+
+    If a quote is not closed, the rows after it become part of its cell.
+    """
+    columns = [has_line_break(table.rows[column]) for column in table.rows]
+    for is_long in columns[1:] if key == "sample_submission" else ():
+        if is_long.any():
+            raise PodiumError(f"{table.path}, line {is_long.idxmax()}: a cell of several lines; close its quote")
+    is_long = pd.concat(columns, axis=1).any(axis=1)
+    if is_long.any():
+        sources.notes.append(
+            f"{table.path.name}: {plural(int(is_long.sum()), 'row')} with a cell of several lines, the first on"
+            f" line {is_long.idxmax()}; is a quote not closed there?"
+        )
+
+
+def _comparable_stem(name: str) -> str:
+    """Returns the name in small letters without punctuation; of a JSON file, with its folder: train/metadata.json."""
+    path = PurePosixPath(name)
+    stem = f"{path.parent.name}{path.stem}" if path.suffix.lower() == ".json" else path.stem
+    return re.sub(r"[\W_]", "", stem.lower())
 
 
 def forget_other_columns(sources: Sources, table: Table) -> None:

@@ -4,6 +4,7 @@ Ids are never joined to a path. They are looked up in the list of files, so no i
 """
 
 import os
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
@@ -52,6 +53,10 @@ class ImagePool:
         missing = [name for name, images in matches.items() if not images]
         if missing and self.files.containers:
             matches |= _find_matches(missing, list_contained(self.files, self.card, self.role, self.folder))
+        images = self.list_images()
+        if not any(matches.values()) and (ending := _shared_ending(images)):
+            pattern = re.compile(rf"{ending}(\.\w+)?$")
+            matches |= _find_matches(matches, ((pattern.sub(r"\1", image), image) for image in images))
         return {name: matches[comparable] for name, comparable in comparable_names.items()}
 
     def has_images(self) -> bool:
@@ -113,6 +118,16 @@ class ImagePool:
         )
 
 
+def _shared_ending(images: list[str]) -> str:
+    """Returns the word at the end of all names, such as `_thumbnail`; "" if there is none."""
+    if not images:
+        return ""
+    stem = os.path.splitext(images[0])[0]
+    match = re.search("[_-][A-Za-z]+$", stem)
+    ending = match[0] if match else ""
+    return ending if all(os.path.splitext(image)[0].endswith(ending) for image in images) else ""
+
+
 def _find_matches(names: Iterable[str], images: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Returns the images that each comparable name can mean. Of each image, its path and what it is called follow."""
     matches: dict[str, list[str]] = {name: [] for name in names}
@@ -132,7 +147,7 @@ def _comparable(name: str) -> str:
 
     Upper case, blanks around it, the form of accents (Macs use another one) and the kind of slash make no difference.
     """
-    return unicodedata.normalize("NFC", name).strip().lower().replace("\\", "/").removeprefix("./")
+    return unicodedata.normalize("NFC", name).strip().lower().replace("\\", "/").removeprefix("./").removeprefix("/")
 
 
 def _likeliest(name: str, images: list[str], complete_folders: set[str]) -> list[str]:

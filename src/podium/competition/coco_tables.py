@@ -1,0 +1,66 @@
+"""Reads labels from JSON files in the form of COCO: lists of images, annotations and categories.
+
+iWildCam, Herbarium and iNaturalist have them. Such a file counts as a table with a row for each annotation: the columns
+of its image (id, file_name, location, ...) and its category_id; without annotations, a row for each image.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from podium import PodiumError
+
+MOST_FILES = 100  # JSON files; more of them describe an image each
+HEAD = 2000  # bytes that show the form
+KEYS = "annotations|images|categories|info|licenses|genera|institutions|distances|regions"
+
+
+def is_coco(path: Path) -> bool:
+    """Returns whether the file begins as COCO's do, and says of images what they are."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD).decode("utf-8", "replace")
+    except OSError:
+        return False
+    return bool(re.match(rf'\s*\{{\s*"({KEYS})"\s*:\s*[\[{{]', head))
+
+
+def read_coco_tables(folder: Path, name: str, id_column: str, for_training: bool) -> tuple[pd.DataFrame, str]:
+    """Returns the rows of a table, and a note: those for validation, val2019.json, join those of train2019.json."""
+    rows = [read_coco(folder / name, id_column)]
+    beside = sorted((folder / name).parent.glob("val*.json")) if for_training else []
+    validation = [path for path in beside if re.fullmatch(r"val(idation)?[\W_\d]*", path.stem) and is_coco(path)]
+    rows += [read_coco(path, id_column) for path in validation]
+    count = sum(map(len, rows[1:]))
+    note = f"the {count:,} rows of {validation[0].name} join those of {name}" if validation else ""
+    return pd.concat(rows, ignore_index=True) if validation else rows[0], note
+
+
+def read_coco(path: Path, id_column: str) -> pd.DataFrame:
+    """Returns the rows, as text; the index counts the annotations, or the images, from 1.
+
+    `id_column` is what the images' ids are to be called.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        images = pd.DataFrame(content["images"])
+        images = images.rename(columns={"image_id" if "image_id" in images else "id": id_column})
+        rows = _annotated(images, content.get("annotations") or [], id_column)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PodiumError(f"{path}: not a list of images with their labels ({error!r}); download it again") from None
+    if rows.empty:
+        raise PodiumError(f"{path}: no images; download it again")
+    rows = rows.fillna("").map(lambda cell: cell if isinstance(cell, str) else str(cell)).astype(object)
+    rows.index = pd.RangeIndex(1, len(rows) + 1, name="line")
+    return rows
+
+
+def _annotated(images: pd.DataFrame, annotations: list[dict[str, Any]], id_column: str) -> pd.DataFrame:
+    if not annotations:
+        return images
+    labels = pd.DataFrame(annotations).drop(columns="id", errors="ignore").rename(columns={"image_id": id_column})
+    own = [name for name in ("category_id", "bbox") if name in labels]
+    return labels[[id_column, *own]].merge(images.drop(columns=own, errors="ignore"), on=id_column, how="left")
