@@ -18,6 +18,7 @@ from podium.submissions.choose_decision import (
     choose_decision,
     decide_nested,
     find_kind,
+    with_least_prob,
 )
 from podium.submissions.decision import KINDS, Decision
 from podium.submissions.decision_fits import (
@@ -235,6 +236,21 @@ def test_the_class_for_unknown_ones_gets_its_best_place() -> None:
     assert 0.55 < threshold < 0.8
     decided = Decision("unknown_threshold", (threshold,), unknown=2).apply(probs)
     assert evaluate("map_at_3", targets, decided) == 1 > evaluate("map_at_3", targets, probs)
+
+
+def test_no_probability_is_rarer_than_the_held_out_images_can_show() -> None:
+    """A model that was right 50 times may still be wrong once: a probability of 1e-24 would cost 55."""
+    targets = np.arange(50) % 2
+    probs = np.where(np.eye(2)[targets] > 0, 1.0, 1e-24)
+    held_out = HeldOut(probs[None], targets, np.arange(50) % 5, np.arange(50))
+    judged, _ = choose_decision(held_out, probs, "log_loss", DecisionKind("clip_one_label"))
+    assert not judged.is_taken
+    judged, decided = with_least_prob(held_out, probs, "log_loss", judged)
+    assert judged.is_taken
+    assert judged.decision.numbers == (0.001,)
+    assert decided.min() == pytest.approx(0.001, rel=0.01)
+    assert judged.score == pytest.approx(0.001, rel=0.1)  # what the guard costs
+    assert judged.decision.apply(probs).tolist() == decided.tolist()
 
 
 def test_sure_errors_are_clipped_for_the_log_loss() -> None:

@@ -79,7 +79,7 @@ def test_predictions_that_are_not_numbers_or_too_few_are_never_written() -> None
     competition = make_competition(["a", "b"], ["x", "y"], ["id", "predict"])
     with pytest.raises(PodiumError, match=r"id 'b' is not a number; .* --runs"):
         render(competition, np.array([[0.5, 0.5], [np.nan, 0.5]]))
-    with pytest.raises(PodiumError, match=r"predictions of shape \(1, 2\) for 2 images and 2 classes; give a row"):
+    with pytest.raises(PodiumError, match=r"predictions of shape \(1, 2\) for 2 rows and 2 classes; give a row"):
         render(competition, np.ones((1, 2)))
 
 

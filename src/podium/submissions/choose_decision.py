@@ -27,6 +27,7 @@ from podium.terminal import first_few
 
 UNKNOWN_NAMES = ("new_whale", "new_individual", "unknown")
 OF_CLASS_WEIGHTS = ("macro_f1", "balanced_accuracy", "mcc")
+LEAST_COUNT = 0.1  # how often a class is expected at least, in all held-out images together
 SUM_TOLERANCE = 0.01  # of the shares in the card
 
 
@@ -122,6 +123,22 @@ def choose_decision(held_out: HeldOut, nested: Probs, metric: str, kind: Decisio
     if kind.shares:
         decision = Decision(kind.name, kind.shares)
     return JudgedDecision(decision, interval[0] > 0, before, score, gain, interval), decided
+
+
+def with_least_prob(
+    held_out: HeldOut, nested: Probs, metric: str, judged: JudgedDecision
+) -> tuple[JudgedDecision, Probs]:
+    """Returns the decision to write no probability below the least one that so many images can show, and what it makes.
+
+    It is not fitted: it guards against a sure mistake, which could cost more than all other images together.
+    """
+    least = LEAST_COUNT / (len(held_out) * nested.shape[1])
+    decision = Decision(judged.decision.kind, (least,))
+    decided = decision.apply(nested)
+    score = evaluate(metric, held_out.targets, decided)
+    gain = METRICS[metric]().better * (score - judged.score_before)
+    unknown = (float("nan"), float("nan"))
+    return JudgedDecision(decision, True, judged.score_before, score, gain, unknown), decided
 
 
 def decide_nested(held_out: HeldOut, nested: Probs, metric: str, kind: DecisionKind) -> Probs:

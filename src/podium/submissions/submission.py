@@ -24,7 +24,7 @@ from podium.metrics import evaluate
 from podium.submissions.blend import Blend
 from podium.submissions.check import check_class_shares
 from podium.submissions.choose_blend import BlendChoice, choose_blend
-from podium.submissions.choose_decision import choose_decision, find_kind
+from podium.submissions.choose_decision import choose_decision, find_kind, with_least_prob
 from podium.submissions.expected_score import Estimate, add_fold_gain, estimate_score
 from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import HISTORY
@@ -189,7 +189,12 @@ def _decide(competition: Competition, held_out: HeldOut, choice: BlendChoice) ->
         return choice
     judged, decided = choose_decision(held_out, choice.nested, metric, kind)
     kept = "the most probable class is kept" if competition.task is ONE_LABEL else "labels from 0.5 on are kept"
-    say(f"podium: {judged.describe(metric)}" + ("" if judged.is_taken else f"; {kept}"))
+    if metric == "log_loss" and not judged.is_taken:
+        judged, decided = with_least_prob(held_out, choice.nested, metric, judged)
+        kept = f"instead, no probability is below {judged.decision.numbers[0]:.2g}, the least that they can show"
+        say(f"podium: no other limit gains clearly on {len(held_out):,} held-out {_rows_of(competition)}; {kept}")
+    else:
+        say(f"podium: {judged.describe(metric)}" + ("" if judged.is_taken else f"; {kept}"))
     if not judged.is_taken or choice.estimate is None:
         return replace(choice, judged=judged)
     estimate = estimate_score(held_out, decided, metric, len(competition.answer_ids))
