@@ -2,11 +2,18 @@
 
     python docs/measure_tasks.py ROOT [TASK ...]
 
-Makes competitions of scikit-learn's digits, 1,797 images of 8 x 8 pixels, of which a fifth are test images: `labels` (two
-digits side by side, any of the ten), `grade` and `number` (the digit itself, scored by quadratic kappa and by RMSE),
-`columns` (the left digit and whether the right one is odd), `ranking` (MAP@3), `bags` (three images of a digit and one
-stranger) and `signs` (is there a 7 among four images?). For each it runs `podium folds`, `train`, `submit`, and prints the
-score of the submission on the test images beside that of a constant answer.
+Makes competitions of scikit-learn's digits, 1,797 images of 8 x 8 pixels, of which a fifth are test images:
+
+    labels     two digits side by side, any of the ten
+    grade      the digit itself, scored by quadratic kappa
+    number     the digit itself, scored by RMSE
+    columns    of two digits, the left one and whether the right one is odd
+    ranking    the three most probable digits
+    bags       four images: three of a digit and a stranger
+    signs      four images, of which one may be a 7
+
+For each it runs `podium folds`, `train` and `submit`, and prints the score of the submission on the test images beside
+that of a constant answer.
 """
 
 import argparse
@@ -120,10 +127,7 @@ def write_groups(root: Path, slug: str, metric: str) -> None:
         images[role] = pd.DataFrame(rows, columns=["image_id", "group_id", "label"])
         truth[role] = pd.DataFrame(answers, columns=["group_id", "label"])
     sample = truth["test"][["group_id"]]
-    if slug.endswith("bags"):
-        sample = sample.assign(label="0")
-    else:
-        sample = sample.assign(label=0.5)
+    sample = sample.assign(label="0" if slug.endswith("bags") else 0.5)
     writer.tables(
         train=images["train"],
         test=images["test"][["image_id", "group_id"]],
@@ -216,6 +220,6 @@ def load_json(path: Path) -> dict[str, dict[str, str]]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path)
-    parser.add_argument("tasks", nargs="*", choices=[*TASKS, []], default=list(TASKS))
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=", ".join(TASKS))
     arguments = parser.parse_args()
-    main(arguments.root, arguments.tasks)
+    main(arguments.root, arguments.tasks or list(TASKS))

@@ -12,6 +12,7 @@ from typing import Any
 
 from podium import PodiumError
 from podium.competition.known_cards import known_cards
+from podium.competition.metric_of_file import announce_metric_of_file, is_metric_of_file
 from podium.extension_files import load_extensions
 from podium.metrics import METRICS, WANTS
 from podium.recipe import check_card_options
@@ -21,7 +22,8 @@ from podium.terminal import did_you_mean
 KEYS = {
     "title": str,
     "url": str,
-    "metric": str,
+    "metric": str,  # a name, or "metric.py:score": a function of a file (metric_of_file.py)
+    "better": str,  # which of its scores are better, if it is a function of a file: higher or lower
     "task": str,  # what is learned: one label an image, several, or numbers
     "wants": str,  # what a submission holds: a label, probabilities, the most probable labels in order, or numbers
     "train_table": str,  # "" if there is none: the folders are the classes
@@ -45,6 +47,7 @@ KEYS = {
 TABLES = ("train_table", "test_table", "sample_submission")  # "" says that there is none
 CHOICES: dict[str, Collection[str]] = {
     "metric": METRICS,
+    "better": ("higher", "lower"),
     "task": TASKS,
     "wants": WANTS,
     "copies": ("near", "exact"),
@@ -82,7 +85,12 @@ def read_card(slug: str, root: Path) -> Card:
     path = card_path(slug, root)
     own = _read_toml(path) if path.exists() else {}
     check_keys(own, str(path))
-    load_extensions(root, own.get("extend", ()), path)
+    extend, metric = own.get("extend", ()), own.get("metric", "")
+    if is_metric_of_file(metric):
+        extend = [*([extend] if isinstance(extend, str) else extend), metric.partition(":")[0]]
+    load_extensions(root, extend, path)
+    if is_metric_of_file(metric):
+        announce_metric_of_file(metric, own)
     check_values(own, str(path))
     known = known_cards().get(slug, {})
     merged = {key: value for key, value in (known | own).items() if not _is_withdrawn(key, own, known)}

@@ -25,6 +25,7 @@ from podium.competition.describe import describe
 from podium.competition.find_files import Files, find_files
 from podium.competition.find_tables import Sources, Table, note_possible_samples, read_sample_submission
 from podium.competition.labels import sort_labels
+from podium.competition.metric_of_file import is_metric_of_file, use_metric_of_file
 from podium.competition.read_test_rows import read_test_rows
 from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
@@ -125,9 +126,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     sources.sample = read_sample_submission(sources)
     train, test, train_columns = _read_rows(sources)
     answers = _take_answers(sources, train, test)
-    groups = _take_groups(sources, train)
-    if answers and groups is None:  # the images of an answer must share a fold
-        groups = train["id"].map(answers.train).rename(answers.column)
+    groups = _take_groups(sources, train, answers)
     train_labels = sort_labels(labels_in(sources.task, train["target"]))
     note_possible_samples(sources)
     _refuse_missing_folder(files, card, train, test)
@@ -136,7 +135,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     if corrections_file:
         corrections = corrections.with_file(corrections_file)
     corrected, groups = corrections.apply(groups)
-    metric = _choose_metric(sources, submission_format)
+    metric = _choose_metric(sources, submission_format, classes)
     notes = (
         *dict.fromkeys(sources.notes),
         *submission_format.notes,
@@ -199,13 +198,16 @@ def _read_rows(sources: Sources) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str,
     return train, test, columns
 
 
-def _take_groups(sources: Sources, train: pd.DataFrame) -> "pd.Series[str] | None":
-    """Takes the column of groups out of the rows, or reads the groups from the ids by the card's pattern."""
+def _take_groups(sources: Sources, train: pd.DataFrame, answers: Answers | None) -> "pd.Series[str] | None":
+    """Takes the column of groups out of the rows, or reads the groups from the ids by the card's pattern.
+
+    Without both, the images of an answer are a group.
+    """
     card = sources.card
     if "group" in train:
         return train.pop("group").rename(card.get("group_column", "group"))
     if "group_pattern" not in card:
-        return None
+        return train["id"].map(answers.train).rename(answers.column) if answers else None
     text = card["group_pattern"]
     try:
         pattern = re.compile(text)
@@ -254,13 +256,15 @@ def _refuse_missing_folder(files: Files, card: Card, train: pd.DataFrame, test: 
         )
 
 
-def _choose_metric(sources: Sources, submission: SubmissionFormat) -> str:
+def _choose_metric(sources: Sources, submission: SubmissionFormat, classes: list[str]) -> str:
     """Returns the card's metric, else the usual one; raises if the card's is not defined for the task."""
     card, task, wants = sources.card, sources.task, submission.wants
     usual = USUAL_METRICS[task.name, wants]
     if wants == "ranking" and f"map_at_{submission.places}" in METRICS:
         usual = f"map_at_{submission.places}"
     metric = str(card.get("metric", usual))
+    if is_metric_of_file(metric):
+        use_metric_of_file(metric, card, task, submission, classes)
     built = METRICS[metric]()
     if task.name not in built.tasks:
         problem = f"{metric} is not defined for {task.words}"
@@ -271,7 +275,7 @@ def _choose_metric(sources: Sources, submission: SubmissionFormat) -> str:
         sources.notes.append(f"{problem}, which this copy of the competition has: {usual} stands for it")
         del card["metric"]
         return usual
-    if built.wants != wants:
+    if built.wants not in (wants, ""):
         sources.notes.append(f"{metric} is a metric of {built.wants}, but the submission holds {wants}")
     return metric
 

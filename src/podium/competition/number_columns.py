@@ -27,7 +27,7 @@ def find_number_columns(sources: Sources, table: Table, label_column: str | None
     task = card.get("task")
     if task is None and "metric" in card:
         tasks = METRICS[card["metric"]]().tasks
-        task = NUMBERS.name if tasks == {NUMBERS.name} else "labels"
+        task = NUMBERS.name if tasks == {NUMBERS.name} else None if NUMBERS.name in tasks else "labels"
     if task == NUMBERS.name and not columns:
         raise PodiumError(
             f"{table.path}: it is not clear which of the columns {first_few(table.rows.columns)} hold the numbers; "

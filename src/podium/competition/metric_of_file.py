@@ -1,0 +1,131 @@
+"""A competition's own metric: a function of a file, as Kaggle's metric notebooks define it.
+
+    metric = "metric.py:score"            in the card; the file is below the project's folder
+    better = "lower"                      if lower scores are better
+
+    def score(solution: DataFrame, submission: DataFrame, row_id_column_name: str) -> float
+
+Both tables have the columns of the sample submission; `solution` holds the truth in the same form: the label, a 1 for
+the true class, or the number. The rows are in the same order, and their ids are numbers.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from podium import PodiumError
+from podium.extend import call_metric, register_metric_of_file
+from podium.extension_files import loaded_extensions
+from podium.metrics import Metric
+from podium.task import (
+    HALF,
+    ONE_LABEL,
+    SEVERAL_LABELS,
+    SEVERAL_TARGETS,
+    TASKS,
+    Task,
+    column_and_label,
+    column_numbers,
+    parts_of,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from podium.competition.submission_format import SubmissionFormat
+
+    Array = NDArray[Any]
+
+
+def is_metric_of_file(name: Any) -> bool:
+    return isinstance(name, str) and re.fullmatch(r"[^:]+\.py:\w+", name) is not None
+
+
+def announce_metric_of_file(name: str, card: Mapping[str, Any]) -> None:
+    """Makes the name a metric of every task; its scores need the form of the submission, which is not known yet."""
+    _function_of(name)
+
+    def score(targets: Any, probs: Any) -> float:
+        raise PodiumError(f"{name} needs the files of its competition")
+
+    _register(name, card, "", score)
+
+
+def use_metric_of_file(
+    name: str, card: Mapping[str, Any], task: Task, form: "SubmissionFormat", classes: Sequence[str]
+) -> None:
+    """Makes the function a metric, which gets tables in the form of the submission."""
+    function = _function_of(name)
+    id_column = form.columns[form.id_position]
+
+    def score(targets: "Array", probs: "Array") -> float:
+        truth = _as_probs(targets, len(classes), task)
+        solution, submission = (_table_of(values, task, form, classes) for values in (truth, probs))
+        for table in (solution, submission):
+            table.insert(form.id_position, id_column, range(len(table)))
+        return call_metric(function, solution, submission, id_column)
+
+    _register(name, card, form.wants, score)
+
+
+def _register(name: str, card: Mapping[str, Any], wants: str, score: Callable[["Array", "Array"], float]) -> None:
+    better = -1 if card.get("better") == "lower" else 1
+    register_metric_of_file(name, Metric(wants, better, score, better * math.inf, frozenset(TASKS)))
+
+
+def _function_of(name: str) -> Callable[..., Any]:
+    file, _, function_name = name.partition(":")
+    extension = next(extension for extension in loaded_extensions() if extension.name == file.removeprefix("./"))
+    function = getattr(sys.modules[extension.module], function_name, None)
+    if not callable(function):
+        raise PodiumError(f"{extension.path}: no function '{function_name}', which the card's metric names; add it")
+    called: Callable[..., Any] = function
+    return called
+
+
+def _as_probs(targets: "Array", count: int, task: Task) -> "Array":
+    """Returns the truth as sure predictions."""
+    import numpy as np
+
+    if task is ONE_LABEL:
+        return np.eye(count)[targets]
+    return (targets > 0).astype(np.float64) if task in (SEVERAL_LABELS, SEVERAL_TARGETS) else targets
+
+
+def _table_of(probs: "Array", task: Task, form: "SubmissionFormat", classes: Sequence[str]) -> "pd.DataFrame":
+    """Returns what a submission would hold, without ids; labels that are numbers become numbers, as read from a CSV."""
+    import numpy as np
+    import pandas as pd
+
+    names, columns = np.array(classes, dtype=object), list(form.answer_columns)
+    if task is SEVERAL_TARGETS:
+        labels = np.array([column_and_label(name)[1] for name in classes], dtype=object)
+        parts = parts_of(column_numbers(classes))
+        cells = {column: labels[part][probs[:, part].argmax(1)] for column, part in zip(columns, parts, strict=True)}
+    elif form.wants == "ranking":
+        order = (-probs).argsort(1, kind="stable")[:, : form.places]
+        is_sure = probs.max(1) == probs.sum(1)  # the truth is one label
+        cells = {
+            columns[0]: [
+                form.separator.join(names[row[: 1 if sure else None]]) for row, sure in zip(order, is_sure, strict=True)
+            ]
+        }
+    elif form.wants == "labels" and task is ONE_LABEL:
+        cells = {columns[0]: names[probs.argmax(1)]}
+    elif form.wants == "labels":
+        cells = {columns[0]: [form.separator.join(names[row]) for row in probs >= HALF]}
+    else:
+        scaled = probs / probs.sum(1, keepdims=True) if task is ONE_LABEL else probs
+        return pd.DataFrame(scaled[:, 1:] if task is ONE_LABEL and len(columns) == 1 else scaled, columns=columns)
+    return pd.DataFrame({column: _as_read(values) for column, values in cells.items()})
+
+
+def _as_read(cells: Any) -> "pd.Series[Any]":
+    import pandas as pd
+
+    column = pd.Series(cells, dtype=object)
+    numbers = pd.to_numeric(column, errors="coerce")
+    return column if numbers.isna().any() else numbers

@@ -1,0 +1,112 @@
+"""The competition's own metric, a function of two tables as Kaggle's metric notebooks define it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podium.competition.load import load
+from podium.metrics import METRICS, evaluate
+from several_labels import SLUG as STRIPES
+from several_labels import write_competition
+from tiny import FAST, Podium, one_line
+
+ERROR_RATE = """
+import pandas as pd
+
+
+class ParticipantVisibleError(Exception):
+    pass
+
+
+def score(solution: pd.DataFrame, submission: pd.DataFrame, row_id_column_name: str) -> float:
+    if not solution[row_id_column_name].equals(submission[row_id_column_name]):
+        raise ParticipantVisibleError("other ids")
+    del solution[row_id_column_name], submission[row_id_column_name]
+    return float((solution != submission).any(axis=1).mean())
+"""
+
+
+def use_metric(root: Path, slug: str, source: str, card: str) -> None:
+    (root / "metric.py").write_text(source)
+    path = root / "data" / "competitions" / f"{slug}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(card)
+
+
+def test_runs_are_trained_compared_and_submitted_by_it(tiny: Path, podium: Podium) -> None:
+    use_metric(tiny, "tiny", ERROR_RATE, 'metric = "metric.py:score"\nbetter = "lower"')
+    status, out, err = podium("data", "-c", "tiny")
+    assert status == 0, err
+    assert "metric   metric.py:score, set in" in out
+    for name in ("a", "b"):
+        status, out, err = podium("train", *FAST, "--model", "test_resnet", "--name", name, "--seed", len(name))
+        assert status == 0, err
+    competition = load("tiny", tiny)
+    assert METRICS["metric.py:score"]().better == -1
+    targets = np.array([0, 1, 1, 0])
+    probs = np.eye(len(competition.classes))[[0, 1, 0, 0]]
+    assert evaluate(competition.metric, targets, probs) == 1 / 4
+    status, out, err = podium("compare", "-c", "tiny", "--json")
+    assert status == 0, err
+    assert {row["metric"] for row in json.loads(out)} == {"metric.py:score"}
+    status, out, err = podium("submit", "-c", "tiny", "--runs", "a", "b")
+    assert status == 0, err
+    lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
+    assert lineage["metric"] == "metric.py:score"
+    assert set(lineage["extensions"]) == {"metric.py"}
+
+
+def test_it_gets_the_columns_of_the_submission(tmp_path: Path) -> None:
+    source = ERROR_RATE.replace(
+        "    if not",
+        "    expected = ['image', 'red', 'green', 'blue', 'yellow']\n"
+        "    assert list(solution) == list(submission) == expected, list(solution)\n"
+        "    assert set(solution['red']) <= {0, 1} and submission['red'].between(0, 1).all()\n"
+        "    return float((solution['red'] - submission['red']).abs().mean())\n"
+        "    if not",
+    )
+    write_competition(tmp_path, as_tags=False)
+    use_metric(tmp_path, STRIPES, source, 'metric = "metric.py:score"')
+    competition = load(STRIPES, tmp_path)
+    targets = np.array([[1, 0, 0, 0], [0, 1, 1, 0]], np.float32)
+    assert evaluate(competition.metric, targets, np.full((2, 4), 0.25)) == pytest.approx(0.5)
+    write_competition(tmp_path, as_tags=True)
+    competition = load(STRIPES, tmp_path)
+    (tmp_path / "metric.py").write_text(ERROR_RATE)
+    competition = load(STRIPES, tmp_path)
+    assert evaluate(competition.metric, targets, targets * 0.9) == 0
+    assert evaluate(competition.metric, targets, targets[::-1] * 0.9) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "card", "problem"),
+    [
+        ("", 'metric = "metric.py:score"', "metric.py: no function 'score', which the card's metric names; add it"),
+        ("def score(:", 'metric = "metric.py:score"', "metric.py, line 1: SyntaxError"),
+        ("", 'metric = "other.py:score"', "other.py: No such file"),
+        ("", 'metric = "../metric.py:score"', "must name .py files below the project's folder"),
+        (
+            "def score(*_): return 1",
+            'metric = "metric.py:score"\nbetter = "less"',
+            "better must be one of higher, lower",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(tiny: Path, podium: Podium, source: str, card: str, problem: str) -> None:
+    use_metric(tiny, "tiny", source, card)
+    assert problem in one_line(podium("data", "-c", "tiny"))
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("raise ValueError('your ids')", "metric.py, line 2: the metric score: ValueError: your ids; correct it"),
+        ("return 'good'", "the metric score returned 'good', not a number"),
+    ],
+)
+def test_an_error_inside_is_one_line(tiny: Path, podium: Podium, body: str, problem: str) -> None:
+    source = f"def score(solution, submission, row_id_column_name):\n    {body}\n"
+    use_metric(tiny, "tiny", source, 'metric = "metric.py:score"')
+    assert problem in one_line(podium("train", *FAST, "--model", "test_resnet"))
