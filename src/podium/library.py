@@ -136,7 +136,8 @@ class Run(run_folder.Run):
             "input_size": size,
         }
         config |= {"test_input_size": size, "num_classes": len(spec.classes)}
-        config |= {"crop_pct": spec.crop} if spec.fit == "crop" else {"crop_pct": 1.0, "crop_mode": "squash"}
+        modes = {"squash": "squash", "pad": "border"}  # as timm calls them
+        config |= {"crop_pct": 1.0, "crop_mode": modes[spec.fit]} if spec.fit in modes else {"crop_pct": spec.crop}
         setattr(model, "pretrained_cfg", {**(getattr(model, "pretrained_cfg", None) or {}), **config})  # noqa: B010
         return model.eval()
 

@@ -22,7 +22,7 @@ class View(NamedTuple):
     function: Callable[..., Any] | None = None  # None: in models/predict.py
 
 
-FITS = ("crop", "squash")
+FITS = ("crop", "squash", "pad")
 # extend.py adds a project's own entries to these three tables.
 VIEWS = {"mirror": View(2), "flip": View(2), "turn": View(4), "zoom": View(2)}
 LOSSES: dict[str, Callable[..., Any] | None] = {  # None: in training/losses.py
@@ -93,7 +93,11 @@ class Recipe:
     mix: float = option("share of the steps with mixup or cutmix, half of each", 0, 1)
     plain: float = option("share of the run, at its end, without mixup and cutmix", 0, 1)
     grow: float = option("share of the run, at its start, with smaller images, which grow from half the size", 0, 1)
-    fit: str = option("how an oblong image becomes a square: crop (its centre) or squash (all of it)", choices=FITS)
+    fit: str = option(
+        "how an oblong image becomes a square: crop (its centre), squash (all of it) or pad (all of it, with borders of"
+        " the mean colour)",
+        choices=FITS,
+    )
     crop: float = option("smallest share of the image that a random crop keeps; 1: all of it", 0.01, 1)
     mirror: float = option("probability of a left-right flip", 0, 1)
     views: str = option(

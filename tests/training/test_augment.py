@@ -84,6 +84,17 @@ def test_prediction_sees_the_centre_that_the_model_asks_for() -> None:
     assert (TestView(SPEC)(image) == 200).all()
 
 
+def test_a_padded_image_is_seen_whole_and_in_its_shape() -> None:
+    image = np.full((20, 60, 3), 255, np.uint8)
+    padded = TestView(replace(SPEC, fit="pad", test_size=60))(image)
+    assert (padded[20:40] == 255).all()
+    borders = np.concatenate([padded[:20], padded[40:]])
+    assert (borders == [round(255 * mean) for mean in SPEC.mean]).all()
+    whole = recipe(crop=1.0, colour=0.0, erase=0.0, mirror=0.0, image_size=60)
+    trained = TrainView(whole, replace(SPEC, fit="pad"))(image, 0, 0)
+    assert np.array_equal(trained, padded)
+
+
 def test_a_squashed_image_is_seen_whole() -> None:
     image = np.zeros((100, 60, 3), dtype=np.uint8)
     image[:50] = 200

@@ -37,7 +37,7 @@ class ModelSpec:
     std: tuple[float, ...]
     interpolation: str
     crop: float  # share of the shorter side that prediction sees
-    fit: str  # "crop": the centre; "squash": the whole image, made square
+    fit: str  # "crop": the centre; "squash": the whole image, made square; "pad": the whole image, with borders
     source: str  # of the weights: a tag of the hub, a file and its hash, or none
     operators: str = "timm"  # as in the recipe; files from before there was a choice do not say it
     task: str = ONE_LABEL.name  # what the outputs stand for; as above

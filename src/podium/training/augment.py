@@ -49,6 +49,7 @@ class TrainView:
     def __call__(self, image: Pixels, epoch: int, row: int) -> Pixels:
         recipe, size = self.recipe, image_size_at(epoch, self.recipe)
         rng = generator(AUGMENT, recipe.seed, epoch, row)
+        image = pad(image, self.spec) if self.spec.fit == "pad" else image
         image = random_crop(image, rng, (recipe.crop, 1.0), self.spec.fit)
         is_mirrored = rng.random() < recipe.mirror
         uses_albumentations = recipe.colour or recipe.erase or recipe.ops
@@ -123,7 +124,7 @@ def random_crop(image: Pixels, rng: np.random.Generator, shares: tuple[float, fl
 
 
 class TestView:
-    """An image as validation and tests see it: its centre, `crop` of the shorter side, or all of it, squashed."""
+    """An image as validation and tests see it: its centre, `crop` of the shorter side, or all of it."""
 
     __test__ = False  # pytest takes the name for a test case
 
@@ -136,7 +137,18 @@ class TestView:
             side = max(1, round(min(height, width) * self.spec.crop))
             top, left = (height - side) // 2, (width - side) // 2
             image = image[top : top + side, left : left + side]
+        elif self.spec.fit == "pad":
+            image = pad(image, self.spec)
         return resize(image, self.spec.test_size, self.spec)
+
+
+def pad(image: Pixels, spec: ModelSpec) -> Pixels:
+    """Returns a square with the image in its middle; the borders have the mean colour that the model subtracts."""
+    height, width = image.shape[:2]
+    above, left = (max(height, width) - height) // 2, (max(height, width) - width) // 2
+    below, right = max(height, width) - height - above, max(height, width) - width - left
+    colour = [round(255 * mean) for mean in spec.mean]
+    return cv2.copyMakeBorder(image, above, below, left, right, cv2.BORDER_CONSTANT, value=colour)  # type: ignore[return-value]
 
 
 def resize(image: Pixels, side: int, spec: ModelSpec) -> Pixels:
