@@ -54,6 +54,21 @@ def test_every_named_strategy_can_be_fitted() -> None:
     assert tuple(FIT_WEIGHTS) == WEIGHTINGS
 
 
+def test_a_mean_of_ranks_knows_no_scale() -> None:
+    rng = np.random.default_rng(0)
+    second = rng.random((2, 50))
+    probs = np.stack([1 - second, second], -1)
+    squeezed = np.stack([np.stack([1 - second[0] ** 9, second[0] ** 9], -1), probs[1]])  # the same order
+    for targets in (np.zeros(1, np.int64), np.zeros((1, 2), np.float32)):
+        blend = fit_blend("rank", probs, targets, "roc_auc")
+        blended = blend.apply(probs)
+        assert np.allclose(blended, blend.apply(squeezed))
+        mean_rank = (second[0].argsort().argsort() + second[1].argsort().argsort() + 1) / 100
+        assert np.allclose(blended[:, 1], mean_rank)
+        assert ((blended > 0) & (blended < 1)).all()
+    assert np.allclose(fit_blend("rank", probs, np.zeros(1, np.int64), "roc_auc").apply(probs).sum(1), 1)
+
+
 def test_the_geometric_mean_is_that_of_the_odds() -> None:
     one_label = np.array([[[0.8, 0.2]], [[0.2, 0.8]], [[0.8, 0.2]]])
     blend = fit_blend("geometric", one_label, np.zeros(1, np.int64), "log_loss")

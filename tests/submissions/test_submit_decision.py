@@ -145,11 +145,12 @@ def test_the_estimate_is_that_of_the_decided_answers(
     assert np.isfinite(after["between"]).all()
 
 
-def test_a_geometric_blend_is_rebuilt_byte_for_byte(two_runs: Path, podium: Podium) -> None:
-    csv, err = submitted(podium, "--runs", "good", "idle", "--blend", "geometric")
-    assert "geometric, chosen with --blend" in err
+@pytest.mark.parametrize(("strategy", "mean"), [("geometric", "geometric"), ("rank", "rank_of_one")])
+def test_other_means_are_rebuilt_byte_for_byte(two_runs: Path, podium: Podium, strategy: str, mean: str) -> None:
+    csv, err = submitted(podium, "--runs", "good", "idle", "--blend", strategy)
+    assert f"{strategy}, chosen with --blend" in err
     written = csv.read_bytes()
     csv.unlink()
-    assert json.loads(csv.with_suffix(".json").read_text())["blend"]["mean"] == "geometric"
+    assert json.loads(csv.with_suffix(".json").read_text())["blend"]["mean"] == mean
     assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0
     assert csv.read_bytes() == written

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from podium.task import SEVERAL_TARGETS, task_of
 
@@ -27,7 +28,7 @@ class Blend:
     temperatures: tuple[float, ...]  # one per run; above 1 the run becomes less confident
     temperature: float = 1.0  # of the mean
     pooling: str = "mean"  # of the images of an answer, where a row of the submission is for several; see pooling.py
-    mean: str = "arithmetic"  # or a mean of logarithms: geometric of one label, logit of several; see MEANS
+    mean: str = "arithmetic"  # or of logarithms: geometric of one label, logit of several; or of ranks; see MEANS
 
     def apply(self, probs: Probs) -> Probs:
         """Returns the blended probabilities; `probs` are those of all runs."""
@@ -65,10 +66,21 @@ def _sigmoid(logits: Probs) -> Probs:
     return np.asarray(1 / (1 + np.exp(-logits)))
 
 
+def _ranks(probs: Probs) -> Probs:
+    """Returns the share of the images with a lower probability of the class; equal ones share their mean."""
+    return np.asarray((rankdata(probs, axis=0) - 0.5) / len(probs))
+
+
+def _sum_to_one(probs: Probs) -> Probs:
+    return np.asarray(probs / probs.sum(1, keepdims=True))
+
+
 # What is averaged, and how the mean becomes probabilities again.
 MEANS: dict[str, tuple[Callable[[Probs], Probs], Callable[[Probs], Probs]]] = {
     "arithmetic": (_same, _same),
     "geometric": (_log, _softmax),  # of one label: sums to 1
+    "rank_of_one": (_ranks, _sum_to_one),
+    "rank": (_ranks, _same),
     "logit": (_logit, _sigmoid),  # of several labels: the geometric mean of yes and of no
 }
 

@@ -16,7 +16,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature, probs_of_truth, scaled_errors
-from podium.submissions.strategy_names import BEST, CALIBRATED, GEOMETRIC, STRATEGIES
+from podium.submissions.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, STRATEGIES
 from podium.task import NUMBERS, ONE_LABEL, Task, task_of
 
 Weights = NDArray[np.float64]  # [runs]
@@ -163,8 +163,12 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
 
 
 def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str) -> Blend:
-    if strategy == GEOMETRIC:
-        count, mean = len(probs), "geometric" if targets.ndim == 1 else "logit"
+    if strategy in (GEOMETRIC, RANK):
+        count, mean = len(probs), strategy
+        if strategy == GEOMETRIC and targets.ndim > 1:
+            mean = "logit"
+        elif strategy == RANK and targets.ndim == 1:
+            mean = "rank_of_one"
         return Blend(strategy, (1 / count,) * count, (1.0,) * count, mean=mean)
     fit_weights = FIT_WEIGHTS[strategy.removesuffix(CALIBRATED)]
     if not strategy.endswith(CALIBRATED):

@@ -23,7 +23,7 @@ from podium.submissions.choose_decision import JudgedDecision
 from podium.submissions.decision import Decision
 from podium.submissions.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
 from podium.submissions.held_out import HeldOut
-from podium.submissions.strategy_names import ALL_STRATEGIES, BEST, CALIBRATED, GEOMETRIC, STRATEGIES
+from podium.submissions.strategy_names import ALL_STRATEGIES, BEST, CALIBRATED, GEOMETRIC, RANK, STRATEGIES
 from podium.task import ONE_LABEL, SEVERAL_LABELS, task_of
 from podium.terminal import plural, progress_bar, table
 
@@ -97,7 +97,7 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
 
 def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> tuple[str, ...]:
     """Returns the user's strategy and the baseline, or all; raises if there are too few images to fit weights."""
-    if strategy == GEOMETRIC and task_of(held_out.targets) not in (ONE_LABEL, SEVERAL_LABELS):
+    if strategy in (GEOMETRIC, RANK) and task_of(held_out.targets) not in (ONE_LABEL, SEVERAL_LABELS):
         words = task_of(held_out.targets).words
         raise PodiumError(f"--blend {strategy} is for one label or several, not for {words}; use {STRATEGIES[0]}")
     group_count = len(np.unique(held_out.groups))

@@ -20,6 +20,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.submissions.blend import Blend, Probs
 from podium.submissions.lineage import read_lineage
 from podium.submissions.rebuild_submission import find_recorded_folds
+from podium.submissions.strategy_names import RANK
 from podium.task import NUMBERS
 from podium.terminal import plural, progress_bar, say, table
 from podium.training.fold_model import FoldModel
@@ -77,6 +78,8 @@ def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
         lineage = read_lineage(path)
         read_card(lineage.competition, root)
         folds, blend = find_recorded_folds(root, lineage), lineage.blend
+        if blend.strategy == RANK:
+            raise PodiumError(f"{path}: its blend is a mean of ranks among the test images; name one of its runs")
         say(f"podium: the blend of {lineage.csv.name}: {', '.join(run.name for run in folds)}")
         return folds, blend
     is_folder = (path / "recipe.json").is_file()

@@ -8,8 +8,8 @@ BEST = "best"
 WEIGHTINGS = ("equal", "convex", "greedy", BEST)
 CALIBRATED = "-calibrated"
 STRATEGIES = tuple(f"{name}{suffix}" for name in WEIGHTINGS for suffix in ("", CALIBRATED))
-# Equal weights, but the mean of the logarithms: only tried on request.
-GEOMETRIC = "geometric"
-ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC)
+# Equal weights, but the mean of the logarithms, or of the ranks among the images: only tried on request.
+GEOMETRIC, RANK = "geometric", "rank"
+ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC, RANK)
 
 DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none
