@@ -56,9 +56,9 @@ def marks(tmp_path: Path, podium: Podium) -> Path:
 
 def test_from_files_to_a_submission(marks: Path, podium: Podium) -> None:
     _, out, _ = podium("data", "-c", SLUG)
-    assert "a label in each of place (4 classes), colour (3 classes)" in out
+    assert "a label in each of colour (3 classes), place (4 classes)" in out
     assert "metric   mean_recall, a guess" in out
-    assert load(SLUG, marks).classes[:4] == ("place=0", "place=1", "place=2", "place=10")
+    assert load(SLUG, marks).classes[3:] == ("place=0", "place=1", "place=2", "place=10")
     status, out, err = podium(*TRAIN)
     assert status == 0, err
     assert "no better than chance" not in err
@@ -105,10 +105,10 @@ def test_runs_are_compared_blended_taught_and_read(marks: Path, podium: Podium) 
 
 def test_corrections_hold_a_label_for_each_column(marks: Path, podium: Podium) -> None:
     corrections = marks / "mine.csv"
-    corrections.write_text("id,label\n0.png,colour=red|place=10\n1.png,drop\n")
+    corrections.write_text("id,label\n0.png,place=10|colour=red\n1.png,drop\n")
     assert podium("folds", "-c", SLUG, "--force", "--corrections", corrections)[0] == 0
     train = load(SLUG, marks).train.set_index("id")["target"]
-    assert train["0.png"] == "place=10|colour=red"
+    assert train["0.png"] == "colour=red|place=10"
     assert "1.png" not in train.index
     for label, problem in {
         "place=1": "is not one label for each of 2 columns",
@@ -130,4 +130,4 @@ def test_a_wrong_mark_does_not_turn_marks_into_labels(marks: Path, podium: Podiu
     card.write_text('task = "several_targets"')
     status, out, err = podium("data", "-c", SLUG)
     assert status == 0, err
-    assert "place (2 classes), colour (1 classes)" in out
+    assert "colour (1 classes), place (2 classes)" in out

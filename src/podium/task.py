@@ -117,6 +117,12 @@ def column_numbers(classes: Sequence[str]) -> list[int]:
     return [columns.index(column_and_label(name)[0]) + 1 for name in classes]
 
 
+def parts_by_column(classes: Sequence[str]) -> dict[str, slice]:
+    """Returns where the classes of each column of several targets stand, by the column's name."""
+    parts = parts_of(column_numbers(classes))
+    return {column_and_label(classes[part.start])[0]: part for part in parts}
+
+
 def parts_of(columns: Sequence[int]) -> list[slice]:
     """Returns where the classes of each column stand; `columns` has the column's number for each class."""
     starts = [number for number in range(len(columns)) if number == 0 or columns[number] != columns[number - 1]]

@@ -39,10 +39,10 @@ def find_labels(sources: Sources, table: Table, id_column: str) -> tuple[str, pd
         return name, read_numbers(sources, table.path, table.rows[number_columns])
     answer_columns = sources.sample.answer_columns if sources.sample else []
     if "target_column" not in sources.card and len(answer_columns) > 1 and set(answer_columns) <= set(table.rows):
-        columns = table.rows[answer_columns]
+        columns = table.rows[[name for name in table.rows if name in answer_columns]]
         if _hold_labels(sources.card, columns):
             return "label", _targets_of_columns(sources, table.path, columns)
-        return "label", _targets_of_marks(sources, table.path, columns)
+        return "label", _targets_of_marks(sources, table.path, columns[answer_columns])
     if column is None:
         columns = _columns_beside(sources, table, id_column)
         raise PodiumError(
@@ -95,7 +95,7 @@ def _hold_labels(card: Card, columns: pd.DataFrame) -> bool:
 
 def _targets_of_columns(sources: Sources, path: Path, columns: pd.DataFrame) -> pd.Series:
     """Returns the label in each column, as `column=label`."""
-    sources.task, sources.columns = SEVERAL_TARGETS, list(columns)
+    sources.task, sources.columns = SEVERAL_TARGETS, list(columns)  # in the order of the training table
     wrong = next((name for name in columns if "=" in name or SEPARATOR in name), None)
     if wrong is not None:
         raise PodiumError(f"{path}: the column '{wrong}' contains '=' or '{SEPARATOR}'; rename it")

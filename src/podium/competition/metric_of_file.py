@@ -27,8 +27,7 @@ from podium.task import (
     TASKS,
     Task,
     column_and_label,
-    column_numbers,
-    parts_of,
+    parts_by_column,
 )
 
 if TYPE_CHECKING:
@@ -102,9 +101,11 @@ def _table_of(probs: "Array", task: Task, form: "SubmissionFormat", classes: Seq
 
     names, columns = np.array(classes, dtype=object), list(form.answer_columns)
     if task is SEVERAL_TARGETS:
-        labels = np.array([column_and_label(name)[1] for name in classes], dtype=object)
-        parts = parts_of(column_numbers(classes))
-        cells = {column: labels[part][probs[:, part].argmax(1)] for column, part in zip(columns, parts, strict=True)}
+        labels, parts = (
+            np.array([column_and_label(name)[1] for name in classes], dtype=object),
+            parts_by_column(classes),
+        )
+        cells = {column: labels[parts[column]][probs[:, parts[column]].argmax(1)] for column in columns}
     elif form.wants == "ranking":
         order = (-probs).argsort(1, kind="stable")[:, : form.places]
         is_sure = probs.max(1) == probs.sum(1)  # the truth is one label

@@ -126,7 +126,7 @@ def _format_without_sample(
 
 
 def _classes_by_column(sources: Sources, train_labels: list[str]) -> list[str]:
-    """Returns the classes of several targets, column by column in the order of the submission."""
+    """Returns the classes of several targets, column by column in the order of the training table."""
     pairs = [column_and_label(name) for name in train_labels]
     return [
         f"{column}={label}"

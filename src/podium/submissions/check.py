@@ -11,7 +11,15 @@ from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.submissions.blend import Probs
 from podium.submissions.predict_test import class_frequencies
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, answers_of, column_and_label, column_numbers
+from podium.task import (
+    NUMBERS,
+    ONE_LABEL,
+    SEVERAL_TARGETS,
+    answers_of,
+    column_and_label,
+    column_numbers,
+    parts_by_column,
+)
 from podium.terminal import first_few, say
 
 OF_LABELS = ("labels", "ranking")  # submissions that name classes
@@ -66,7 +74,7 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
         cells = (
             written[expected.long.columns[1]][expected.long.names == number - 1] if expected.long else written[column]
         )
-        wrong = cells[_are_wrong(competition, cells, number)]
+        wrong = cells[_are_wrong(competition, cells, column)]
         if len(wrong):
             answer, remedy = WRONG[expected.wants]
             remedy = remedy or f"the classes are {first_few(competition.classes)}"
@@ -81,8 +89,8 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
             )
 
 
-def _are_wrong(competition: Competition, cells: "pd.Series[str]", column: int) -> NDArray[np.bool_]:
-    """Marks the cells that do not hold what the submission wants in this column, counted from 1."""
+def _are_wrong(competition: Competition, cells: "pd.Series[str]", column: str) -> NDArray[np.bool_]:
+    """Marks the cells that do not hold what the submission wants in this column."""
     expected, classes = competition.submission_format, set(competition.classes)
     if expected.wants in ("probs", "numbers"):
         values = pd.to_numeric(cells, errors="coerce")
@@ -91,9 +99,8 @@ def _are_wrong(competition: Competition, cells: "pd.Series[str]", column: int) -
     if expected.wants == "labels" and competition.task is ONE_LABEL:
         return np.asarray(~cells.isin(classes))
     if competition.task is SEVERAL_TARGETS:
-        numbers = column_numbers(competition.classes)
-        pairs = zip(competition.classes, numbers, strict=True)
-        return np.asarray(~cells.isin({column_and_label(name)[1] for name, number in pairs if number == column}))
+        own = competition.classes[parts_by_column(competition.classes)[column]]
+        return np.asarray(~cells.isin({column_and_label(name)[1] for name in own}))
     lists = [[label for label in cell.split(expected.separator) if label] for cell in cells]
     places = min(expected.places, len(classes))
     return np.array(

@@ -11,7 +11,7 @@ from podium.competition.csv_files import csv_text
 from podium.competition.load import Competition
 from podium.disk import atomic
 from podium.submissions.check import check_csv
-from podium.task import ONE_LABEL, SEVERAL_TARGETS, answers_of, column_and_label, column_numbers, parts_of
+from podium.task import ONE_LABEL, SEVERAL_TARGETS, answers_of, column_and_label, parts_by_column
 
 
 def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
@@ -31,7 +31,8 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
             " leave out the run that predicts it with --runs, or train it again"
         )
     if competition.task is SEVERAL_TARGETS:
-        parts = parts_of(column_numbers(competition.classes))
+        by_column = parts_by_column(competition.classes)
+        parts = [by_column[column] for column in expected.answer_columns]
         labels = [column_and_label(name)[1] for name in competition.classes]
         answers = [[labels[part.start + row[part].argmax()] for part in parts] for row in probs]
     elif expected.wants == "labels":
