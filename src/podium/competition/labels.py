@@ -90,6 +90,8 @@ def _hold_labels(card: Card, columns: pd.DataFrame) -> bool:
     """Returns whether the columns hold a label each, not marks: few cells that are no marks are mistakes."""
     if "task" in card:
         return bool(card["task"] == SEVERAL_TARGETS.name)
+    if all({*MARKS, *NO_MARKS}.issuperset(columns[name].unique()) for name in columns):
+        return False
     return bool((~columns.isin((*MARKS, *NO_MARKS))).any(axis=1).mean() > MOST_MISTAKES)
 
 
