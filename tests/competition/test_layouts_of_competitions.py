@@ -277,6 +277,26 @@ def test_herbarium_2020(tmp_path: Path) -> None:
     assert images_by_id(competition)["0"] == "nybg2020/test/images/000/02/200.jpg"
 
 
+def test_herbarium_2022(tmp_path: Path) -> None:
+    images = [
+        {"image_id": f"000{n % 2}__{n:03}", "file_name": f"000/0{n % 2}/000{n % 2}__{n:03}.jpg"} for n in range(6)
+    ]
+    annotations = [
+        {"genus_id": 1, "category_id": n % 2, "image_id": image["image_id"]} for n, image in enumerate(images)
+    ]
+    tests = [{"image_id": str(n), "file_name": f"000/test-{n:06}.jpg", "license": 0} for n in range(2)]
+    tables = {
+        "train_metadata.json": json.dumps({"annotations": annotations, "images": images, "genera": []}),
+        "test_metadata.json": json.dumps(tests),
+        "sample_submission.csv": table("Id,Predicted", "0,42", "1,42"),
+    }
+    files = [f"train_images/{image['file_name']}" for image in images]
+    files += [f"test_images/{image['file_name']}" for image in tests]
+    competition = load_files(tmp_path, files, tables)
+    assert train_labels(competition)["train_images/000/01/0001__003.jpg"] == "1"
+    assert images_by_id(competition)["1"] == "test_images/000/test-000001.jpg"
+
+
 def test_inaturalist_2019(tmp_path: Path) -> None:
     tables = {
         "train2019.json": coco(range(9), "train_val2019/Birds/1/", True, info={"year": 2019}),

@@ -77,3 +77,20 @@ def test_the_card_can_name_the_label_in_a_table_with_boxes(tmp_path: Path) -> No
     assert competition.classes == ("cat", "dog")
     train = table("id,width,height,target", "1,600,800,cat", "2,600,800,dog", "3,600,800,cat")
     assert load_files(tmp_path, [], {"train.csv": train}, 'id_column = "id"').classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "kind"),
+    [
+        (
+            "labels",
+            "U+306F 1231 3465 133 53 U+304C 275 1652 84 69",
+            "boxes of objects (labels) make this a competition",
+        ),
+        ("EncodedPixels", "1 3 10 5", "outlines of objects (EncodedPixels) make this a competition of segmentation"),
+    ],
+)
+def test_boxes_in_a_cell_and_outlines_are_refused(tmp_path: Path, header: str, cell: str, kind: str) -> None:
+    """Kuzushiji recognition, and competitions such as the ships of Airbus."""
+    files = {"train.csv": table(f"image_id,{header}", f"1,{cell}", f"2,{cell}"), "sample_submission.csv": SAMPLE}
+    assert kind in load_error(tmp_path, IMAGES, files)

@@ -25,7 +25,8 @@ def is_coco(path: Path) -> bool:
             head = file.read(HEAD).decode("utf-8", "replace")
     except OSError:
         return False
-    return bool(re.match(rf'\s*\{{\s*"({KEYS})"\s*:\s*[\[{{]', head))
+    is_list = re.match(r"\s*\[\s*\{", head) and '"file_name"' in head  # of test images, without anything else
+    return bool(is_list or re.match(rf'\s*\{{\s*"({KEYS})"\s*:\s*[\[{{]', head))
 
 
 def read_coco_tables(folder: Path, name: str, id_column: str, for_training: bool) -> tuple[pd.DataFrame, str]:
@@ -46,6 +47,7 @@ def read_coco(path: Path, id_column: str) -> pd.DataFrame:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        content = {"images": content} if isinstance(content, list) else content
         images = pd.DataFrame(content["images"])
         images = images.rename(columns={"image_id" if "image_id" in images else "id": id_column})
         rows = _annotated(images, content.get("annotations") or [], id_column)

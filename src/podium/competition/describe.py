@@ -73,7 +73,8 @@ def _describe_targets(competition: "Competition") -> str:
 
 def _describe_task(competition: "Competition") -> str:
     if competition.task is ONE_LABEL:
-        return "one label for each image"
+        are_grades = competition.metric == "quadratic_kappa" and all(name.isdecimal() for name in competition.classes)
+        return "one label for each image" + (f", a grade: {' < '.join(competition.classes)}" if are_grades else "")
     if competition.task is NUMBERS:
         count = len(competition.classes)
         return "a number for each image" if count == 1 else f"{count} numbers for each image"

@@ -18,11 +18,16 @@ FORMATS = {  # by the end of the name
     **{".nii": "NIfTI", ".nii.gz": "NIfTI"},
     **{".npy": "NumPy", ".npz": "NumPy"},
 }
+FIRST_CELLS = 50
 BOX_COLUMNS = (
     *({"bbox"}, {"bboxes"}, {"bounding_box"}, {"predictionstring"}),
     *({"xmin", "ymin"}, {"x_min", "y_min"}, {"x1", "y1", "x2", "y2"}, {"x", "y", "width", "height"}),
     {"x", "y", "w", "h"},
 )
+
+
+MASK_COLUMNS = {"encodedpixels", "rle", "rle_mask", "segmentation"}
+BOX_CELL = r"([^\d\s]\S*( -?\d+(\.\d+)?){4} ?)+"  # a name and four numbers, once or more
 
 
 def unread_images(files: Files) -> str:
@@ -40,10 +45,23 @@ def unread_images(files: Files) -> str:
 
 
 def refuse_boxes(sources: "Sources", table: "Table") -> None:
-    """Raises if the training table tells where objects are, unless the card names the column of labels."""
+    """Raises if the training table says where objects are, unless the card names the column of labels."""
     columns = {str(column).strip().lower(): str(column) for column in table.rows.columns}
     boxes = next((names for names in BOX_COLUMNS if names <= set(columns)), None)
-    if boxes and "target_column" not in sources.card:
+    if "target_column" in sources.card:
+        return
+    for column in table.rows:
+        cells = table.rows[column].head(FIRST_CELLS)
+        if (cells != "").any() and cells[cells != ""].str.fullmatch(BOX_CELL).all():
+            boxes = {str(column).strip().lower()}
+    masks = MASK_COLUMNS & set(columns)
+    if masks:
+        raise PodiumError(
+            f"{table.path}, line 1: the outlines of objects ({columns[min(masks)]}) make this a competition of"
+            " segmentation, which Podium does not do; if a column holds a label of the whole image, "
+            + sources.card.advise('target_column = "NAME"')
+        )
+    if boxes:
         names = ", ".join(sorted(columns[name] for name in boxes))
         raise PodiumError(
             f"{table.path}, line 1: the boxes of objects ({names}) make this a competition of detection, which Podium"
