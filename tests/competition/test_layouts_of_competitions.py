@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from layouts import images_by_id, load_error, load_files, table, train_labels
+from layouts import images_by_id, load_error, load_files, raw_path, table, train_labels
 
 
 def test_cassava(tmp_path: Path) -> None:
@@ -320,6 +320,23 @@ def test_boxes_in_annotations_make_a_detection(tmp_path: Path) -> None:
     assert "a competition of detection" in load_error(tmp_path, images, tables)
     tables["train.json"] = '{"annotations": [{"image_id": 1}], "images": 7}'
     assert "train.json: not a list of images with their labels" in load_error(tmp_path, images, tables)
+
+
+def test_human_protein_atlas_has_a_file_for_each_channel(tmp_path: Path) -> None:
+    names, colours = [f"0{n}ab-{n}" for n in range(6)], ("blue", "green", "red", "yellow")
+    tables = {
+        "train.csv": table("Id,Target", *(f"{name},{'16 0' if n % 2 else n % 3}" for n, name in enumerate(names[:4]))),
+        "sample_submission.csv": table("Id,Predicted", *(f"{name},0" for name in names[4:])),
+    }
+    images = [f"{'train' if name in names[:4] else 'test'}/{name}_{colour}.png" for name in names for colour in colours]
+    competition = load_files(tmp_path, images, tables, 'task = "several_labels"')
+    assert competition.train["image"].iloc[1] == "train/01ab-1_red.png#channels=red+green+blue"
+    assert images_by_id(competition)[names[5]] == f"test/{names[5]}_red.png#channels=red+green+blue"
+    assert "an image has several files: the channels red, green, blue are used, 6 files are not" in competition.notes
+    assert not any("neither" in note or "in no row" in note for note in competition.notes)
+    before = competition.train_hash
+    raw_path(tmp_path, "train/01ab-1_green.png").write_bytes(b"longer than before, but still no image that is read")
+    assert load_files(tmp_path, [], {}, 'task = "several_labels"').train_hash != before
 
 
 def test_ubc_ocean_has_thumbnails_called_after_the_ids(tmp_path: Path) -> None:

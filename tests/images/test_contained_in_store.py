@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from contained import (
     digits,
@@ -18,7 +19,7 @@ from contained import (
 from layouts import SLUG, card_path, raw_path
 from podium.competition.load import Competition, load
 from podium.images.audit import load_audit
-from podium.images.decode import decode
+from podium.images.decode import BadImage, decode, read_image
 from podium.images.store import Store, open_store
 from stores import pixels_in
 from tiny import FAST, Podium
@@ -109,3 +110,22 @@ def test_a_table_of_pixels_goes_all_the_way_to_a_submission(tmp_path: Path, podi
     assert lines[0] == "ImageId,Label"
     assert [line.partition(",")[0] for line in lines[1:]] == ["1", "2", "3", "4", "5"]
     assert {line.partition(",")[2] for line in lines[1:]} <= {"0", "1", "2"}
+
+
+def test_channels_in_files_of_their_own_become_one_image(tmp_path: Path) -> None:
+    rng, expected = np.random.default_rng(0), {}
+    for number in range(6):
+        pixels = rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)
+        expected[f"a{number}"] = pixels
+        for place, channel in enumerate(("red", "green", "blue")):
+            path = raw_path(tmp_path, "train", f"a{number}_{channel}.png")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels[:, :, place]).save(path)
+    write(tmp_path, "train.csv", "Id,Target", ((f"a{number}", number % 2) for number in range(6)))
+    competition, store = store_of(tmp_path)
+    read = store.reader(store.positions(competition.train["image"]))
+    for number, image_id in enumerate(competition.train["id"]):
+        assert np.array_equal(read(number), expected[image_id])
+    Image.fromarray(np.zeros((5, 5), np.uint8)).save(raw_path(tmp_path, "train", "a3_green.png"))
+    with pytest.raises(BadImage, match="its channels have different sizes"):
+        read_image(competition.folder / competition.train["image"].iloc[3])

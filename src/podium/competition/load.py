@@ -31,7 +31,7 @@ from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import SubmissionFormat, submission_format_of
 from podium.competition.unsupported import unread_images
-from podium.containers.image_place import file_of
+from podium.containers.image_place import file_of, files_of
 from podium.metrics import METRICS
 from podium.task import NUMBERS, Task, labels_in
 from podium.terminal import command_for, first_few, plural, say
@@ -94,7 +94,8 @@ class Competition:
         """Returns a hash of ids, labels, file names and file sizes, not of pixels: 300,000 images take a second."""
         digest = hashlib.sha256("\0".join(sorted(self.classes)).encode())
         for row in rows.itertuples(index=False, name=None):
-            digest.update("\0".join((*row, _file_size(f"{self.folder}/{file_of(row[-1])}"), "\n")).encode())
+            sizes = "+".join(_file_size(f"{self.folder}/{file}") for file in files_of(row[-1]))
+            digest.update("\0".join((*row, sizes, "\n")).encode())
         return digest.hexdigest()
 
     def describe(self) -> str:
@@ -286,12 +287,20 @@ def _notes_on_classes(task: Task, classes: list[str], train_labels: set[str]) ->
 
 
 def _notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sample: Table | None) -> list[str]:
-    train_images, test_images = set(train["image"]), set(test["image"])
+    train_images, test_images = (
+        {file for image in rows["image"] for file in _own_files(image)} for rows in (train, test)
+    )
     in_both = train_images & test_images
     unused = set(files.images) - train_images - test_images
+    notes = []
+    if "#channels=" in train["image"].iloc[0]:
+        names = {image.rpartition("_")[0] for image in train_images | test_images}
+        others = {image for image in unused if image.rpartition("_")[0] in names}
+        unused -= others
+        used = train["image"].iloc[0].rpartition("=")[2].replace("+", ", ")
+        notes.append(f"an image has several files: the channels {used} are used, {plural(len(others), 'file')} are not")
     test_folders = {os.path.dirname(image) for image in test_images & set(files.images)}
     beside_test = {image for image in unused if os.path.dirname(image) in test_folders}
-    notes = []
     if in_both:
         notes.append(f"{plural(len(in_both), 'image')} in both the training and the test rows")
     if beside_test:
@@ -301,6 +310,12 @@ def _notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, samp
     if unused - beside_test:
         notes.append(f"{plural(len(unused - beside_test), 'image')} in neither the training nor the test rows")
     return [*notes, *note_unused(files, {file_of(image) for image in train_images | test_images})]
+
+
+def _own_files(image: str) -> list[str]:
+    """Returns the files of the image alone: those of its channels, or its place in a container."""
+    files = files_of(image)
+    return files if len(files) > 1 else [image]
 
 
 def _file_size(path: str) -> str:

@@ -6,7 +6,7 @@ Ids are never joined to a path. They are looked up in the list of files, so no i
 import os
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ from podium.terminal import first_few
 if TYPE_CHECKING:
     import pandas as pd
 
+COLOURS = ("red", "green", "blue")
+CHANNEL = "red|green|blue|yellow|w[1-9]|ch[0-9]"  # what the file of a channel is called, after the image's id
 FIRST_ROWS = 200  # enough to tell whether a column names images
 
 
@@ -57,6 +59,8 @@ class ImagePool:
         if not any(matches.values()) and (ending := _shared_ending(images)):
             pattern = re.compile(rf"{ending}(\.\w+)?$")
             matches |= _find_matches(matches, ((pattern.sub(r"\1", image), image) for image in images))
+        if not any(matches.values()):
+            matches |= _find_matches(matches, list_channel_images(images))
         return {name: matches[comparable] for name, comparable in comparable_names.items()}
 
     def has_images(self) -> bool:
@@ -116,6 +120,27 @@ class ImagePool:
             f" (ids {first_few(quoted)}), the first on line {missing.index[0]}; download again, {remedy}, or {advice}"
             + (f"; {unread}" if unread else "")
         )
+
+
+def list_channel_images(images: list[str]) -> list[tuple[str, str]]:
+    """Returns the name and the place of each image whose channels are files of their own, such as `ab12_red.png`.
+
+    Red, green and blue are taken, else the first three; all images must have the same channels.
+    """
+    groups: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for image in images:
+        match = re.fullmatch(rf"(.+)_({CHANNEL})(\.\w+)", image)
+        if match is None:
+            return []
+        groups[match[1], match[3]].add(match[2])
+    if len({frozenset(channels) for channels in groups.values()}) != 1:
+        return []
+    channels = sorted(next(iter(groups.values())))
+    if len(channels) == 1:
+        return []
+    chosen = list(COLOURS) if set(COLOURS) <= set(channels) else (channels * 2)[:3]
+    key = "+".join(chosen)
+    return [(f"{name}{ending}", f"{name}_{chosen[0]}{ending}#channels={key}") for name, ending in groups]
 
 
 def _shared_ending(images: list[str]) -> str:

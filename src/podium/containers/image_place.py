@@ -3,6 +3,10 @@
 train.csv#12                  row 12 of the table, counted from 1
 train.csv#12:137x236          the same; the card says that its pixels are 137 high and 236 wide
 train-image.hdf5#ISIC_0015670
+
+An image may also be in several grey files, one for each channel; the place names those for red, green and blue:
+
+train/ab12_red.png#channels=red+green+blue
 """
 
 import re
@@ -13,6 +17,9 @@ SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords")
 PLACE = re.compile(
     rf"(.*(?:{'|'.join(map(re.escape, TABLES + SUFFIXES))}))#(.+?)(?::([0-9]+x[0-9]+))?", re.IGNORECASE | re.DOTALL
 )
+
+
+CHANNELS = re.compile(r"(.+_)[^_/]+(\.\w+)#channels=(\w+\+\w+\+\w+)", re.DOTALL)
 
 
 class Place(NamedTuple):
@@ -31,6 +38,15 @@ def place_of(image: str) -> Place | None:
 
 
 def file_of(image: str) -> str:
-    """Returns the file that holds an image: its container, or its own file."""
+    """Returns the file that holds an image: its container, or its own file; the first one of several channels."""
     place = place_of(image)
-    return place.file if place else image
+    return place.file if place else files_of(image)[0]
+
+
+def files_of(image: str) -> list[str]:
+    """Returns the files of an image's channels, or the file that holds it."""
+    match = CHANNELS.fullmatch(image) if "#" in image else None
+    if match:
+        return [f"{match[1]}{channel}{match[2]}" for channel in match[3].split("+")]
+    place = place_of(image)
+    return [place.file if place else image]

@@ -33,7 +33,7 @@ from PIL import Image, PngImagePlugin, UnidentifiedImageError
 from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium import PodiumError
-from podium.containers.image_place import place_of
+from podium.containers.image_place import files_of, place_of
 from podium.containers.open_container import read_place
 
 POLICY = 2  # raise it with every change to the decoded pixels: stores of another policy are stale
@@ -108,6 +108,9 @@ def read_image(path: Path) -> Pixels:
 
 def read_file(path: Path) -> bytes | Pixels:
     """Returns the bytes of an image's file. For a place in a container: those that it holds there, or pixels."""
+    channels = files_of(str(path))
+    if len(channels) > 1:
+        return _stack([read_image(Path(channel)) for channel in channels], str(path))
     place = place_of(str(path))
     try:
         if place:
@@ -124,6 +127,13 @@ def read_file(path: Path) -> bytes | Pixels:
         if place is None:
             raise
         raise BadImage(str(path), str(error)) from None
+
+
+def _stack(images: list[Pixels], name: str) -> Pixels:
+    """Returns one image of the grey images of its channels."""
+    if len({image.shape for image in images}) > 1:
+        raise BadImage(name, "its channels have different sizes")
+    return np.ascontiguousarray(np.stack([image[:, :, 0] for image in images], axis=-1))
 
 
 def decode(data: bytes | Pixels, name: str) -> Pixels:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.load import Competition
-from podium.containers.image_place import file_of
+from podium.containers.image_place import files_of
 from podium.disk import locked, sha256
 from podium.images.decode import POLICY, Pixels, read_image, shrink
 from podium.images.store_builder import build_store
@@ -179,12 +179,14 @@ def open_verified_store(
 def _compute_files_key(folder: Path, names: NDArray[np.str_]) -> str:
     digest = hashlib.sha256(f"policy {POLICY}, thumbs {THUMB}\n".encode())
     for name in names:
-        try:
-            status = os.stat(f"{folder}/{file_of(name)}")
-            stamp = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
-        except OSError:
-            stamp = "none"
-        digest.update(f"{name}\0{stamp}\n".encode())
+        stamps = []
+        for file in files_of(name):
+            try:
+                status = os.stat(f"{folder}/{file}")
+                stamps.append(f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}")
+            except OSError:
+                stamps.append("none")
+        digest.update(f"{name}\0{' '.join(stamps)}\n".encode())
     return digest.hexdigest()[:16]
 
 
