@@ -39,7 +39,7 @@ class AnswerGroups(NamedTuple):
 def find_answer_groups(sources: Sources, train: Table) -> AnswerGroups | None:
     """Returns the columns, or None if a row of the submission is the answer for one image."""
     sample = sources.sample
-    if sample is None or sample.long is not None:
+    if sample is None or sample.long is not None or sources.ids_name_images:
         return None
     ids, pool = sample.rows.iloc[:, 0], sources.image_pool("test")
     if all(pool.find_candidates(ids.head(FIRST_ROWS)).values()):

@@ -54,6 +54,7 @@ class Sources:
     separator: str = ""  # between several labels in a cell of the files; "": they have a column each
     columns: list[str] = field(default_factory=list)  # of the training table that hold numbers, or a label each
     answer_groups: "AnswerGroups | None" = None  # if a row of the submission is the answer for several images
+    ids_name_images: bool = False  # those of the sample submission
     notes: list[str] = field(default_factory=list)
     tables_read: set[str] = field(default_factory=set)
 
@@ -226,11 +227,14 @@ def read_sample_submission(sources: Sources) -> Table | None:
     if table is None:
         return None
     pool = sources.image_pool("test")
-    wide = widen_sample(sources, table, pool)
-    if wide is not None:
-        return wide
     id_column = sources.card.get("id_column")
     if id_column not in table.rows:
+        sources.ids_name_images = all(pool.find_candidates(table.rows.iloc[:, 0]).values())
+        if sources.ids_name_images:
+            return table
+        wide = widen_sample(sources, table, pool)
+        if wide is not None:
+            return wide
         id_column = pool.find_column(table.rows, preferred=table.rows.columns[0])
         if id_column is None or table.rows[id_column].duplicated().any():
             return table
