@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from podium.task import SEVERAL_TARGETS, task_of
 
@@ -68,6 +67,8 @@ def _sigmoid(logits: Probs) -> Probs:
 
 def _ranks(probs: Probs) -> Probs:
     """Returns the share of the images with a lower probability of the class; equal ones share their mean."""
+    from scipy.stats import rankdata
+
     return np.asarray((rankdata(probs, axis=0) - 0.5) / len(probs))
 
 

@@ -19,7 +19,7 @@ from podium.disk import NAME_PATTERN, sha256
 from podium.metrics import METRICS
 from podium.submissions.blend import MEANS, Blend
 from podium.submissions.decision import KINDS, Decision
-from podium.submissions.pooling import WAYS
+from podium.submissions.strategy_names import POOLINGS
 from podium.terminal import podium_command, table
 
 
@@ -160,7 +160,7 @@ def _validate(content: dict[str, Any]) -> None:
         and all(len(set(numbers)) == len(numbers) > 0 for numbers in fold_lists),
         "blend": len(blend["weights"]) == len(blend["temperatures"]) == len(runs)
         and blend.get("mean", "arithmetic") in MEANS
-        and blend.get("pooling", "mean") in WAYS
+        and blend.get("pooling", "mean") in POOLINGS
         and all(0 <= weight <= 1 for weight in blend["weights"])
         and abs(sum(blend["weights"]) - 1) < 1e-6
         and all(0 < temperature < math.inf for temperature in (*blend["temperatures"], blend["temperature"])),

@@ -15,6 +15,7 @@ from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import Probs
 from podium.submissions.expected_score import bootstrap_scores, percentile_interval
 from podium.submissions.held_out import HeldOut
+from podium.submissions.strategy_names import POOLINGS
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, task_of
 from podium.terminal import say
 
@@ -52,9 +53,8 @@ def _noisy_or_of_two(probs: Probs, answers: Ints, count: int) -> Probs:
 
 
 Pool = Callable[[Probs, Ints, int], Probs]
-OF_ONE_LABEL: dict[str, Pool] = {"mean": _mean, "max": _max_of_one_label, "noisy_or": _noisy_or_of_two}
-OF_SEVERAL_LABELS: dict[str, Pool] = {"mean": _mean, "max": _max, "noisy_or": _noisy_or}
-WAYS = tuple(OF_ONE_LABEL)
+OF_ONE_LABEL: dict[str, Pool] = dict(zip(POOLINGS, (_mean, _max_of_one_label, _noisy_or_of_two), strict=True))
+OF_SEVERAL_LABELS: dict[str, Pool] = dict(zip(POOLINGS, (_mean, _max, _noisy_or), strict=True))
 
 
 def pool_test(competition: Competition, probs: Probs, way: str) -> Probs:
@@ -95,8 +95,8 @@ def pool_held_out(held_out: HeldOut, competition: Competition, way: str = "mean"
 def ways_of(held_out: HeldOut) -> Sequence[str]:
     task = task_of(held_out.targets)
     if task in (NUMBERS, SEVERAL_TARGETS):
-        return WAYS[:1]
-    return WAYS if task is SEVERAL_LABELS or held_out.probs.shape[-1] == 2 else WAYS[:2]
+        return POOLINGS[:1]
+    return POOLINGS if task is SEVERAL_LABELS or held_out.probs.shape[-1] == 2 else POOLINGS[:2]
 
 
 def choose_pooling(held_out: HeldOut, competition: Competition) -> tuple[str, HeldOut]:

@@ -12,4 +12,5 @@ STRATEGIES = tuple(f"{name}{suffix}" for name in WEIGHTINGS for suffix in ("", C
 GEOMETRIC, RANK = "geometric", "rank"
 ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC, RANK)
 
+POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pooling.py computes and chooses them
 DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none
