@@ -166,6 +166,13 @@ def test_numbers_do_not_depend_on_their_unit(tmp_path: Path, podium: Podium) -> 
     assert scores[1] == pytest.approx(scores[0], rel=0.05)
 
 
+def test_a_column_without_any_number_is_refused(tmp_path: Path, podium: Podium) -> None:
+    write_competition(tmp_path, COLUMNS["two"])
+    table = tmp_path / "data" / "raw" / SLUG / "train.csv"
+    pd.read_csv(table, dtype=str).assign(width="").to_csv(table, index=False)
+    assert "train.csv: no number in the column 'width'" in one_line(podium("data", "-c", SLUG))
+
+
 def test_corrections_hold_numbers(tmp_path: Path, podium: Podium) -> None:
     write_competition(tmp_path, COLUMNS["two"])
     corrections = tmp_path / "mine.csv"

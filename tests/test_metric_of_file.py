@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from layouts import IMAGES, load_files, table
 from podium.competition.load import load
 from podium.metrics import METRICS, evaluate
 from several_labels import SLUG as STRIPES
@@ -78,6 +79,25 @@ def test_it_gets_the_columns_of_the_submission(tmp_path: Path) -> None:
     competition = load(STRIPES, tmp_path)
     assert evaluate(competition.metric, targets, targets * 0.9) == 0
     assert evaluate(competition.metric, targets, targets[::-1] * 0.9) == 1
+
+
+def test_of_a_ranking_it_gets_all_places_and_one_true_label(tmp_path: Path) -> None:
+    tables = {
+        "train.csv": table("id,label", "1,cat", "2,dog", "3,cow"),
+        "sample_submission.csv": table("id,label", "4,cat dog", "5,cat dog"),
+    }
+    source = """
+def score(solution, submission, row_id_column_name):
+    assert solution["label"].tolist() == ["cow", "cat"], solution
+    assert submission["label"].tolist() == ["cow cat", "dog cat"], submission
+    return 1
+"""
+    (tmp_path / "metric.py").write_text(source)
+    images = [*IMAGES[:3], "test/4.jpg", "test/5.jpg"]
+    competition = load_files(tmp_path, images, tables, 'metric = "metric.py:score"')
+    assert competition.classes == ("cat", "cow", "dog")
+    probs = np.array([[0.0, 1.0, 0.0], [0.3, 0.1, 0.6]])  # sure or not, an answer has two places
+    assert evaluate(competition.metric, np.array([1, 0]), probs) == 1
 
 
 @pytest.mark.parametrize(

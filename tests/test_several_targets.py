@@ -127,6 +127,10 @@ def test_a_wrong_mark_does_not_turn_marks_into_labels(marks: Path, podium: Podiu
     assert "line 5: '2' in the column of a class is neither 0 nor 1" in one_line(podium("data", "-c", SLUG))
     card = marks / "data" / "competitions" / f"{SLUG}.toml"
     card.parent.mkdir(parents=True, exist_ok=True)
+    card.write_text('metric = "roc_auc"')  # a metric of marks: even many others are mistakes
+    rows.assign(place="2").to_csv(table, index=False)
+    assert "line 2: '2' in the column of a class is neither 0 nor 1" in one_line(podium("data", "-c", SLUG))
+    rows.to_csv(table, index=False)
     card.write_text('task = "several_targets"')
     status, out, err = podium("data", "-c", SLUG)
     assert status == 0, err

@@ -1,6 +1,7 @@
 """The layouts of well-known competitions, in miniature: all of it is understood without a card."""
 
 import json
+import os
 from pathlib import Path
 
 from layouts import images_by_id, load_error, load_files, raw_path, table, train_labels
@@ -309,6 +310,14 @@ def test_inaturalist_2019(tmp_path: Path) -> None:
     assert len(competition.train) == 12
     assert "the 3 rows of val2019.json join those of train2019.json" in competition.notes
     assert competition.submission_format.wants == "labels"
+
+
+def test_a_pipe_is_not_read_as_json(tmp_path: Path) -> None:
+    files = {"train.csv": table("id,label", "1,a", "2,b"), "sample_submission.csv": table("id,label", "3,a")}
+    images = ["train/1.jpg", "train/2.jpg", "test/3.jpg"]
+    load_files(tmp_path, images, files)
+    os.mkfifo(raw_path(tmp_path, "notes.json"))
+    assert load_files(tmp_path, [], {}).classes == ("a", "b")
 
 
 def test_boxes_in_annotations_make_a_detection(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def check_answer_groups(path: Path, rows: pd.DataFrame, column: str) -> None:
     """Raises if images of an answer have different labels, other than 0 and 1, or different groups (`rows`)."""
     labels = rows[["answer", "target"]].drop_duplicates()
     different = labels[labels["answer"].duplicated(keep=False)]
-    if len(different) and not set(different["target"]) <= {"0", "1"}:
+    if len(different) and not set(rows["target"]) <= {"0", "1"}:
         _refuse(path, different, column, "labels", "correct them")
     if "group" in rows:
         groups = rows[["answer", "group"]].drop_duplicates()

@@ -19,13 +19,15 @@ KEYS = "annotations|images|categories|info|licenses|genera|institutions|distance
 
 
 def is_coco(path: Path) -> bool:
-    """Returns whether the file begins as COCO's do, and says of images what they are."""
+    """Returns whether the file begins as COCO's do, or lists images with their file names."""
+    if not path.is_file():  # reading a pipe would block
+        return False
     try:
         with path.open("rb") as file:
             head = file.read(HEAD).decode("utf-8", "replace")
     except OSError:
         return False
-    is_list = re.match(r"\s*\[\s*\{", head) and '"file_name"' in head  # of test images, without anything else
+    is_list = re.match(r"\s*\[\s*\{", head) and '"file_name"' in head
     return bool(is_list or re.match(rf'\s*\{{\s*"({KEYS})"\s*:\s*[\[{{]', head))
 
 

@@ -12,6 +12,7 @@ from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.find_tables import Sources, Table, has_line_break, refuse_blank_cells
 from podium.competition.number_columns import find_number_columns, read_numbers
+from podium.metrics import METRICS
 from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, SEVERAL_TARGETS
 from podium.terminal import first_few
 
@@ -90,6 +91,8 @@ def _hold_labels(card: Card, columns: pd.DataFrame) -> bool:
     """Returns whether the columns hold a label each, not marks: few cells that are no marks are mistakes."""
     if "task" in card:
         return bool(card["task"] == SEVERAL_TARGETS.name)
+    if "metric" in card and SEVERAL_TARGETS.name not in METRICS[card["metric"]]().tasks:
+        return False
     if all({*MARKS, *NO_MARKS}.issuperset(columns[name].unique()) for name in columns):
         return False
     return bool((~columns.isin((*MARKS, *NO_MARKS))).any(axis=1).mean() > MOST_MISTAKES)

@@ -13,6 +13,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
@@ -61,8 +62,9 @@ def use_metric_of_file(
     id_column = form.columns[form.id_position]
 
     def score(targets: "Array", probs: "Array") -> float:
+        submission = _table_of(probs, task, form, classes)
         truth = _as_probs(targets, len(classes), task)
-        solution, submission = (_table_of(values, task, form, classes) for values in (truth, probs))
+        solution = _table_of(truth, task, replace(form, places=1), classes)  # of a ranking, the truth is one label
         for table in (solution, submission):
             table.insert(form.id_position, id_column, range(len(table)))
         return call_metric(function, solution, submission, id_column)
@@ -101,19 +103,12 @@ def _table_of(probs: "Array", task: Task, form: "SubmissionFormat", classes: Seq
 
     names, columns = np.array(classes, dtype=object), list(form.answer_columns)
     if task is SEVERAL_TARGETS:
-        labels, parts = (
-            np.array([column_and_label(name)[1] for name in classes], dtype=object),
-            parts_by_column(classes),
-        )
+        labels = np.array([column_and_label(name)[1] for name in classes], dtype=object)
+        parts = parts_by_column(classes)
         cells = {column: labels[parts[column]][probs[:, parts[column]].argmax(1)] for column in columns}
     elif form.wants == "ranking":
         order = (-probs).argsort(1, kind="stable")[:, : form.places]
-        is_sure = probs.max(1) == probs.sum(1)  # the truth is one label
-        cells = {
-            columns[0]: [
-                form.separator.join(names[row[: 1 if sure else None]]) for row, sure in zip(order, is_sure, strict=True)
-            ]
-        }
+        cells = {columns[0]: [form.separator.join(names[row]) for row in order]}
     elif form.wants == "labels" and task is ONE_LABEL:
         cells = {columns[0]: names[probs.argmax(1)]}
     elif form.wants == "labels":

@@ -58,20 +58,22 @@ def _look_like_numbers(sources: Sources, table: Table, columns: list[str]) -> bo
     values = pd.to_numeric(pd.Series(list(cells), dtype=object), errors="coerce")
     if not np.isfinite(values).all() or values.nunique() < MIN_VALUES:
         return False
-    if (values % 1 != 0).any():
-        is_known = True
-    elif len(columns) == 1 and sources.sample and len(sources.sample.answer_columns) == 1:
-        answers = pd.to_numeric(sources.sample.rows.iloc[:, 1], errors="coerce")
-        is_known = bool(((answers > 1) & (answers % 1 != 0)).any())
-    else:
+    if (values % 1 == 0).all() and not (len(columns) == 1 and _has_fractions_above_1(sources.sample)):
         return False
-    if is_known:
-        what = f"'{columns[0]}' holds" if len(columns) == 1 else f"{first_few(columns)} hold"
-        sources.notes.append(
-            f"{table.path.name}: {what} numbers to predict; if they are classes, "
-            + sources.card.advise('task = "one_label"' if len(columns) == 1 else 'task = "several_labels"')
-        )
-    return is_known
+    what = f"'{columns[0]}' holds" if len(columns) == 1 else f"{first_few(columns)} hold"
+    sources.notes.append(
+        f"{table.path.name}: {what} numbers to predict; if they are classes, "
+        + sources.card.advise('task = "one_label"' if len(columns) == 1 else 'task = "several_labels"')
+    )
+    return True
+
+
+def _has_fractions_above_1(sample: Table | None) -> bool:
+    """Returns whether the answers of a single column are such numbers; probabilities are not."""
+    if sample is None or len(sample.answer_columns) != 1:
+        return False
+    answers = pd.to_numeric(sample.rows.iloc[:, 1], errors="coerce")
+    return bool(((answers > 1) & (answers % 1 != 0)).any())
 
 
 def _refuse_other_answers(sources: Sources, columns: list[str]) -> None:
@@ -93,6 +95,8 @@ def read_numbers(sources: Sources, path: Path, cells: pd.DataFrame) -> pd.Series
         if len(wrong):
             line, cell = wrong.index[0], wrong.iloc[0]
             raise PodiumError(f"{path}, line {line}: '{cell}' in the column '{column}' is not a number; correct it")
+        if (cells[column] == "").all():
+            raise PodiumError(f"{path}: no number in the column '{column}', so it cannot be learned; fill it in")
     is_blank = (cells == "").all(axis=1)
     if is_blank.any():
         raise PodiumError(f"{path}, line {is_blank.idxmax()}: no number; fill it in or delete the line")
