@@ -12,7 +12,7 @@ from PIL import Image
 import podium as library
 from podium.competition.load import load
 from podium.metrics import evaluate
-from tiny import Podium, one_line
+from tiny import Podium, one_line, train_three_and_compare
 
 SLUG = "bars"
 FAST = ("-c", SLUG, "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
@@ -95,13 +95,7 @@ def test_from_files_to_a_submission(bars: Path, podium: Podium) -> None:
 
 
 def test_runs_are_compared_blended_taught_and_read(bars: Path, podium: Podium) -> None:
-    linear = ("train", *FAST, "--model", "test_resnet", "--linear")
-    for name, words in {"a": TRAIN, "b": (*TRAIN, "--seed", "1"), "head": linear}.items():
-        status, _, err = podium(*words, "--name", name)
-        assert status == 0, err
-    status, out, err = podium("compare", "-c", SLUG, "--json")
-    assert status == 0, err
-    assert {row["run"] for row in json.loads(out)} == {"a", "b", "head"}
+    assert set(train_three_and_compare(podium, TRAIN, FAST)) == {"a", "b", "head"}
     assert "log loss" not in podium("compare", "-c", SLUG)[1]
     for strategy in ("convex", "greedy"):
         status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "head", "--blend", strategy, "--name", strategy)

@@ -13,7 +13,7 @@ import podium as library
 from podium.competition.load import load
 from podium.submissions.choose_decision import choose_decision
 from several_labels import COLOURS, FAST, SLUG, write_competition
-from tiny import Podium, one_line
+from tiny import Podium, one_line, train_three_and_compare
 
 TRAIN = ("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "8", "--mix", "0")
 
@@ -67,14 +67,7 @@ def test_from_files_to_a_submission(stripes: Path, form: str, podium: Podium) ->
 
 
 def test_runs_are_compared_blended_resumed_and_read(stripes: Path, podium: Podium) -> None:
-    linear = ("train", *FAST, "--model", "test_resnet", "--linear")
-    for name, words in {"a": TRAIN, "b": (*TRAIN, "--seed", "1"), "head": linear}.items():
-        status, _, err = podium(*words, "--name", name)
-        assert status == 0, err
-    status, out, err = podium("compare", "-c", SLUG, "--json")
-    assert status == 0, err
-    scores = {row["run"]: row["score"] for row in json.loads(out)}
-    assert scores["a"] > 0.6
+    assert train_three_and_compare(podium, TRAIN, FAST)["a"] > 0.6
     status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "b")
     assert status == 0, err
     assert "calibrated" not in err

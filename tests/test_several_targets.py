@@ -1,7 +1,6 @@
 """Images with a label in each of several columns, from the files to the submission."""
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from PIL import Image
 
 import podium as library
 from podium.competition.load import load
-from tiny import Podium, one_line
+from tiny import Podium, one_line, train_three_and_compare
 
 SLUG = "marks"
 COLOURS = {"red": (210, 30, 30), "green": (30, 190, 40), "blue": (40, 40, 220)}
@@ -77,15 +76,9 @@ def test_from_files_to_a_submission(marks: Path, podium: Podium) -> None:
 
 
 def test_runs_are_compared_blended_taught_and_read(marks: Path, podium: Podium) -> None:
-    linear = ("train", *FAST, "--model", "test_resnet", "--linear")
-    for name, words in {"a": TRAIN, "b": (*TRAIN, "--seed", "1"), "head": linear}.items():
-        status, _, err = podium(*words, "--name", name)
-        assert status == 0, err
-    status, out, err = podium("compare", "-c", SLUG, "--json")
-    assert status == 0, err
-    assert {row["run"]: row["score"] for row in json.loads(out)}["a"] > 0.6
+    assert train_three_and_compare(podium, TRAIN, FAST)["a"] > 0.6
     for strategy in ("convex", "greedy"):
-        status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "head", "--blend", strategy, "--name", strategy)
+        status, _, err = podium("submit", "-c", SLUG, "--runs", "a", "head", "--blend", strategy, "--name", strategy)
         assert status == 0, err
     for strategy in ("equal-calibrated", "geometric"):
         assert "--blend" in one_line(podium("submit", "-c", SLUG, "--runs", "a", "b", "--blend", strategy))

@@ -1,6 +1,7 @@
 """A competition small enough to train on in seconds: plain colours, with everything that a real one has."""
 
 import csv
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,17 @@ def one_line(result: tuple[int, str, str]) -> str:
     line = err.splitlines()[-1]
     assert line.startswith("podium: error: ")
     return line
+
+
+def train_three_and_compare(podium: Podium, train: tuple[object, ...], fast: tuple[object, ...]) -> dict[str, float]:
+    """Trains the runs a, b (another seed) and head (linear), and returns their scores from `podium compare`."""
+    linear = ("train", *fast, "--model", "test_resnet", "--linear")
+    for name, words in {"a": train, "b": (*train, "--seed", "1"), "head": linear}.items():
+        status, _, err = podium(*words, "--name", name)
+        assert status == 0, err
+    status, out, err = podium("compare", *fast[:2], "--json")
+    assert status == 0, err
+    return {row["run"]: row["score"] for row in json.loads(out)}
 
 
 # --- runs --------------------------------------------------------------------------------------------

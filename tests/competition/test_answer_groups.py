@@ -95,7 +95,7 @@ def test_both_eyes_of_a_patient_share_a_group(tmp_path: Path) -> None:
     assert competition.groups.tolist() == ["0", "0", "1", "1", "2", "2"]
     for pattern, problem in {
         "(": "is no regular expression",
-        r"\d+": "has no group",
+        r"\d+": "has 0 groups",
         r"(\d+)_left": "finds no group in the id '0_right'; correct it",
     }.items():
         assert problem in load_error(tmp_path, images, files, f"group_pattern = '{pattern}'")

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from podium.competition.answer_groups import Answers
-from podium.competition.load import load
+from podium.competition.load import Competition, load
 from podium.submissions.held_out import HeldOut
 from podium.submissions.pooling import choose_pooling, pool_held_out, pool_test
 from podium.task import SEVERAL_LABELS
@@ -38,7 +38,7 @@ def make_held_out(shows: float, seed: int, answers: int = 150) -> HeldOut:
     )
 
 
-def with_answers(held_out: HeldOut):  # type: ignore[no-untyped-def]
+def with_answers(held_out: HeldOut) -> Competition:
     competition = replace(make_competition(["a"], ["0", "1"], ["id", "label"], "probs"), metric="log_loss")
     of_train = {name: name.split("-")[0] for name in held_out.ids}
     return replace(competition, answers=Answers("patient", of_train, ["x", "y", "x"], ["y", "x"]))

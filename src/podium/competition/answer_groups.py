@@ -87,6 +87,15 @@ def check_answer_groups(path: Path, rows: pd.DataFrame, column: str) -> None:
             _refuse(path, different, column, "groups", "name another group_column")
 
 
+def take_answers(sources: Sources, train: pd.DataFrame, test: pd.DataFrame) -> Answers | None:
+    """Takes the columns of answers out of the rows; None if a row of the submission is for one image."""
+    if sources.answer_groups is None or sources.sample is None:
+        return None
+    ids = sources.sample.rows.iloc[:, 0].tolist()
+    of_train = dict(zip(train["id"], train.pop("answer"), strict=True))
+    return Answers(sources.answer_groups.id_column, of_train, test.pop("answer").tolist(), ids)
+
+
 def _refuse(path: Path, different: pd.DataFrame, column: str, what: str, remedy: str) -> None:
     answer = different["answer"].iloc[0]
     first, second = different.index[different["answer"] == answer][:2]

@@ -17,14 +17,14 @@ from podium.extension_files import load_extensions
 from podium.metrics import METRICS, WANTS
 from podium.recipe import check_card_options
 from podium.task import TASKS
-from podium.terminal import did_you_mean
+from podium.terminal import did_you_mean, plural
 
 KEYS = {
     "title": str,
     "url": str,
     "metric": str,  # a name, or "metric.py:score": a function of a file (metric_of_file.py)
     "better": str,  # which of its scores are better, if it is a function of a file: higher or lower
-    "task": str,  # what is learned: one label an image, several, or numbers
+    "task": str,  # what is learned: one label for each image, several, or numbers; see task.py
     "wants": str,  # what a submission holds: a label, probabilities, the most probable labels in order, or numbers
     "train_table": str,  # "" if there is none: the folders are the classes
     "test_table": str,  # lists the test images if there is no sample submission
@@ -37,7 +37,7 @@ KEYS = {
     "label_pattern": str,  # a regular expression; its group is the label in an image's file name
     "positive": str,  # with two classes: the one whose probability a single column holds
     "group_column": str,  # images of one group (a patient, a scene) must share a fold
-    "group_pattern": str,  # a regular expression; its first group is the group in an image's id
+    "group_pattern": str,  # a regular expression; its group is the group in an image's id
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
     "unknown": str,  # the class of images that show none of the others
     "shares": dict,  # of the classes among the test images, if they are known
@@ -65,6 +65,19 @@ class Card(dict[str, Any]):
     def advise(self, *settings: str) -> str:
         """Returns advice for an error message: `write target_column = "NAME" in data/competitions/it.toml`."""
         return f"write {' or '.join(settings)} in {self.path}"
+
+    def pattern(self, key: str, what: str) -> "re.Pattern[str]":
+        """Returns the setting as a regular expression; raises if it has not one group, which is to hold `what`."""
+        text = self[key]
+        try:
+            pattern = re.compile(text)
+        except re.error as error:
+            raise PodiumError(f"{self.path}: {key} = '{text}' is no regular expression ({error}); correct it") from None
+        if pattern.groups != 1:
+            raise PodiumError(
+                f"{self.path}: {key} = '{text}' has {plural(pattern.groups, 'group')}; put the {what} in one ( )"
+            )
+        return pattern
 
     def origin_of_metric(self) -> str:
         """Returns where the metric comes from, for people."""

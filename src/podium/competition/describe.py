@@ -52,9 +52,8 @@ def _describe_answer(competition: "Competition") -> str:
     if submission.wants == "ranking":
         return f"the {submission.places} most probable labels"
     if submission.wants == "labels":
-        return (
-            "one label" if task is ONE_LABEL else "a label in each column" if task is SEVERAL_TARGETS else "the labels"
-        )
+        by_task = {ONE_LABEL.name: "one label", SEVERAL_TARGETS.name: "a label in each column"}
+        return by_task.get(task.name, "the labels")
     return "the probability of each class" if not is_single else f"the probability of '{competition.classes[-1]}'"
 
 

@@ -62,20 +62,14 @@ def _train_images(sources: Sources) -> list[str]:
 
 
 def _labels_of_card(sources: Sources, images: list[str]) -> tuple[str, ...]:
-    text, path = sources.card["label_pattern"], sources.card.path
-    try:
-        pattern = re.compile(text)
-    except re.error as error:
-        raise PodiumError(f"{path}: label_pattern = '{text}' is no regular expression ({error}); correct it") from None
-    if pattern.groups != 1:
-        raise PodiumError(f"{path}: label_pattern = '{text}' has {pattern.groups} groups; put the label in one ( )")
+    pattern = sources.card.pattern("label_pattern", "label")
     labels = []
     for image in images:
         match = pattern.fullmatch(_stem(image))
         if match is None or not (match[1] or "").strip():
             raise PodiumError(
-                f"{path}: label_pattern = '{text}' finds no label in {sources.files.folder / image}; it must fit each"
-                " whole name without its extension; correct it"
+                f"{sources.card.path}: label_pattern = '{pattern.pattern}' finds no label in"
+                f" {sources.files.folder / image}; it must fit each whole name without its extension; correct it"
             )
         labels.append(match[1])
     return tuple(labels)

@@ -8,7 +8,6 @@ the user's corrections of labels (corrections.py). Writes nothing.
 
 import hashlib
 import os
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import Any
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.answer_groups import Answers
+from podium.competition.answer_groups import Answers, take_answers
 from podium.competition.card import Card, read_card
+from podium.competition.channel_images import other_channels, own_files
 from podium.competition.contained_images import note_unused
 from podium.competition.corrections import Corrections, read_corrections
 from podium.competition.describe import describe
@@ -31,7 +31,7 @@ from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import SubmissionFormat, submission_format_of
 from podium.competition.unsupported import unread_images
-from podium.containers.image_place import file_of, files_of
+from podium.containers.image_place import channels_of, file_of, files_of
 from podium.metrics import METRICS
 from podium.task import NUMBERS, Task, labels_in
 from podium.terminal import command_for, first_few, plural, say
@@ -78,7 +78,7 @@ class Competition:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """The card's defaults for the options of a run."""
+        """The card's defaults for the options of a run; numbers are not smoothed."""
         return {**({"smoothing": 0.0} if self.task is NUMBERS else {}), **self.card.get("recipe", {})}
 
     @cached_property
@@ -126,7 +126,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     sources = Sources(card, files)
     sources.sample = read_sample_submission(sources)
     train, test, train_columns = _read_rows(sources)
-    answers = _take_answers(sources, train, test)
+    answers = take_answers(sources, train, test)
     groups = _take_groups(sources, train, answers)
     train_labels = sort_labels(labels_in(sources.task, train["target"]))
     note_possible_samples(sources)
@@ -209,32 +209,15 @@ def _take_groups(sources: Sources, train: pd.DataFrame, answers: Answers | None)
         return train.pop("group").rename(card.get("group_column", "group"))
     if "group_pattern" not in card:
         return train["id"].map(answers.train).rename(answers.column) if answers else None
-    text = card["group_pattern"]
-    try:
-        pattern = re.compile(text)
-    except re.error as error:
-        raise PodiumError(
-            f"{card.path}: group_pattern = '{text}' is no regular expression ({error}); correct it"
-        ) from None
-    if not pattern.groups:
-        raise PodiumError(f"{card.path}: group_pattern = '{text}' has no group; put the group's name in ( )")
+    pattern = card.pattern("group_pattern", "group's name")
     groups = train["id"].str.extract(pattern)[0]
     if groups.isna().any():
-        problem = f"group_pattern = '{text}' finds no group in the id '{train['id'][groups.isna()].iloc[0]}'"
+        problem = f"group_pattern = '{pattern.pattern}' finds no group in the id '{train['id'][groups.isna()].iloc[0]}'"
         if "group_pattern" not in card.known:
             raise PodiumError(f"{card.path}: {problem}; correct it")
         sources.notes.append(f"{problem}, so there are no groups")
         return None
     return groups.rename("group_pattern")
-
-
-def _take_answers(sources: Sources, train: pd.DataFrame, test: pd.DataFrame) -> Answers | None:
-    """Takes the columns of answers out of the rows."""
-    if sources.answer_groups is None or sources.sample is None:
-        return None
-    ids = sources.sample.rows.iloc[:, 0].tolist()
-    of_train = dict(zip(train["id"], train.pop("answer"), strict=True))
-    return Answers(sources.answer_groups.id_column, of_train, test.pop("answer").tolist(), ids)
 
 
 def _refuse_single_label(sources: Sources, train_labels: set[str]) -> None:
@@ -288,17 +271,18 @@ def _notes_on_classes(task: Task, classes: list[str], train_labels: set[str]) ->
 
 def _notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sample: Table | None) -> list[str]:
     train_images, test_images = (
-        {file for image in rows["image"] for file in _own_files(image)} for rows in (train, test)
+        {file for image in rows["image"] for file in own_files(image)} for rows in (train, test)
     )
     in_both = train_images & test_images
     unused = set(files.images) - train_images - test_images
     notes = []
-    if "#channels=" in train["image"].iloc[0]:
-        names = {image.rpartition("_")[0] for image in train_images | test_images}
-        others = {image for image in unused if image.rpartition("_")[0] in names}
+    if channels := channels_of(train["image"].iloc[0]):
+        others = other_channels(train_images | test_images, unused)
         unused -= others
-        used = train["image"].iloc[0].rpartition("=")[2].replace("+", ", ")
-        notes.append(f"an image has several files: the channels {used} are used, {plural(len(others), 'file')} are not")
+        notes.append(
+            f"an image has several files: the channels {', '.join(channels)} are used,"
+            f" {plural(len(others), 'file')} are not"
+        )
     test_folders = {os.path.dirname(image) for image in test_images & set(files.images)}
     beside_test = {image for image in unused if os.path.dirname(image) in test_folders}
     if in_both:
@@ -310,12 +294,6 @@ def _notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, samp
     if unused - beside_test:
         notes.append(f"{plural(len(unused - beside_test), 'image')} in neither the training nor the test rows")
     return [*notes, *note_unused(files, {file_of(image) for image in train_images | test_images})]
-
-
-def _own_files(image: str) -> list[str]:
-    """Returns the files of the image alone: those of its channels, or its place in a container."""
-    files = files_of(image)
-    return files if len(files) > 1 else [image]
 
 
 def _file_size(path: str) -> str:

@@ -173,5 +173,5 @@ def _pivot(
     wide[images, names] = cells
     lines = cells.index[np.unique(images, return_index=True)[1]]
     rows = pd.DataFrame(wide, columns=list(columns), index=lines)
-    rows.insert(0, parts.id_column, image_ids.to_numpy() if isinstance(image_ids, pd.Index) else image_ids)
+    rows.insert(0, parts.id_column, image_ids)
     return rows, images, names

@@ -6,7 +6,7 @@ Ids are never joined to a path. They are looked up in the list of files, so no i
 import os
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from podium import PodiumError
 from podium.competition.card import Card
+from podium.competition.channel_images import list_channel_images
 from podium.competition.contained_images import list_contained, missing_packages
 from podium.competition.find_files import Files, Role
 from podium.competition.unsupported import unread_images
@@ -22,8 +23,6 @@ from podium.terminal import first_few
 if TYPE_CHECKING:
     import pandas as pd
 
-COLOURS = ("red", "green", "blue")
-CHANNEL = "red|green|blue|yellow|w[1-9]|ch[0-9]"  # what the file of a channel is called, after the image's id
 FIRST_ROWS = 200  # enough to tell whether a column names images
 
 
@@ -120,27 +119,6 @@ class ImagePool:
             f" (ids {first_few(quoted)}), the first on line {missing.index[0]}; download again, {remedy}, or {advice}"
             + (f"; {unread}" if unread else "")
         )
-
-
-def list_channel_images(images: list[str]) -> list[tuple[str, str]]:
-    """Returns the name and the place of each image whose channels are files of their own, such as `ab12_red.png`.
-
-    Red, green and blue are taken, else the first three; all images must have the same channels.
-    """
-    groups: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for image in images:
-        match = re.fullmatch(rf"(.+)_({CHANNEL})(\.\w+)", image)
-        if match is None:
-            return []
-        groups[match[1], match[3]].add(match[2])
-    if len({frozenset(channels) for channels in groups.values()}) != 1:
-        return []
-    channels = sorted(next(iter(groups.values())))
-    if len(channels) == 1:
-        return []
-    chosen = list(COLOURS) if set(COLOURS) <= set(channels) else (channels * 2)[:3]
-    key = "+".join(chosen)
-    return [(f"{name}{ending}", f"{name}_{chosen[0]}{ending}#channels={key}") for name, ending in groups]
 
 
 def _shared_ending(images: list[str]) -> str:

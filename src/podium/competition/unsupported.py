@@ -24,8 +24,6 @@ BOX_COLUMNS = (
     *({"xmin", "ymin"}, {"x_min", "y_min"}, {"x1", "y1", "x2", "y2"}, {"x", "y", "width", "height"}),
     {"x", "y", "w", "h"},
 )
-
-
 MASK_COLUMNS = {"encodedpixels", "rle", "rle_mask", "segmentation"}
 BOX_CELL = r"([^\d\s]\S*( -?\d+(\.\d+)?){4} ?)+"  # a name and four numbers, once or more
 
@@ -46,10 +44,10 @@ def unread_images(files: Files) -> str:
 
 def refuse_boxes(sources: "Sources", table: "Table") -> None:
     """Raises if the training table says where objects are, unless the card names the column of labels."""
-    columns = {str(column).strip().lower(): str(column) for column in table.rows.columns}
-    boxes = next((names for names in BOX_COLUMNS if names <= set(columns)), None)
     if "target_column" in sources.card:
         return
+    columns = {str(column).strip().lower(): str(column) for column in table.rows.columns}
+    boxes = next((names for names in BOX_COLUMNS if names <= set(columns)), None)
     for column in table.rows:
         cells = table.rows[column].head(FIRST_CELLS)
         if (cells != "").any() and cells[cells != ""].str.fullmatch(BOX_CELL).all():

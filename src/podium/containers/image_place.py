@@ -10,6 +10,7 @@ train/ab12_red.png#channels=red+green+blue
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 TABLES = (".csv", ".tsv", ".json")  # those with images are told from others by their first lines
@@ -17,8 +18,6 @@ SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords")
 PLACE = re.compile(
     rf"(.*(?:{'|'.join(map(re.escape, TABLES + SUFFIXES))}))#(.+?)(?::([0-9]+x[0-9]+))?", re.IGNORECASE | re.DOTALL
 )
-
-
 CHANNELS = re.compile(r"(.+_)[^_/]+(\.\w+)#channels=(\w+\+\w+\+\w+)", re.DOTALL)
 
 
@@ -37,16 +36,26 @@ def place_of(image: str) -> Place | None:
     return Place(match[1], match[2], match[3] or "") if match else None
 
 
+def place_of_channels(start: str, channels: Sequence[str], ending: str) -> str:
+    """Returns the place of an image in several files, each called `start`, a channel and `ending`."""
+    return f"{start}{channels[0]}{ending}#channels={'+'.join(channels)}"
+
+
+def channels_of(image: str) -> list[str]:
+    """Returns the names of the channels of an image in several files; none of other images."""
+    match = CHANNELS.fullmatch(image) if "#" in image else None
+    return match[3].split("+") if match else []
+
+
 def file_of(image: str) -> str:
     """Returns the file that holds an image: its container, or its own file; the first one of several channels."""
-    place = place_of(image)
-    return place.file if place else files_of(image)[0]
+    return files_of(image)[0]
 
 
 def files_of(image: str) -> list[str]:
     """Returns the files of an image's channels, or the file that holds it."""
     match = CHANNELS.fullmatch(image) if "#" in image else None
     if match:
-        return [f"{match[1]}{channel}{match[2]}" for channel in match[3].split("+")]
+        return [f"{match[1]}{channel}{match[2]}" for channel in channels_of(image)]
     place = place_of(image)
     return [place.file if place else image]

@@ -72,7 +72,7 @@ def _ranks(probs: Probs) -> Probs:
     return np.asarray((rankdata(probs, axis=0) - 0.5) / len(probs))
 
 
-def _sum_to_one(probs: Probs) -> Probs:
+def sum_to_one(probs: Probs) -> Probs:
     return np.asarray(probs / probs.sum(1, keepdims=True))
 
 
@@ -80,7 +80,7 @@ def _sum_to_one(probs: Probs) -> Probs:
 MEANS: dict[str, tuple[Callable[[Probs], Probs], Callable[[Probs], Probs]]] = {
     "arithmetic": (_same, _same),
     "geometric": (_log, _softmax),  # of one label: sums to 1
-    "rank_of_one": (_ranks, _sum_to_one),
+    "rank_of_one": (_ranks, sum_to_one),
     "rank": (_ranks, _same),
     "logit": (_logit, _sigmoid),  # of several labels: the geometric mean of yes and of no
 }

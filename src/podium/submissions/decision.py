@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.submissions.blend import Probs
+from podium.submissions.blend import Probs, sum_to_one
 
 Numbers = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ class Decision:
 
 
 def weigh_classes(probs: Probs, weights: Numbers) -> Probs:
-    return _sum_to_one(probs * weights)
+    return sum_to_one(probs * weights)
 
 
 def move_thresholds(probs: Probs, thresholds: Numbers) -> Probs:
@@ -50,15 +50,15 @@ def move_thresholds(probs: Probs, thresholds: Numbers) -> Probs:
 def cut_grades(probs: Probs, cuts: Numbers) -> Probs:
     """Makes the grade most probable that the expected grade falls into; the grades are 0, 1, 2 and so on."""
     decided = np.searchsorted(cuts, expected_grades(probs), side="right")
-    return np.asarray(ONE_HOT_SHARE * np.eye(probs.shape[1])[decided] + (1 - ONE_HOT_SHARE) * _sum_to_one(probs))
+    return np.asarray(ONE_HOT_SHARE * np.eye(probs.shape[1])[decided] + (1 - ONE_HOT_SHARE) * sum_to_one(probs))
 
 
 def expected_grades(probs: Probs) -> Numbers:
-    return np.asarray(_sum_to_one(probs) @ np.arange(probs.shape[1]))
+    return np.asarray(sum_to_one(probs) @ np.arange(probs.shape[1]))
 
 
 def clip_one_label(probs: Probs, numbers: Numbers) -> Probs:
-    return _sum_to_one(clip_several_labels(_sum_to_one(probs), numbers))
+    return sum_to_one(clip_several_labels(sum_to_one(probs), numbers))
 
 
 def clip_several_labels(probs: Probs, numbers: Numbers) -> Probs:
@@ -82,11 +82,7 @@ def replace_unknown(probs: Probs, unknown: int, threshold: float) -> Probs:
     """Gives the class for unknown ones the same probability for every image: known classes above it come first."""
     replaced = probs.copy()
     replaced[:, unknown] = threshold
-    return _sum_to_one(replaced)
-
-
-def _sum_to_one(probs: Probs) -> Probs:
-    return np.asarray(probs / probs.sum(1, keepdims=True))
+    return sum_to_one(replaced)
 
 
 ADJUST: dict[str, Callable[[Probs, Numbers], Probs]] = {
