@@ -1,6 +1,5 @@
 """Several images, one answer: their probabilities are pooled, and the way is chosen on images it was not chosen on."""
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
+from patients import FAST, SLUG, write_patients
 from podium.competition.answer_groups import Answers
 from podium.competition.load import Competition, load
 from podium.submissions.held_out import HeldOut
@@ -19,6 +18,7 @@ from submissions.competitions import make_competition
 from tiny import Podium
 
 IMAGES = 4  # of an answer
+TRAIN = ("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "6", "--mix", "0", "--views", "none")
 
 
 def make_held_out(shows: float, seed: int, answers: int = 150) -> HeldOut:
@@ -77,34 +77,6 @@ def test_one_image_with_1_makes_an_answer_of_1() -> None:
     pooled = pool_held_out(replace(held_out, targets=targets), with_answers(held_out))
     expected = dict(zip((name.split("-")[0] for name in held_out.ids), held_out.targets.tolist(), strict=True))
     assert dict(zip(pooled.ids, pooled.targets.tolist(), strict=True)) == expected
-
-
-SLUG = "patients"
-FAST = ("-c", SLUG, "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
-TRAIN = ("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "6", "--mix", "0", "--views", "none")
-
-
-def write_patients(root: Path, count: int = 36, tests: int = 9) -> None:
-    """Writes two or three images of each patient, ill ones reddish, and a sample with a row for each patient."""
-    folder, rng, rows = root / "data" / "raw" / SLUG, np.random.default_rng(0), []
-    for patient in range(count + tests):
-        for number in range(2 + patient % 2):
-            role, name = "train" if patient < count else "test", f"i{patient}_{number}"
-            pixels = rng.normal(110, 25, (40, 40, 3)) + np.array([50, 0, 0]) * (patient % 3 == 0)
-            (folder / role).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / role / f"{name}.png")
-            rows.append([name, f"p{patient}", "ill" if patient % 3 == 0 else "well"])
-    train = [row for row in rows if int(row[1][1:]) < count]
-    test = [row[:2] for row in rows if int(row[1][1:]) >= count]
-    ids = [f"p{patient}" for patient in reversed(range(count, count + tests))]
-    tables = {
-        "train.csv": [["image_id", "patient_id", "label"], *train],
-        "test.csv": [["image_id", "patient_id"], *test],
-        "sample_submission.csv": [["patient_id", "ill", "well"], *([name, "0.5", "0.5"] for name in ids)],
-    }
-    for name, lines in tables.items():
-        with (folder / name).open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(lines)
 
 
 def test_from_files_to_a_row_for_each_patient(tmp_path: Path, podium: Podium) -> None:

@@ -38,12 +38,14 @@ KEYS = {
     "positive": str,  # with two classes: the one whose probability a single column holds
     "group_column": str,  # images of one group (a patient, a scene) must share a fold
     "group_pattern": str,  # a regular expression; its group is the group in an image's id
+    "features": list,  # columns of the tables that a stack learns from: an age, a place, a camera
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
     "unknown": str,  # the class of images that show none of the others
     "shares": dict,  # of the classes among the test images, if they are known
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run
 }
+KINDS = {"features": "a list of texts", "shares": "a table", "recipe": "a table"}  # of values; the others are texts
 TABLES = ("train_table", "test_table", "sample_submission")  # "" says that there is none
 CHOICES: dict[str, Collection[str]] = {
     "metric": METRICS,
@@ -132,8 +134,8 @@ def check_keys(settings: Mapping[str, Any], place: str) -> None:
         if key not in KEYS:
             hint = did_you_mean(key, KEYS, otherwise=f"the settings are {', '.join(KEYS)}")
             raise PodiumError(f"{place}: no setting '{key}'; {hint}")
-        if not isinstance(value, KEYS[key]):
-            raise PodiumError(f"{place}: {key} must be {'a table' if KEYS[key] is dict else 'text'}, not {value!r}")
+        if not isinstance(value, KEYS[key]) or (key == "features" and not all(isinstance(name, str) for name in value)):
+            raise PodiumError(f"{place}: {key} must be {KINDS.get(key, 'text')}, not {value!r}")
 
 
 def check_values(settings: Mapping[str, Any], place: str) -> None:

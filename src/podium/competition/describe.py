@@ -27,6 +27,7 @@ def describe(competition: "Competition") -> str:
         f"  {_describe_targets(competition)}",
         f"  submit   {_describe_submission(competition)}",
         f"  metric   {competition.metric}, {competition.card.origin_of_metric()}",
+        *([f"  features {first_few(competition.features.names)}"] if competition.features else []),
         *(f"  note     {note}" for note in competition.notes),
     ]
     return "\n".join(lines)

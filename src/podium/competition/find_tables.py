@@ -56,6 +56,7 @@ class Sources:
     answer_groups: "AnswerGroups | None" = None  # if a row of the submission is the answer for several images
     ids_name_images: bool = False  # those of the sample submission
     notes: list[str] = field(default_factory=list)
+    train_features: pd.DataFrame | None = None  # the columns that the card names, by the ids of the training images
     tables_read: set[str] = field(default_factory=set)
 
     def read_table(self, key: TableKey) -> Table | None:

@@ -22,6 +22,7 @@ from podium.competition.channel_images import other_channels, own_files
 from podium.competition.contained_images import note_unused
 from podium.competition.corrections import Corrections, read_corrections
 from podium.competition.describe import describe
+from podium.competition.features import Features, take_features
 from podium.competition.find_files import Files, find_files
 from podium.competition.find_tables import Sources, Table, note_possible_samples, read_sample_submission
 from podium.competition.labels import sort_labels
@@ -65,6 +66,7 @@ class Competition:
     corrections: Corrections  # `train` and `groups` are corrected already
     task: Task
     answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
+    features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
 
     @property
     def answer_ids(self) -> list[str]:
@@ -128,6 +130,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     train, test, train_columns = _read_rows(sources)
     answers = take_answers(sources, train, test)
     groups = _take_groups(sources, train, answers)
+    features = take_features(sources, test)
     train_labels = sort_labels(labels_in(sources.task, train["target"]))
     note_possible_samples(sources)
     _refuse_missing_folder(files, card, train, test)
@@ -160,6 +163,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
         corrections=corrections,
         task=sources.task,
         answers=answers,
+        features=features,
     )
 
 

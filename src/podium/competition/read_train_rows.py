@@ -7,6 +7,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.answer_groups import check_answer_groups, find_answer_groups
+from podium.competition.features import read_train_features
 from podium.competition.find_files import find_class_folders, find_validation_folders
 from podium.competition.find_tables import Sources, Table, forget_other_columns, refuse_blank_cells
 from podium.competition.labels import check_labels, find_labels
@@ -53,6 +54,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
     rows = _drop_repeated_rows(sources, table.path, rows)
     names = sources.find_image_names(table, table.rows.loc[rows.index, id_column], pool)
     rows["image"] = pool.match(names, table.path)
+    sources.train_features = read_train_features(sources, table, rows)
     return rows.reset_index(drop=True), (id_column, label_column)
 
 

@@ -1,6 +1,6 @@
 """A blend: how the probabilities of several runs become one prediction.
 
-blend_strategies.py fits its weights and temperatures.
+blend_strategies.py fits its weights and temperatures; stack.py is a blend that is a model of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.submissions.stack import Inputs, Stack
 from podium.task import SEVERAL_TARGETS, task_of
 
 Probs = NDArray[np.float64]  # [runs, images, classes] or [images, classes]
@@ -28,16 +29,20 @@ class Blend:
     temperature: float = 1.0  # of the mean
     pooling: str = "mean"  # of the images of an answer, where a row of the submission is for several; see pooling.py
     mean: str = "arithmetic"  # or of logarithms: geometric of one label, logit of several; or of ranks; see MEANS
+    stack: Stack | None = None  # instead of a mean, a model of the runs' probabilities
 
-    def apply(self, probs: Probs) -> Probs:
-        """Returns the blended probabilities; `probs` are those of all runs."""
-        return self.average([self.calibrate(number, run_probs) for number, run_probs in enumerate(probs)])
+    def apply(self, probs: Probs, features: Inputs | None = None) -> Probs:
+        """Returns the blended probabilities; `probs` are those of all runs, `features` those of the images."""
+        return self.average([self.calibrate(number, run_probs) for number, run_probs in enumerate(probs)], features)
 
     def calibrate(self, run_number: int, probs: Probs) -> Probs:
-        return apply_temperature(probs, self.temperatures[run_number])
+        """Returns what the fold models of a run are averaged in, and then the runs."""
+        return self.stack.logits(probs) if self.stack else apply_temperature(probs, self.temperatures[run_number])
 
-    def average(self, calibrated: Sequence[Probs]) -> Probs:
+    def average(self, calibrated: Sequence[Probs], features: Inputs | None = None) -> Probs:
         """Returns the weighted mean of the runs' calibrated probabilities, at the temperature of the mean."""
+        if self.stack:
+            return self.stack.apply(calibrated, features)
         scale, scale_back = MEANS[self.mean]
         weighted = (weight * scale(probs) for weight, probs in zip(self.weights, calibrated, strict=True))
         mean: Probs = sum(weighted, np.zeros_like(calibrated[0]))

@@ -3,7 +3,7 @@
     podium submit --runs A B --blend STRATEGY
 
 The weights are equal, convex, greedy or those of the best single run, and the probabilities are calibrated or not;
-strategy_names.py lists these strategies. choose_blend.py chooses one of them.
+strategy_names.py lists these strategies. choose_blend.py chooses one of them. stack_fits.py fits the stacks.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,9 @@ from scipy.optimize import minimize, minimize_scalar
 
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature, probs_of_truth, scaled_errors
-from podium.submissions.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, STRATEGIES
+from podium.submissions.stack import Inputs
+from podium.submissions.stack_fits import fit_stack
+from podium.submissions.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, STACKS, STRATEGIES
 from podium.task import NUMBERS, ONE_LABEL, Task, task_of
 
 Weights = NDArray[np.float64]  # [runs]
@@ -162,7 +164,11 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
     return STRATEGIES[:2] if metric == "log_loss" else STRATEGIES[:1]
 
 
-def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str) -> Blend:
+def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: Inputs | None = None) -> Blend:
+    """Returns the fitted blend; `features` are those of the images, for a stack."""
+    if strategy in STACKS:
+        count, stack = len(probs), fit_stack(strategy, probs, targets, features)
+        return Blend(strategy, (1 / count,) * count, (1.0,) * count, stack=stack)
     if strategy in (GEOMETRIC, RANK):
         count, mean = len(probs), strategy
         if strategy == GEOMETRIC and targets.ndim > 1:

@@ -23,7 +23,17 @@ from podium.submissions.choose_decision import JudgedDecision
 from podium.submissions.decision import Decision
 from podium.submissions.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
 from podium.submissions.held_out import HeldOut
-from podium.submissions.strategy_names import ALL_STRATEGIES, BEST, CALIBRATED, GEOMETRIC, RANK, STRATEGIES
+from podium.submissions.stack_fits import MOST_CLASSES
+from podium.submissions.strategy_names import (
+    ALL_STRATEGIES,
+    BEST,
+    CALIBRATED,
+    GEOMETRIC,
+    RANK,
+    STACKED,
+    STACKS,
+    STRATEGIES,
+)
 from podium.task import ONE_LABEL, SEVERAL_LABELS, task_of
 from podium.terminal import plural, progress_bar, table
 
@@ -74,10 +84,11 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
     baseline = BEST if BEST in strategies else strategies[0]
     # `not <`, because a metric that lacks a class is not a number: then every strategy is eligible.
     eligible = [name for name in strategies if not better * scores[name] < better * scores[baseline]]
-    top = max(eligible, key=lambda name: better * scores[name])
+    wanted = [name for name in strategies if strategy and name.startswith(strategy)] or eligible
+    top = max(wanted, key=lambda name: better * scores[name])
     # If the top is better than another by chance only, zero is in the interval of the difference.
-    is_worse = {name: percentile_interval(resampled[top] - resampled[name])[0] > 0 for name in eligible}
-    chosen = strategy or next(name for name in eligible if not is_worse[name])
+    is_worse = {name: percentile_interval(resampled[top] - resampled[name])[0] > 0 for name in wanted}
+    chosen = next(name for name in wanted if not is_worse[name])
     candidates = [
         Candidate(
             strategy=name,
@@ -88,7 +99,7 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
         for name in strategies
     ]
     return BlendChoice(
-        blend=fit_blend(chosen, held_out.probs, held_out.targets, metric),
+        blend=fit_blend(chosen, held_out.probs, held_out.targets, metric, held_out.features),
         candidates=tuple(candidates),
         estimate=estimate_score(held_out, nested[chosen], metric, test_count),
         nested=nested[chosen],
@@ -114,6 +125,10 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> 
         raise PodiumError(
             f"--blend {strategy}: weights cannot be fitted to {images} held out by all runs; use --blend equal"
         )
+    if strategy == STACKED:
+        if held_out.probs.shape[2] > MOST_CLASSES:
+            raise PodiumError(f"--blend {STACKED} is for at most {MOST_CLASSES} classes; use convex")
+        return STRATEGIES[0], BEST, *STACKS  # the first is what a stack corrects
     if strategy:
         return tuple(name for name in ALL_STRATEGIES if name in (BEST, strategy))
     return list_strategies(len(held_out.probs), metric, task) if can_fit else STRATEGIES[:1]
@@ -127,8 +142,9 @@ def _predict_nested(strategies: Sequence[str], held_out: HeldOut, metric: str) -
             blended = np.empty(held_out.probs.shape[1:])
             for part in np.unique(held_out.parts):
                 is_scored = held_out.parts == part
-                blend = fit_blend(strategy, held_out.probs[:, ~is_scored], held_out.targets[~is_scored], metric)
-                blended[is_scored] = blend.apply(held_out.probs[:, is_scored])
+                fitted, scored = held_out.of(~is_scored), held_out.of(is_scored)
+                blend = fit_blend(strategy, fitted.probs, fitted.targets, metric, fitted.features)
+                blended[is_scored] = blend.apply(scored.probs, scored.features)
             nested[strategy] = blended
             progress.update()
     return nested

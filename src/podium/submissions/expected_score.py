@@ -15,6 +15,7 @@ from podium.submissions.blend import MIN_PROB, Blend, Probs, Targets, apply_temp
 from podium.submissions.blend_strategies import find_temperature
 from podium.submissions.decision import Decision
 from podium.submissions.held_out import HeldOut
+from podium.submissions.stack import Inputs
 from podium.task import task_of
 
 Scores = NDArray[np.float64]
@@ -115,36 +116,32 @@ def add_fold_gain(
     metric: str,
     fold_probs: Sequence[Sequence[Probs]],
     decision: Decision | None = None,
+    features: Inputs | None = None,
 ) -> Estimate:
     """Returns the estimate for the mean of each run's fold models.
 
-    `fold_probs` holds, for each run, what each of its fold models predicts for the same test images. The decision
-    follows the blend.
+    `fold_probs` holds, for each run, what each of its fold models predicts for the same test images, whose `features`
+    a stack uses. The decision follows the blend.
     """
-    gain = _fold_gain(blend, metric, fold_probs, estimate.loss, decision)
+    models = [[blend.calibrate(number, probs) for probs in folds] for number, folds in enumerate(fold_probs)]
+    mean = blend.average([np.mean(folds, axis=0) for folds in models], features)
+    # The k-th single: the k-th fold model of each run. A run with fewer models starts over.
+    singles = [
+        blend.average([folds[k % len(folds)] for folds in models], features) for k in range(max(map(len, models)))
+    ]
+    gain = _fold_gain(mean, singles, metric, estimate.loss, decision)
     better, limit = METRICS[metric]().better, METRICS[metric]().limit
     low, high = (min(bound + gain, limit) if better > 0 else max(bound + gain, limit) for bound in estimate.interval)
     return replace(estimate, fold_gain=gain, interval=(low, high))
 
 
-def _fold_gain(
-    blend: Blend,
-    metric: str,
-    fold_probs: Sequence[Sequence[Probs]],
-    log_loss: float,
-    decision: Decision | None,
-) -> float:
+def _fold_gain(mean: Probs, singles: Sequence[Probs], metric: str, log_loss: float, decision: Decision | None) -> float:
     """Returns how much the score rises from single fold models to their mean.
 
     The test labels are unknown, so they are drawn from the mean's own probabilities.
     """
-    model_count = max(map(len, fold_probs))
-    if model_count == 1:
+    if len(singles) == 1:
         return 0.0
-    calibrated = [[blend.calibrate(number, probs) for probs in models] for number, models in enumerate(fold_probs)]
-    mean = blend.average([np.mean(models, axis=0) for models in calibrated])
-    # The k-th single: the k-th fold model of each run. A run with fewer models starts over.
-    singles = [blend.average([models[k % len(models)] for models in calibrated]) for k in range(model_count)]
     cumulative = _label_probs(mean, singles, log_loss).cumsum(1)
     if decision:
         mean, singles = decision.apply(mean), [decision.apply(single) for single in singles]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from podium.competition.load import Competition
 from podium.submissions.blend import Probs, Targets
+from podium.submissions.stack import Inputs
 from podium.training.run_folder import Run
 
 RANDOM_PARTS = 5  # if all images are of one fold
@@ -27,9 +28,15 @@ class HeldOut:
     parts: NDArray[np.int64]  # of each image; cross-validation scores a part with weights fitted to the other parts
     groups: NDArray[np.int64]  # of each image; images of a group are alike, so the bootstrap draws all of them or none
     ids: Sequence[str] = field(default=(), kw_only=True)  # of the images
+    features: Inputs | None = field(default=None, kw_only=True)  # of each image, for a stack
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    def of(self, mask: NDArray[np.bool_]) -> "HeldOut":
+        """Returns some of the images, without their ids."""
+        features = None if self.features is None else self.features[mask]
+        return HeldOut(self.probs[:, mask], self.targets[mask], self.parts[mask], self.groups[mask], features=features)
 
     def can_be_fitted_to(self) -> bool:
         """Returns whether weights can be fitted to some parts and scored on the others."""

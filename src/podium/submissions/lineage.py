@@ -19,8 +19,9 @@ from podium.disk import NAME_PATTERN, sha256
 from podium.metrics import METRICS
 from podium.submissions.blend import MEANS, Blend
 from podium.submissions.decision import KINDS, Decision
+from podium.submissions.stack import stack_from_json
 from podium.submissions.strategy_names import POOLINGS
-from podium.terminal import podium_command, table
+from podium.terminal import first_few, podium_command, table
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Lineage:
             temperature=float(blend["temperature"]),
             mean=str(blend.get("mean", "arithmetic")),
             pooling=str(blend.get("pooling", "mean")),
+            stack=stack_from_json(blend["stack"]) if "stack" in blend else None,
         )
 
     @property
@@ -70,6 +72,7 @@ class Lineage:
             f"code         {content['commit'] or 'not from a checkout'}",
             f"versions     {', '.join(versions)}",
             f"blend        {blend.strategy}" + (f", temperatures {', '.join(temperatures)}" if is_calibrated else ""),
+            *([f"features     {first_few(content['features']['names'])}"] if "features" in content else []),
         ]
         if self.decision:
             lines.append(f"decision     {_describe_decision(content)}")

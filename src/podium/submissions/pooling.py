@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.competition.answer_groups import Answers
 from podium.competition.load import Competition
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import Probs
@@ -62,10 +63,21 @@ def pool_test(competition: Competition, probs: Probs, way: str) -> Probs:
     answers = competition.answers
     if answers is None:
         return probs
-    place = {name: number for number, name in enumerate(answers.ids)}
-    numbers = np.array([place[name] for name in answers.test], np.int64)
     pools = OF_SEVERAL_LABELS if competition.task is SEVERAL_LABELS else OF_ONE_LABEL
-    return pools[way](probs, numbers, len(answers.ids))
+    return pools[way](probs, _answer_numbers(answers), len(answers.ids))
+
+
+def pool_test_features(competition: Competition) -> Probs | None:
+    """Returns the features of the submission's rows: of several images, their mean."""
+    if competition.features is None or competition.answers is None:
+        return competition.features.of_test if competition.features else None
+    return _mean(competition.features.of_test, _answer_numbers(competition.answers), len(competition.answers.ids))
+
+
+def _answer_numbers(answers: Answers) -> Ints:
+    """Returns the row of the submission that each test image belongs to."""
+    place = {name: number for number, name in enumerate(answers.ids)}
+    return np.array([place[name] for name in answers.test], np.int64)
 
 
 def pool_held_out(held_out: HeldOut, competition: Competition, way: str = "mean") -> HeldOut:
@@ -89,6 +101,7 @@ def pool_held_out(held_out: HeldOut, competition: Competition, way: str = "mean"
         parts=held_out.parts[first],
         groups=np.unique(held_out.groups[first], return_inverse=True)[1],
         ids=ids.tolist(),
+        features=None if held_out.features is None else _mean(held_out.features, numbers, len(ids)),
     )
 
 

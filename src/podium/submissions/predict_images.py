@@ -80,6 +80,8 @@ def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
         folds, blend = find_recorded_folds(root, lineage), lineage.blend
         if blend.strategy == RANK:
             raise PodiumError(f"{path}: its blend is a mean of ranks among the test images; name one of its runs")
+        if "features" in lineage.content:
+            raise PodiumError(f"{path}: its blend uses features that are in the test table; name one of its runs")
         say(f"podium: the blend of {lineage.csv.name}: {', '.join(run.name for run in folds)}")
         return folds, blend
     is_folder = (path / "recipe.json").is_file()

@@ -18,7 +18,8 @@ from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.submissions.blend import Blend, Probs
 from podium.submissions.expected_score import GAIN_SAMPLE
-from podium.submissions.pooling import pool_test
+from podium.submissions.pooling import pool_test, pool_test_features
+from podium.submissions.stack import Inputs
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS
 from podium.terminal import plural, progress_bar, say
 from podium.training.prediction_files import Predictions
@@ -31,6 +32,7 @@ class BlendedPredictions(NamedTuple):
     probs: Probs  # of the submission's rows
     fold_probs: list[list[Probs]]  # [run][fold model]: of a sample of these rows, not calibrated
     facts: PredictionFacts
+    fold_features: Inputs | None  # of the sample of rows
 
 
 def predict_blend(
@@ -40,7 +42,7 @@ def predict_blend(
     sides = {run: stored_side(max(run.recipe["image_size"], run.recipe["test_size"])) for run in folds}
     stores = {side: open_store(competition, root, side, machine.keep_pixels) for side in sorted(set(sides.values()))}
     _warn_of_unreadable_images(competition, next(iter(stores.values())))
-    count = len(competition.answer_ids)
+    count, features = len(competition.answer_ids), pool_test_features(competition) if blend.stack else None
     sample = np.random.default_rng(0).permutation(count)[:GAIN_SAMPLE]
     means: list[Probs] = []
     fold_probs: list[list[Probs]] = []
@@ -56,7 +58,8 @@ def predict_blend(
             fold_probs[-1].append(probs[sample])
             facts[run][fold] = predictions.facts()
         means.append(total / len(run_folds))
-    return BlendedPredictions(blend.average(means), fold_probs, facts)
+    fold_features = None if features is None else features[sample]
+    return BlendedPredictions(blend.average(means, features), fold_probs, facts, fold_features)
 
 
 def predict_test(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> Predictions:

@@ -6,6 +6,7 @@ Reads the JSON, the competition's files and the runs. Writes the CSV beside the 
 """
 
 import hashlib
+import json
 from pathlib import Path
 
 from podium import PodiumError
@@ -15,7 +16,7 @@ from podium.project_root import runs_folder
 from podium.recipe import differences
 from podium.submissions.lineage import Lineage
 from podium.submissions.predict_test import PredictionFacts, predict_blend
-from podium.submissions.record_lineage import csv_form, current_commit, extension_hashes
+from podium.submissions.record_lineage import csv_form, current_commit, extension_hashes, features_as_json
 from podium.submissions.write_csv import render, write_csv
 from podium.terminal import first_few, say
 from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions
@@ -51,6 +52,11 @@ def _refuse_changed_data(competition: Competition, lineage: Lineage) -> None:
     for role, current_hash in (("train", competition.train_hash), ("test", competition.test_hash)):
         if lineage.content[f"{role}_sha256"] != current_hash:
             raise PodiumError(f"{lineage.path}: the {role} data in {competition.folder} has changed; restore it")
+    recorded_features = lineage.content.get("features")
+    if lineage.blend.stack and recorded_features != features_as_json(competition):
+        names = recorded_features["names"] if recorded_features else []
+        setting = f"features = {json.dumps(names)} in {competition.card.path}"
+        raise PodiumError(f"{lineage.path}: the features have changed since; restore {setting}, and the tables")
 
 
 def find_recorded_folds(root: Path, lineage: Lineage) -> dict[Run, list[int]]:

@@ -38,6 +38,7 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
         "train_sha256": competition.train_hash,
         "test_sha256": competition.test_hash,
         **(_corrections_as_json(competition) if competition.corrections.sha256 else {}),
+        **({"features": features_as_json(competition)} if choice.blend.stack and competition.features else {}),
         "form": csv_form(competition),
         "blend": _blend_as_json(choice.blend),
         **({"decision": _decision_as_json(choice.judged)} if choice.judged else {}),
@@ -63,6 +64,11 @@ def _corrections_as_json(competition: Competition) -> dict[str, Any]:
 
 def extension_hashes() -> dict[str, str]:
     return {extension.name: extension.sha256 for extension in loaded_extensions()}
+
+
+def features_as_json(competition: Competition) -> dict[str, Any] | None:
+    features = competition.features
+    return {"names": list(features.names), "sha256": features.sha256} if features else None
 
 
 def csv_form(competition: Competition) -> dict[str, str]:
@@ -101,6 +107,7 @@ def _blend_as_json(blend: Blend) -> dict[str, Any]:
         "temperature": blend.temperature,
         **({"mean": blend.mean} if blend.mean != "arithmetic" else {}),
         **({"pooling": blend.pooling} if blend.pooling != "mean" else {}),
+        **({"stack": blend.stack.as_json()} if blend.stack else {}),
     }
 
 

@@ -10,7 +10,10 @@ CALIBRATED = "-calibrated"
 STRATEGIES = tuple(f"{name}{suffix}" for name in WEIGHTINGS for suffix in ("", CALIBRATED))
 # Equal weights, but the mean of the logarithms, or of the ranks among the images: only tried on request.
 GEOMETRIC, RANK = "geometric", "rank"
-ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC, RANK)
+# A model on top of the runs: the better one of two kinds, the simpler one if that may be chance. Only on request.
+STACKED = "stacked"
+STACKS = (f"{STACKED}-linear", f"{STACKED}-boosting")
+ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC, RANK, STACKED)
 
 POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pooling.py computes and chooses them
 DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none

@@ -32,10 +32,10 @@ from podium.submissions.pooling import choose_pooling
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.select_runs import select_runs
-from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS
+from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS, STACKED
 from podium.submissions.write_csv import render, write_csv
 from podium.task import ONE_LABEL
-from podium.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
+from podium.terminal import command_for, did_you_mean, first_few, plural, podium_command, say, uses_make
 from podium.training.run_folder import Run
 
 LONGEST_NAME = 100  # letters
@@ -74,8 +74,8 @@ def submit(
     if choice.estimate:
         estimate = choice.estimate
         if competition.task is ONE_LABEL:  # of other answers, the probabilities do not say enough to draw some
-            folds = predictions.fold_probs
-            estimate = add_fold_gain(estimate, choice.blend, competition.metric, folds, choice.decision)
+            folds, features = predictions.fold_probs, predictions.fold_features
+            estimate = add_fold_gain(estimate, choice.blend, competition.metric, folds, choice.decision, features)
         _say_estimate(competition, estimate)
         choice = replace(choice, estimate=estimate)
     check_class_shares(competition, probs, options.anyway)
@@ -153,6 +153,10 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], options: 
     metric, strategy = competition.metric, options.blend
     labels = current_labels(competition)
     held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels)
+    if competition.features and strategy != STACKED:
+        say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
+    elif competition.features:
+        held_out = replace(held_out, features=competition.features.of_train(held_out.ids))
     pooling = "mean"
     if competition.answers and len(held_out):
         pooling, held_out = choose_pooling(held_out, competition)
@@ -172,6 +176,8 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], options: 
         reason = "the simplest that is not worse than the best single run, nor clearly worse than another strategy"
         if strategy:
             reason = "chosen with --blend"
+        if choice.blend.stack and competition.features:
+            weights.append(f"the features {first_few(competition.features.names)}")
         say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")
     return _decide(competition, held_out, choice) if options.decision == "auto" else choice
 

@@ -1,0 +1,134 @@
+"""A stack: a model that learns from the runs' held-out predictions, and from the card's features.
+
+    podium submit --runs A B --blend stacked
+
+It adds a correction to the mean of the runs' logits: a linear function of all logits and features (`stacked-linear`),
+or a sum of small decision trees (`stacked-boosting`). stack_fits.py fits it. Of numbers, the logits are the numbers in
+units of their deviation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium import PodiumError
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, TASKS, parts_of
+
+Probs = NDArray[np.float64]  # [images, classes]; of several runs [runs, images, classes]
+Inputs = NDArray[np.float64]  # [images, columns]: see `inputs_of`
+
+MIN_PROB = 1e-6  # a probability of 0 has no logit
+SHRINKAGE = 0.1  # how much of each tree is added
+TREE_KEYS = ("feature", "threshold", "left", "right", "value")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A decision tree as arrays, with an entry for each node; a leaf has no left node (-1)."""
+
+    feature: tuple[int, ...]
+    threshold: tuple[float, ...]  # of the feature; images at or below it go left
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    value: tuple[tuple[float, ...], ...]  # for each class; only those of leaves count
+
+    def apply(self, inputs: Inputs) -> Probs:
+        feature, threshold, left, right, value = (np.array(getattr(self, key)) for key in TREE_KEYS)
+        single = inputs.astype(np.float32)  # in which the thresholds were chosen
+        node, rows = np.zeros(len(inputs), np.int64), np.arange(len(inputs))
+        while (left[node] >= 0).any():
+            goes_left = single[rows, feature[node]] <= threshold[node]
+            node = np.where(left[node] < 0, node, np.where(goes_left, left[node], right[node]))
+        return np.asarray(value[node])
+
+
+@dataclass(frozen=True)
+class Stack:
+    task: str  # its name
+    columns: tuple[int, ...] = ()  # of several targets, the number of each class's column
+    center: tuple[float, ...] = ()  # of numbers: the mean of each of them
+    scale: tuple[float, ...] = ()  # and its deviation
+    weights: tuple[tuple[float, ...], ...] = ()  # [inputs][classes], of a linear correction
+    trees: tuple[Tree, ...] = ()  # of a boosted one
+    input_count: int = 0  # columns of the inputs
+
+    def logits(self, probs: Probs) -> Probs:
+        """Returns the logits of a run's probabilities, with mean 0 where the probabilities sum to 1."""
+        if self.task == NUMBERS.name:
+            return np.asarray((probs - np.array(self.center)) / np.array(self.scale))
+        logs = np.log(probs.clip(MIN_PROB, 1 - MIN_PROB))
+        if self.task == SEVERAL_LABELS.name:
+            return np.asarray(logs - np.log(1 - probs.clip(MIN_PROB, 1 - MIN_PROB)))
+        for part in self._parts(probs.shape[-1]):
+            logs[..., part] -= logs[..., part].mean(-1, keepdims=True)
+        return np.asarray(logs)
+
+    def apply(self, logits: Sequence[Probs], features: Inputs | None) -> Probs:
+        """Returns the probabilities, or numbers; `logits` are those of each run."""
+        mean, inputs = np.mean(logits, axis=0), inputs_of(logits, features)
+        if inputs.shape[1] != self.input_count:
+            raise PodiumError(
+                f"the stack was fitted to {self.input_count} columns of logits and features, and there are"
+                f" {inputs.shape[1]}; restore the runs, or the features in the card"
+            )
+        return self.probs(mean + self._correction(inputs))
+
+    def _correction(self, inputs: Inputs) -> Probs:
+        if self.weights:
+            return np.asarray(inputs @ np.array(self.weights))
+        return sum((SHRINKAGE * tree.apply(inputs) for tree in self.trees), np.zeros((1, 1)))
+
+    def probs(self, scores: Probs) -> Probs:
+        """Returns the probabilities of logits, or the numbers."""
+        if self.task == NUMBERS.name:
+            return np.asarray(scores * np.array(self.scale) + np.array(self.center))
+        if self.task == SEVERAL_LABELS.name:
+            return np.asarray(1 / (1 + np.exp(-scores)))
+        powers = np.empty_like(scores)
+        for part in self._parts(scores.shape[1]):
+            powers[:, part] = np.exp(scores[:, part] - scores[:, part].max(1, keepdims=True))
+            powers[:, part] /= powers[:, part].sum(1, keepdims=True)
+        return powers
+
+    def _parts(self, count: int) -> list[slice]:
+        """Returns which classes' probabilities sum to 1."""
+        return [slice(0, count)] if self.task == ONE_LABEL.name else parts_of(self.columns)
+
+    def as_json(self) -> dict[str, Any]:
+        trees = [{key: getattr(tree, key) for key in TREE_KEYS} for tree in self.trees]
+        names = ("task", "columns", "center", "scale", "weights", "input_count")
+        return {name: getattr(self, name) for name in names} | {"trees": trees}
+
+
+def inputs_of(logits: Sequence[Probs] | Probs, features: Inputs | None) -> Inputs:
+    """Returns what the correction is computed from: the mean of the logits, each run's, the features, and 1."""
+    runs = list(logits) if len(logits) > 1 else []
+    others = [] if features is None else [features]
+    mean = np.mean(logits, axis=0)
+    return np.hstack([mean, *runs, *others, np.ones((len(mean), 1))])
+
+
+def stack_from_json(content: Mapping[str, Any]) -> Stack:
+    """Returns the stack of a lineage; raises an error of any kind if there is none in it."""
+    trees = tuple(map(_tree_from_json, content["trees"]))
+    weights = tuple(tuple(map(float, row)) for row in content["weights"])
+    center, scale = (tuple(map(float, content[key])) for key in ("center", "scale"))
+    columns, count = tuple(map(int, content["columns"])), int(content["input_count"])
+    is_complete = len(weights) == count if weights else trees and all(max(tree.feature) < count for tree in trees)
+    if content["task"] not in TASKS or not is_complete:
+        raise ValueError("its stack")
+    return Stack(content["task"], columns, center, scale, weights, trees, count)
+
+
+def _tree_from_json(content: Mapping[str, Any]) -> Tree:
+    feature, left, right = (tuple(map(int, content[key])) for key in ("feature", "left", "right"))
+    threshold = tuple(map(float, content["threshold"]))
+    value = tuple(tuple(map(float, row)) for row in content["value"])
+    children = [(n, child) for n, pair in enumerate(zip(left, right, strict=True)) if pair[0] >= 0 for child in pair]
+    is_tree = all(n < child < len(value) for n, child in children)  # or the walk through it would never end
+    if not is_tree or {len(left)} != {*map(len, (feature, right, threshold, value))}:
+        raise ValueError("its stack")
+    return Tree(feature, threshold, left, right, value)

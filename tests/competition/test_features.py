@@ -1,0 +1,118 @@
+"""The columns that the card names as features: read from both tables, by id, and turned into numbers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from layouts import IMAGES, load_error, load_files, raw_path, table
+from podium.competition.features import Features
+from podium.competition.load import load
+
+TABLES = {
+    "train.csv": table("id,target,age,site,empty", "1,cat,20,arm,", "2,dog,40,leg,", "3,cat,,arm,"),
+    "test.csv": table("id,age,site,empty", "4,30,neck,", "5,50,leg,1"),
+    "sample_submission.csv": table("id,target", "5,cat", "4,cat"),
+}
+CARD = 'features = ["age", "site", "empty"]'
+
+
+def features_of(root: Path, tables: dict[str, str] = TABLES, card: str = CARD) -> Features:
+    features = load_files(root, IMAGES, tables, card).features
+    assert features is not None
+    return features
+
+
+def test_numbers_are_scaled_and_texts_become_columns(tmp_path: Path) -> None:
+    """The columns: the age, whether it is missing, arm, leg; neck is in no training row, and `empty` says nothing."""
+    features = features_of(tmp_path)
+    assert features.names == ("age", "site", "empty")
+    assert "  features age, site, empty\n" in load_files(tmp_path, IMAGES, TABLES, CARD).describe() + "\n"
+    assert features.of_train(["3", "1"]).tolist() == [[0, 1, 1, 0], [-1, 0, 1, 0]]
+    assert features.of_test.tolist() == [[2, 0, 0, 1], [0, 0, 0, 0]]  # in the order of the sample submission
+    assert features_of(tmp_path).sha256 == features.sha256
+    other = TABLES | {"test.csv": TABLES["test.csv"].replace("30", "31")}
+    assert features_of(tmp_path, other).sha256 != features.sha256
+
+
+def test_the_ids_of_the_test_table_are_found_in_any_column(tmp_path: Path) -> None:
+    rows = ["a,30,x,4", "b,50,y,5", "c,90,z,6"]
+    features = features_of(tmp_path, TABLES | {"test.csv": table("row,age,empty,name", *rows)}, 'features = ["age"]')
+    assert features.of_test[:, 0].tolist() == [2, 0]
+
+
+def test_no_features_without_the_setting(tmp_path: Path) -> None:
+    assert load_files(tmp_path, IMAGES, TABLES).features is None
+
+
+def test_without_test_images_there_are_features_of_training_images(tmp_path: Path) -> None:
+    tables = {"train.csv": TABLES["train.csv"]}
+    competition = load_files(tmp_path, IMAGES[:3], tables, CARD)
+    assert competition.features is not None
+    assert competition.features.of_train(["1"]).shape == (1, 4)
+    assert competition.features.of_test.shape == (0, 4)
+
+
+def test_a_row_that_repeats_an_id_counts_once(tmp_path: Path) -> None:
+    train = TABLES["train.csv"] + "1,cat,99,leg,\n"
+    assert features_of(tmp_path, TABLES | {"train.csv": train}).of_train(["1"]).tolist() == [[-1, 0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("tables", "card", "problem"),
+    [
+        ({}, 'features = ["Age"]', "train.csv has no column 'Age', which features names; its columns are id, target,"),
+        ({}, 'features = ["target"]', "test.csv has no column 'target', which features names"),
+        ({}, 'features = "age"', "features must be a list of texts, not 'age'"),
+        ({}, "features = [1]", "features must be a list of texts, not [1]"),
+        ({"test.csv": table("id,age,site,empty", "4,30,neck,")}, CARD, "no column has the ids of all test images"),
+    ],
+)
+def test_wrong_features_are_refused(tmp_path: Path, tables: dict[str, str], card: str, problem: str) -> None:
+    assert problem in load_error(tmp_path, IMAGES, TABLES | tables, card)
+
+
+def test_features_need_tables(tmp_path: Path) -> None:
+    without_test = {name: text for name, text in TABLES.items() if name != "test.csv"}
+    assert "no table of test images, so their features are unknown" in load_error(
+        tmp_path / "a", IMAGES, without_test, CARD
+    )
+    images = [f"train/{name}/{number}.jpg" for name in ("cat", "dog") for number in range(3)]
+    assert "features are columns of the training table, and there is none" in load_error(
+        tmp_path / "b", images, {}, CARD
+    )
+
+
+@pytest.mark.parametrize("name", ["train.csv", "test.csv"])
+def test_known_features_that_a_copy_lacks_are_left_out(tmp_path: Path, name: str) -> None:
+    slug = "siim-isic-melanoma-classification"
+    columns = "sex,age_approx,anatom_site_general_challenge"
+    tables = {
+        "train.csv": table(f"image_name,patient_id,{columns},target", "1,a,male,5,arm,0", "2,b,male,5,arm,1"),
+        "test.csv": table(f"image_name,patient_id,{columns}", "4,c,male,5,arm", "5,d,male,5,arm"),
+        "sample_submission.csv": table("image_name,target", "4,0", "5,0"),
+    }
+    folder = tmp_path / "data" / "raw" / slug
+    load_files(tmp_path, [*IMAGES[:2], *IMAGES[3:]], tables)
+    raw_path(tmp_path).rename(folder)
+    features = load(slug, tmp_path).features
+    assert features is not None
+    assert features.names == tuple(columns.split(","))
+    (folder / name).write_text(tables[name].replace("age_approx", "age"))
+    competition = load(slug, tmp_path)
+    assert competition.features is None
+    assert f"{name} has no column 'age_approx', so this competition's features are not used" in competition.notes
+
+
+def test_a_long_text_column_keeps_the_most_frequent_texts(tmp_path: Path) -> None:
+    rows = [f"{number},{'cat' if number % 2 else 'dog'},place{number % 50}" for number in range(100)]
+    images = [f"train/{number}.jpg" for number in range(100)] + ["test/100.jpg"]
+    tables = {
+        "train.csv": table("id,target,place", *rows),
+        "test.csv": table("id,place", "100,place0"),
+        "sample_submission.csv": table("id,target", "100,cat"),
+    }
+    features = load_files(tmp_path, images, tables, 'features = ["place"]').features
+    assert features is not None
+    assert features.of_train(["0"]).shape == (1, 30)
+    assert np.flatnonzero(features.of_test).tolist() == [0]
