@@ -72,7 +72,7 @@ def folds(args: argparse.Namespace) -> None:
         if path.read_bytes() != before:
             from podium.training.quick_measure import suggest_training
 
-            suggest_training(competition, args.k)
+            suggest_training(competition, 1 if competition.validation else args.k)
     else:
         verify_folds(competition, args.root, args.verify or None)
 

@@ -39,6 +39,7 @@ KEYS = {
     "group_column": str,  # images of one group (a patient, a scene) must share a fold
     "group_pattern": str,  # a regular expression; its group is the group in an image's id
     "features": list,  # columns of the tables that a stack learns from: an age, a place, a camera
+    "folds": str,  # "val": the images for validation are the only fold; "": they join the training images
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
     "unknown": str,  # the class of images that show none of the others
     "shares": dict,  # of the classes among the test images, if they are known
@@ -53,6 +54,7 @@ CHOICES: dict[str, Collection[str]] = {
     "task": TASKS,
     "wants": WANTS,
     "copies": ("near", "exact"),
+    "folds": ("val", ""),
 }
 
 
@@ -142,7 +144,7 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
     """Raises if the value of a setting or of an option is not one of its choices; extensions may add some."""
     for key, value in settings.items():
         if value not in CHOICES.get(key, (value,)):
-            raise PodiumError(f"{place}: {key} must be one of {', '.join(CHOICES[key])}, not '{value}'")
+            raise PodiumError(f"{place}: {key} must be one of {', '.join(filter(None, CHOICES[key]))}, not '{value}'")
     for name, share in settings.get("shares", {}).items():
         if not isinstance(share, int | float) or not 0 < share <= 1:
             raise PodiumError(f"{place}: shares: '{name}' must be a number above 0 and at most 1, not {share!r}")

@@ -31,15 +31,21 @@ def is_coco(path: Path) -> bool:
     return bool(is_list or re.match(rf'\s*\{{\s*"({KEYS})"\s*:\s*[\[{{]', head))
 
 
-def read_coco_tables(folder: Path, name: str, id_column: str, for_training: bool) -> tuple[pd.DataFrame, str]:
-    """Returns the rows of a table, and a note: those for validation, val2019.json, join those of train2019.json."""
+def read_coco_tables(folder: Path, name: str, id_column: str, for_training: bool) -> tuple[pd.DataFrame, int, str]:
+    """Returns the rows of a table, how many come last that are for validation, and a note about those.
+
+    They are in a file beside it: the rows of val2019.json join those of train2019.json.
+    """
     rows = [read_coco(folder / name, id_column)]
     beside = sorted((folder / name).parent.glob("val*.json")) if for_training else []
     validation = [path for path in beside if re.fullmatch(r"val(idation)?[\W_\d]*", path.stem) and is_coco(path)]
     rows += [read_coco(path, id_column) for path in validation]
     count = sum(map(len, rows[1:]))
     note = f"the {count:,} rows of {validation[0].name} join those of {name}" if validation else ""
-    return pd.concat(rows, ignore_index=True) if validation else rows[0], note
+    if validation:
+        rows = [pd.concat(rows, ignore_index=True)]
+        rows[0].index = pd.RangeIndex(1, len(rows[0]) + 1, name="line")
+    return rows[0], count, note
 
 
 def read_coco(path: Path, id_column: str) -> pd.DataFrame:

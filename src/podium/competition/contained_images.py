@@ -12,7 +12,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.card import Card
-from podium.competition.find_files import VALIDATION, Files, Role, role_in_path
+from podium.competition.find_files import Files, Role, is_for_validation, role_in_path
 from podium.containers.image_place import Place, file_of, place_of
 from podium.containers.open_container import Container, open_container
 from podium.containers.pixel_names import MissingPackage, UnknownShape
@@ -31,7 +31,7 @@ def containers_of(files: Files, card: Card, role: Role, folder: str = "") -> lis
         return [name for name in files.containers if f"{name}/".startswith(f"{folder}/")]
     roles = _roles_of(_largest(files.containers))
     own = [name for name, its_role in roles.items() if its_role == role]
-    val = [name for name, its_role in roles.items() if not its_role and _is_for_validation(name)]
+    val = [name for name, its_role in roles.items() if not its_role and is_for_validation(name)]
     own = own or [name for name, its_role in roles.items() if not its_role and name not in val]
     return own + val if role == "train" and own else own
 
@@ -118,7 +118,7 @@ def table_in_containers(
     names = containers_of(files, card, role, folder)
     if role == "test" and not folder and names == containers_of(files, card, "train"):
         return None
-    val = [name for name in names if _is_for_validation(name)] if role == "train" and not folder else []
+    val = [name for name in names if is_for_validation(name)] if role == "train" and not folder else []
     note = f"{plural(len(val), 'file')} for validation, {val[0]} first, join the training images" if val else ""
     tables = []
     for name in names:
@@ -133,10 +133,6 @@ def table_in_containers(
         tables = [pd.concat(tables, ignore_index=True).fillna("")]
         tables[0].index += 1
     return path, tables[0], note
-
-
-def _is_for_validation(name: str) -> bool:
-    return any(re.fullmatch(VALIDATION, part.lower()) for part in name.split("/")[:-1])
 
 
 def describe_contained(folder: Path, images: pd.Series) -> str:

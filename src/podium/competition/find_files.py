@@ -178,6 +178,11 @@ def find_validation_folders(files: Files, card: Card, parent: str) -> tuple[str,
     return names[0], sorted(image for images in images_by_class[names[0]].values() for image in images)
 
 
+def is_for_validation(path: str) -> bool:
+    """Returns whether a file, or an image in a container, is in a folder for validation."""
+    return any(re.fullmatch(VALIDATION, part.lower()) for part in path.split("/")[:-1])
+
+
 def _may_be_class(files: Files, folder: str) -> bool:
     """Returns whether a folder is below another and adds no role: one that is itself called train is not a class."""
     role = files.role_of(folder)

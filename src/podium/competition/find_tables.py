@@ -57,6 +57,8 @@ class Sources:
     ids_name_images: bool = False  # those of the sample submission
     notes: list[str] = field(default_factory=list)
     train_features: pd.DataFrame | None = None  # the columns that the card names, by the ids of the training images
+    validation_lines: frozenset[int] = frozenset()  # of the training table
+    validation: frozenset[str] = frozenset()  # the ids of the training images that are for validation
     tables_read: set[str] = field(default_factory=set)
 
     def read_table(self, key: TableKey) -> Table | None:
@@ -95,8 +97,10 @@ class Sources:
             return rows_in_container(self.files, self.card, name, self._id_name())
         if not name.lower().endswith(".json"):
             return read_table(self.files.folder / name)
-        rows, note = read_coco_tables(self.files.folder, name, self._id_name(), key == "train_table")
+        rows, count, note = read_coco_tables(self.files.folder, name, self._id_name(), key == "train_table")
         self.notes += [note] if note else []
+        if key == "train_table":
+            self.validation_lines = frozenset(rows.index[len(rows) - count :])
         return rows
 
     def _id_name(self) -> str:

@@ -18,35 +18,25 @@ import pandas as pd
 from podium import PodiumError
 from podium.competition.answer_groups import Answers, take_answers
 from podium.competition.card import Card, read_card
-from podium.competition.channel_images import other_channels, own_files
-from podium.competition.contained_images import note_unused
+from podium.competition.choose_metric import choose_metric
 from podium.competition.corrections import Corrections, read_corrections
 from podium.competition.describe import describe
 from podium.competition.features import Features, take_features
 from podium.competition.find_files import Files, find_files
-from podium.competition.find_tables import Sources, Table, note_possible_samples, read_sample_submission
+from podium.competition.find_tables import Sources, note_possible_samples, read_sample_submission
+from podium.competition.fold_settings import choose_validation, take_groups
+from podium.competition.image_notes import notes_on_images
 from podium.competition.labels import sort_labels
-from podium.competition.metric_of_file import is_metric_of_file, use_metric_of_file
 from podium.competition.read_test_rows import read_test_rows
 from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import SubmissionFormat, submission_format_of
 from podium.competition.unsupported import unread_images
-from podium.containers.image_place import channels_of, file_of, files_of
-from podium.metrics import METRICS
+from podium.containers.image_place import files_of
 from podium.task import NUMBERS, Task, labels_in
-from podium.terminal import command_for, first_few, plural, say
+from podium.terminal import command_for, first_few, say
 
 KAGGLE_INPUT = Path("/kaggle/input")
-USUAL_METRICS = {  # by task, and what a submission holds
-    ("one_label", "labels"): "accuracy",
-    ("one_label", "probs"): "log_loss",
-    ("one_label", "ranking"): "map_at_5",
-    ("several_labels", "labels"): "macro_f1",
-    ("several_labels", "probs"): "roc_auc",
-    ("several_targets", "labels"): "mean_recall",
-    ("numbers", "numbers"): "rmse",
-}
 
 
 @dataclass(frozen=True, eq=False)  # data frames have no truth value
@@ -67,6 +57,7 @@ class Competition:
     task: Task
     answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
+    validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
 
     @property
     def answer_ids(self) -> list[str]:
@@ -121,36 +112,35 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     The lines of `corrections_file` join the competition's own; `corrections.save()` keeps them.
     """
     root = Path(root)
-    folder = raw_folder(slug, root)
     card = read_card(slug, root)
     card.update(settings)
-    files = _find_competition_files(slug, folder)
-    sources = Sources(card, files)
+    sources = Sources(card, _find_competition_files(slug, raw_folder(slug, root)))
     sources.sample = read_sample_submission(sources)
     train, test, train_columns = _read_rows(sources)
     answers = take_answers(sources, train, test)
-    groups = _take_groups(sources, train, answers)
+    groups = take_groups(sources, train, answers)
     features = take_features(sources, test)
+    validation = choose_validation(sources, train)
     train_labels = sort_labels(labels_in(sources.task, train["target"]))
     note_possible_samples(sources)
-    _refuse_missing_folder(files, card, train, test)
+    _refuse_missing_folder(sources.files, card, train, test)
     submission_format, classes = submission_format_of(sources, train_columns, train_labels)
     corrections = read_corrections(slug, root, train, classes, sources.task)
     if corrections_file:
         corrections = corrections.with_file(corrections_file)
     corrected, groups = corrections.apply(groups)
-    metric = _choose_metric(sources, submission_format, classes)
+    metric = choose_metric(sources, submission_format, classes)
     notes = (
         *dict.fromkeys(sources.notes),
         *submission_format.notes,
         *_notes_on_classes(sources.task, classes, labels_in(sources.task, corrected["target"])),
-        *_notes_on_images(train, test, files, sources.sample),
+        *notes_on_images(train, test, sources.files, sources.sample),
         *corrections.note(),
     )
     return Competition(
         slug=slug,
         title=card.get("title", slug),
-        folder=folder,
+        folder=sources.files.folder,
         train=corrected,
         test=test,
         classes=tuple(classes),
@@ -164,6 +154,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
         task=sources.task,
         answers=answers,
         features=features,
+        validation=validation,
     )
 
 
@@ -203,27 +194,6 @@ def _read_rows(sources: Sources) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str,
     return train, test, columns
 
 
-def _take_groups(sources: Sources, train: pd.DataFrame, answers: Answers | None) -> "pd.Series[str] | None":
-    """Takes the column of groups out of the rows, or reads the groups from the ids by the card's pattern.
-
-    Without both, the images of an answer are a group.
-    """
-    card = sources.card
-    if "group" in train:
-        return train.pop("group").rename(card.get("group_column", "group"))
-    if "group_pattern" not in card:
-        return train["id"].map(answers.train).rename(answers.column) if answers else None
-    pattern = card.pattern("group_pattern", "group's name")
-    groups = train["id"].str.extract(pattern)[0]
-    if groups.isna().any():
-        problem = f"group_pattern = '{pattern.pattern}' finds no group in the id '{train['id'][groups.isna()].iloc[0]}'"
-        if "group_pattern" not in card.known:
-            raise PodiumError(f"{card.path}: {problem}; correct it")
-        sources.notes.append(f"{problem}, so there are no groups")
-        return None
-    return groups.rename("group_pattern")
-
-
 def _refuse_single_label(sources: Sources, train_labels: set[str]) -> None:
     if len(train_labels) < 2:
         raise PodiumError(
@@ -244,60 +214,9 @@ def _refuse_missing_folder(files: Files, card: Card, train: pd.DataFrame, test: 
         )
 
 
-def _choose_metric(sources: Sources, submission: SubmissionFormat, classes: list[str]) -> str:
-    """Returns the card's metric, else the usual one; raises if the card's is not defined for the task."""
-    card, task, wants = sources.card, sources.task, submission.wants
-    usual = USUAL_METRICS[task.name, wants]
-    if wants == "ranking" and f"map_at_{submission.places}" in METRICS:
-        usual = f"map_at_{submission.places}"
-    metric = str(card.get("metric", usual))
-    if is_metric_of_file(metric):
-        use_metric_of_file(metric, card, task, submission, classes)
-    built = METRICS[metric]()
-    if task.name not in built.tasks:
-        problem = f"{metric} is not defined for {task.words}"
-        if "metric" not in card.known:
-            raise PodiumError(
-                f"{sources.files.folder}: {problem}; " + card.advise(f'metric = "{usual}"') + ", or another one"
-            )
-        sources.notes.append(f"{problem}, which this copy of the competition has: {usual} stands for it")
-        del card["metric"]
-        return usual
-    if built.wants not in (wants, ""):
-        sources.notes.append(f"{metric} is a metric of {built.wants}, but the submission holds {wants}")
-    return metric
-
-
 def _notes_on_classes(task: Task, classes: list[str], train_labels: set[str]) -> list[str]:
     unseen = sorted(set(classes) - train_labels) if task is not NUMBERS else []
     return [f"classes of the submission without a training image: {first_few(unseen)}"] if unseen else []
-
-
-def _notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sample: Table | None) -> list[str]:
-    train_images, test_images = (
-        {file for image in rows["image"] for file in own_files(image)} for rows in (train, test)
-    )
-    in_both = train_images & test_images
-    unused = set(files.images) - train_images - test_images
-    notes = []
-    if channels := channels_of(train["image"].iloc[0]):
-        others = other_channels(train_images | test_images, unused)
-        unused -= others
-        notes.append(
-            f"an image has several files: the channels {', '.join(channels)} are used,"
-            f" {plural(len(others), 'file')} are not"
-        )
-    test_folders = {os.path.dirname(image) for image in test_images & set(files.images)}
-    beside_test = {image for image in unused if os.path.dirname(image) in test_folders}
-    if in_both:
-        notes.append(f"{plural(len(in_both), 'image')} in both the training and the test rows")
-    if beside_test:
-        name = sample.path.name if sample else "the test table"
-        images = plural(len(beside_test), "image")
-        notes.append(f"{images} in the folder of the test images but in no row of {name}; is {name} complete?")
-    if unused - beside_test:
-        notes.append(f"{plural(len(unused - beside_test), 'image')} in neither the training nor the test rows")
-    return [*notes, *note_unused(files, {file_of(image) for image in train_images | test_images})]
 
 
 def _file_size(path: str) -> str:

@@ -55,6 +55,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
     names = sources.find_image_names(table, table.rows.loc[rows.index, id_column], pool)
     rows["image"] = pool.match(names, table.path)
     sources.train_features = read_train_features(sources, table, rows)
+    sources.validation = frozenset(rows["id"][rows.index.isin(sources.validation_lines)])
     return rows.reset_index(drop=True), (id_column, label_column)
 
 

@@ -26,10 +26,9 @@ from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import sha256, write_bytes, write_json
 from podium.folds.certificate import certify, fold_groups, readable_train_images
-from podium.folds.split import Ints, assign_folds, count_folds, labels_of, strata_of
+from podium.folds.split import Ints, assign_folds, count_folds, labels_of, strata_of, validation_fold
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group
-from podium.task import Task
 from podium.terminal import command_for, first_few, plural, podium_command, say, show, table
 
 MAX_FOLDS = 100
@@ -59,11 +58,12 @@ def write_folds(competition: Competition, root: Path | str, k: int, seed: int, i
     groups = fold_groups(competition, train)
     advice = advise_on_large_group(competition, rows)
     try:
-        folds = _assign_to_readable(train, is_good, groups, k, seed, competition.task)
+        folds = _split(competition, train, is_good, groups, k, seed)
     except PodiumError as error:
         raise PodiumError("; ".join(filter(None, (str(error), advice)))) from None
     if advice:
         say(f"podium: warning: {advice}")
+    _say_validation(competition, folds)
     ids = train["id"].to_numpy()
     targets_in_files = competition.train_in_files.set_index("id")["target"].loc[ids]
     lines = zip(ids, targets_in_files, folds.tolist(), ids[groups], strict=True)
@@ -75,6 +75,19 @@ def write_folds(competition: Competition, root: Path | str, k: int, seed: int, i
     return path
 
 
+def _say_validation(competition: Competition, folds: Ints) -> None:
+    """Says which images for validation are trained on; raises if all are."""
+    if not competition.validation:
+        return
+    count = len(competition.validation & set(competition.train["id"]))
+    kept = count - int((folds == 0).sum())
+    reason = "they are duplicates of training images or share a group with them, cannot be read, or hold a class alone"
+    if not (folds == 0).any():
+        raise PodiumError(f"no image for validation is left: {reason}; delete folds in {competition.card.path}")
+    if kept:
+        say(f"podium: {kept:,} of {count:,} images for validation are trained on: {reason}")
+
+
 def verify_folds(competition: Competition, root: Path, path: Path | None) -> None:
     """Prints what a folds file guarantees; raises if a guarantee does not hold."""
     own_path = folds_path(competition.slug, root)
@@ -84,7 +97,7 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
     train, is_good = readable_train_images(competition, rows)
     groups, k = fold_groups(competition, train), count_folds(folds)
     try:
-        possible = _assign_to_readable(train, is_good, groups, k, 0, competition.task)
+        possible = _split(competition, train, is_good, groups, k, 0)
     except PodiumError:  # there is nothing to compare with
         possible = folds
     certificate = certify(competition, rows, folds, path, possible)
@@ -109,12 +122,17 @@ def _with_labels_in_files(competition: Competition, rows: pd.DataFrame) -> pd.Da
     return rows.assign(target=rows["target"].where(rows["role"] != "train", rows["id"].map(labels)))
 
 
-def _assign_to_readable(
-    train: pd.DataFrame, is_good: NDArray[np.bool_], groups: Ints, k: int, seed: int, task: Task
+def _split(
+    competition: Competition, train: pd.DataFrame, is_good: NDArray[np.bool_], groups: Ints, k: int, seed: int
 ) -> Ints:
     """Assigns folds to the images that can be read; the others get fold -1."""
     folds = np.full(len(train), -1, dtype=np.int64)
-    targets, task = strata_of(list(train["target"]), task)
+    targets, task = strata_of(list(train["target"]), competition.task)
+    if competition.validation:
+        labels = labels_of(targets, task).of_images(is_good)
+        is_validation = train["id"].isin(competition.validation).to_numpy()
+        folds[is_good] = validation_fold(is_validation[is_good], labels, groups[is_good])
+        return folds
     folds[is_good] = assign_folds(np.array(targets, dtype=object)[is_good].tolist(), k, seed, groups[is_good], task)
     return folds
 

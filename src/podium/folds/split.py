@@ -123,6 +123,24 @@ def assign_folds(
     return folds
 
 
+def validation_fold(is_validation: NDArray[np.bool_], labels: Labels, group_of_image: Ints) -> Ints:
+    """Returns fold 0 for the images for validation, and -1 for all others.
+
+    Those that share a group with a training image are trained on, and so are classes that would not be otherwise.
+    """
+    is_validated = is_validation.copy()
+    while True:
+        held_labels = labels.label[is_validated[labels.image]]
+        trained_labels = labels.label[~is_validated[labels.image]]
+        only_validated = np.isin(labels.label, np.setdiff1d(held_labels, trained_labels))
+        stays = ~is_validated
+        stays[labels.image[only_validated]] = True
+        stays = np.isin(group_of_image, group_of_image[stays])
+        if (stays == ~is_validated).all():
+            return np.where(is_validated, 0, -1)
+        is_validated = ~stays
+
+
 class Cells(NamedTuple):
     """The cells of a table, groups by classes, that hold images; ordered by group, then by class."""
 

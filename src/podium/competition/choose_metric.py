@@ -1,0 +1,41 @@
+"""Chooses the metric of a competition: the card's, or the usual one for what a submission holds."""
+
+from podium import PodiumError
+from podium.competition.find_tables import Sources
+from podium.competition.metric_of_file import is_metric_of_file, use_metric_of_file
+from podium.competition.submission_format import SubmissionFormat
+from podium.metrics import METRICS
+
+USUAL_METRICS = {  # by task, and what a submission holds
+    ("one_label", "labels"): "accuracy",
+    ("one_label", "probs"): "log_loss",
+    ("one_label", "ranking"): "map_at_5",
+    ("several_labels", "labels"): "macro_f1",
+    ("several_labels", "probs"): "roc_auc",
+    ("several_targets", "labels"): "mean_recall",
+    ("numbers", "numbers"): "rmse",
+}
+
+
+def choose_metric(sources: Sources, submission: SubmissionFormat, classes: list[str]) -> str:
+    """Returns the card's metric, else the usual one; raises if the card's is not defined for the task."""
+    card, task, wants = sources.card, sources.task, submission.wants
+    usual = USUAL_METRICS[task.name, wants]
+    if wants == "ranking" and f"map_at_{submission.places}" in METRICS:
+        usual = f"map_at_{submission.places}"
+    metric = str(card.get("metric", usual))
+    if is_metric_of_file(metric):
+        use_metric_of_file(metric, card, task, submission, classes)
+    built = METRICS[metric]()
+    if task.name not in built.tasks:
+        problem = f"{metric} is not defined for {task.words}"
+        if "metric" not in card.known:
+            raise PodiumError(
+                f"{sources.files.folder}: {problem}; " + card.advise(f'metric = "{usual}"') + ", or another one"
+            )
+        sources.notes.append(f"{problem}, which this copy of the competition has: {usual} stands for it")
+        del card["metric"]
+        return usual
+    if built.wants not in (wants, ""):
+        sources.notes.append(f"{metric} is a metric of {built.wants}, but the submission holds {wants}")
+    return metric

@@ -1,0 +1,39 @@
+"""Notes which images of a competition are used twice, or not at all."""
+
+import os
+
+import pandas as pd
+
+from podium.competition.channel_images import other_channels, own_files
+from podium.competition.contained_images import note_unused
+from podium.competition.find_files import Files
+from podium.competition.find_tables import Table
+from podium.containers.image_place import channels_of, file_of
+from podium.terminal import plural
+
+
+def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sample: Table | None) -> list[str]:
+    train_images, test_images = (
+        {file for image in rows["image"] for file in own_files(image)} for rows in (train, test)
+    )
+    in_both = train_images & test_images
+    unused = set(files.images) - train_images - test_images
+    notes = []
+    if channels := channels_of(train["image"].iloc[0]):
+        others = other_channels(train_images | test_images, unused)
+        unused -= others
+        notes.append(
+            f"an image has several files: the channels {', '.join(channels)} are used,"
+            f" {plural(len(others), 'file')} are not"
+        )
+    test_folders = {os.path.dirname(image) for image in test_images & set(files.images)}
+    beside_test = {image for image in unused if os.path.dirname(image) in test_folders}
+    if in_both:
+        notes.append(f"{plural(len(in_both), 'image')} in both the training and the test rows")
+    if beside_test:
+        name = sample.path.name if sample else "the test table"
+        images = plural(len(beside_test), "image")
+        notes.append(f"{images} in the folder of the test images but in no row of {name}; is {name} complete?")
+    if unused - beside_test:
+        notes.append(f"{plural(len(unused - beside_test), 'image')} in neither the training nor the test rows")
+    return [*notes, *note_unused(files, {file_of(image) for image in train_images | test_images})]
