@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from podium import PodiumError
 from podium.competition import load as competition_files
 from podium.disk import check_name
+from podium.image_size import sides_of
 from podium.known_words import explain_flag
 from podium.machine import Machine
 from podium.project_root import find_root
@@ -128,7 +129,7 @@ class Run(run_folder.Run):
         from podium.models.model_file import load_model
 
         model, spec = load_model(self.weights_path(self._one_finished(fold)))
-        size = (3, spec.test_size, spec.test_size)
+        size = (3, *sides_of(spec.test_size))
         config: dict[str, Any] = {
             "mean": spec.mean,
             "std": spec.std,

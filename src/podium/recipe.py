@@ -12,9 +12,11 @@ from typing import Any, NamedTuple, get_type_hints
 
 from podium import PodiumError
 from podium.disk import NAME_PATTERN
+from podium.image_size import ImageSize, area_of, parse_size, sides_of, size_of, square_side
 from podium.terminal import did_you_mean, plural
 
 Options = Mapping[str, Any]  # name of an option: its value
+Kind = Callable[[Any], Any]
 
 
 class View(NamedTuple):
@@ -55,8 +57,10 @@ def option(
 class Recipe:
     model: str = option("a timm model, e.g. convnext_small, vit_small_patch32_224; auto: what suits the device")
     weights: str = option("pretrained (from the hub), none (from scratch), a file, or the name of a podium pretrain")
-    image_size: int = option("pixels; default: the size the model was made for", 1, 4096)
-    test_size: int = option("pixels in prediction; default: the model's own, which may be larger", 1, 4096)
+    image_size: int | str = option(
+        "pixels, or HEIGHTxWIDTH for oblong images; default: the size the model was made for", 1, 4096
+    )
+    test_size: int | str = option("the same in prediction; default: the model's own, which may be larger", 1, 4096)
     epochs: int = option("passes over the training images", 1, 100_000)
     batch_size: int = option("images per step", 1, 65_536)
     accumulate: int = option(
@@ -94,8 +98,8 @@ class Recipe:
     plain: float = option("share of the run, at its end, without mixup and cutmix", 0, 1)
     grow: float = option("share of the run, at its start, with smaller images, which grow from half the size", 0, 1)
     fit: str = option(
-        "how an oblong image becomes a square: crop (its centre), squash (all of it) or pad (all of it, with borders of"
-        " the mean colour)",
+        "how an image gets the shape of --image-size: crop (its centre), squash (all of it) or pad (all of it, with"
+        " borders of the mean colour)",
         choices=FITS,
     )
     crop: float = option("smallest share of the image that a random crop keeps; 1: all of it", 0.01, 1)
@@ -182,23 +186,28 @@ def count_views(views: str) -> int:
 GROWTH_STEP, SMALLEST_IMAGE = 16, 32
 
 
-def image_size_at(epoch: int, recipe: Recipe) -> int:
+def image_size_at(epoch: int, recipe: Recipe) -> ImageSize:
     """Returns the image size of an epoch: with `grow`, from half the size to the whole size."""
     growing_epochs = recipe.grow * recipe.epochs
     if epoch >= growing_epochs:
         return recipe.image_size
-    size = int(recipe.image_size * (1 + epoch / growing_epochs) / 2)
-    return min(recipe.image_size, max(SMALLEST_IMAGE, size // GROWTH_STEP * GROWTH_STEP))
+    grown = ((side, int(side * (1 + epoch / growing_epochs) / 2)) for side in sides_of(recipe.image_size))
+    return size_of(*(min(side, max(SMALLEST_IMAGE, size // GROWTH_STEP * GROWTH_STEP)) for side, size in grown))
+
+
+def relative_area(size: ImageSize, recipe: Recipe) -> float:
+    """Returns how many pixels such images have, in units of the recipe's."""
+    return area_of(size) / area_of(recipe.image_size)
 
 
 # --- checks ------------------------------------------------------------------------------------------
 
-KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+KINDS: dict[Kind, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
-def recipe_options() -> dict[str, tuple[type, str]]:
-    """Returns type and help text of every option, for the command line and the card."""
-    types = get_type_hints(Recipe)
+def recipe_options() -> dict[str, tuple[Kind, str]]:
+    """Returns what makes a value of every option, which is its type or `parse_size`, and its help text."""
+    types = get_type_hints(Recipe) | dict.fromkeys(("image_size", "test_size"), parse_size)
     return {option.name: (types[option.name], option.metadata["help"]) for option in fields(Recipe)}
 
 
@@ -228,10 +237,12 @@ def check_options(values: Options, where: str = "") -> None:
             raise PodiumError(f"{flag} must be {problem}")
 
 
-def _problem_with(value: Any, kind: type, option: Field[Any]) -> str:
+def _problem_with(value: Any, kind: Kind, option: Field[Any]) -> str:
     """Returns what the value must be and what it is; nothing if it is right."""
     lowest, highest, choices, parts = (option.metadata[key] for key in ("lowest", "highest", "choices", "parts"))
-    accepted = (int, float) if kind is float else kind
+    if kind is parse_size:
+        return _problem_with_size(value, lowest, highest)
+    accepted: Any = (int, float) if kind is float else kind
     if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
         return f"{KINDS[kind]}, not {value!r}"
     if kind in (int, float) and not lowest <= value <= highest:  # NaN fails this comparison as well
@@ -244,6 +255,21 @@ def _problem_with(value: Any, kind: type, option: Field[Any]) -> str:
         allowed = f"none, or some of {', '.join(parts)} joined by +" if parts else "none (docs/extend.md adds others)"
         return f"{allowed}, not '{value}'"
     return ""
+
+
+def _problem_with_size(value: Any, lowest: int, highest: int) -> str:
+    try:
+        sides = sides_of(parse_size(value))
+    except ValueError as problem:
+        return str(problem)
+    is_right = lowest <= min(sides) and max(sides) <= highest
+    return "" if is_right else f"between {lowest:,} and {highest:,}, not {value}"
+
+
+def check_views(recipe: Recipe) -> None:
+    """Refuses a view that would change the shape of the images."""
+    if "turn" in recipe.views.split("+"):
+        square_side(recipe.test_size, "--views turn")
 
 
 # What a recipe that was written before an option existed did: the value that changes nothing.

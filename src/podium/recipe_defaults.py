@@ -7,7 +7,8 @@ model's family, the row for all models. `fill_in_defaults` does that.
 from collections.abc import Mapping
 from typing import Any
 
-from podium.recipe import Options, Recipe, names_pretraining, recipe_options
+from podium.image_size import ImageSize
+from podium.recipe import Options, Recipe, check_views, names_pretraining, recipe_options
 
 # Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
 OPTIONS_OF_LEVEL: dict[str, dict[str, Any]] = {
@@ -161,7 +162,9 @@ def row_of(family: str, from_scratch: bool) -> tuple[str, Options]:
     return (f"family {family}", rows[family]) if family in rows else ("other families", rows[""])
 
 
-def fill_in_defaults(given: Options, card: Options, family: str, native_size: int, test_size: int) -> Recipe:
+def fill_in_defaults(
+    given: Options, card: Options, family: str, native_size: ImageSize, test_size: ImageSize
+) -> Recipe:
     """Returns the whole recipe. `check_options` and `read_card` come first."""
     chosen: dict[str, Any] = {"image_size": native_size}
     for options in layers_of(given, card, family).values():
@@ -172,7 +175,9 @@ def fill_in_defaults(given: Options, card: Options, family: str, native_size: in
     chosen.setdefault("views", "mirror" if chosen["mirror"] else "none")
     if "lr" not in card and "lr" not in given:
         chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
-    return Recipe(**{name: kind(chosen[name]) for name, (kind, _) in recipe_options().items()})
+    recipe = Recipe(**{name: kind(chosen[name]) for name, (kind, _) in recipe_options().items()})
+    check_views(recipe)
+    return recipe
 
 
 def origins_of(layers: Mapping[str, Options]) -> dict[str, str]:

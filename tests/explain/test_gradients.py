@@ -116,5 +116,5 @@ def test_a_norm_at_the_end_does_not_hide_the_field(name: str) -> None:
 
 
 def test_a_map_of_one_place_cannot_say_where() -> None:
-    with pytest.raises(PodiumError, match=r"single place for images of .32, 32. pixels.*larger images"):
+    with pytest.raises(PodiumError, match=r"single place for images of 32x32 pixels.*larger images"):
         grad_cam(zoo_model("test_resnet"), torch.randn(1, 3, 32, 32))

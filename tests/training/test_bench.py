@@ -1,6 +1,8 @@
 """`podium bench`: its figures are there, and they are of what training does."""
 
 import json
+from collections.abc import Generator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from torch import nn
 from podium.operators import layers
 from podium.training import bench
 from podium.training.learner import Learner
+from podium.training.loader import Batch
+from podium.training.loop import training_batches
 from tiny import Podium, one_line
 from training.learners import context_of
 
@@ -48,6 +52,17 @@ def test_it_measures_every_model_and_leaves_only_its_figures(
 
 def faster_layers(model: nn.Module) -> int:
     return sum(type(layer).__module__ == layers.__name__ for layer in model.modules())
+
+
+def test_too_few_images_are_refused(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    def two_batches(learner: Learner) -> Generator[Batch]:
+        yield from islice(training_batches(learner), 2)
+
+    monkeypatch.setattr(bench, "SECONDS", 0.01)
+    monkeypatch.setattr(bench, "training_batches", two_batches)
+    words = ("--model", "test_vit", "--image-size", "48x32", "--batch-size", "4", "--workers", "0")
+    problem = one_line(podium("bench", "-c", "tiny", *words))
+    assert "25 training images are too few to measure with; use -c sample" in problem
 
 
 def test_the_plain_loop_has_timms_own_model_and_training_the_faster_one(tiny: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from podium import DEFAULT_COMPETITION, PodiumError, __version__
+from podium.image_size import ImageSize, parse_size
 from podium.known_words import explain_flag
 from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.terminal import did_you_mean, seconds_of
@@ -258,7 +259,8 @@ def bench(command: argparse.ArgumentParser) -> None:
 
     text = "timm models, with random weights (default: the two default models)"
     command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)
-    command.add_argument("--image-size", type=_count, metavar="N", help="pixels (default: the model's own)")
+    text = "pixels, or HEIGHTxWIDTH (default: the model's own)"
+    command.add_argument("--image-size", type=_size, metavar="SIZE", help=text)
     command.add_argument("--batch-size", type=_count, metavar="N", help="images per step (default: the recipe's)")
     command.add_argument("--precision", choices=PRECISIONS, help="default: what is fast on this hardware")
     command.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
@@ -292,13 +294,13 @@ def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False
     )
     for name, (kind, help_text) in recipe_options().items():
         text = (help_text + describe_default(name)).replace("%", "%%")
-        flag, metavar = flag_of(name), {int: "N", float: "X"}.get(kind, name.upper())
+        flag, metavar = flag_of(name), {int: "N", float: "X", parse_size: "SIZE"}.get(kind, name.upper())
         if name == "model" and several_models:
             group.add_argument(flag, nargs="+", action=Names, metavar="MODEL", help=f"{text}; several: each in turn")
         elif kind is bool:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
         else:
-            group.add_argument(flag, dest=name, type=kind, metavar=metavar, help=text)
+            group.add_argument(flag, dest=name, type=_size if kind is parse_size else kind, metavar=metavar, help=text)
 
 
 def _corrections_flag(command: argparse.ArgumentParser) -> None:
@@ -386,6 +388,13 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 0")
     return int(text)
+
+
+def _size(text: str) -> ImageSize:
+    try:
+        return parse_size(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(f"'{text}' is not {str(problem).rpartition(', not')[0]}") from None
 
 
 def _positive(text: str) -> int:

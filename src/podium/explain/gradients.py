@@ -44,8 +44,9 @@ def grad_cam(model: nn.Module, images: Tensor, classes: Sequence[int] | int | No
         )
     if channels.shape[2:] == (1, 1):
         raise PodiumError(
-            f"the last feature map of {name_of(model)} has a single place for images of {tuple(inputs.shape[-2:])}"
-            " pixels, so it cannot say where; take larger images, or another model"
+            f"the last feature map of {name_of(model)} has a single place for images of"
+            f" {inputs.shape[-2]}x{inputs.shape[-1]} pixels, so it cannot say where; take larger images, or another"
+            " model"
         )
     weights = gradients.mean((2, 3), keepdim=True)
     maps = (weights * channels).sum(1, keepdim=True).relu()

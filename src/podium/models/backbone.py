@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
+from podium.image_size import square_side
 from podium.models.build import ModelSpec, build_model, sizes_near, try_size
 from podium.recipe import Options, Recipe
 
@@ -22,7 +23,7 @@ def build_backbone(recipe: Recipe) -> tuple["nn.Module", ModelSpec, int]:
         except PodiumError as problem:
             problems.append(problem)
             continue
-        size = small_size(model, recipe.image_size)
+        size = small_size(model, square_side(recipe.image_size, "pretraining"))
         if size:
             return model, spec, size
     if len(problems) == len(ANY_SIZE):

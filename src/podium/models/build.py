@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
 from podium.disk import sha256
+from podium.image_size import ImageSize, area_of, sides_of, size_of
 from podium.models.hub import weights_unreachable
 from podium.models.weights_file import other_model, refuse_other_models
 from podium.recipe import Options, Recipe
@@ -22,6 +23,7 @@ from podium.terminal import first_line, say
 if TYPE_CHECKING:
     from torch import nn
 
+STEPS = (8, 14, 16, 32)  # patches and strides of models
 PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause", "bsd", "cc-by-4.0", "cc0-1.0", "openrail", "openrail++")
 
 
@@ -31,13 +33,13 @@ class ModelSpec:
 
     architecture: str
     classes: tuple[str, ...]
-    image_size: int
-    test_size: int
+    image_size: ImageSize
+    test_size: ImageSize
     mean: tuple[float, ...]
     std: tuple[float, ...]
     interpolation: str
-    crop: float  # share of the shorter side that prediction sees
-    fit: str  # "crop": the centre; "squash": the whole image, made square; "pad": the whole image, with borders
+    crop: float  # share of the centre's sides that prediction sees
+    fit: str  # "crop": the centre; "squash": the whole image, in another shape; "pad": the whole image, with borders
     source: str  # of the weights: a tag of the hub, a file and its hash, or none
     operators: str = "timm"  # as in the recipe; files from before there was a choice do not say it
     task: str = ONE_LABEL.name  # what the outputs stand for; as above
@@ -163,9 +165,9 @@ def rebuild_model(spec: ModelSpec) -> "nn.Module":
     return _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
 
 
-def check_sizes(model: "nn.Module", name: str, sizes: set[int], remedy: str) -> None:
+def check_sizes(model: "nn.Module", name: str, sizes: set[ImageSize], remedy: str) -> None:
     """Refuses image sizes that the model does not take."""
-    for size in sorted(sizes):
+    for size in sorted(sizes, key=area_of):
         _, problem = try_size(model, size)
         if problem:
             raise PodiumError(
@@ -173,25 +175,25 @@ def check_sizes(model: "nn.Module", name: str, sizes: set[int], remedy: str) -> 
             )
 
 
-def _create(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn.Module":
+def _create(name: str, image_size: ImageSize, pretrained: bool, **options: Any) -> "nn.Module":
     from timm.data import resolve_model_data_config
 
     model = _create_unchecked(name, image_size, pretrained, **options)
     shape, problem = try_size(model, image_size)
     if problem:
         native_size = resolve_model_data_config(model)["input_size"][-1]
-        fitting = next((size for size in sizes_near(image_size) if _takes(name, size)), native_size)
+        fitting = next((size for size in _fitting_sizes(image_size) if _takes(name, size)), native_size)
         raise PodiumError(f"{name} cannot take images of {image_size} pixels ({problem}); try --image-size {fitting}")
     if shape != (1, options["num_classes"] or shape[-1]):
         raise PodiumError(f"the output of {name} is {tuple(shape)}, not one number per class; take another model")
     return model
 
 
-def _create_unchecked(name: str, image_size: int, pretrained: bool, **options: Any) -> "nn.Module":
+def _create_unchecked(name: str, image_size: ImageSize, pretrained: bool, **options: Any) -> "nn.Module":
     timm = _timm()
     config = _weights_config(name)
     if config is not None and config.fixed_input_size and config.input_size[-1] != image_size:
-        options["img_size"] = image_size
+        options["img_size"] = image_size if isinstance(image_size, int) else sides_of(image_size)
     file = options.get("pretrained_cfg_overlay", {}).get("file", "")
     classifier = (config and config.classifier) or ()
     classifiers = (classifier,) if isinstance(classifier, str) else classifier
@@ -208,11 +210,21 @@ def _create_unchecked(name: str, image_size: int, pretrained: bool, **options: A
 
 def sizes_near(size: int) -> list[int]:
     """Returns multiples of the usual patches and strides, the nearest first."""
-    multiples = {step * (size // step + more) for step in (8, 14, 16, 32) for more in (0, 1)}
+    multiples = {step * (size // step + more) for step in STEPS for more in (0, 1)}
     return sorted(multiples - {0, size}, key=lambda multiple: (abs(multiple - size), multiple))
 
 
-def _takes(name: str, size: int) -> bool:
+def _fitting_sizes(size: ImageSize) -> list[ImageSize]:
+    """Returns sizes that a model may take instead, the nearest first; of oblong images, both sides fit one step."""
+    if isinstance(size, int):
+        return list(sizes_near(size))
+    height, width = sides_of(size)
+    rounded = [[step * max(1, round(side / step)) for side in (height, width)] for step in STEPS]
+    rounded.sort(key=lambda sides: abs(sides[0] - height) + abs(sides[1] - width))
+    return [fitting for fitting in (size_of(*sides) for sides in rounded) if fitting != size]
+
+
+def _takes(name: str, size: ImageSize) -> bool:
     try:
         model = _create_unchecked(name, size, pretrained=False)
     except PodiumError:
@@ -220,19 +232,19 @@ def _takes(name: str, size: int) -> bool:
     return not try_size(model, size)[1]
 
 
-def try_size(model: "nn.Module", size: int) -> tuple[tuple[int, ...], str]:
+def try_size(model: "nn.Module", size: ImageSize) -> tuple[tuple[int, ...], str]:
     """Returns the shape of the output for an image of this size, or else why the model does not take it."""
     import torch
 
     model.eval()
     try:
         with torch.inference_mode():
-            return tuple(model(torch.zeros(1, 3, size, size)).shape), ""
+            return tuple(model(torch.zeros(1, 3, *sides_of(size))).shape), ""
     except Exception as error:  # every family raises another error
         return (), first_line(error)
 
 
-def _data_config(model: "nn.Module", test_size: int) -> dict[str, Any]:
+def _data_config(model: "nn.Module", test_size: ImageSize) -> dict[str, Any]:
     """Returns how the weights expect their images."""
     from timm.data import resolve_model_data_config
 
@@ -252,7 +264,7 @@ def _warn_of_licence(source: str, licence: str) -> None:
         say(f"podium: warning: the weights {source} are licensed {licence}: check that your competition allows them")
 
 
-def _explain_failed_build(name: str, image_size: int, weights: str, error: Exception) -> PodiumError:
+def _explain_failed_build(name: str, image_size: ImageSize, weights: str, error: Exception) -> PodiumError:
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
 
     reason = first_line(error)

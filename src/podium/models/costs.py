@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from podium.image_size import ImageSize, sides_of
 from podium.models.hub import timm_name
 from podium.zoo.registry import register_zoo
 
@@ -52,13 +53,13 @@ def _parameters(model: "nn.Module") -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _multiply_adds(model: "nn.Module", image_size: int | None = None) -> int:
+def _multiply_adds(model: "nn.Module", image_size: ImageSize | None = None) -> int:
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
     config: dict[str, Any] = getattr(model, "pretrained_cfg", None) or {}
-    size = (3, image_size, image_size) if image_size else config.get("input_size", (3, 224, 224))
+    size = (3, *sides_of(image_size)) if image_size else config.get("input_size", (3, 224, 224))
     image = torch.zeros(1, *size)
     # MATH computes attention as two products of matrices: the counter does not know every fused kernel for it.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
@@ -67,11 +68,11 @@ def _multiply_adds(model: "nn.Module", image_size: int | None = None) -> int:
 
 
 @cache
-def multiply_adds_at(name: str, image_size: int, classes: int) -> int:
+def multiply_adds_at(name: str, image_size: ImageSize, classes: int) -> int:
     """Returns those of a competition's model: for its image size and its classes."""
     options: dict[str, Any] = {"num_classes": classes}
     if _needs_size(name):
-        options["img_size"] = image_size
+        options["img_size"] = sides_of(image_size)
     return _count(name, lambda model: _multiply_adds(model, image_size), **options)
 
 

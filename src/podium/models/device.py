@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from podium import PodiumError, terminal
+from podium.image_size import ImageSize, area_of
 from podium.operators.memory import keep_freed_memory
 from podium.torchrun import local_rank
 
@@ -121,6 +122,6 @@ def cpu_multiplies_bfloat16() -> bool:
 # --- memory ------------------------------------------------------------------------------------------
 
 
-def micro_batch_limit(device: torch.device, image_size: int) -> int:
+def micro_batch_limit(device: torch.device, image_size: ImageSize) -> int:
     """Returns how many images go through the model together; the gradients of micro-batches are added up."""
-    return max(1, CPU_MICRO_BATCH * 224**2 // image_size**2) if device.type == "cpu" else sys.maxsize
+    return max(1, CPU_MICRO_BATCH * 224**2 // area_of(image_size)) if device.type == "cpu" else sys.maxsize

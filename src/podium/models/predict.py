@@ -73,7 +73,6 @@ def views_of(images: Tensor, views: str) -> list[Tensor]:
 
 
 def _apply_view(images: Tensor, view: str) -> list[Tensor]:
-    size = images.shape[-1]
     match view:
         case "mirror":
             return [images.flip(-1)]
@@ -82,9 +81,10 @@ def _apply_view(images: Tensor, view: str) -> list[Tensor]:
         case "turn":
             return [images.rot90(quarters, (-2, -1)) for quarters in (1, 2, 3)]
         case "zoom":
-            edge = size // ZOOM
-            centre = images[..., edge : size - edge, edge : size - edge]
-            return [F.interpolate(centre, (size, size), mode="bicubic", antialias=True)]
+            height, width = images.shape[-2:]
+            top, left = height // ZOOM, width // ZOOM
+            centre = images[..., top : height - top, left : width - left]
+            return [F.interpolate(centre, (height, width), mode="bicubic", antialias=True)]
         case "none":
             return []
     if view not in VIEWS:

@@ -22,6 +22,7 @@ from podium import PodiumError
 from podium.explain.attention import class_attention
 from podium.explain.draw_pictures import draw_maps
 from podium.folds.split import strata_of
+from podium.image_size import shorter_side
 from podium.images.decode import Pixels
 from podium.images.store import Store, open_store, stored_side
 from podium.models.device import (
@@ -97,7 +98,7 @@ def pretrain(plan: PretrainingPlan) -> Path:
 def open_pool(plan: PretrainingPlan, device: torch.device) -> ImagePool:
     """Opens the store; leaves out images that cannot be read."""
     competition, machine = plan.competition, plan.request.machine
-    store = open_store(competition, plan.root, stored_side(plan.recipe.image_size), machine.keep_pixels)
+    store = open_store(competition, plan.root, stored_side(shorter_side(plan.recipe.image_size)), machine.keep_pixels)
     positions = np.arange(len(store.names))
     is_bad = store.bad(positions)
     if is_bad.any():

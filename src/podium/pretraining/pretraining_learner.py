@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from podium.image_size import sides_of, square_side
 from podium.models.backbone import build_backbone
 from podium.models.device import autocast, micro_batch_limit
 from podium.models.place import place_model
@@ -78,7 +79,7 @@ class DinoLearner:
         self.sampler = BatchSampler(images, recipe.batch_size, recipe.epochs, (recipe.seed, 0))
         seed_torch(recipe.seed, 0, 0)
         backbone, self.spec, small_size = build_backbone(recipe)
-        self.sizes = CropSizes(recipe.image_size, small_size, request.small_crops)
+        self.sizes = CropSizes(square_side(recipe.image_size, "pretraining"), small_size, request.small_crops)
         self.student = Network(backbone, Head(_feature_count(backbone, recipe), request.outputs)).to(device)
         self.teacher = copy.deepcopy(self.student).requires_grad_(False)
         self.normalise = place_model(self.student.backbone, self.spec, device, precision)
@@ -190,5 +191,5 @@ class DinoLearner:
 
 @torch.inference_mode()
 def _feature_count(backbone: nn.Module, recipe: Recipe) -> int:
-    features: Tensor = backbone.eval()(torch.zeros(1, 3, recipe.image_size, recipe.image_size))
+    features: Tensor = backbone.eval()(torch.zeros(1, 3, *sides_of(recipe.image_size)))
     return features.shape[-1]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from podium import PodiumError
 from podium.disk import check_name
 from podium.extension_files import extensions_digest
+from podium.image_size import square_side
 from podium.machine import Machine
 from podium.recipe import Options, Recipe, check_options
 from podium.torchrun import world_size
@@ -84,7 +85,7 @@ def plan_pretraining(slug: str, root: Path, request: PretrainRequest) -> Pretrai
 
     competition = load_and_report(slug, root)
     recipe = resolve_recipe(options, card)
-    recipe = replace(recipe, test_size=recipe.image_size)
+    recipe = replace(recipe, image_size=square_side(recipe.image_size, "pretraining"), test_size=recipe.image_size)
     name = request.name or f"{request.method}-{options['model']}"
     folder = PretrainingFolder(runs_folder(slug, root) / name)
     plan = PretrainingPlan(competition, root, request, recipe, folder)

@@ -73,7 +73,7 @@ def _run_row(row: Mapping[str, Any], is_best: bool) -> list[Cell]:
     gain = "best" if is_best else gain
     return [
         *(row["run"], row["model"], f"{row['folds']} of {row['folds_in_all']}", row["score"], row["fold_spread"]),
-        *(row["log_loss"], gain, int(row["image_size"]), amount(row["parameters"])),
+        *(row["log_loss"], gain, str(row["image_size"]), amount(row["parameters"])),
         "" if np.isnan(row["multiply_adds"]) else amount(row["multiply_adds"]),
         "" if np.isnan(row["images_per_s"]) else f"{row['images_per_s']:,.0f}",
         "" if np.isnan(row["seconds"]) else duration(row["seconds"]),

@@ -15,6 +15,7 @@ from podium import PodiumError
 from podium.explain.attention import class_attention
 from podium.explain.draw_pictures import highlight
 from podium.explain.gradients import grad_cam
+from podium.image_size import ImageSize, sides_of
 from podium.images.decode import read_image
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
@@ -56,9 +57,9 @@ def add_heat(cards: Sequence[Card], run: Run, folder: Path) -> str:
     return description
 
 
-def choose_explainer(model: Any, size: int) -> tuple[Explainer, str]:
+def choose_explainer(model: Any, size: ImageSize) -> tuple[Explainer, str]:
     """Returns the attention of the class token if the model has one, else Grad-CAM; raises if it has neither."""
-    trial = torch.zeros(1, 3, size, size)
+    trial = torch.zeros(1, 3, *sides_of(size))
     try:
         class_attention(model, trial)
     except PodiumError:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.extension_files import extensions_digest
+from podium.image_size import shorter_side
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.submissions.blend import Blend, Probs
@@ -39,7 +40,7 @@ def predict_blend(
     competition: Competition, root: Path, folds: Mapping[Run, Sequence[int]], blend: Blend, machine: Machine
 ) -> BlendedPredictions:
     """Predicts with the given folds of each run. A run's prediction is the mean of its fold models."""
-    sides = {run: stored_side(max(run.recipe["image_size"], run.recipe["test_size"])) for run in folds}
+    sides = {run: stored_side(shorter_side(run.recipe["image_size"], run.recipe["test_size"])) for run in folds}
     stores = {side: open_store(competition, root, side, machine.keep_pixels) for side in sorted(set(sides.values()))}
     _warn_of_unreadable_images(competition, next(iter(stores.values())))
     count, features = len(competition.answer_ids), pool_test_features(competition) if blend.stack else None

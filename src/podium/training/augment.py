@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from podium.image_size import ImageSize, area_of, sides_of
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
 from podium.recipe import AUGMENTATIONS, Recipe, image_size_at
@@ -49,15 +50,15 @@ class TrainView:
     def __call__(self, image: Pixels, epoch: int, row: int) -> Pixels:
         recipe, size = self.recipe, image_size_at(epoch, self.recipe)
         rng = generator(AUGMENT, recipe.seed, epoch, row)
-        image = pad(image, self.spec) if self.spec.fit == "pad" else image
-        image = random_crop(image, rng, (recipe.crop, 1.0), self.spec.fit)
+        image = pad(image, size, self.spec) if self.spec.fit == "pad" else image
+        image = random_crop(image, rng, (recipe.crop, 1.0), self.spec.fit, shape_of(size))
         is_mirrored = rng.random() < recipe.mirror
         uses_albumentations = recipe.colour or recipe.erase or recipe.ops
         # albumentations draws from two generators, Python's and numpy's.
         python_rng = random.Random(int(rng.integers(2**63))) if uses_albumentations else None
         # These operations take time for every pixel, so they change the smaller image: before it is enlarged, or after
         # it is shrunk.
-        is_small = image.shape[0] * image.shape[1] < size * size
+        is_small = image.shape[0] * image.shape[1] < area_of(size)
         for step in ("mirror", "colour", "ops", "resize") if is_small else ("resize", "mirror", "colour", "ops"):
             if step == "resize":
                 image = resize(image, size, self.spec)
@@ -101,16 +102,25 @@ def _operations(strength: float) -> list[Any]:
     ]
 
 
-def random_crop(image: Pixels, rng: np.random.Generator, shares: tuple[float, float], fit: str) -> Pixels:
+def shape_of(size: ImageSize) -> float:
+    """Returns the width of such images in units of their height."""
+    height, width = sides_of(size)
+    return width / height
+
+
+def random_crop(
+    image: Pixels, rng: np.random.Generator, shares: tuple[float, float], fit: str, target: float = 1.0
+) -> Pixels:
     """Crops a box whose share of the image lies between two shares, with sides of a ratio between 3:4 and 4:3.
 
-    An image that will be squashed counts as square.
+    The ratio is that after the box gets its final shape, whose width is `target` heights. An image that will be
+    squashed counts as one of this shape.
     """
     height, width = image.shape[:2]
     share, shape, right, down = rng.random(4).tolist()
     smallest, largest = shares
     share = smallest + (largest - smallest) * share
-    oblong = 1.0 if fit == "squash" else width / height
+    oblong = 1.0 if fit == "squash" else width / height / target
     # The ratio of the box: between 3/4 and 4/3, and so that the box fits into the image.
     low, high = max(3 / 4, share * oblong), min(4 / 3, oblong / share)
     ratio = low * (high / low) ** shape if low < high else min(max(oblong, 3 / 4), 4 / 3)
@@ -133,30 +143,43 @@ class TestView:
 
     def __call__(self, image: Pixels, epoch: int = 0, row: int = 0) -> Pixels:
         if self.spec.fit == "crop":
-            height, width = image.shape[:2]
-            side = max(1, round(min(height, width) * self.spec.crop))
-            top, left = (height - side) // 2, (width - side) // 2
-            image = image[top : top + side, left : left + side]
+            image = _centre(image, self.spec)
         elif self.spec.fit == "pad":
-            image = pad(image, self.spec)
+            image = pad(image, self.spec.test_size, self.spec)
         return resize(image, self.spec.test_size, self.spec)
 
 
-def pad(image: Pixels, spec: ModelSpec) -> Pixels:
-    """Returns a square with the image in its middle; the borders have the mean colour that the model subtracts."""
+def _centre(image: Pixels, spec: ModelSpec) -> Pixels:
+    """Returns the largest box of the final shape, made smaller by the model's `crop`, in the middle of the image."""
     height, width = image.shape[:2]
-    above, left = (max(height, width) - height) // 2, (max(height, width) - width) // 2
-    below, right = max(height, width) - height - above, max(height, width) - width - left
+    target = shape_of(spec.test_size)
+    box_height = min(height, width / target)
+    down, across = (max(1, round(side * spec.crop)) for side in (box_height, box_height * target))
+    top, left = (height - down) // 2, (width - across) // 2
+    return image[top : top + down, left : left + across]
+
+
+def pad(image: Pixels, size: ImageSize, spec: ModelSpec) -> Pixels:
+    """Returns a larger image of the final shape, with this one in its middle.
+
+    The borders have the mean colour that the model subtracts.
+    """
+    height, width = image.shape[:2]
+    target = shape_of(size)
+    padded_height, padded_width = max(height, round(width / target)), max(width, round(height * target))
+    above, left = (padded_height - height) // 2, (padded_width - width) // 2
+    below, right = padded_height - height - above, padded_width - width - left
     colour = [round(255 * mean) for mean in spec.mean]
     return cv2.copyMakeBorder(image, above, below, left, right, cv2.BORDER_CONSTANT, value=colour)  # type: ignore[return-value]
 
 
-def resize(image: Pixels, side: int, spec: ModelSpec) -> Pixels:
-    longer = max(image.shape[:2])
+def resize(image: Pixels, size: ImageSize, spec: ModelSpec) -> Pixels:
+    (height, width), (from_height, from_width) = sides_of(size), image.shape[:2]
     interpolation = INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
-    if longer > side:  # linear interpolation is good enough down to half the size
-        interpolation = cv2.INTER_LINEAR if longer <= 2 * side else cv2.INTER_AREA
-    return cv2.resize(image, (side, side), interpolation=interpolation)  # type: ignore[return-value]
+    if from_height > height or from_width > width:  # linear interpolation is good enough down to half the size
+        is_near = from_height <= 2 * height and from_width <= 2 * width
+        interpolation = cv2.INTER_LINEAR if is_near else cv2.INTER_AREA
+    return cv2.resize(image, (width, height), interpolation=interpolation)  # type: ignore[return-value]
 
 
 # --- whole batches -----------------------------------------------------------------------------------

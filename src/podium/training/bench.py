@@ -23,8 +23,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import write_text
+from podium.image_size import ImageSize, sides_of
 from podium.machine import Machine, peak_memory_mb
 from podium.models.build import build_model, resolve_recipe
 from podium.models.device import autocast, device_name, gpu_peak_mb, micro_batch_limit, precision_name
@@ -35,7 +37,7 @@ from podium.operators import kernels
 from podium.operators.exchange import exchange_operators
 from podium.operators.memory import freed_memory_returned
 from podium.recipe import Options
-from podium.terminal import say, show, table
+from podium.terminal import plural, say, show, table
 from podium.training.augment import TestView
 from podium.training.budget import process_start
 from podium.training.context import Context, open_context
@@ -65,7 +67,7 @@ class Rate:
 @dataclass(frozen=True)
 class Measurement:
     model: str
-    image_size: int
+    image_size: ImageSize
     batch_size: int
     precision: str
     device: str
@@ -170,7 +172,7 @@ class PlainLoop:
         self.optimizer = create_optimizer(self.model, recipe)
         self.scaler = torch.amp.GradScaler(context.device.type, enabled=context.precision == torch.float16)
         self.images, self.test_images = (
-            normalise(torch.randint(256, (recipe.batch_size, size, size, 3), dtype=torch.uint8))
+            normalise(torch.randint(256, (recipe.batch_size, *sides_of(size), 3), dtype=torch.uint8))
             for size in (recipe.image_size, recipe.test_size)
         )
         self.labels = torch.arange(recipe.batch_size, device=context.device) % len(spec.classes)
@@ -198,7 +200,11 @@ def _training_rates(
     """Measures the plain step and the step of `podium train` in turn, window by window."""
 
     def whole_step() -> None:
-        learner.step(*next(batches))
+        batch = next(batches, None)
+        if batch is None:
+            count = len(context.competition.train)
+            raise PodiumError(f"{plural(count, 'training image')} are too few to measure with; use -c sample")
+        learner.step(*batch)
 
     _seconds(context.device, plain.step)
     steps = max(1, round(SECONDS / _seconds(context.device, plain.step)))

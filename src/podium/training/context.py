@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import sha256
+from podium.image_size import shorter_side
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.metrics import evaluate, is_better_than_chance
@@ -116,7 +117,7 @@ def open_context(plan: Plan) -> Iterator[Context]:
     precision = pick_precision(recipe.precision, device)
     with join_processes(device) as processes, plan.run.lock() if processes.is_first else nullcontext():
         with processes.first_then_others():  # the first builds the store, the others find it
-            side = stored_side(max(recipe.image_size, recipe.test_size))
+            side = stored_side(shorter_side(recipe.image_size, recipe.test_size))
             store = open_store(competition, plan.root, side, machine.keep_pixels)
             fold_of_image = _leave_out_unreadable(plan, store)
         yield Context(

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from podium.image_size import sides_of
 from podium.models.device import autocast
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
@@ -82,13 +83,13 @@ class Member:
         model, spec = load_model(path)
         own = place_model(model, spec, student.device, precision)
         self.model: nn.Module = model.eval()
-        self.spec, self.size, self.layout = spec, spec.image_size, own.layout
+        self.spec, self.size, self.layout = spec, sides_of(spec.image_size), own.layout
         self.scale = own.scale / student.scale
         self.shift = own.shift - student.shift * self.scale
 
     def adapt(self, inputs: Tensor) -> Tensor:
-        if inputs.shape[-1] != self.size:
-            inputs = F.interpolate(inputs, (self.size, self.size), mode="bilinear", antialias=True)
+        if inputs.shape[-2:] != self.size:
+            inputs = F.interpolate(inputs, self.size, mode="bilinear", antialias=True)
         return (inputs * self.scale + self.shift).contiguous(memory_format=self.layout)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from podium import PodiumError
+from podium.image_size import shorter_side
 from podium.images.decode import Pixels, shrink
 from podium.images.store import stored_side
 from podium.models.build import ModelSpec
@@ -74,5 +75,5 @@ class FoldModel:
 
 def prepare(pixels: Pixels, spec: ModelSpec) -> Pixels:
     """Returns an image as models of this spec see it in prediction; a store would have shrunk it in the same way."""
-    side = stored_side(max(spec.image_size, spec.test_size))
+    side = stored_side(shorter_side(spec.image_size, spec.test_size))
     return TestView(spec)(shrink(pixels, side))

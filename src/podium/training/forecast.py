@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from podium.recipe import Recipe, image_size_at
+from podium.recipe import Recipe, image_size_at, relative_area
 from podium.terminal import duration, plural, say
 from podium.training.loader import BatchSampler
 
@@ -24,10 +24,10 @@ class Forecast:
         deadline: float = math.inf,  # on the clock of time.monotonic()
     ) -> None:
         self.sampler, self.epochs, self.folds_left, self.deadline = sampler, recipe.epochs, folds_left, deadline
-        areas = [(image_size_at(epoch, recipe) / recipe.image_size) ** 2 for epoch in range(recipe.epochs)]
+        areas = [relative_area(image_size_at(epoch, recipe), recipe) for epoch in range(recipe.epochs)]
         self.epoch_ends = sampler.per_epoch * np.arange(recipe.epochs + 1)
         self.training_work = sampler.per_epoch * np.append(0.0, np.cumsum(areas))
-        area = (recipe.test_size / recipe.image_size) ** 2
+        area = relative_area(recipe.test_size, recipe)
         self.validation_work = sampler.per_epoch * held_out_ratio * FORWARD_SHARE * area
         self.last_validation_work = self.validation_work * recipe.view_count
         self.first_step_at, self.started_at, self.start = math.nan, math.nan, sampler.start

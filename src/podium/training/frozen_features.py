@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from podium import PodiumError
 from podium.disk import atomic
 from podium.extension_files import extensions_digest
+from podium.image_size import sides_of
 from podium.models.build import ModelSpec
 from podium.models.device import autocast
 from podium.models.hardware_errors import explain_hardware_errors
@@ -88,7 +89,7 @@ def _compute(
             return torch.stack([features_of(model, view).float() for view in views])
 
     def try_batch(image_count: int) -> None:
-        compute(torch.zeros(image_count, recipe.test_size, recipe.test_size, 3, dtype=torch.uint8))
+        compute(torch.zeros(image_count, *sides_of(recipe.test_size), 3, dtype=torch.uint8))
 
     with explain_hardware_errors(recipe.batch_size, try_batch), bar:
         for batches in block_batches:

@@ -17,6 +17,7 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import autocast, cpu_multiplies_bfloat16, micro_batch_limit
 from podium.models.place import place_model
@@ -209,10 +210,10 @@ class Learner:
         """
         # A new scaler: the old one is in the middle of the step that failed.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scaler.is_enabled())
-        size = self.recipe.image_size
+        height, width = sides_of(self.recipe.image_size)
         for _ in range(2):  # the optimiser's own memory is there from its first update on
             labels = torch.from_numpy(self.context.target_of_image[:1]).repeat_interleave(images, 0)
-            self.step(torch.zeros(images, size, size, 3, dtype=torch.uint8), labels)
+            self.step(torch.zeros(images, height, width, 3, dtype=torch.uint8), labels)
 
 
 # --- parts of a step ---------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from podium import PodiumError
+from podium.image_size import sides_of
 from podium.metrics import evaluate
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import autocast, full_float32
@@ -103,7 +104,7 @@ def classifier_of(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> n
         classifier: Any = model.get_classifier()  # type: ignore[operator]
         for parameter in (classifier.weight, classifier.bias):
             parameter.copy_(torch.randn(parameter.shape, generator=rng))
-        shape = 2, spec.test_size, spec.test_size, 3
+        shape = 2, *sides_of(spec.test_size), 3
         images = normalise(torch.randint(256, shape, generator=rng, dtype=torch.uint8))
         logits = F.linear(features_of(model, images), classifier.weight, classifier.bias)
         if isinstance(classifier, nn.Linear) and torch.allclose(logits, model(images), rtol=1e-3, atol=1e-3):

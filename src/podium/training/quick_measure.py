@@ -14,11 +14,12 @@ import torch.nn.functional as F
 
 from podium import PodiumError
 from podium.competition.load import Competition
+from podium.image_size import area_of, sides_of
 from podium.models.build import build_model, resolve_recipe
 from podium.models.device import autocast, device_kind, device_name, pick_device, pick_precision, prepare_device
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.place import place_model
-from podium.recipe import Recipe, image_size_at
+from podium.recipe import Recipe, image_size_at, relative_area
 from podium.recipe_defaults import expand_auto
 from podium.terminal import command_for, duration, plural, say
 from podium.training.forecast import FORWARD_SHARE
@@ -66,8 +67,8 @@ def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
     count = recipe.part_size
     if device.type == "cpu":
-        count = min(count, max(2, CPU_PIXELS // recipe.image_size**2))
-    images = torch.randn(count, 3, recipe.image_size, recipe.image_size, device=device).to(memory_format=layout)
+        count = min(count, max(2, CPU_PIXELS // area_of(recipe.image_size)))
+    images = torch.randn(count, 3, *sides_of(recipe.image_size), device=device).to(memory_format=layout)
     targets = torch.zeros(count, dtype=torch.int64, device=device)
 
     def step() -> None:
@@ -93,6 +94,6 @@ def estimate_seconds(recipe: Recipe, training_images: int, held_out_images: int,
     """Returns the seconds that one fold takes at this speed."""
     if recipe.linear:  # the features of all images, once
         return (training_images + held_out_images) * recipe.view_count * FORWARD_SHARE / images_per_s
-    epochs = sum((image_size_at(epoch, recipe) / recipe.image_size) ** 2 for epoch in range(recipe.epochs))
-    validations = (recipe.epochs - 1 + recipe.view_count) * (recipe.test_size / recipe.image_size) ** 2
+    epochs = sum(relative_area(image_size_at(epoch, recipe), recipe) for epoch in range(recipe.epochs))
+    validations = (recipe.epochs - 1 + recipe.view_count) * relative_area(recipe.test_size, recipe)
     return (training_images * epochs + held_out_images * validations * FORWARD_SHARE) / images_per_s

@@ -37,8 +37,8 @@ from podium.training.pretrained_backbones import PRETRAINING
 
 READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "folds": int,
-    "image_size": int,
-    "test_size": int,
+    "image_size": (int, str),
+    "test_size": (int, str),
     "batch_size": int,
     "views": str,
     "precision": str,

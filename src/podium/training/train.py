@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from podium.folds.folds_csv import warn_unless_certified
+from podium.image_size import sides_of
 from podium.metrics import is_better_than_chance
 from podium.models.device import device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
@@ -113,8 +114,8 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
 def _announce(context: Context, unfinished: Sequence[int]) -> None:
     recipe, processes = context.recipe, context.processes
     if unfinished:
-        size = recipe.test_size
-        views_of(torch.zeros(1, 3, size, size), recipe.views)  # a wrong view of the project would fail after training
+        # A wrong view of the project would fail after training.
+        views_of(torch.zeros(1, 3, *sides_of(recipe.test_size)), recipe.views)
         warn_unless_certified(context.competition, context.plan.root)
         several = f", {processes.size} processes" if processes.size > 1 else ""
         where = f"{precision_name(context.precision)}, on {device_name(context.device)}{several}"
