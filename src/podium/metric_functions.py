@@ -162,6 +162,19 @@ def mcc(targets: Array, probs: Array) -> float:
     return float(matthews_corrcoef(targets, probs.argmax(1)))
 
 
+def gap(targets: Array, probs: Array) -> float:
+    """One label: global average precision of the most probable classes of all images, the surest first.
+
+    The mean over all images of the share of right answers among those that are at least as sure, 0 for a wrong answer.
+    """
+    import numpy as np
+
+    order = (-probs.max(1)).argsort(kind="stable")
+    is_right = (probs.argmax(1) == targets)[order]
+    precision = is_right.cumsum() / np.arange(1, len(targets) + 1)
+    return float((precision * is_right).sum() / len(targets))
+
+
 # --- probabilities -----------------------------------------------------------------------------------
 
 

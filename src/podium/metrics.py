@@ -77,6 +77,7 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "micro_f2": _f_score(2, "micro"),
     "samples_f2": _f_score(2, "samples"),
     "mcc": lambda: Metric("labels", 1, functions.mcc),
+    "gap": lambda: Metric("labels", 1, functions.gap),
     "balanced_log_loss": lambda: Metric("probs", -1, functions.balanced_log_loss, 0.0),
     "probabilistic_f1": lambda: Metric("probs", 1, functions.probabilistic_f1),
     "average_precision": lambda: Metric("probs", 1, functions.average_precision, tasks=OF_LABELS),

@@ -23,6 +23,8 @@ def choose_metric(sources: Sources, submission: SubmissionFormat, classes: list[
     usual = USUAL_METRICS[task.name, wants]
     if wants == "ranking" and f"map_at_{submission.places}" in METRICS:
         usual = f"map_at_{submission.places}"
+    if submission.has_confidence:
+        usual = "gap"
     metric = str(card.get("metric", usual))
     if is_metric_of_file(metric):
         use_metric_of_file(metric, card, task, submission, classes)

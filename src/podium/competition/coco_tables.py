@@ -17,6 +17,8 @@ MOST_FILES = 100  # JSON files; more of them describe an image each
 HEAD = 2000  # bytes that show the form
 KEYS = "annotations|images|categories|info|licenses|genera|institutions|distances|regions"
 
+CAPITALS = {"imageId": "image_id", "labelId": "label_id"}  # as iMaterialist writes them
+
 
 def is_coco(path: Path) -> bool:
     """Returns whether the file begins as COCO's do, or lists images with their file names."""
@@ -56,7 +58,7 @@ def read_coco(path: Path, id_column: str) -> pd.DataFrame:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         content = {"images": content} if isinstance(content, list) else content
-        images = pd.DataFrame(content["images"])
+        images = pd.DataFrame(content["images"]).rename(columns=CAPITALS)
         images = images.rename(columns={"image_id" if "image_id" in images else "id": id_column})
         rows = _annotated(images, content.get("annotations") or [], id_column)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -71,6 +73,11 @@ def read_coco(path: Path, id_column: str) -> pd.DataFrame:
 def _annotated(images: pd.DataFrame, annotations: list[dict[str, Any]], id_column: str) -> pd.DataFrame:
     if not annotations:
         return images
-    labels = pd.DataFrame(annotations).drop(columns="id", errors="ignore").rename(columns={"image_id": id_column})
-    own = [name for name in ("category_id", "bbox") if name in labels]
+    labels = pd.DataFrame(annotations).drop(columns="id", errors="ignore").rename(columns=CAPITALS)
+    labels = labels.rename(columns={"image_id": id_column})
+    own = [name for name in ("category_id", "label_id", "bbox") if name in labels]
+    if "label_id" in labels:  # several in a list become a cell of labels
+        labels["label_id"] = labels["label_id"].map(
+            lambda cell: " ".join(map(str, cell)) if isinstance(cell, list) else cell
+        )
     return labels[[id_column, *own]].merge(images.drop(columns=own, errors="ignore"), on=id_column, how="left")

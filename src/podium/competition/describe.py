@@ -52,6 +52,8 @@ def _describe_answer(competition: "Competition") -> str:
         return "a number" if is_single else "the numbers"
     if submission.wants == "ranking":
         return f"the {submission.places} most probable labels"
+    if submission.has_confidence:
+        return "one label and its probability"
     if submission.wants == "labels":
         by_task = {ONE_LABEL.name: "one label", SEVERAL_TARGETS.name: "a label in each column"}
         return by_task.get(task.name, "the labels")

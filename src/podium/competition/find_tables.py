@@ -25,9 +25,9 @@ TableKey = Literal["sample_submission", "train_table", "test_table"]
 
 # Patterns for the names of tables, in small letters without punctuation; the first pattern that fits a table decides.
 TABLE_NAMES: dict[TableKey, tuple[str, ...]] = {
-    "sample_submission": (r"samplesub.*|submission.*", r".*submission.*|.*submit.*|sample"),
+    "sample_submission": (r"samplesub.*|submission.*", r".*submission.*|.*submit.*|sample", r".*test.*sample"),
     "train_table": (r"train(labels?)?", r"train.*", r".*train.*", r"labels?"),
-    "test_table": (r"test(ids)?", r"test.*"),
+    "test_table": (r"test(ids)?", r"test.*", r"(public|private)test.*"),
 }
 
 
@@ -96,7 +96,8 @@ class Sources:
         if name in self.files.containers:
             return rows_in_container(self.files, self.card, name, self._id_name())
         if not name.lower().endswith(".json"):
-            return read_table(self.files.folder / name)
+            rows = read_table(self.files.folder / name)
+            return _with_validation(self, name, rows) if key == "train_table" and key not in self.card else rows
         rows, count, note = read_coco_tables(self.files.folder, name, self._id_name(), key == "train_table")
         self.notes += [note] if note else []
         if key == "train_table":
@@ -175,8 +176,10 @@ class Sources:
         if all(pool.find_candidates(ids.head(FIRST_ROWS)).values()):
             return ids
         listing = self.read_table("test_table") if table is self.sample else table
-        if listing is None or ids.name not in listing.rows:
+        if listing is None:
             return ids
+        if ids.name not in listing.rows:
+            return _names_by_row(self, listing, ids, pool)
         column = pool.find_column(listing.rows, preferred=ids.name)
         if column is None or column == ids.name:
             return ids
@@ -188,6 +191,34 @@ class Sources:
                 " delete one of its lines"
             )
         return ids.map(named.set_index(ids.name)[column]).fillna(ids)
+
+
+def _with_validation(sources: Sources, name: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Joins the rows of the table for validation, val_labels.csv beside train_labels.csv, if there is one."""
+    names = [re.sub("train(ing)?", word, name, flags=re.IGNORECASE) for word in ("val", "valid", "validation")]
+    found = next((other for other in names if other != name and other in sources.files.tables), None)
+    if found is None or found in sources.files.containers:
+        return rows
+    validation = read_table(sources.files.folder / found)
+    if list(validation.columns) != list(rows.columns):
+        return rows
+    advice = sources.card.advise(f'train_table = "{name}"')
+    sources.notes.append(f"the {len(validation):,} rows of {found} join those of {name}; to leave them out, {advice}")
+    sources.tables_read.add(found)
+    joined = pd.concat([rows, validation], ignore_index=True)
+    joined.index = pd.RangeIndex(2, len(joined) + 2, name=rows.index.name)
+    sources.validation_lines = frozenset(joined.index[len(rows) :])
+    return joined
+
+
+def _names_by_row(sources: Sources, listing: Table, ids: pd.Series, pool: ImagePool) -> pd.Series:
+    """Returns what names the image of each id, if the ids count the rows of the test table."""
+    column = pool.find_column(listing.rows) if len(listing.rows) == len(ids) else None
+    counts = [[str(number + first) for number in range(len(ids))] for first in (0, 1)]
+    if column is None or list(ids) not in counts:
+        return ids
+    sources.notes.append(f"the ids '{ids.name}' count the rows of {listing.path.name}")
+    return pd.Series(listing.rows[column].to_numpy(), index=ids.index, name=column)
 
 
 def _check_line_breaks(sources: Sources, table: Table, key: TableKey) -> None:
@@ -208,10 +239,14 @@ def _check_line_breaks(sources: Sources, table: Table, key: TableKey) -> None:
 
 
 def _comparable_stem(name: str) -> str:
-    """Returns the name in small letters without punctuation; of a JSON file, with its folder: train/metadata.json."""
+    """Returns the name in small letters without punctuation.
+
+    With its folder if it is a JSON file (train/metadata.json), or if it says nothing alone (train/annotations.csv).
+    """
     path = PurePosixPath(name)
-    stem = f"{path.parent.name}{path.stem}" if path.suffix.lower() == ".json" else path.stem
-    return re.sub(r"[\W_]", "", stem.lower())
+    stem, folder = (re.sub(r"[\W_]", "", part.lower()) for part in (path.stem, path.parent.name))
+    says_nothing = not any(re.fullmatch(pattern, stem) for patterns in TABLE_NAMES.values() for pattern in patterns)
+    return f"{folder}{stem}" if says_nothing or path.suffix.lower() == ".json" else stem
 
 
 def forget_other_columns(sources: Sources, table: Table) -> None:

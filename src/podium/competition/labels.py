@@ -165,13 +165,16 @@ def find_separator(cells: pd.Series) -> str:
 
     Cells hold several if they have fewer different parts than there are different cells, if some cells have one part
     only, and if such a part occurs in a longer cell too. `Common Chickweed`, or `red car` and `blue car`, is one label.
+    Of parts that are all whole numbers (`95 66 137`), none need stand alone.
     """
     unique = cells.drop_duplicates()
     for separator in SEPARATORS:
         parts = [[part.strip() for part in cell.split(separator) if part.strip()] for cell in unique]
         single = {row[0] for row in parts if len(row) == 1}
         several = [row for row in parts if len(row) > 1]
-        if len({part for row in parts for part in row}) < len(unique) and any(single & set(row) for row in several):
+        known = {part for row in parts for part in row}
+        is_list = any(single & set(row) for row in several) or (several and all(part.isdecimal() for part in known))
+        if len(known) < len(unique) and is_list:
             return separator
     return ""
 

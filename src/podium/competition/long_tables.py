@@ -32,6 +32,7 @@ class LongRows(NamedTuple):
     """The rows of a long table, and which cell of the wide one each of them is."""
 
     columns: tuple[str, str]  # of the ids and the answers
+    explained_by: tuple[str, str] | None  # columns of another table that hold the images and the names
     ids: list[str]
     images: NDArray[np.int64]  # the row of the wide table
     names: NDArray[np.int64]  # the column of the wide table, after that of the ids
@@ -48,6 +49,7 @@ class Parts(NamedTuple):
     id_column: str  # of the images
     images: "pd.Series[str]"
     names: "pd.Series[str]"
+    explained_by: tuple[str, str] | None = None  # columns of another table
 
 
 def widen_sample(sources: "Sources", table: "Table", pool: ImagePool) -> "Table | None":
@@ -59,7 +61,7 @@ def widen_sample(sources: "Sources", table: "Table", pool: ImagePool) -> "Table 
         return None
     wide, images, names = _pivot(table.path, parts, table.rows.iloc[:, 1])
     ids, answer = table.rows.columns
-    rows = LongRows((str(ids), str(answer)), table.rows[ids].tolist(), images, names)
+    rows = LongRows((str(ids), str(answer)), parts.explained_by, table.rows[ids].tolist(), images, names)
     return table._replace(rows=wide, id_position=0, long=rows)
 
 
@@ -71,20 +73,27 @@ def widen_training_table(sources: "Sources", table: "Table") -> "Table":
     id_column, answer = sample.long.columns
     if id_column not in table.rows or answer not in table.rows or set(sample.answer_columns) <= set(table.rows):
         return table
-    parts = _split(table.path, table.rows[id_column], sample.answer_columns)
+    explained_by = sample.long.explained_by
+    if explained_by and set(explained_by) <= set(table.rows):
+        parts = Parts(explained_by[0], *(table.rows[name] for name in explained_by))
+    else:
+        parts = _split(table.path, table.rows[id_column], sample.answer_columns)
     unique = ~table.rows[[id_column, answer]].duplicated()
     if not unique.all():
         repeated = plural(int((~unique).sum()), "row")
         sources.notes.append(f"{repeated} of {table.path.name} left out: they repeat an id with the same label")
     parts = Parts(parts.id_column, parts.images[unique], parts.names[unique])
     wide, _, _ = _pivot(table.path, parts, table.rows[answer][unique])
-    wide = wide[[id_column, *sample.answer_columns]]
+    missing = [name for name in sample.answer_columns if name not in wide]
+    if missing:
+        raise PodiumError(f"{table.path}: no row '{missing[0]}', which {sample.path.name} asks for; download it again")
+    wide = wide[[parts.id_column, *sample.answer_columns]]
     is_missing = (wide == "").any(axis=1)
     if is_missing.any():
         row = wide[is_missing].iloc[0]
         name = next(name for name in sample.answer_columns if row[name] == "")
         raise PodiumError(
-            f"{table.path}: image '{row[id_column]}' has no row '{name}'; add it, or delete its other rows"
+            f"{table.path}: image '{row[parts.id_column]}' has no row '{name}'; add it, or delete its other rows"
         )
     return table._replace(rows=wide)
 
@@ -103,7 +112,7 @@ def _parts_in_table(sources: "Sources", table: "Table", pool: ImagePool) -> Part
         if ids.isin(rows[ids.name]).all() and not rows[ids.name].duplicated().any():
             explained = rows.set_index(ids.name).loc[ids]
             images, names = (pd.Series(explained[key].to_numpy(), ids.index) for key in columns)
-            return Parts(columns[0], images, names)
+            return Parts(columns[0], images, names, columns)
     return None
 
 

@@ -64,7 +64,8 @@ def use_metric_of_file(
     def score(targets: "Array", probs: "Array") -> float:
         submission = _table_of(probs, task, form, classes)
         truth = _as_probs(targets, len(classes), task)
-        solution = _table_of(truth, task, replace(form, places=1), classes)  # of a ranking, the truth is one label
+        # The truth is one label, also where an answer is a ranking, or a label with its probability.
+        solution = _table_of(truth, task, replace(form, places=1, has_confidence=False), classes)
         for table in (solution, submission):
             table.insert(form.id_position, id_column, range(len(table)))
         return call_metric(function, solution, submission, id_column)
@@ -110,7 +111,10 @@ def _table_of(probs: "Array", task: Task, form: "SubmissionFormat", classes: Seq
         order = (-probs).argsort(1, kind="stable")[:, : form.places]
         cells = {columns[0]: [form.separator.join(names[row]) for row in order]}
     elif form.wants == "labels" and task is ONE_LABEL:
-        cells = {columns[0]: names[probs.argmax(1)]}
+        best = names[probs.argmax(1)].tolist()
+        if form.has_confidence:
+            best = [f"{label} {prob}" for label, prob in zip(best, probs.max(1), strict=True)]
+        cells = {columns[0]: best}
     elif form.wants == "labels":
         cells = {columns[0]: [form.separator.join(names[row]) for row in probs >= HALF]}
     else:

@@ -32,6 +32,7 @@ class SubmissionFormat:
     notes: tuple[str, ...] = ()
     separator: str = ""  # between several labels in the answer column
     places: int = 1  # of a ranking: how many labels a cell holds
+    has_confidence: bool = False  # after the label of a cell, its probability follows: `138982 0.1`
     long: LongRows | None = None  # if a row holds not the answers of an image but one of them
 
     @property
@@ -74,8 +75,9 @@ def submission_format_of(
     )
     places = _places(sources) if wants == "ranking" else 1
     separator = sources.separator or " "
+    has_confidence = wants == "labels" and sources.task is ONE_LABEL and _have_confidence(sample)
     return SubmissionFormat(
-        columns, wants, sample.path.name, csv_style, position, notes, separator, places, sample.long
+        columns, wants, sample.path.name, csv_style, position, notes, separator, places, has_confidence, sample.long
     ), classes
 
 
@@ -184,6 +186,13 @@ def _guess_wants(card: Card, sample: Table, train_labels: list[str]) -> str:
     return "probs" if has_fraction and all(map(_is_probability, answers)) else "labels"
 
 
+def _have_confidence(sample: Table) -> bool:
+    """Returns whether each answer is a label and a probability; a blank one says that there is no label."""
+    answers = sample.rows.iloc[:, 1].str.strip()
+    answers = answers[answers != ""]
+    return len(answers) > 0 and bool(answers.str.fullmatch(r"\S+ ([01]?\.[0-9]+|1\.0*|[0-9.]+e-[0-9]+)").all())
+
+
 def _is_probability(cell: str) -> bool:
     try:
         return 0 <= float(cell) <= 1
@@ -195,7 +204,9 @@ def _notes_on_answers(sources: Sources, train_labels: list[str]) -> tuple[str, .
     sample = sources.sample
     assert sample is not None
     answers = sample.rows.iloc[:, 1]
-    if sources.task is not ONE_LABEL:
+    if sources.task is ONE_LABEL and _have_confidence(sample):
+        answers = answers.str.partition(" ")[0]
+    elif sources.task is not ONE_LABEL:
         answers = answers.str.split(sources.separator or " ").explode().fillna("")
     unknown = answers[~answers.isin(train_labels) & (answers.str.strip() != "")].drop_duplicates()
     if not len(unknown):

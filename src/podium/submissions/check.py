@@ -95,6 +95,10 @@ def _are_wrong(competition: Competition, cells: "pd.Series[str]", column: str) -
         is_right = np.isfinite(values) if expected.wants == "numbers" else (values >= 0) & (values <= 1)
         return np.asarray(~is_right)
     if expected.wants == "labels" and competition.task is ONE_LABEL:
+        if expected.has_confidence:
+            parts = cells.str.rpartition(" ")
+            is_probability = pd.to_numeric(parts[2], errors="coerce").between(0, 1)
+            return np.asarray(~parts[0].isin(classes) | ~is_probability)
         return np.asarray(~cells.isin(classes))
     if competition.task is SEVERAL_TARGETS:
         own = competition.classes[parts_by_column(competition.classes)[column]]

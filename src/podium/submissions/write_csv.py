@@ -37,6 +37,8 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
         answers = [[labels[part.start + row[part].argmax()] for part in parts] for row in probs]
     elif expected.wants == "labels":
         answers = [[answer] for answer in label_answers(competition, probs)]
+        if expected.has_confidence:
+            answers = [[f"{label} {prob:.6g}"] for (label,), prob in zip(answers, probs.max(axis=1), strict=True)]
     elif expected.wants == "ranking":
         order = (-probs).argsort(axis=1, kind="stable")[:, : expected.places].tolist()
         answers = [[expected.separator.join(competition.classes[number] for number in row)] for row in order]
