@@ -5,8 +5,9 @@ containers/image_place.py says how such an image is written, and containers/open
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 
-from podium.containers.image_place import files_of, place_of_channels
+from podium.containers.image_place import CHANNELS_KEY, files_of, place_of_channels
 
 COLOURS = ("red", "green", "blue")
 CHANNEL = "red|green|blue|yellow|w[1-9]|ch[0-9]"  # what the file of a channel is called, after the image's id
@@ -38,7 +39,6 @@ def other_channels(used: set[str], unused: set[str]) -> set[str]:
     return {image for image in unused if image.rpartition("_")[0] in names}
 
 
-def own_files(image: str) -> list[str]:
-    """Returns the files of the image alone: those of its channels, or its place in a container."""
-    files = files_of(image)
-    return files if len(files) > 1 else [image]
+def own_files(images: Iterable[str]) -> set[str]:
+    """Returns the files of the images' channels; of an image that is one file, or has a place in a container, that."""
+    return {file for image in images for file in (files_of(image) if CHANNELS_KEY in image else (image,))}

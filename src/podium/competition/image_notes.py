@@ -13,9 +13,7 @@ from podium.terminal import plural
 
 
 def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sample: Table | None) -> list[str]:
-    train_images, test_images = (
-        {file for image in rows["image"] for file in own_files(image)} for rows in (train, test)
-    )
+    train_images, test_images = (own_files(rows["image"]) for rows in (train, test))
     in_both = train_images & test_images
     unused = set(files.images) - train_images - test_images
     notes = []
@@ -36,4 +34,6 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
         notes.append(f"{images} in the folder of the test images but in no row of {name}; is {name} complete?")
     if unused - beside_test:
         notes.append(f"{plural(len(unused - beside_test), 'image')} in neither the training nor the test rows")
-    return [*notes, *note_unused(files, {file_of(image) for image in train_images | test_images})]
+    if files.containers:
+        notes += note_unused(files, {file_of(image) for image in train_images | test_images})
+    return notes

@@ -123,12 +123,10 @@ class ImagePool:
 
 def _shared_ending(images: list[str]) -> str:
     """Returns the word at the end of all names, such as `_thumbnail`; "" if there is none."""
-    if not images:
+    match = re.search("[_-][A-Za-z]+$", os.path.splitext(images[0])[0]) if images else None
+    if match is None:
         return ""
-    stem = os.path.splitext(images[0])[0]
-    match = re.search("[_-][A-Za-z]+$", stem)
-    ending = match[0] if match else ""
-    return ending if all(os.path.splitext(image)[0].endswith(ending) for image in images) else ""
+    return match[0] if all(os.path.splitext(image)[0].endswith(match[0]) for image in images) else ""
 
 
 def _find_matches(names: Iterable[str], images: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

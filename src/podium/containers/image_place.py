@@ -18,7 +18,8 @@ SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords")
 PLACE = re.compile(
     rf"(.*(?:{'|'.join(map(re.escape, TABLES + SUFFIXES))}))#(.+?)(?::([0-9]+x[0-9]+))?", re.IGNORECASE | re.DOTALL
 )
-CHANNELS = re.compile(r"(.+_)[^_/]+(\.\w+)#channels=(\w+\+\w+\+\w+)", re.DOTALL)
+CHANNELS_KEY = "#channels="
+CHANNELS = re.compile(rf"(.+_)[^_/]+(\.\w+){CHANNELS_KEY}(\w+\+\w+\+\w+)", re.DOTALL)
 
 
 class Place(NamedTuple):
@@ -38,7 +39,7 @@ def place_of(image: str) -> Place | None:
 
 def place_of_channels(start: str, channels: Sequence[str], ending: str) -> str:
     """Returns the place of an image in several files, each called `start`, a channel and `ending`."""
-    return f"{start}{channels[0]}{ending}#channels={'+'.join(channels)}"
+    return f"{start}{channels[0]}{ending}{CHANNELS_KEY}{'+'.join(channels)}"
 
 
 def channels_of(image: str) -> list[str]:
