@@ -66,6 +66,14 @@ def test_one_label_is_scored_as_by_hand(metric: str, expected: float) -> None:
     assert evaluate(metric, *LABEL) == pytest.approx(expected)
 
 
+def test_gap_counts_right_answers_among_those_that_are_at_least_as_sure() -> None:
+    """By how sure they are: right, wrong, right, wrong."""
+    targets = np.array([0, 1, 2, 2])
+    probs = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.0], [0.2, 0.1, 0.7], [0.6, 0.2, 0.2]])
+    assert evaluate("gap", targets, probs) == pytest.approx((1 + 2 / 3) / 4)
+    assert evaluate("gap", targets[::-1].copy(), probs[::-1].copy()) == pytest.approx((1 + 2 / 3) / 4)
+
+
 @pytest.mark.parametrize("k", [3, 5, 10, 12, 20])
 def test_a_ranking_counts_the_first_k_places(k: int) -> None:
     targets, probs = np.arange(25), np.tile(np.linspace(1, 0, 25), (25, 1))

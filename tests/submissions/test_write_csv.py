@@ -65,6 +65,18 @@ def test_a_ranking_holds_the_most_probable_labels_in_order(tmp_path: Path) -> No
     assert not (tmp_path / "wrong.csv").exists()
 
 
+def test_a_label_may_have_its_probability_beside_it(tmp_path: Path) -> None:
+    competition = make_competition(["a", "b"], ["7", "138982"], ["id", "landmarks"])
+    form = replace(competition.submission_format, has_confidence=True)
+    competition, path = replace(competition, submission_format=form), tmp_path / "x.csv"
+    text = render(competition, np.array([[0.25, 0.75], [1.0, 0.0]]))
+    assert text == "id,landmarks\na,138982 0.75\nb,7 1\n"
+    write_csv(competition, path, text)
+    for wrong in ("138982", "9 0.75", "138982 x", "138982 1.5"):
+        with pytest.raises(PodiumError, match=f"line 2: '{wrong}' is not a class and its probability"):
+            write_csv(competition, path, text.replace("138982 0.75", wrong))
+
+
 def test_numbers_are_written_as_they_are(tmp_path: Path) -> None:
     competition = replace(make_competition(["a", "b"], ["u", "v"], ["id", "u", "v"], "numbers"), task=NUMBERS)
     text = render(competition, np.array([[-2.5, 1e6], [0.1, 3.0]]))

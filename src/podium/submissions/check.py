@@ -27,6 +27,7 @@ ADVICE = "train longer, or choose other runs with --runs (--anyway writes the su
 MIN_CHANCE = 1e-6  # if one class for all test images is less likely than this, it is treated as a mistake
 WRONG = {  # by what a submission wants: what a wrong cell is not, and the remedy
     "labels": ("a class", ""),
+    "confidence": ("a class and its probability", ""),
     "ranking": ("a ranking of different classes", ""),
     "probs": ("a probability", "write a number from 0 to 1"),
     "numbers": ("a number", "write a number"),
@@ -74,7 +75,7 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
         )
         wrong = cells[_are_wrong(competition, cells, column)]
         if len(wrong):
-            answer, remedy = WRONG[expected.wants]
+            answer, remedy = WRONG["confidence" if expected.has_confidence else expected.wants]
             remedy = remedy or f"the classes are {first_few(competition.classes)}"
             raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not {answer}; {remedy}")
     if len(expected.answer_columns) > 1 and competition.task is ONE_LABEL and not expected.long:
