@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from layouts import images_by_id, load_error, load_files, table
+from layouts import images_by_id, load_error, load_files, table, train_labels
 
 MAYO_TRAIN = [f"{n:06x}_{m},{n % 3},{n:06x},{m},{['CE', 'LAA'][n % 2]}" for n in range(4) for m in range(n % 2 + 1)]
 MAYO_TEST = ["006388_0,11,006388", "008e5c_0,11,008e5c", "00c058_0,11,00c058"]
@@ -56,12 +56,37 @@ def test_rsna_asks_for_a_row_for_each_breast(tmp_path: Path) -> None:
     assert competition.submission_format.wants == "probs"
 
 
+def test_yelp_lists_the_photos_of_a_restaurant_in_a_table_of_their_own(tmp_path: Path) -> None:
+    """Restaurants may be called like photos, and a photo of the test set may belong to several restaurants."""
+    files = {
+        "train.csv": table("business_id,labels", "1,0 2", "2,2", "3,0 1", "4,0 1 2", "9,1"),
+        "train_photo_to_biz_ids.csv": table("photo_id,business_id", *(f"{n},{n % 4 + 1}" for n in range(1, 13))),
+        "test_photo_to_biz.csv": table("photo_id,business_id", "21,t1", "22,t1", "22,t0", "23,t0"),
+        "sample_submission.csv": table("business_id,labels", "t0,1 2 3", "t1,1 2 3"),
+    }
+    images = [f"train_photos/{n}.jpg" for n in range(1, 13)] + [f"test_photos/{n}.jpg" for n in (21, 22, 23)]
+    competition = load_files(tmp_path, images, files)
+    assert competition.task.name == "several_labels"
+    assert len(competition.train) == 12
+    assert train_labels(competition)["train_photos/5.jpg"] == "2"
+    assert competition.answers is not None
+    assert competition.answers.train["5"] == "2"
+    assert competition.answer_ids == ["t0", "t1"]
+    assert competition.test["id"].tolist() == ["22", "23", "21", "22"]
+    assert competition.answers.test == ["t0", "t0", "t1", "t1"]
+    assert competition.groups is not None
+    assert competition.groups.nunique() == 4
+    assert "the images of each business_id of train.csv are those in train_photo_to_biz_ids.csv" in competition.notes
+    files["test_photo_to_biz.csv"] += "22,t1\n"
+    assert "line 6: '22' appears twice; delete one line" in load_error(tmp_path, images, files)
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "problem"),
     [
         ("train.csv", "000001_1,1,000001,1,LAA", "000001_1,1,000001,1,CE", "patient_id '000001' has two labels"),
         ("sample_submission.csv", "008e5c,", "00beef,", "line 3: patient_id '00beef' has no image in"),
-        ("test.csv", "006388_0,", "008e5c_0,", "appears twice; delete one line"),
+        ("test.csv", "006388_0,11,006388,0", "006388_0,11,006388,0\n006388_0,11,006388,0", "appears twice; delete"),
     ],
 )
 def test_wrong_groups_are_refused(tmp_path: Path, name: str, old: str, new: str, problem: str) -> None:

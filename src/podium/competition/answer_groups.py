@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from podium import PodiumError
+from podium.competition.csv_files import read_head, read_table
 from podium.competition.find_tables import Sources, Table
 from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.terminal import first_few
@@ -34,6 +35,34 @@ class AnswerGroups(NamedTuple):
     id_column: str  # of the answers
     image_column: str  # of the test images
     train_ids: "pd.Series[str]"  # the answer's id of each row of the training table
+
+
+def list_images_of_groups(sources: Sources, table: Table) -> Table:
+    """Returns the training table with a row for each image, if its rows are groups whose images another table lists.
+
+    So it is with Yelp's restaurants: train.csv holds their labels, and train_photo_to_biz_ids.csv their photos.
+    """
+    sample, pool = sources.sample, sources.image_pool("train")
+    if sample is None or sample.long is not None or sources.ids_name_images or sample.rows.columns[0] not in table.rows:
+        return table
+    key = str(sample.rows.columns[0])
+    for name in sources.files.tables:
+        path = sources.files.folder / name
+        head = None if path in (table.path, sample.path) else read_head(path, FIRST_ROWS)
+        column = None if head is None else _column_of_images(head.drop(columns=list(table.rows), errors="ignore"), pool)
+        if head is not None and column is not None and key in head and head[key].duplicated().any():
+            rows = read_table(path)[[column, key]]
+            joined = rows.reset_index().merge(table.rows, on=key).set_index("line")
+            if joined.empty:
+                continue
+            sources.notes.append(f"the images of each {key} of {table.path.name} are those in {name}")
+            return table._replace(path=path, rows=joined)
+    return table
+
+
+def _column_of_images(head: pd.DataFrame, pool: ImagePool) -> str | None:
+    """Returns the column whose cells all name images."""
+    return next((str(column) for column in head if all(pool.find_candidates(head[column]).values())), None)
 
 
 def find_answer_groups(sources: Sources, train: Table) -> AnswerGroups | None:
@@ -117,10 +146,12 @@ def read_test_images(sources: Sources, groups: AnswerGroups, pool: ImagePool) ->
     rows = rows[rows[groups.id_column].isin(ids)]
     rows = rows.iloc[rows[groups.id_column].map(place).argsort(kind="stable")]
     names = rows[groups.image_column]
-    repeated = names[names.duplicated()]
+    repeated = names[rows[[groups.image_column, groups.id_column]].duplicated()]
     if len(repeated):
         raise PodiumError(
             f"{groups.listing.path}, line {repeated.index[0]}: '{repeated.iloc[0]}' appears twice; delete one line"
         )
-    test = pd.DataFrame({"id": names.to_numpy(), "image": pool.match(names, groups.listing.path)})
+    unique = names.drop_duplicates()  # an image may belong to several answers
+    image_of = dict(zip(unique, pool.match(unique, groups.listing.path), strict=True))
+    test = pd.DataFrame({"id": names.to_numpy(), "image": names.map(image_of).to_numpy()})
     return test, rows[groups.id_column].tolist()

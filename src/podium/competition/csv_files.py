@@ -26,6 +26,14 @@ SIGNATURES = {
 }
 
 
+def read_head(path: Path, row_count: int) -> pd.DataFrame | None:
+    """Returns the first rows of a table, as text; None if the file is no plain CSV."""
+    try:
+        return pd.read_csv(path, nrows=row_count, dtype=object, keep_default_na=False)
+    except (ValueError, OSError):
+        return None
+
+
 def read_table(path: Path, remedy: str = "download it again", may_be_empty: bool = False) -> pd.DataFrame:
     """Reads a table of text. `remedy` is what an error advises if the whole file is wrong."""
     text = _read_text(path, remedy)

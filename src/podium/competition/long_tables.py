@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.competition.csv_files import read_table
+from podium.competition.csv_files import read_head, read_table
 from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.terminal import first_few, plural
 
@@ -118,11 +118,8 @@ def _parts_in_table(sources: "Sources", table: "Table", pool: ImagePool) -> Part
 
 def _explaining_columns(path: Path, id_column: str, pool: ImagePool) -> tuple[str, str] | None:
     """Returns the columns of a table that hold an image, in several rows each, and a name, once for each image."""
-    try:
-        head = pd.read_csv(path, nrows=FIRST_ROWS, dtype=object, keep_default_na=False)
-    except (ValueError, OSError):  # no plain CSV file
-        return None
-    if id_column not in head or head.shape[1] < 3 or head[id_column].duplicated().any():
+    head = read_head(path, FIRST_ROWS)
+    if head is None or id_column not in head or head.shape[1] < 3 or head[id_column].duplicated().any():
         return None
     others = head.drop(columns=id_column)
     image_column = pool.find_column(others)

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.answer_groups import check_answer_groups, find_answer_groups
+from podium.competition.answer_groups import check_answer_groups, find_answer_groups, list_images_of_groups
 from podium.competition.features import read_train_features
 from podium.competition.find_files import find_class_folders, find_validation_folders
 from podium.competition.find_tables import Sources, Table, forget_other_columns, refuse_blank_cells
@@ -36,7 +36,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
             )
         columns = sources.card.get("id_column", "id"), sources.card.get("target_column", "label")
         return _read_rows_without_table(sources), columns
-    table = widen_training_table(sources, table)
+    table = list_images_of_groups(sources, widen_training_table(sources, table))
     refuse_boxes(sources, table)
     forget_other_columns(sources, table)
     pool = sources.image_pool("train")
