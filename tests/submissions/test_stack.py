@@ -149,6 +149,11 @@ def test_a_class_that_a_part_lacks_stays_possible() -> None:
     assert np.isfinite([candidate.score for candidate in choice.candidates]).all()
 
 
+def test_with_many_classes_there_are_no_trees() -> None:
+    choice = choose_blend(simulate_runs((3.0, 2.0), 300, 4, class_count=60), "accuracy", 100, "stacked")
+    assert [candidate.strategy for candidate in choice.candidates] == ["equal", "best", STACKS[0]]
+
+
 def test_too_many_classes_are_refused() -> None:
     held_out = simulate_runs((3.0, 2.0), 300, 4, class_count=201)
     with pytest.raises(PodiumError, match="--blend stacked is for at most 200 classes; use convex"):

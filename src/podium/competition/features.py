@@ -3,7 +3,8 @@
     features = ["age_approx", "sex"]      in the card; both the training table and the test table have these columns
 
 `podium submit --blend stacked` learns from them, as numbers: a column of numbers has mean 0 and deviation 1 among the
-training images, and any other column becomes a column of 0 and 1 for each of its most frequent texts.
+training images, whose range the test images do not leave; any other column becomes a column of 0 and 1 for each of its
+most frequent texts.
 """
 
 import hashlib
@@ -123,7 +124,8 @@ def _encode(train: "pd.Series[str]", test: "pd.Series[str]") -> tuple[Numbers, N
     if np.isfinite(numbers[0][~is_blank[0]]).all() and not is_blank[0].all():
         known = numbers[0][~is_blank[0]]
         mean, deviation = known.mean(), known.std() or 1.0
-        scaled = [np.nan_to_num((column - mean) / deviation, posinf=0, neginf=0) for column in numbers]
+        inside = [column.clip(known.min(), known.max()) for column in numbers]  # nothing is learned beyond
+        scaled = [np.nan_to_num((column - mean) / deviation) for column in inside]
         columns = [[scaled_column, blanks] for scaled_column, blanks in zip(scaled, is_blank, strict=True)]
         if not is_blank[0].any():  # nothing can be learned of a blank
             columns = [[scaled_column] for scaled_column in scaled]

@@ -23,7 +23,7 @@ from podium.submissions.choose_decision import JudgedDecision
 from podium.submissions.decision import Decision
 from podium.submissions.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
 from podium.submissions.held_out import HeldOut
-from podium.submissions.stack_fits import MOST_CLASSES
+from podium.submissions.stack_fits import MOST_BOOSTED_CLASSES, MOST_CLASSES
 from podium.submissions.strategy_names import (
     ALL_STRATEGIES,
     BEST,
@@ -128,7 +128,8 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> 
     if strategy == STACKED:
         if held_out.probs.shape[2] > MOST_CLASSES:
             raise PodiumError(f"--blend {STACKED} is for at most {MOST_CLASSES} classes; use convex")
-        return STRATEGIES[0], BEST, *STACKS  # the first is what a stack corrects
+        stacks = STACKS if held_out.probs.shape[2] <= MOST_BOOSTED_CLASSES else STACKS[:1]
+        return STRATEGIES[0], BEST, *stacks  # the first is what a stack corrects
     if strategy:
         return tuple(name for name in ALL_STRATEGIES if name in (BEST, strategy))
     return list_strategies(len(held_out.probs), metric, task) if can_fit else STRATEGIES[:1]

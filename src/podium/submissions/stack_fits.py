@@ -20,9 +20,9 @@ Targets = NDArray[Any]  # as in task.py
 PENALTY = 30.0  # of a weight's square, where the loss is the sum over the images
 ITERATIONS = 200
 TREES, DEPTH, LEAF_IMAGES = 60, 3, 20
-TREE_IMAGES = 0.5  # the share of the images that a tree's splits are chosen on
+TREE_SHARE, TREE_IMAGES = 0.5, 10_000  # of the images: how many a tree's splits are chosen on, and at most how many
 LEAST = 1e-12  # 0 has no logarithm
-MOST_CLASSES = 200  # with more, a fit takes too long
+MOST_CLASSES, MOST_BOOSTED_CLASSES = 200, 50  # with more, a fit takes too long
 
 
 def fit_linear(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Stack:
@@ -53,7 +53,7 @@ def fit_boosting(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Sta
     scores, single, rng, trees = mean, inputs.astype(np.float32), np.random.default_rng(0), []
     for number in range(TREES):
         errors = _errors(stack, scores, truth)
-        sample = rng.permutation(len(inputs))[: max(1, round(TREE_IMAGES * len(inputs)))]
+        sample = rng.permutation(len(inputs))[: min(TREE_IMAGES, max(1, round(TREE_SHARE * len(inputs))))]
         model = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAF_IMAGES, random_state=number)
         model.fit(single[sample], errors[sample])
         leaves, nodes = model.apply(single), model.tree_
