@@ -317,7 +317,8 @@ def _runs_flags(command: argparse.ArgumentParser) -> None:
 
 
 def _blend_flag(command: argparse.ArgumentParser) -> None:
-    text = "how runs are weighted (default: the simplest strategy that is not worse than the best by more than chance)"
+    text = "how runs are blended (default: the simplest weights that are not worse than the best by more than chance);"
+    text += " stacked: by a model of their predictions and of the columns that the card names as features"
     command.add_argument("--blend", choices=ALL_STRATEGIES, help=text)
 
 
