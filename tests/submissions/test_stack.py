@@ -141,6 +141,16 @@ def test_features_without_meaning_bring_nothing() -> None:
     assert low - 0.05 < real < high + 0.05
 
 
+def test_few_images_are_enough_for_a_strong_feature() -> None:
+    rng = np.random.default_rng(0)
+    targets = np.arange(60) % 2
+    features = np.stack([2 * targets - 1 + rng.normal(0, 0.5, 60), rng.normal(size=60)], 1)
+    held_out = HeldOut(np.full((1, 60, 2), 0.5), targets, np.arange(60) % 3, np.arange(60), features=features)
+    choice = choose_blend(held_out, "accuracy", 100, "stacked")
+    scores = {candidate.strategy: candidate.score for candidate in choice.candidates}
+    assert scores[STACKS[0]] > 0.9
+
+
 def test_a_class_that_a_part_lacks_stays_possible() -> None:
     held_out = simulate_runs((3.0, 2.0), 200, 4)
     held_out.targets[held_out.targets == 7] = 0
