@@ -17,8 +17,8 @@ from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, columns_in, task_of
 
 Targets = NDArray[Any]  # as in task.py
 
-# Of a weight's square, where the loss is the sum over the images. The last one is right for many weights; for few, it is
-# chosen on a third of the images.
+# Of a weight's square, where the loss is the sum over the images. The last one is right for many weights; for few, one
+# is chosen on a third of the images.
 PENALTIES, MANY_WEIGHTS = (1.0, 5.0, 30.0), 500
 ITERATIONS = 200
 TREES, DEPTH, LEAF_IMAGES = 60, 3, 20
