@@ -44,7 +44,8 @@ def suggest_training(competition: Competition, fold_count: int) -> None:
     texts = [f"{duration(seconds)} with {model}" for model, seconds in times.items()]
     if texts:
         name = device_name(device)
-        say(f"podium: {plural(fold_count, 'fold')} take{'s' * (fold_count == 1)} about {', '.join(texts)}, by a quick measurement on {name}")
+        folds = f"{plural(fold_count, 'fold')} take{'s' * (fold_count == 1)}"
+        say(f"podium: {folds} about {', '.join(texts)}, by a quick measurement on {name}")
     model = "auto" if device.type == "cpu" else "vit_small_patch32_224"  # on a CPU, that takes hours or days
     say(f"next: {command_for('train', competition.slug, model=model)}")
 
