@@ -22,15 +22,19 @@ def card_path(root: Path) -> Path:
     return root / "data" / "competitions" / f"{SLUG}.toml"
 
 
+def write_files(folder: Path, images: Iterable[str], tables: dict[str, str]) -> None:
+    contents = {**dict.fromkeys(images, IMAGE), **{name: text.encode() for name, text in tables.items()}}
+    for name, content in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
 def load_files(
     root: Path, images: Iterable[str], tables: dict[str, str], card: str = "", folder: str = ""
 ) -> Competition:
     """Writes these files in a folder of the competition, and the card; loads the competition."""
-    contents = {**dict.fromkeys(images, IMAGE), **{name: text.encode() for name, text in tables.items()}}
-    for name, content in contents.items():
-        path = raw_path(root, folder, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    write_files(raw_path(root, folder), images, tables)
     if card:
         card_path(root).parent.mkdir(parents=True, exist_ok=True)
         card_path(root).write_text(card)
