@@ -24,14 +24,6 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _no_measurements() -> None:
-    """`podium folds` measures the usual models, which takes seconds."""
-    from podium.training import quick_measure
-
-    quick_measure.USUAL_MODELS = ()
-
-
 @pytest.fixture
 def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Podium:
     """The command line in this process: podium("folds", "-c", "tiny") -> exit status, stdout, stderr."""

@@ -19,7 +19,7 @@ from podium.metrics import METRICS, evaluate
 from podium.models.model_file import load_model
 from podium.models.predict import views_of
 from podium.recipe import AUGMENTATIONS, LOSSES, Recipe, check_options
-from podium.recipe_defaults import fill_in_defaults
+from podium.recipe_defaults import Backbone, fill_in_defaults
 from podium.training.augment import TrainView
 from podium.training.loader import ImageDataset, batches_in_order, load_batches
 from podium.training.losses import make_label_loss
@@ -48,7 +48,10 @@ def test_registered_parts_are_known_and_belong_to_their_project(tmp_path: Path) 
     check_options({"views": "mirror+rolls", "loss": "absolute", "augment": "dark"})
     images = torch.rand(2, 3, 8, 8)
     assert len(views_of(images, "mirror+rolls")) == 6
-    assert fill_in_defaults({"model": "m", "views": "mirror+rolls"}, {}, "", 64, 64).view_count == 6
+    assert (
+        fill_in_defaults({"model": "m", "views": "mirror+rolls"}, {}, Backbone("", "batch norm", 64, 64)).view_count
+        == 6
+    )
     read_card("tiny", tmp_path / "elsewhere")  # a project without extensions
     assert not {"mistakes", "absolute", "dark"} & {*METRICS, *LOSSES, *AUGMENTATIONS}
     with pytest.raises(PodiumError, match=r"--augment must be none \(docs/extend.md"):
@@ -138,7 +141,9 @@ def test_a_function_that_fails_or_returns_something_else_is_named(tmp_path: Path
     load_extensions(tmp_path)
     with pytest.raises(PodiumError, match=r"mine.py, line 7: the metric mistakes: NameError: .*missing.*; correct it"):
         evaluate("mistakes", np.array([0]), np.eye(2)[[0]])
-    recipe: Recipe = fill_in_defaults({"model": "m", "augment": "dark", "loss": "absolute"}, {}, "", 48, 48)
+    recipe: Recipe = fill_in_defaults(
+        {"model": "m", "augment": "dark", "loss": "absolute"}, {}, Backbone("", "batch norm", 48, 48)
+    )
     with pytest.raises(PodiumError, match=r"the augmentation dark returned float64 .*, not uint8 of shape"):
         TrainView(recipe, SPEC)(noise(60, 60), 0, 0)
     with pytest.raises(PodiumError, match=r"the loss absolute returned .*\(2, 3\), not a tensor with one number"):
@@ -156,7 +161,7 @@ def test_loader_processes_of_any_kind_augment_as_one_process_does(
 ) -> None:
     write_extension(tmp_path)
     load_extensions(tmp_path)
-    view = TrainView(fill_in_defaults({"model": "m", "augment": "dark"}, {}, "", 48, 48), SPEC)
+    view = TrainView(fill_in_defaults({"model": "m", "augment": "dark"}, {}, Backbone("", "batch norm", 48, 48)), SPEC)
     images = ImageDataset(np.broadcast_to(noise(40, 40), (4, 40, 40, 3)).__getitem__, np.arange(4), view, np.arange(4))
     before = multiprocessing.get_start_method()
     multiprocessing.set_start_method(method, force=True)

@@ -6,12 +6,12 @@ import pytest
 
 from podium import PodiumError
 from podium.recipe import LEVELS, NEUTRAL, Recipe, check_card_options, check_options, differences, image_size_at
-from podium.recipe_defaults import expand_auto, fill_in_defaults
+from podium.recipe_defaults import LEAST_STEPS, Backbone, Data, expand_auto, fill_in_defaults
 
 
 def recipe(**options: object) -> Recipe:
     """Returns the recipe of convnext_small, which timm trains at 224 pixels and tests at 288."""
-    return fill_in_defaults({"model": "convnext_small", **options}, {}, "convnext", 224, 288)
+    return fill_in_defaults({"model": "convnext_small", **options}, {}, Backbone("convnext", "convnext", 224, 288))
 
 
 # --- where a value comes from ------------------------------------------------------------------------
@@ -21,10 +21,31 @@ def test_an_option_given_by_the_user_wins_over_the_card_and_the_card_over_the_fa
     plain = recipe()
     assert (plain.weights, plain.image_size, plain.layer_decay) == ("pretrained", 224, 0.8)
     card = {"layer_decay": 0.5, "mirror": 0}
-    assert fill_in_defaults({"model": "m"}, card, "convnext", 224, 288).layer_decay == 0.5
-    assert isinstance(fill_in_defaults({"model": "m"}, card, "convnext", 224, 288).mirror, float)
-    assert fill_in_defaults({"model": "m", "layer_decay": 0.7}, card, "convnext", 224, 288).layer_decay == 0.7
-    assert fill_in_defaults({"model": "m"}, {}, "unknown_family", 64, 64).epochs == 15
+    assert fill_in_defaults({"model": "m"}, card, Backbone("convnext", "convnext", 224, 288)).layer_decay == 0.5
+    assert isinstance(fill_in_defaults({"model": "m"}, card, Backbone("convnext", "convnext", 224, 288)).mirror, float)
+    assert (
+        fill_in_defaults(
+            {"model": "m", "layer_decay": 0.7}, card, Backbone("convnext", "convnext", 224, 288)
+        ).layer_decay
+        == 0.7
+    )
+    assert fill_in_defaults({"model": "m"}, {}, Backbone("unknown_family", "batch norm", 64, 64)).layer_decay == 1
+
+
+def test_a_small_data_set_has_enough_steps_and_only_a_large_one_is_mixed() -> None:
+    backbone = Backbone("efficientnet", "batch norm", 224, 224)
+    small, large = (fill_in_defaults({"model": "m"}, {}, backbone, Data(images)) for images in (800, 50_000))
+    assert small.epochs * (800 // small.batch_size) >= LEAST_STEPS
+    assert small.epochs > large.epochs
+    assert (small.mix, large.mix) == (0, 0.5)
+    assert fill_in_defaults({"model": "m", "epochs": 3}, {}, backbone, Data(800)).epochs == 3
+
+
+def test_labels_are_not_smoothed_where_the_metric_judges_probabilities() -> None:
+    backbone, data = Backbone("efficientnet", "batch norm", 224, 224), Data(800, judges_probabilities=True)
+    assert fill_in_defaults({"model": "m"}, {}, backbone, data).smoothing == 0
+    assert fill_in_defaults({"model": "m", "weights": "none"}, {}, backbone, data).smoothing == 0.1
+    assert fill_in_defaults({"model": "m"}, {}, backbone, Data(800)).smoothing == 0.1
 
 
 def test_the_default_learning_rate_grows_with_the_square_root_of_the_batch_and_a_given_one_does_not() -> None:
@@ -46,7 +67,10 @@ def test_a_level_sets_several_options_and_a_given_option_wins() -> None:
     assert (light.ops, strong.ops) == (0, 2)
     assert strong.mix == 0.1
     assert asdict(recipe(level="default")) == asdict(recipe())
-    assert fill_in_defaults({"model": "m"}, {"level": "strong", "crop": 0.9}, "", 64, 64).crop == 0.9
+    assert (
+        fill_in_defaults({"model": "m"}, {"level": "strong", "crop": 0.9}, Backbone("", "batch norm", 64, 64)).crop
+        == 0.9
+    )
 
 
 def test_views_and_test_size_have_defaults_that_fit_the_other_options() -> None:

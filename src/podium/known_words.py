@@ -34,7 +34,7 @@ FLAGS = {
     "--name": ("experiment", "output", "output-dir", "run-name", "exp", "run"),
     "--seeds": ("num-seeds", "n-seeds"),
     "--teacher": ("distill", "kd", "teacher-model"),
-    "--linear": ("freeze", "freeze-backbone", "linear-probe", "linear-probing", "probe"),
+    "--linear": ("freeze-backbone", "linear-probe", "linear-probing", "probe"),
     "--budget": ("time-limit", "max-time", "time"),
     "--compile": ("torchcompile", "torch-compile"),
     "--deterministic": ("reproducible",),

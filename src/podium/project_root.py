@@ -1,4 +1,4 @@
-"""Finds the project's root, the folder that holds data/, runs/ and submissions/, and the runs in it."""
+"""Finds the project's root, the folder that holds data/, runs/ and submissions/, and the folders in it."""
 
 import os
 from pathlib import Path
@@ -23,6 +23,11 @@ def find_root(given: str | Path | None = None) -> Path:
         if any((folder / mark).exists() for mark in MARKS):
             return Path(os.path.relpath(folder))
     return Path()
+
+
+def prepared_folder(slug: str, root: Path) -> Path:
+    """Returns where what is computed from a competition's files is kept; all of it can be made again."""
+    return root / "data" / "prepared" / slug
 
 
 def runs_folder(slug: str, root: Path) -> Path:

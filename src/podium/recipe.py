@@ -38,6 +38,7 @@ CLASS_WEIGHTS = ("none", "balanced", "effective")
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 OPERATORS = ("fast", "timm")
+NORMS = ("train", "frozen", "adapt")
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -76,7 +77,14 @@ class Recipe:
     lr: float = option(
         "peak learning rate; the default is for batches of 128 and grows with the square root of their size", 1e-12, 10
     )
+    head_rate: float = option("how many times the backbone's learning rate the head has", 0, 1000)
     layer_decay: float = option("learning rate of a layer relative to the layer above it", 0.01, 1)
+    freeze: float = option("share of the backbone's layers, from the image on, that stay as they are", 0, 1)
+    norm: str = option(
+        "statistics of batch norm: train (of each batch), frozen (those of the weights stay) or adapt (computed anew"
+        " from the training images at this size, then they stay)",
+        choices=NORMS,
+    )
     weight_decay: float = option("decoupled weight decay, for matrices only", 0, 10)
     warmup: float = option("epochs of warm-up; at most a fifth of the run", 0)
     clip: float = option("largest norm of the gradient; 0: no limit", 0)
@@ -119,7 +127,10 @@ class Recipe:
         choices=LEVELS,
     )
     linear: bool = option("linear evaluation: freeze the backbone and fit a logistic head on its features")
-    head_first: bool = option("fit the head on frozen features before all weights are trained")
+    head_first: bool = option(
+        "start from a head that is fitted to the frozen features; without it, a new head starts from the shares of the"
+        " classes"
+    )
     skip_bad: bool = option("leave out training images that cannot be read")
     precision: str = option(
         "auto (the fastest that the hardware has), float32, bfloat16 or float16", choices=PRECISIONS
@@ -145,8 +156,12 @@ class Recipe:
             f"{plural(self.epochs, 'epoch')} in batches of {self.batch_size}"
             + (f" (in {self.accumulate} parts)" if self.accumulate > 1 else ""),
             f"lr {self.lr:g} ({self.optimizer})",
-            *self._in_use("layer_decay", "weight_decay", "drop_path", "smoothing", "ema", "sam"),
+            *self._in_use("head_rate", "layer_decay", "freeze", "weight_decay", "drop_path", "smoothing", "ema", "sam"),
         ]
+        if self.norm != "train":
+            learning.append(f"batch norm {self.norm}")
+        if self.head_first:
+            learning.append("from a fitted head")
         if (self.loss, self.class_weights) != ("cross_entropy", "none"):
             learning.append(f"loss {self.loss}, class weights {self.class_weights}")
         images = [*self._in_use("crop", "mirror", "colour", "erase", "ops", "mix", "grow"), f"views {self.views}"]
@@ -159,7 +174,7 @@ class Recipe:
         return ", ".join(learning), ", ".join(images)
 
     def _in_use(self, *names: str) -> list[str]:
-        off = {"layer_decay": 1, "crop": 1}  # of the other options: 0
+        off = {"head_rate": 1, "layer_decay": 1, "crop": 1}  # of the other options: 0
         values = {name: getattr(self, name) for name in names}
         return [f"{name.replace('_', ' ')} {value:g}" for name, value in values.items() if value != off.get(name, 0)]
 
@@ -276,6 +291,9 @@ def check_views(recipe: Recipe) -> None:
 NEUTRAL: dict[str, Any] = {
     "accumulate": 1,
     "optimizer": "adamw",
+    "head_rate": 1.0,
+    "freeze": 0.0,
+    "norm": "train",
     "sam": 0.0,
     "loss": "cross_entropy",
     "class_weights": "none",

@@ -1,11 +1,13 @@
 """The defaults of a run's options, each with its reason.
 
-An option that is not given takes the first value found in: the competition's card ([recipe]), the level, the row of the
-model's family, the row for all models. `fill_in_defaults` does that.
+An option that is not given takes the first value found in: the competition's card ([recipe]), the level, what suits the
+metric and so many images, the row of the backbone's kind (from scratch: of the model's family), the row for all models.
+`fill_in_defaults` does that.
 """
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize
 from podium.recipe import Options, Recipe, check_views, names_pretraining, recipe_options
@@ -20,13 +22,15 @@ OPTIONS_OF_LEVEL: dict[str, dict[str, Any]] = {
     "strong": {"crop": 0.4, "colour": 0.3, "erase": 0.25, "ops": 2, "strength": 0.65, "mix": 0.8},
 }
 
-# Starting points: the fine-tuning settings of the papers and official recipes, scaled to batches of 128.
-REFERENCE_BATCH = 128
+REFERENCE_BATCH = 128  # the learning rates below are for batches of so many images
 COMMON: dict[str, Any] = {
     "batch_size": 64,  # convnext_small takes 8 GB with it
     "accumulate": 1,  # parts take longer than the whole
     "optimizer": "adamw",  # suits weights that were trained with it
     "weight_decay": 0.05,  # as in the AdamW recipes that the rows below come from
+    "head_rate": 1.0,
+    "freeze": 0.0,  # whatever was tried: a quarter faster, and lower scores
+    "norm": "train",
     "clip": 1.0,  # cuts off the rare large gradient and leaves the others
     "sam": 0.0,  # whether it beats twice the epochs depends on the competition
     "loss": "cross_entropy",  # its probabilities need no correction, and the recipes of the rows below use it
@@ -46,7 +50,7 @@ COMMON: dict[str, Any] = {
     "augment": "none",
     "level": "default",
     "linear": False,  # a first look at a model in minutes; training all weights scores higher
-    "head_first": False,  # warm-up and layer decay already protect the backbone from a new head's gradients
+    "head_first": False,
     "skip_bad": False,
     "precision": "auto",
     "operators": "fast",  # up to 1.4 times as many images per second on a CPU; on a GPU the same as timm
@@ -55,30 +59,49 @@ COMMON: dict[str, Any] = {
     "teacher": "",
     "distil": 0.5,  # the labels correct the teacher's mistakes, the teacher shows which classes are similar
 }
-# Rows by family: the timm module that registers the model. Learning rates are for REFERENCE_BATCH.
+# Rows by kind of backbone: models/look_inside.py tells them apart by their modules.
 PRETRAINED: dict[str, dict[str, Any]] = {
-    "convnext": {
+    "batch norm": {  # ConvNets with batch norm, such as ResNet, EfficientNet, RegNet and MobileNet
+        # 5e-4 for batches of 64: on three sets at least as good as 1e-3, and 2e-3 diverges (docs/benchmarks.md).
+        "lr": 7e-4,
+        "layer_decay": 1.0,  # 0.9 scores the same, 0.8 lower
+        "norm": "frozen",  # as good as `train` or better, and a fifth faster; `adapt` loses up to 20 points
+        "drop_path": 0.0,
+        "epochs": 12,
+        "warmup": 1.0,
+    },
+    "convnext": {  # other ConvNets
         "lr": 1e-4,  # published fine-tunings lie between 5e-5 and 2e-4
         "layer_decay": 0.8,  # as its authors fine-tune it
         "drop_path": 0.1,  # a quarter of the value for 300 epochs on ImageNet: the run is short, the data set small
         "epochs": 12,  # 10 to 15 are enough for pretrained weights; an epoch takes at least twice as long as a ViT's
-        "warmup": 1.0,  # until AdamW's moments and the new head are better than noise
+        "warmup": 1.0,  # until AdamW's moments are better than noise
     },
-    "vision_transformer": {
+    "vit": {
         "lr": 1e-4,
         "layer_decay": 0.75,  # from BEiT and MAE; the early layers need small changes only
         "drop_path": 0.1,
         "epochs": 20,  # an epoch is cheaper, and it adapts more slowly: patches of 32 px give 50 tokens
         "warmup": 1.0,
     },
-    "": {
+    "swin": {  # transformers whose feature maps shrink, and mixtures of convolutions and attention
         "lr": 1e-4,
         "layer_decay": 0.8,
-        "drop_path": 0.0,
+        "norm": "frozen",
+        "drop_path": 0.0,  # not all have stochastic depth
         "epochs": 15,
         "warmup": 1.0,
-    },  # not all have stochastic depth
+    },
 }
+# Of all kinds: a fitted head knows the classes, so mixed images only disturb it. BiT (Kolesnikov et al., 2020), too,
+# mixes only from 20,000 images on.
+FROM_FITTED_HEAD: dict[str, Any] = {"head_first": True, "mix": 0.0}
+MANY_IMAGES = 20_000
+MIX_OF_MANY = 0.5
+LEAST_STEPS = 300  # of fine-tuning: small data sets get more epochs
+# A fitted head is already calibrated, and smoothed labels take that away: log loss on signs 0.03 against 0.11.
+FOR_PROBABILITIES: dict[str, Any] = {"smoothing": 0.0}
+# Rows by family, the timm module that registers the model.
 SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: one rate for all layers, and time to find features
     "convnext": {
         "lr": 3e-3,  # below its authors' 4e-3 for batches of 4,096, which needs more steps than a small data set has
@@ -133,19 +156,47 @@ def expand_auto(given: Options, device_kind: str) -> Options:
     return {**auto, **{name: value for name, value in given.items() if name != "model"}}
 
 
-def layers_of(given: Options, card: Options, family: str) -> dict[str, Options]:
+class Backbone(NamedTuple):
+    """What the defaults depend on."""
+
+    family: str  # the timm module that registers the model
+    kind: str  # a key of PRETRAINED
+    image_size: ImageSize  # that the weights were made for
+    test_size: ImageSize
+
+
+class Data(NamedTuple):
+    """What else they depend on."""
+
+    images: int = MANY_IMAGES  # that a fold trains on
+    judges_probabilities: bool = False  # the metric
+
+
+def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> dict[str, Options]:
     """Returns the options by their origin; of an option with several origins, the last counts."""
     asked = {**card, **given}
     weights, level = str(asked.get("weights", "pretrained")), asked.get("level", "default")
     from_scratch = learns_anew(weights)
-    name, row = row_of(family, from_scratch)
+    name, row = row_of(backbone, from_scratch)
+    batch_size = asked.get("batch_size", COMMON["batch_size"])
     return {
         "default": {"weights": "pretrained", **COMMON},
         f"{name}, from scratch" if from_scratch else name: row,
+        "number of images": {} if from_scratch else options_for(data.images, batch_size, row),
+        "metric": FOR_PROBABILITIES if data.judges_probabilities and not from_scratch else {},
         f"--level {level}": OPTIONS_OF_LEVEL[level],
         "card": card,
         "flag": given,
     }
+
+
+def options_for(images: int, batch_size: int, row: Options) -> Options:
+    """Returns what depends on the number of images in fine-tuning: enough steps, and mixing only with many images."""
+    if images >= MANY_IMAGES:
+        return {"mix": MIX_OF_MANY}
+    steps_per_epoch = max(1, images // batch_size)
+    epochs = math.ceil(LEAST_STEPS / steps_per_epoch)
+    return {"epochs": epochs} if epochs > row["epochs"] else {}
 
 
 def learns_anew(weights: str) -> bool:
@@ -156,22 +207,23 @@ def learns_anew(weights: str) -> bool:
     return weights == "none" or names_pretraining(weights)
 
 
-def row_of(family: str, from_scratch: bool) -> tuple[str, Options]:
-    """Returns the row of a model's family, and its name."""
-    rows, family = SCRATCH if from_scratch else PRETRAINED, TRAINED_AS.get(family, family)
-    return (f"family {family}", rows[family]) if family in rows else ("other families", rows[""])
+def row_of(backbone: Backbone, from_scratch: bool) -> tuple[str, Options]:
+    """Returns the row of the model, and its name."""
+    if not from_scratch:
+        return f"kind {backbone.kind}", {**FROM_FITTED_HEAD, **PRETRAINED[backbone.kind]}
+    family = TRAINED_AS.get(backbone.family, backbone.family)
+    return (f"family {family}", SCRATCH[family]) if family in SCRATCH else ("other families", SCRATCH[""])
 
 
-def fill_in_defaults(
-    given: Options, card: Options, family: str, native_size: ImageSize, test_size: ImageSize
-) -> Recipe:
+def fill_in_defaults(given: Options, card: Options, backbone: Backbone, data: Data | None = None) -> Recipe:
     """Returns the whole recipe. `check_options` and `read_card` come first."""
+    native_size = backbone.image_size
     chosen: dict[str, Any] = {"image_size": native_size}
-    for options in layers_of(given, card, family).values():
+    for options in layers_of(given, card, backbone, data or Data()).values():
         chosen |= options
     # A larger test size belongs to the pretrained weights, at the size they were trained at.
     as_pretrained = chosen["weights"] != "none" and chosen["image_size"] == native_size
-    chosen.setdefault("test_size", test_size if as_pretrained else chosen["image_size"])
+    chosen.setdefault("test_size", backbone.test_size if as_pretrained else chosen["image_size"])
     chosen.setdefault("views", "mirror" if chosen["mirror"] else "none")
     if "lr" not in card and "lr" not in given:
         chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
@@ -187,16 +239,20 @@ def origins_of(layers: Mapping[str, Options]) -> dict[str, str]:
 
 
 def describe_default(name: str) -> str:
-    """Returns ` (default: 64)`, ` (default by family: ...)`, or nothing if the help text says it."""
-    if any(name in row for rows in (PRETRAINED, SCRATCH) for row in rows.values()):
-        pretrained, scratch = (_by_family(rows, name) for rows in (PRETRAINED, SCRATCH))
-        return f" (default by family: {pretrained}; from scratch: {scratch})"
+    """Returns ` (default: 64)`, ` (default by kind of model: ...)`, or nothing if the help text says it."""
+    rows = {kind: {**COMMON, **FROM_FITTED_HEAD, **row} for kind, row in PRETRAINED.items()}
+    scratch = {family or "others": {**COMMON, **row} for family, row in SCRATCH.items()}
+    if any(name in row for row in (FROM_FITTED_HEAD, *PRETRAINED.values(), *SCRATCH.values())):
+        pretrained, anew = _by_row(rows, name), _by_row(scratch, name)
+        if pretrained == anew:
+            return f" (default: {pretrained})"
+        return f" (default by kind of model: {pretrained}; from scratch, by family: {anew})"
     value = COMMON.get(name, "")
     return "" if value == "" or value is False else f" (default: {value})"
 
 
-def _by_family(rows: Mapping[str, Options], name: str) -> str:
-    values = {family or "others": row.get(name, COMMON.get(name)) for family, row in rows.items()}
+def _by_row(rows: Mapping[str, Options], name: str) -> str:
+    values = {key: row.get(name) for key, row in rows.items()}
     if len(set(values.values())) == 1:
-        return f"{values['others']}"
-    return ", ".join(f"{family} {value}" for family, value in values.items())
+        return f"{next(iter(values.values()))}"
+    return ", ".join(f"{key} {value}" for key, value in values.items())

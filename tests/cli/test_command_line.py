@@ -107,7 +107,7 @@ def test_help_of_train_has_a_flag_for_every_option(results: dict[tuple[str, ...]
     assert (help_of_train.status, help_of_train.heavy_imports) == (0, [])
     assert all(flag_of(name) in help_of_train.output for name in recipe_options())
     text = " ".join(help_of_train.output.split())
-    assert "passes over the training images (default by family: convnext 12, vision_transformer 20" in text
+    assert "passes over the training images (default by kind of model: batch norm 12, convnext 12, vit 20" in text
     assert "images per step (default: 64)" in text
 
 
@@ -174,7 +174,7 @@ def test_users_of_make_learn_how_to_give_a_flag(podium: Podium, monkeypatch: pyt
     monkeypatch.setenv("HF_HUB_CACHE", "/nowhere")
     message = one_line(podium("train", "-c", "tiny", "--model", "convnext_small"))
     assert "--weights none" in message
-    assert message.endswith("(with make: WEIGHTS=...)")
+    assert message.endswith("(with make: MODEL=... WEIGHTS=...)")
     assert one_line(podium("train", "--epochs", "0")).endswith("(with make: EPOCHS=...)")
     assert one_line(podium("train", "--model", "test_vit", "--sam", "-1")).endswith('(with make: ARGS="--sam ...")')
 

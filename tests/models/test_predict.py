@@ -8,7 +8,7 @@ from podium.models.build import ModelSpec
 from podium.models.normalise import Normaliser
 from podium.models.predict import predict_proba, views_of
 from podium.recipe import VIEWS
-from podium.recipe_defaults import fill_in_defaults
+from podium.recipe_defaults import Backbone, fill_in_defaults
 
 CPU = torch.device("cpu")
 
@@ -18,7 +18,7 @@ def spec_with(mean: tuple[float, ...], std: tuple[float, ...]) -> ModelSpec:
 
 
 def view_count(views: str) -> int:
-    return fill_in_defaults({"model": "m", "views": views}, {}, "", 64, 64).view_count
+    return fill_in_defaults({"model": "m", "views": views}, {}, Backbone("", "batch norm", 64, 64)).view_count
 
 
 def test_the_model_gets_images_with_its_own_mean_and_deviation() -> None:

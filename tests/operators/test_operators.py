@@ -7,13 +7,22 @@ import pytest
 import timm
 import torch
 import torch.nn.functional as F
+from timm.layers.conv2d_same import Conv2dSame
 from timm.models.convnext import ConvNeXt
 from timm.models.swin_transformer import SwinTransformer
 from torch import Tensor, nn
 
+from operators.comparison import error, logits_and_gradients
 from podium.operators import kernels
 from podium.operators.exchange import MOST_TOKENS, exchange_operators
-from podium.operators.layers import DepthwiseConv, FastMlp, FastWindowAttention, PatchConv, SmallMapConv
+from podium.operators.layers import (
+    DepthwiseConv,
+    DepthwiseConvSame,
+    FastMlp,
+    FastWindowAttention,
+    PatchConv,
+    SmallMapConv,
+)
 
 CPU = torch.device("cpu")
 needs_kernels = pytest.mark.skipif(bool(kernels.problem()), reason=kernels.problem())
@@ -46,6 +55,7 @@ MODELS = {
     "swin": (small_swin, 32),
     "mixer": (lambda: timm.create_model("mixer_s32_224", num_classes=5), 224),
     "depthwise 5 x 5": (lambda: timm.create_model("test_efficientnet", num_classes=5), 64),
+    "margins of tensorflow": (lambda: timm.create_model("tf_efficientnet_lite0", num_classes=5), 64),
 }
 KINDS = {
     "vit": {"attention", "patches", "linear and gelu"},
@@ -56,27 +66,11 @@ KINDS = {
 }
 
 
-def logits_and_gradients(model: nn.Module, images: Tensor, precision: torch.dtype) -> dict[str, Tensor]:
-    """Returns float64 copies of the logits and of the gradients of all parameters, and of the images."""
-    images = images.detach().clone().requires_grad_()
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
-        logits = model(images)
-    loss = F.cross_entropy(logits.to(images.dtype), torch.arange(len(images)) % 5)
-    gradients = torch.autograd.grad(loss, [images, *model.parameters()])
-    names = ["images", *(name for name, _ in model.named_parameters())]
-    found = {"logits": logits, **dict(zip(names, gradients, strict=True))}
-    return {name: tensor.detach().double() for name, tensor in found.items()}
-
-
 def build(name: str) -> tuple[nn.Module, Tensor]:
     torch.manual_seed(0)
     make, size = MODELS[name]
     images = torch.randn(4, 3, size, size).to(memory_format=torch.channels_last)
     return make().to(memory_format=torch.channels_last).train(), images
-
-
-def error(found: Tensor, exact: Tensor) -> float:
-    return float((found - exact).norm() / exact.norm().clamp_min(1e-12))
 
 
 @needs_kernels
@@ -185,14 +179,19 @@ def test_a_convolution_of_patches(size: tuple[int, int], bias: bool) -> None:
 
 @needs_kernels
 @pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("side", kernels.DEPTHWISE_SIDES)
 @pytest.mark.parametrize(("channels", "size"), [(16, (7, 7)), (1, (1, 1)), (37, (2, 11)), (40, (14, 5))])
-def test_a_depthwise_convolution(channels: int, size: tuple[int, int], side: int, bias: bool) -> None:
+@pytest.mark.parametrize("kind", ["torch's margins", "tensorflow's margins"])
+def test_a_depthwise_convolution(
+    kind: str, channels: int, size: tuple[int, int], side: int, stride: int, bias: bool
+) -> None:
     torch.manual_seed(0)
-    plain = nn.Conv2d(channels, channels, side, padding=side // 2, groups=channels, bias=bias)
+    make, padding = (nn.Conv2d, side // 2) if kind == "torch's margins" else (Conv2dSame, 0)
+    plain = make(channels, channels, side, stride, padding, groups=channels, bias=bias)
     fast = copy.deepcopy(plain)
-    exchange_operators(fast, CPU, torch.float32)
-    assert type(fast) is DepthwiseConv
+    exchange_operators(fast, CPU, torch.bfloat16)  # in float32, torch's are fast enough with some of these shapes
+    fast.__class__ = DepthwiseConv if make is nn.Conv2d else DepthwiseConvSame
     images = torch.randn(3, channels, *size)
     for layout in (torch.contiguous_format, torch.channels_last):
         assert_same(plain, fast, images.to(memory_format=layout), 1e-5)
@@ -280,12 +279,19 @@ def test_the_number_of_threads_does_not_change_the_bits() -> None:
     torch.manual_seed(0)
     images, gradient = torch.randn(2, 3, 40, 9, 9).bfloat16().unbind(0)
     images, gradient = (tensor.contiguous(memory_format=torch.channels_last) for tensor in (images, gradient))
-    rows, bias = torch.randn(130, 33).bfloat16(), torch.randn(33)
-    results = []
+    rows, bias, weight = torch.randn(130, 33).bfloat16(), torch.randn(33), torch.randn(40, 1, 7, 7).bfloat16()
+    results: list[list[Tensor]] = []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
+        by_channels, _ = kernels.depthwise_gradients(images, gradient, weight, 1, (3, 3), for_images=False)
+        by_images, image_gradient = kernels.depthwise_gradients(images, gradient, weight, 1, (3, 3), for_images=True)
+        assert image_gradient is not None
         results.append(
-            [kernels.depthwise_weight_gradient(images, gradient, 7), *kernels.gelu_gradient(rows, bias, rows)]
+            [
+                *(by_channels, by_images, image_gradient),
+                *kernels.gelu_gradient(rows, bias, rows),
+                *kernels.clamp_gradient(gradient, images, 6.0),
+            ]
         )
     assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
 

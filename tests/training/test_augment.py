@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from podium.models.build import ModelSpec
 from podium.recipe import Recipe
-from podium.recipe_defaults import fill_in_defaults
+from podium.recipe_defaults import Backbone, fill_in_defaults
 from podium.training.augment import TestView, TrainView, mix
 from podium.training.processes import Processes
 from podium.training.randomness import generator
@@ -22,7 +22,9 @@ STREAM = 9  # of random draws, which training does not use
 
 
 def recipe(**options: object) -> Recipe:
-    return fill_in_defaults({"model": "convnext_small", "image_size": 48, **options}, {}, "convnext", 224, 288)
+    return fill_in_defaults(
+        {"model": "convnext_small", "image_size": 48, **options}, {}, Backbone("convnext", "convnext", 224, 288)
+    )
 
 
 def noise(*size: int) -> NDArray[np.uint8]:

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.recipe_defaults import fill_in_defaults
+from podium.recipe_defaults import Backbone, fill_in_defaults
 from podium.training.forecast import Forecast
 from podium.training.loader import BatchSampler
 from training.clock import Clock
 
-SMALL = fill_in_defaults({"model": "m", "weights": "none", "image_size": 64}, {}, "", 224, 224)
+SMALL = fill_in_defaults({"model": "m", "weights": "none", "image_size": 64}, {}, Backbone("", "batch norm", 224, 224))
 
 
 def sampler_of(epochs: int) -> BatchSampler:

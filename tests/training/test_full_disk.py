@@ -44,10 +44,11 @@ def test_every_file_may_meet_a_full_disk(tmp_path: Path, podium: Podium) -> None
                 assert (path.read_bytes() if path.exists() else None) == before
                 assert not list(tmp_path.rglob(".*.tmp"))
     assert {
-        *("folds.csv", "folds.json", "recipe.json", "metrics.jsonl", "model.safetensors", "oof.npz", "0.npz"),
+        *("folds.csv", "folds.json", "recipe.json", "metrics.jsonl", "model.safetensors", "oof.npz"),
         *("test.npz", "head+test_vit.csv", "head+test_vit.json"),
         *(f"checkpoint-{step:09d}.safetensors" for step in (3, 6, 9)),
     } <= set(attempts)
+    assert {path.name for path in (tmp_path / "data" / "prepared").glob("tiny/features-*/*.npz")} <= set(attempts)
     assert any(before for _, before in failures)
     assert_resumes_to_the_same_bits(tmp_path, podium)
 

@@ -23,7 +23,7 @@ from podium.models.predict import predict_proba
 from podium.training import frozen_features, linear_probe
 from podium.training.augment import TestView
 from podium.training.context import Context
-from podium.training.frozen_features import features_of
+from podium.training.frozen_features import Features, features_of
 from podium.training.linear_probe import Head, classifier_of, fit_head, predict_head
 from podium.training.loader import batches_in_order, load_batches
 from podium.training.train import train
@@ -39,6 +39,14 @@ def tiny3(tiny: Path) -> Path:
     """The tiny competition with three folds."""
     podium_at(tiny, "folds", "-c", "tiny", "--k", "3")
     return tiny
+
+
+def blocks_of(root: Path) -> list[Path]:
+    return sorted((root / "data" / "prepared" / "tiny").glob("features-*/*.npz"))
+
+
+def ten_images_in(path: Path) -> bool:
+    return bool(np.load(path)["features"].shape[1] == 10)
 
 
 class Passes:
@@ -73,7 +81,7 @@ def test_it_goes_all_the_way_to_a_submission(tiny3: Path, podium: Podium, model:
     run = run_of(tiny3, model)
     names = ["metrics.jsonl", "model.safetensors", "oof.npz"]
     assert [sorted(path.name for path in run.fold_folder(fold).iterdir()) for fold in range(3)] == [names] * 3
-    assert [path.name for path in (run.path / "features").iterdir()] == ["0.npz"]
+    assert len(blocks_of(tiny3)) == 1
     (record,) = run.history(0)
     keys = {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "views", "images_per_s", "seconds", "l2"}
     assert keys <= set(record.to_json())
@@ -133,12 +141,14 @@ def ten_images_per_block(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stopped_command_resumes_at_its_block_and_later_folds_compute_nothing(tiny3: Path, podium: Podium) -> None:
     command = (*LINEAR, "--model", "test_vit", "--name", "test_vit", "--mirror", "0", "--folds", "0")
     assert podium(*command, "--name", "undisturbed")[0] == 0
+    for path in blocks_of(tiny3):  # else the second run takes them
+        path.unlink()
     with pytest.MonkeyPatch.context() as patch:
         Passes(patch, stop_at=7)  # one pass proves linearity; then each of the blocks of 10, 10 and 5 takes three
         status, _, err = podium(*command)
     assert status == 75
     assert "run the same command again to resume" in err
-    assert [path.name for path in (run_of(tiny3).path / "features").iterdir()] == ["0.npz"]
+    assert len(blocks_of(tiny3)) == 1
     with pytest.MonkeyPatch.context() as patch:
         passes = Passes(patch)
         assert podium(*command)[0] == 0
@@ -150,41 +160,43 @@ def test_a_stopped_command_resumes_at_its_block_and_later_folds_compute_nothing(
     assert passes.images == 2 * PROOF
 
 
-def replace_by_another_runs(path: Path) -> None:
-    path.write_bytes((path.parents[2] / "other" / "features" / path.name).read_bytes())
+def replace_by_another_models(path: Path) -> None:
+    (other,) = [block for block in path.parents[1].glob("features-*/*.npz") if block.parent != path.parent][:1]
+    path.write_bytes(other.read_bytes())
 
 
 @pytest.mark.usefixtures("ten_images_per_block")
-@pytest.mark.parametrize("damage", [cut_end, flip_bit, replace_by_another_runs])
+@pytest.mark.parametrize("damage", [cut_end, flip_bit, replace_by_another_models])
 def test_a_damaged_block_is_computed_again(
     tiny3: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
     command = (*LINEAR, "--model", "test_vit", "--name", "test_vit", "--mirror", "0", "--folds", "0")
     assert podium(*command, "--name", "other", "--seed", "1")[0] == 0
+    others = set(blocks_of(tiny3))
     assert podium(*command)[0] == 0
     run, expected = run_of(tiny3), weights_hash(tiny3, "test_vit")
-    damage(run.path / "features" / "1.npz")
+    damaged = next(path for path in blocks_of(tiny3) if path not in others and ten_images_in(path))
+    damage(damaged)
     for path in run.fold_folder(0).iterdir():
         path.unlink()
     passes = Passes(monkeypatch)
     status, _, err = podium(*command)
     assert status == 0, err
     assert passes.images == PROOF + 10
-    assert ("features/1.npz: cannot be read" in err) == (damage is not replace_by_another_runs)
+    assert (f"{damaged.name}: cannot be read" in err) == (damage is not replace_by_another_models)
     assert weights_hash(tiny3, "test_vit") == expected
 
 
 # --- which models ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flag", ["--linear", "--head-first"])
-def test_a_model_with_two_heads_is_refused_in_one_line(tiny: Path, podium: Podium, flag: str) -> None:
+def test_a_model_with_two_heads_is_refused_in_one_line(tiny: Path, podium: Podium) -> None:
     words = ("--model", "deit_tiny_distilled_patch16_224", "--epochs", "1", "--folds", "0")
-    status, out, err = podium("train", *FAST, *words, flag)
+    status, out, err = podium("train", *FAST, *words, "--linear")
     assert (status, out) == (1, "")
     (line,) = [line for line in err.splitlines() if line.startswith("podium: error: ")]
     assert "the output of deit_tiny_distilled_patch16_224 is not one linear layer on its features" in line
-    assert "leave out --linear and --head-first, or take another model" in line
+    assert "leave out --linear, or take another model" in line
 
 
 @pytest.mark.parametrize("name", ["test_resnet", "test_efficientnet", "test_vit3", "test_mambaout", "convnextv2_atto"])
@@ -215,13 +227,14 @@ class BlindFit:
         monkeypatch.setattr(linear_probe, "fit_head", self.fit_head)
         monkeypatch.setattr(linear_probe, "predict_head", self.predict_head)
 
-    def fit_head(self, context: Context, fold: int, features: NDArray[np.float32], spec: ModelSpec) -> Any:
-        self.hidden, targets = features.copy(), context.target_of_image.copy()
+    def fit_head(self, context: Context, fold: int, features: Features, spec: ModelSpec) -> Any:
+        self.hidden, targets = features.values.copy(), context.target_of_image.copy()
         self.hidden[:, self.folds == fold] = np.nan
         targets[self.folds == fold] = 10**6
         self.choosing.append(set())
+        blind = Features(features.rows, self.hidden)
         try:
-            return fit_head(replace(context, target_of_image=targets), fold, self.hidden, spec)
+            return fit_head(replace(context, target_of_image=targets), fold, blind, spec)
         finally:
             self.hidden = np.empty(0, np.float32)
 
@@ -260,7 +273,6 @@ def test_the_head_is_the_minimum_of_its_objective(
     float32_context: Context, monkeypatch: pytest.MonkeyPatch, l2: float
 ) -> None:
     from sklearn.linear_model import LogisticRegression
-    from sklearn.preprocessing import StandardScaler
 
     rng = np.random.default_rng(0)
     evidence = rng.normal(size=(300, 5))
@@ -271,12 +283,14 @@ def test_the_head_is_the_minimum_of_its_objective(
     context = replace(float32_context, plan=plan, fold_of_image=folds, target_of_image=targets)
     monkeypatch.setattr(linear_probe, "STRENGTHS", (l2,))
     spec = build_model(context.recipe, context.competition.classes)[1]
-    head, strength = fit_head(context, 0, features[None].astype(np.float32), spec)
+    known = Features(np.arange(300), features[None].astype(np.float32))
+    head, strength = fit_head(context, 0, known, spec)
     assert strength == l2
     rows = context.training_rows(0)
-    inputs = StandardScaler().fit(features[rows]).transform(features)
+    variance = features[rows].var(0)
+    inputs = (features - features[rows].mean(0)) / np.sqrt(0.7 * variance + 0.3 * variance.mean())
     expected = LogisticRegression(C=1 / l2 / len(rows), tol=1e-8, max_iter=10_000).fit(inputs[rows], targets[rows])
-    probs = predict_head(context, head, features[None].astype(np.float32), spec)
+    probs = predict_head(context, head, known.values, spec)
     assert np.abs(probs - expected.predict_proba(inputs)).max() < 0.02
 
 

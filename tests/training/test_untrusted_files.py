@@ -39,7 +39,8 @@ def test_no_file_that_is_read_back_can_run_code(tiny: Path, podium: Podium) -> N
     command = (*TRAIN, "--head-first")
     assert podium(*command)[0] == 0
     expected = weights_hash(tiny, "test_vit")
-    fold, block = run_of(tiny).fold_folder(0), run_of(tiny).path / "features" / "0.npz"
+    fold = run_of(tiny).fold_folder(0)
+    (block,) = (tiny / "data" / "prepared").glob("tiny/features-*/*.npz")
     for path in fold.iterdir():
         path.unlink()
     (fold / "checkpoint-000000003.safetensors").write_bytes(evil_pickle)

@@ -70,9 +70,7 @@ def folds(args: argparse.Namespace) -> None:
         before = path.read_bytes() if path.exists() else None
         write_folds(competition, args.root, args.k, args.seed, in_use_by)
         if path.read_bytes() != before:
-            from podium.training.quick_measure import suggest_training
-
-            suggest_training(competition, 1 if competition.validation else args.k)
+            terminal.say(f"next: {terminal.command_for('train', competition.slug, model='auto')}")
     else:
         verify_folds(competition, args.root, args.verify or None)
 

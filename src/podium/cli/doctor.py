@@ -18,7 +18,7 @@ from podium import PodiumError
 from podium.competition.card import read_card
 from podium.extension_files import loaded_extensions
 from podium.models.build import PERMISSIVE, licence_of
-from podium.models.hub import check_model_name, check_weights_available, timm_name
+from podium.models.hub import check_model_name, check_weights_available, package_to_use, timm_name
 from podium.recipe_defaults import expand_auto
 from podium.terminal import command_for, first_line, plural, say, show, table
 
@@ -159,7 +159,8 @@ def _weights(model: str, device: str) -> Iterator[Finding]:
     licence = licence_of(model)
     if licence is None:
         raise PodiumError(f"timm has no pretrained weights for {model}; train from scratch with --weights none")
-    text = f"its weights are available; licence {licence}"
+    package = package_to_use(model)
+    text = f"its weights are {f'here: {package.source}' if package else 'available'}; licence {licence}"
     if licence.lower() in PERMISSIVE:
         yield Finding(model, "ok", text)
     else:

@@ -63,13 +63,13 @@ def _recipe_of_first(args: argparse.Namespace, request: Request) -> Options:
     Weights made for larger test images would give their model another size, so all are tested at the training size.
     """
     from podium.competition.card import read_card
-    from podium.models.build import family_options, resolve_recipe
+    from podium.models.build import model_options, resolve_recipe
     from podium.recipe_defaults import learns_anew
 
     card = read_card(args.competition, args.root).get("recipe", {})
     options = check_request(args.competition, args.root, request)
     recipe = resolve_recipe(options, card)
-    names = family_options(options["model"], learns_anew(recipe.weights))
+    names = model_options(options["model"], learns_anew(recipe.weights))
     sizes = {"image_size": recipe.image_size, "test_size": recipe.image_size}
     return {**{name: getattr(recipe, name) for name in names if name not in card}, **sizes}
 

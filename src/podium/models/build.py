@@ -7,16 +7,18 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
 from podium.disk import sha256
 from podium.image_size import ImageSize, area_of, sides_of, size_of
-from podium.models.hub import weights_unreachable
+from podium.models.hub import package_to_use, weights_unreachable
+from podium.models.look_inside import backbone_kind
 from podium.models.weights_file import other_model, refuse_other_models
 from podium.recipe import Options, Recipe
-from podium.recipe_defaults import fill_in_defaults, row_of
+from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
 from podium.task import ONE_LABEL
 from podium.terminal import first_line, say
 
@@ -43,6 +45,7 @@ class ModelSpec:
     source: str  # of the weights: a tag of the hub, a file and its hash, or none
     operators: str = "timm"  # as in the recipe; files from before there was a choice do not say it
     task: str = ONE_LABEL.name  # what the outputs stand for; as above
+    norm: str = "train"  # as in the recipe; as above
     scales: tuple[tuple[float, float], ...] = ()  # of numbers: the mean and deviation that an output is measured in
 
 
@@ -59,23 +62,29 @@ def _timm() -> Any:
     return timm
 
 
-def resolve_recipe(given: Options, card: Options) -> Recipe:
-    """Returns the whole recipe, with the defaults of the model's family."""
-    return fill_in_defaults(given, card, *family_and_sizes(given["model"]))
+def resolve_recipe(given: Options, card: Options, data: Data | None = None) -> Recipe:
+    """Returns the whole recipe, with the defaults that suit the model and the data."""
+    return fill_in_defaults(given, card, backbone_of(given["model"]), data)
 
 
-def family_options(name: str, from_scratch: bool) -> Options:
-    """Returns the options that the model's family decides."""
-    return row_of(family_and_sizes(name)[0], from_scratch)[1]
+def model_options(name: str, from_scratch: bool) -> Options:
+    """Returns the options that the model decides."""
+    return row_of(backbone_of(name), from_scratch)[1]
 
 
-def family_and_sizes(name: str) -> tuple[str, int, int]:
-    """Returns the timm module that registers the model, and the image sizes it was made for: to train and to test."""
+@cache
+def backbone_of(name: str) -> Backbone:
+    """Returns what the defaults of a run depend on."""
     config = _weights_config(name)
-    module: str = _timm().models.model_entrypoint(name).__module__
     size = config.input_size[-1] if config else 224
     test_size = config.test_input_size[-1] if config and config.test_input_size else size
-    return module.rpartition(".")[2], size, test_size
+    return Backbone(family_of(name), backbone_kind(name), size, test_size)
+
+
+def family_of(name: str) -> str:
+    """Returns the timm module that registers the model."""
+    module: str = _timm().models.model_entrypoint(name).__module__
+    return module.rpartition(".")[2]
 
 
 def licence_of(name: str) -> str | None:
@@ -104,25 +113,19 @@ def build_model(
     start: Path | None = None,
     backbone: Path | None = None,
     further: Options | None = None,
+    recorded_source: str = "",
 ) -> tuple["nn.Module", ModelSpec]:
     """Returns a model with an output per class, and the description of its inputs; without classes, its features.
 
     `start` is the model of a fold with the same classes: all of its weights are loaded, also those of the head.
-    `backbone` is a file without a head, of the pretraining that the recipe names. `further` are options of timm.
+    `backbone` is a file without a head, of the pretraining that the recipe names. `further` are options of timm. A run
+    whose `recorded_source` is a package loads that package, even if the hub has the weights now.
     """
-    file = start or backbone
-    name, weights = recipe.model, str(file or recipe.weights)
+    name, weights = recipe.model, str(start or backbone or recipe.weights)
+    source, overlay = _weights_to_load(recipe, classes, start, backbone, recorded_source)
     options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None, **(further or {})}
-    source = "none"
-    if start is not None:
-        options["pretrained_cfg_overlay"] = {"file": weights, "num_classes": len(classes)}
-        source = f"the folds of {recipe.start}"
-    elif backbone is not None:  # no classes: timm then keeps the new head, however many classes that has
-        options["pretrained_cfg_overlay"] = {"file": weights, "num_classes": 0}
-        source = f"{recipe.weights} sha256:{sha256(backbone)}"
-    elif weights not in ("pretrained", "none"):
-        options["pretrained_cfg_overlay"] = {"file": weights, "custom_load": weights.endswith(".npz")}
-        source = f"{Path(weights).name} sha256:{sha256(Path(weights))}"
+    if overlay:
+        options["pretrained_cfg_overlay"] = overlay
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
     if weights != "none" and not getattr(model, "pretrained_cfg", None):  # a plain module of an extension
         raise PodiumError(
@@ -132,7 +135,8 @@ def build_model(
         check_sizes(model, name, {recipe.test_size}, f"--test-size {recipe.image_size}")
     if weights == "pretrained":
         config: Any = model.pretrained_cfg
-        source = f"{config['architecture']}.{config['tag']} from {config['hf_hub_id']}"
+        source = source or f"{config['architecture']}.{config['tag']} from {config['hf_hub_id']}"
+        config["state_dict"] = None  # of a package; the model has its own copy
         _warn_of_licence(source, str(config.get("license") or "unknown"))
     architecture = name.partition(".")[0] if weights == "none" else name
     return model, ModelSpec(
@@ -143,8 +147,29 @@ def build_model(
         fit=recipe.fit,
         source=source,
         operators=recipe.operators,
+        norm=recipe.norm,
         **_data_config(model, recipe.test_size),
     )
+
+
+def _weights_to_load(
+    recipe: Recipe, classes: Sequence[str], start: Path | None, backbone: Path | None, recorded_source: str
+) -> tuple[str, dict[str, Any]]:
+    """Returns where the weights come from, and how timm is to load them; no source: timm decides."""
+    if start is not None:
+        return f"the folds of {recipe.start}", {"file": str(start), "num_classes": len(classes)}
+    if backbone is not None:  # no classes: timm then keeps the new head, however many classes that has
+        return f"{recipe.weights} sha256:{sha256(backbone)}", {"file": str(backbone), "num_classes": 0}
+    if recipe.weights == "none":
+        return "none", {}
+    if recipe.weights != "pretrained":
+        path = Path(recipe.weights)
+        return f"{path.name} sha256:{sha256(path)}", {"file": str(path), "custom_load": path.suffix == ".npz"}
+    package = package_to_use(recipe.model, recorded_source)
+    if package is None:
+        return "", {}
+    names = _create_unchecked(recipe.model, recipe.image_size, pretrained=False).state_dict()
+    return package.source, {"state_dict": package.tensors(names)}
 
 
 def build_with_own_classes(name: str, weights: str) -> tuple["nn.Module", ModelSpec]:

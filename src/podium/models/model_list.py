@@ -14,6 +14,7 @@ from podium import PodiumError
 from podium.models.build import PERMISSIVE
 from podium.models.catalogue import Catalogue, Weights, count_missing_costs, origin_of, read_catalogue
 from podium.models.hub import cached_repositories, timm_name
+from podium.models.weight_packages import installed_package
 from podium.terminal import amount, command_for, did_you_mean, first_few, podium_command, say, show, table, uses_make
 
 # For those who do not know a name yet; the weights of all of them have a permissive licence.
@@ -119,7 +120,7 @@ def _table(rows: Sequence[Row], cached: frozenset[str], is_choice: bool) -> str:
         **about,
         "licence": lambda row: row.weights.licence or "-",
         "CPU epoch": lambda row: epoch_on_cpu(row.weights.multiply_adds) or "?",
-        "cached": lambda row: "yes" if _is_cached(row, cached) else "-",
+        "here": lambda row: _where(row, cached),
         "pixels": lambda row: row.weights.image_size,
         "parameters": lambda row: _amount(row.weights.parameters),
         "multiply-adds": lambda row: _amount(row.weights.multiply_adds),
@@ -150,6 +151,17 @@ def _is_cached(row: Row, cached: frozenset[str]) -> bool:
     return bool(row.weights.licence) and row.weights.repository in cached
 
 
+def _package_of(row: Row) -> str | None:
+    """Returns the installed package that holds these weights."""
+    package = installed_package(row.weights.name) if row.weights.licence else None
+    return package.distribution if package else None
+
+
+def _where(row: Row, cached: frozenset[str]) -> str:
+    """Returns where this machine has the weights."""
+    return "hub's cache" if _is_cached(row, cached) else "package" if _package_of(row) else "-"
+
+
 def _record(row: Row, cached: frozenset[str]) -> dict[str, Any]:
     weights = row.weights
     return {
@@ -158,6 +170,7 @@ def _record(row: Row, cached: frozenset[str]) -> dict[str, Any]:
         "licence": weights.licence or None,
         "cpu_epoch": epoch_on_cpu(weights.multiply_adds),
         "cached": _is_cached(row, cached),
+        "package": _package_of(row),
         "image_size": weights.image_size,
         "parameters": weights.parameters,
         "multiply_adds": weights.multiply_adds,
@@ -184,6 +197,7 @@ def _explain(rows: Sequence[Row], catalogue: Catalogue, is_choice: bool) -> None
     else:
         say(f"podium: {len(rows):,} weights of {len(models):,} models")
     say("podium: CPU epoch: about how long training on 10,000 images takes on two cores with bfloat16")
+    say("podium: here: the weights are on this machine, in the hub's cache or as an installed package")
     restricted = {row.weights.licence for row in rows if row.weights.licence.lower() not in (*PERMISSIVE, "")}
     if restricted:
         say(f"podium: check that your competition allows the licence {first_few(sorted(restricted))}")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from podium.models.build import ModelSpec, family_and_sizes
+from podium.models.build import ModelSpec, family_of
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +33,6 @@ def layout_for(spec: ModelSpec, device: "torch.device") -> "torch.memory_format"
     """Returns the memory layout of the model's weights and inputs."""
     import torch
 
-    family = family_and_sizes(spec.architecture)[0]
+    family = family_of(spec.architecture)
     crashes = device.type == "cpu" and family in CRASH_WITH_CHANNELS_LAST
     return torch.contiguous_format if crashes else torch.channels_last

@@ -18,5 +18,5 @@ def place_model(
     normalise = Normaliser(spec, device)
     model.to(device).to(memory_format=normalise.layout)
     if spec.operators == "fast" and not compiled:
-        exchange_operators(model, device, precision)
+        exchange_operators(model, device, precision, fixed_norms=spec.norm != "train")
     return normalise

@@ -5,18 +5,22 @@ exchanged on a GPU, where torch's own parts are fast.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from timm.layers import activations
+from timm.layers.conv2d_same import Conv2dSame
 from timm.layers.mlp import Mlp
 from timm.models.convnext import ConvNeXtBlock
 from timm.models.swin_transformer import WindowAttention
 from torch import Tensor, nn
 
 from podium.operators import kernels
+from podium.operators.folded_norm import fold_norms
 from podium.operators.layers import (
     DepthwiseConv,
+    DepthwiseConvSame,
     FastMlp,
     FastWindowAttention,
     PatchConv,
@@ -34,11 +38,18 @@ Exchange = Callable[[nn.Module], bool]  # returns whether it has exchanged the m
 
 
 def exchange_operators(
-    model: nn.Module, device: torch.device, precision: torch.dtype, only: frozenset[str] | None = None
+    model: nn.Module,
+    device: torch.device,
+    precision: torch.dtype,
+    only: frozenset[str] | None = None,
+    fixed_norms: bool = False,
 ) -> dict[str, int]:
-    """Returns how many parts were exchanged, by kind; `only` names the kinds that may be."""
+    """Returns how many parts were exchanged, by kind; `only` names the kinds that may be.
+
+    `fixed_norms`: the statistics of batch norm stay as they are, in training too.
+    """
     counts: dict[str, int] = {}
-    for kind, exchange in _kinds_for(device, precision).items():
+    for kind, exchange in _kinds_for(device, precision, fixed_norms).items():
         if only is None or kind in only:
             count = sum(exchange(module) for module in list(model.modules()))
             if count:
@@ -46,7 +57,7 @@ def exchange_operators(
     return counts
 
 
-def _kinds_for(device: torch.device, precision: torch.dtype) -> dict[str, Exchange]:
+def _kinds_for(device: torch.device, precision: torch.dtype, fixed_norms: bool) -> dict[str, Exchange]:
     """In float32, torch's convolutions and attention are as fast as the products that would replace them."""
     if device.type != "cpu":
         return {}
@@ -58,7 +69,9 @@ def _kinds_for(device: torch.device, precision: torch.dtype) -> dict[str, Exchan
         kinds["small maps"] = _exchange_small_maps
         kinds["layer scale"] = _exchange_scaled_block
     if not kernels.problem():
-        kinds["depthwise"] = _exchange_depthwise
+        kinds["depthwise"] = partial(_exchange_depthwise, precision)
+    if fixed_norms and not kernels.problem() and torch.backends.mkldnn.is_available():
+        kinds["fixed batch norm"] = fold_norms
     if in_bfloat16 and not kernels.problem():
         kinds["linear and gelu"] = _exchange_mlp
         kinds["window attention"] = _exchange_window_attention
@@ -102,15 +115,18 @@ def _exchange_small_maps(module: nn.Module) -> bool:
     return fits and _become(module, SmallMapConv)
 
 
-def _exchange_depthwise(module: nn.Module) -> bool:
+def _exchange_depthwise(precision: torch.dtype, module: Any) -> bool:
+    """Torch is fast with sides of 3, unless in bfloat16 with a stride: then its gradient takes 20 times as long."""
     fits = (
-        type(module) is nn.Conv2d
+        type(module) in (nn.Conv2d, Conv2dSame)
         and module.groups == module.in_channels == module.out_channels
         and module.kernel_size in [(side, side) for side in kernels.DEPTHWISE_SIDES]
-        and module.padding == (module.kernel_size[0] // 2,) * 2
-        and (module.padding_mode, module.dilation, module.stride) == ("zeros", (1, 1), (1, 1))
+        and module.stride in ((1, 1), (2, 2))
+        and (module.kernel_size[0] > 3 or (module.stride == (2, 2) and precision == torch.bfloat16))
+        and (type(module) is Conv2dSame or module.padding == (module.kernel_size[0] // 2,) * 2)
+        and (module.padding_mode, module.dilation) == ("zeros", (1, 1))
     )
-    return fits and _become(module, DepthwiseConv)
+    return fits and _become(module, DepthwiseConvSame if type(module) is Conv2dSame else DepthwiseConv)
 
 
 def _exchange_mlp(module: nn.Module) -> bool:

@@ -33,7 +33,7 @@ COMPILE = (
     *(f"-DPARTS={PARTS}", f"-DMOST_TOKENS={MOST_TOKENS}"),
 )
 LINK = ("-shared", "-Wl,--no-undefined", "-lm")
-DEPTHWISE_SIDES = (5, 7, 9)  # of the kernels that kernels.c computes; torch is fast with 3
+DEPTHWISE_SIDES = (3, 5, 7, 9)  # of the kernels that kernels.c computes
 SLOWEST_COMPILER = 60.0  # seconds
 
 
@@ -62,29 +62,53 @@ def softmax_with_bias(scores: Tensor, bias: Tensor, mask: Tensor | None) -> None
     _call("softmax_with_bias", scores, bias, mask, windows, heads, tokens, 0 if mask is None else len(mask))
 
 
-def depthwise_weight_gradient(images: Tensor, gradient: Tensor, side: int) -> Tensor:
-    """Returns the float32 gradient of a depthwise convolution's weights [channels, 1, side, side].
+def depthwise_gradients(
+    images: Tensor, gradient: Tensor, weight: Tensor, stride: int, margins: tuple[int, int], for_images: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Returns the gradients of a depthwise convolution's weights, in float32, and of its images if they are wanted.
 
     Images and gradient are both bfloat16 or both float32, [n, channels, height, width] in the channels-last layout.
+    The margins are those above the images and at their left.
     """
     count, channels, height, width = images.shape
-    weights = torch.empty(channels, 1, side, side)
-    shape = (count, height, width, channels, side)
-    if not _call("depthwise_weight_gradient", images, gradient, images.dtype == torch.bfloat16, weights, *shape):
+    rows, columns = gradient.shape[2:]
+    side = weight.shape[-1]
+    weight_gradient = torch.empty(channels, 1, side, side)
+    image_gradient = torch.empty_like(images) if for_images else None
+    shape = (count, height, width, channels, rows, columns, side, stride, *margins)
+    is_bfloat16 = images.dtype == torch.bfloat16
+    tensors = (images, gradient, is_bfloat16, weight.float().contiguous(), weight_gradient, image_gradient)
+    if not _call("depthwise_gradients", *tensors, *shape):
         raise torch.OutOfMemoryError(f"the gradient of a depthwise convolution of {height} x {width} pixels")
-    return weights
+    return weight_gradient, image_gradient
 
 
-def _call(name: str, *arguments: Tensor | int | None) -> int:
+def clamp_gradient(gradient: Tensor, outputs: Tensor | None, highest: float) -> tuple[Tensor, Tensor]:
+    """Returns the gradient where the outputs of a ReLU lie between 0 and `highest`, and its sum for each channel.
+
+    Without outputs, all of it passes. Both are [n, channels, height, width] in the channels-last layout, of bfloat16 or
+    float32; the sums are float32.
+    """
+    channels = gradient.shape[1]
+    sums = torch.empty(PARTS, channels)
+    passed = gradient if outputs is None else torch.empty_like(gradient)
+    rows, is_bfloat16 = gradient.numel() // channels, gradient.dtype == torch.bfloat16
+    _call("clamp_gradient", gradient, outputs, passed, sums, rows, channels, is_bfloat16, highest)
+    return passed, sums.sum(0)
+
+
+def _call(name: str, *arguments: Tensor | float | None) -> int:
     library, missing = _library()
     assert library is not None, missing
     result: int = getattr(library, name)(*(_as_c(value) for value in arguments))
     return result
 
 
-def _as_c(value: Tensor | int | None) -> Any:
+def _as_c(value: Tensor | float | None) -> Any:
     if value is None or isinstance(value, Tensor):
         return ctypes.c_void_p(None if value is None else value.data_ptr())
+    if isinstance(value, float):
+        return ctypes.c_float(value)
     return ctypes.c_int(value) if isinstance(value, bool) else ctypes.c_long(value)
 
 

@@ -3,11 +3,13 @@
 Each has the parameters of the layer that it replaces, under the same names. docs/benchmarks.md compares their times.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from timm.layers.conv2d_same import Conv2dSame
 from timm.layers.mlp import Mlp
+from timm.layers.padding import pad_same_arg
 from timm.models.convnext import ConvNeXtBlock
 from timm.models.swin_transformer import WindowAttention
 from torch import Tensor, nn
@@ -120,41 +122,94 @@ def _add_windows(windows: Tensor, images: Tensor, stride: int, padding: int) -> 
 
 
 class DepthwiseConv(nn.Conv2d):
-    """A depthwise convolution with stride 1, the gradient of whose weights is computed by kernels.c."""
+    """A depthwise convolution whose gradients are computed by kernels.c, where torch's are slow."""
 
     def forward(self, images: Tensor) -> Tensor:
-        dtype = computed_dtype(images)
-        if dtype not in (torch.bfloat16, torch.float32):
+        if computed_dtype(images) not in (torch.bfloat16, torch.float32):
             return super().forward(images)
-        bias = None if self.bias is None else self.bias.to(dtype)
-        with torch.autocast("cpu", enabled=False):
-            result: Tensor = _DepthwiseConv.apply(images.to(dtype), self.weight.to(dtype), bias)
-        return result
+        down, across = (int(side) for side in self.padding)
+        return _depthwise(self, images, Margins(down, across, down, across))
+
+
+class DepthwiseConvSame(Conv2dSame):  # type: ignore[misc]  # timm has no types
+    """The same with the margins of TensorFlow, which depend on the size of the images."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        if computed_dtype(images) not in (torch.bfloat16, torch.float32):
+            result: Tensor = super().forward(images)
+            return result
+        left, right, top, bottom = pad_same_arg(images.shape[2:], self.kernel_size, self.stride, self.dilation)
+        return _depthwise(self, images, Margins(top, left, bottom, right))
+
+
+class Margins(NamedTuple):
+    """The zeros around an image; at the bottom and at the right there may be one more."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+
+
+def _depthwise(layer: nn.Conv2d, images: Tensor, margins: Margins) -> Tensor:
+    dtype = computed_dtype(images)
+    bias = None if layer.bias is None else layer.bias.to(dtype)
+    with torch.autocast("cpu", enabled=False):
+        result: Tensor = _DepthwiseConv.apply(
+            images.to(dtype), layer.weight.to(dtype), bias, int(layer.stride[0]), margins
+        )
+    return result
 
 
 class _DepthwiseConv(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Context, images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Context, images: Tensor, weight: Tensor, bias: Tensor | None, stride: int, margins: Margins
+    ) -> Tensor:
+        ctx.stride, ctx.margins = stride, margins
         ctx.save_for_backward(images, weight)
-        return _convolve_depthwise(images, weight, bias)
+        return convolve_depthwise(images, weight, bias, stride, margins)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        images, weight = (tensor.contiguous(memory_format=torch.channels_last) for tensor in ctx.saved_tensors)
-        gradient = gradient.contiguous(memory_format=torch.channels_last)
-        image_gradient, weight_gradient, bias_gradient = None, None, None
-        if ctx.needs_input_grad[0]:  # the gradient goes back through the kernel turned by half
-            image_gradient = _convolve_depthwise(gradient, weight.flip(2, 3), None)
-        if ctx.needs_input_grad[1]:
-            weight_gradient = kernels.depthwise_weight_gradient(images, gradient, weight.shape[-1]).to(weight.dtype)
-        if ctx.needs_input_grad[2]:
-            bias_gradient = gradient.sum((0, 2, 3))
-        return image_gradient, weight_gradient, bias_gradient
+        images, weight = ctx.saved_tensors
+        needed = ctx.needs_input_grad[:2]
+        image_gradient, weight_gradient = depthwise_gradients(gradient, images, weight, ctx.stride, ctx.margins, needed)
+        bias_gradient = gradient.sum((0, 2, 3)) if ctx.needs_input_grad[2] else None
+        return image_gradient, weight_gradient, bias_gradient, None, None
 
 
-def _convolve_depthwise(images: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return F.conv2d(images, weight, bias, padding=weight.shape[-1] // 2, groups=len(weight))
+def convolve_depthwise(images: Tensor, weight: Tensor, bias: Tensor | None, stride: int, margins: Margins) -> Tensor:
+    framed, padding = frame_weight(weight, margins)
+    return F.conv2d(images, framed, bias, stride, padding, groups=len(weight))
+
+
+def frame_weight(weight: Tensor, margins: Margins) -> tuple[Tensor, tuple[int, int]]:
+    """Returns weights and padding that stand for the margins.
+
+    A larger margin at the bottom or the right becomes a weight of zero at the other side: no copy of the images.
+    """
+    larger = margins.right - margins.left, margins.bottom - margins.top
+    framed = F.pad(weight, (larger[0], 0, larger[1], 0)) if any(larger) else weight
+    return framed, (margins.bottom, margins.right)
+
+
+def depthwise_gradients(
+    gradient: Tensor, images: Tensor, weight: Tensor, stride: int, margins: Margins, needed: tuple[bool, bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Returns the gradients of images and weights."""
+    images, gradient = (tensor.contiguous(memory_format=torch.channels_last) for tensor in (images, gradient))
+    for_images, for_weights = needed
+    image_gradient, weight_gradient = None, None
+    if for_images and stride == 1:  # the gradient goes back through the kernel turned by half, which torch does fast
+        image_gradient = convolve_depthwise(gradient, weight.flip(2, 3), None, 1, margins)
+    if for_weights or (for_images and stride > 1):
+        weight_gradient, strided = kernels.depthwise_gradients(
+            images, gradient, weight, stride, margins[:2], for_images and stride > 1
+        )
+        image_gradient = image_gradient if strided is None else strided
+    return image_gradient, weight_gradient.to(weight.dtype) if weight_gradient is not None else None
 
 
 # --- a linear layer with a GELU ----------------------------------------------------------------------

@@ -41,9 +41,10 @@ from podium.terminal import plural, say, show, table
 from podium.training.augment import TestView
 from podium.training.budget import process_start
 from podium.training.context import Context, open_context
-from podium.training.learner import Learner, create_optimizer
+from podium.training.learner import Learner
 from podium.training.loader import PREFETCHED, Batch, batches_in_order, load_batches
 from podium.training.loop import training_batches
+from podium.training.optimizer import create_optimizer
 from podium.training.plan import Plan, Request, check_request
 from podium.training.run_folder import Run
 

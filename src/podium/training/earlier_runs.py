@@ -37,7 +37,7 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
     recorded = {name: source.recipe[name] for name in names}
     if not recorded.get("teacher"):
         recorded.pop("distil", None)
-    return {**recorded, "seed": recorded["seed"] + 1, **options}
+    return {**recorded, "head_first": False, "seed": recorded["seed"] + 1, **options}  # its head is no new one
 
 
 def find_earlier_runs(slug: str, root: Path, option: str, value: str, folds: Sequence[int]) -> tuple[Run, ...]:

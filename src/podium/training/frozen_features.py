@@ -1,12 +1,13 @@
-"""The features of the training images under a frozen model: computed once for all folds of a run, and kept.
+"""The features of the training images under a frozen model: computed once for all folds and runs, and kept.
 
-Writes runs/<slug>/<run>/features/<n>.npz, a block of images each.
+Writes data/prepared/<slug>/features-<key>/<key of images>.npz, a block of images each. The first key stands for the
+model and for all that is done to an image. Deleted features are computed again.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.normalise import Normaliser
 from podium.models.predict import views_of
 from podium.models.tensors import tensors_digest
+from podium.project_root import prepared_folder
 from podium.terminal import plural, progress_bar, say
 from podium.training.augment import TestView
 from podium.training.context import LEFT_OUT, Context
@@ -33,31 +35,48 @@ from podium.training.loader import ImageDataset, Key, load_batches
 
 BLOCK = 1024  # images in a file: the most work that a killed process loses
 
-Features = NDArray[np.float32]  # [views, images, features]
+
+@dataclass(frozen=True)
+class Features:
+    """The features of some rows of the training table."""
+
+    rows: NDArray[np.int64]  # in ascending order
+    values: NDArray[np.float32]  # [views, rows, features]
+
+    def of(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.values[:, np.searchsorted(self.rows, rows)]
+
+    def known_among(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return rows[np.isin(rows, self.rows, assume_unique=True)]
 
 
 @torch.inference_mode()
-def all_features(context: Context, model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> Features:
-    """Returns the features of all training images, from disk or computed; NaN for images that cannot be read."""
+def compute_features(
+    context: Context, model: nn.Module, spec: ModelSpec, normalise: Normaliser, most: int | None = None
+) -> Features:
+    """Returns the features of all training images, or of a sample of at most so many, from disk or computed.
+
+    Images that cannot be read have none.
+    """
     rows = np.flatnonzero(context.fold_of_image != LEFT_OUT)
+    if most is not None and len(rows) > most:
+        rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
-    weights_digest = tensors_digest({name: tensor.cpu() for name, tensor in model.state_dict().items()}, "")
-    keys = [_key(context, block, spec, weights_digest) for block in blocks]
-    paths = [context.run.path / "features" / f"{number}.npz" for number in range(len(blocks))]
-    kept = {number: _read(path, key) for number, (path, key) in enumerate(zip(paths, keys, strict=True))}
-    by_block = {number: features for number, features in kept.items() if features is not None}
+    key = _key(context, spec, tensors_digest({name: tensor.cpu() for name, tensor in model.state_dict().items()}, ""))
+    keys = [_key_of_block(context, block, key) for block in blocks]
+    folder = prepared_folder(context.competition.slug, context.plan.root) / f"features-{key[:16]}"
+    paths = [folder / f"{block_key[:16]}.npz" for block_key in keys]
+    kept = {number: _read(path, block_key) for number, (path, block_key) in enumerate(zip(paths, keys, strict=True))}
+    by_block = {number: values for number, values in kept.items() if values is not None}
     missing = [number for number in range(len(blocks)) if number not in by_block]
     _announce(context, sum(len(blocks[number]) for number in missing))
     images = context.images(rows, TestView(spec))
-    for number, features in zip(missing, _compute(context, model, normalise, images, missing), strict=True):
-        by_block[number] = features
+    for number, values in zip(missing, _compute(context, model, normalise, images, missing), strict=True):
+        by_block[number] = values
+        folder.mkdir(parents=True, exist_ok=True)
         with atomic(paths[number]) as temporary, temporary.open("wb") as file:
-            np.savez(file, features=features, key=np.array(keys[number]))
-    view_count, _, size = by_block[0].shape
-    features = np.full((view_count, len(context.fold_of_image), size), np.nan, np.float32)
-    for number, block in enumerate(blocks):
-        features[:, block] = by_block.pop(number)
-    return features
+            np.savez(file, features=values, key=np.array(keys[number]))
+    return Features(rows, np.concatenate([by_block[number] for number in range(len(blocks))], 1))
 
 
 def features_of(model: Any, images: Tensor) -> Tensor:
@@ -70,12 +89,12 @@ def _announce(context: Context, image_count: int) -> None:
     if image_count and context.recipe.weights == "none":
         say("podium: warning: these are features of random weights: good enough for a trial, not for a submission")
     if image_count:
-        say(f"podium: computing the features of {plural(image_count, 'image')}, once for all folds")
+        say(f"podium: computing the features of {plural(image_count, 'image')}, once for all folds and runs")
 
 
 def _compute(
     context: Context, model: nn.Module, normalise: Normaliser, images: ImageDataset, blocks: list[int]
-) -> Iterator[Features]:
+) -> Iterator[NDArray[np.float32]]:
     """Yields the features of the blocks."""
     recipe, count = context.recipe, len(images.rows)
     block_batches = [_batches_of(range(n * BLOCK, min((n + 1) * BLOCK, count)), recipe.part_size) for n in blocks]
@@ -97,33 +116,36 @@ def _compute(
             for batch, _ in islice(loading, len(batches)):
                 parts.append(compute(batch))
                 bar.update(len(batch))
-            features: Features = torch.cat(parts, 1).cpu().numpy()
-            if not np.isfinite(features).all():
+            values: NDArray[np.float32] = torch.cat(parts, 1).cpu().numpy()
+            if not np.isfinite(values).all():
                 raise PodiumError(f"the features of {recipe.model} are not finite; try --precision float32")
-            yield features
+            yield values
 
 
 def _batches_of(images: range, batch_size: int) -> list[list[Key]]:
     return [[(0, image) for image in images[start : start + batch_size]] for start in range(0, len(images), batch_size)]
 
 
-def _key(context: Context, rows: NDArray[np.int64], spec: ModelSpec, weights_digest: str) -> str:
-    """Hashes everything that a block's features are computed from."""
+def _key(context: Context, spec: ModelSpec, weights_digest: str) -> str:
+    """Hashes everything that features are computed from, except the images."""
     recipe = context.recipe
-    positions = context.store.positions(context.competition.train["image"].iloc[rows])
-    images = context.store.digest(positions)
-    inputs: list[Any] = [asdict(spec), weights_digest, images, recipe.views, recipe.part_size, str(context.precision)]
+    inputs: list[Any] = [asdict(spec), weights_digest, recipe.views, recipe.part_size, str(context.precision)]
     if extensions_digest() is not None:  # a view or the model may be the project's own
         inputs.append(extensions_digest())
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 
-def _read(path: Path, key: str) -> Features | None:
+def _key_of_block(context: Context, rows: NDArray[np.int64], key: str) -> str:
+    positions = context.store.positions(context.competition.train["image"].iloc[rows])
+    return hashlib.sha256(json.dumps([key, context.store.digest(positions)]).encode()).hexdigest()
+
+
+def _read(path: Path, key: str) -> NDArray[np.float32] | None:
     """Reads a block; None if it is missing, damaged or computed from something else."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            features: Features = file["features"]
-            return features if str(file["key"]) == key else None
+            values: NDArray[np.float32] = file["features"]
+            return values if str(file["key"]) == key else None
     except FileNotFoundError:
         return None
     except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything

@@ -12,27 +12,27 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timm.optim import create_optimizer_v2
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model, check_sizes
-from podium.models.device import autocast, cpu_multiplies_bfloat16, micro_batch_limit
+from podium.models.device import autocast, micro_batch_limit
 from podium.models.place import place_model
 from podium.models.predict import scaled
-from podium.recipe import Recipe, image_size_at
+from podium.recipe import image_size_at
 from podium.task import SEVERAL_TARGETS
 from podium.training.augment import mix
 from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
 from podium.training.epoch_record import EpochRecord
+from podium.training.frozen_layers import freeze_layers, set_training
 from podium.training.losses import make_label_loss
+from podium.training.optimizer import create_optimizer
 from podium.training.randomness import MIX, generator, seed_torch
 from podium.training.schedule import learning_rate
 
-DECAYED_LAYERS = 12  # over which the layer decay is spread, as in the ViT-Base of the papers
 CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
 MAX_BAD_STEPS = 10  # in a row: a step with non-finite gradients is skipped, but so many mean that training diverged
 
@@ -86,6 +86,7 @@ class Learner:
             self.teacher = Teacher(context.plan.teachers, fold, self.normalise, context.precision)
             if recipe.distil < 1:  # without the labels' loss, one of two heads would learn nothing
                 separate_heads(self.model)
+        freeze_layers(self.model, recipe.freeze)
         self.optimizer = create_optimizer(self.model, recipe)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == torch.float16)
         decay = 1 - 1 / max(1.0, recipe.ema * self.sampler.stop)
@@ -94,8 +95,9 @@ class Learner:
         self.network = _network(
             self.model, context
         )  # the model, or what wraps it for several processes and torch.compile
+        set_training(self.model, recipe.norm)
         norms = [module for module in self.model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
-        self.batch_statistics = [buffer for norm in norms for buffer in norm.buffers()]
+        self.batch_statistics = [buffer for norm in norms if norm.training for buffer in norm.buffers()]
 
     @property
     def final_model(self) -> nn.Module:
@@ -112,7 +114,7 @@ class Learner:
         With non-finite gradients, the weights and the batch statistics stay as they were.
         """
         inputs, targets = self.prepare(images, labels)
-        self.model.train()
+        set_training(self.model, self.recipe.norm)
         statistics = [buffer.clone() for buffer in self.batch_statistics]
         loss = self.forward_backward(inputs, targets)
         if self.recipe.sam:
@@ -275,6 +277,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
             context.competition.classes,
             start=source.weights_path(fold) if source else None,
             backbone=context.plan.backbone,
+            recorded_source=context.run.recorded_source,
         )
     if recipe.grow:
         sizes = {image_size_at(epoch, recipe) for epoch in range(recipe.epochs)}
@@ -289,35 +292,3 @@ def _network(model: nn.Module, context: Context) -> Any:
         network = DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
         network.broadcast_buffers = False  # Processes.broadcast_statistics does it, before they are needed
     return torch.compile(network) if context.machine.compiled else network
-
-
-def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    # Muon's updates are scaled to the length of AdamW's, so the same learning rates serve.
-    own: dict[str, Any] = {"fused": True} if recipe.optimizer == "adamw" else {"adjust_lr_fn": "match_rms_adamw"}
-    optimizer: torch.optim.Optimizer = create_optimizer_v2(
-        model,
-        recipe.optimizer,
-        lr=recipe.lr,
-        weight_decay=recipe.weight_decay,
-        layer_decay=recipe.layer_decay,
-        **own,
-    )
-    _limit_layer_decay(optimizer, recipe.layer_decay)
-    device = next(model.parameters()).device
-    if recipe.optimizer == "muon" and recipe.operators == "fast" and device.type == "cpu":
-        from podium.operators.muon import make_faster  # it needs inner parts of timm, which other runs do not
-
-        make_faster(optimizer, torch.bfloat16 if cpu_multiplies_bfloat16() else torch.float32)
-    return optimizer
-
-
-def _limit_layer_decay(optimizer: torch.optim.Optimizer, decay: float) -> None:
-    """Spreads the decay over DECAYED_LAYERS, because published values assume about that many layers.
-
-    timm counts 38 layers in convnext_small; 0.8 to that power would freeze the stem.
-    """
-    lowest = min(group.get("lr_scale", 1.0) for group in optimizer.param_groups)
-    if lowest < decay**DECAYED_LAYERS:
-        depth = math.log(lowest) / math.log(decay)
-        for group in optimizer.param_groups:
-            group["lr_scale"] **= DECAYED_LAYERS / depth

@@ -2,8 +2,8 @@
 
     podium train --model convnext_small --linear
 
-Writes the files of a fold as training does, and the features once for all folds (frozen_features.py). With
---head-first, training of all weights starts from such a head.
+Writes the files of a fold as training does, and the features once for all folds (frozen_features.py). Training of all
+weights starts from such a head, too (head_start.py).
 """
 
 import math
@@ -32,18 +32,23 @@ from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Targets, columns_in
 from podium.terminal import say
 from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
-from podium.training.frozen_features import Features, all_features, features_of
+from podium.training.frozen_features import Features, compute_features, features_of
 from podium.training.losses import Loss, cross_entropy, loss_of_columns, squared_error
 from podium.training.randomness import seed_torch
 
 STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the mean log loss: 0.1 to 0.00001
 # The gradient, or the change of the loss, that ends a fit. A tenth of it takes twice as long and scores the same.
 TOLERANCE = 1e-4
+USUAL_SHARE = 0.3  # of the mean variance of all features, in the one that a feature is divided by
 
 
 class Head(NamedTuple):
     weight: Tensor  # [classes, features]
     bias: Tensor
+
+
+class NotLinear(PodiumError):
+    """The model's output is not one linear layer on its features."""
 
 
 def train_head(context: Context, fold: int) -> None:
@@ -52,16 +57,19 @@ def train_head(context: Context, fold: int) -> None:
     recipe, metric, targets = context.recipe, context.competition.metric, context.target_of_image
     seed_torch(recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
     model, spec = build_model(
-        replace(recipe, drop_path=0.0), context.competition.classes, backbone=context.plan.backbone
+        replace(recipe, drop_path=0.0),
+        context.competition.classes,
+        backbone=context.plan.backbone,
+        recorded_source=context.run.recorded_source,
     )
     spec = context.complete_spec(spec, fold)
     context.run.keep_source(spec.source)
     normalise = place_model(model, spec, context.device, context.precision)
-    head, l2, features = fit_head_of(context, fold, model, spec, normalise)
+    fitted = fit_head_of(context, fold, model, spec, normalise)
 
     training, held_out = context.training_rows(fold), context.held_out_rows(fold)
-    training_probs = predict_head(context, head, features[:, training], spec)
-    probs = predict_head(context, head, features[:, held_out], spec)
+    training_probs = fitted.predict(context, training, spec)
+    probs = fitted.predict(context, held_out, spec)
     seconds = time.monotonic() - started
     record = EpochRecord(
         epoch=1,
@@ -73,23 +81,37 @@ def train_head(context: Context, fold: int) -> None:
         images_per_s=len(training) / max(seconds, 1e-9),
         seconds=seconds,
         validation_seconds=0.0,
-        l2=l2,
+        l2=fitted.l2,
     )
     save_model(context.run.fold_folder(fold) / "model.safetensors", model, spec)
     context.run.write_history(fold, [record])
     context.save_predictions(fold, probs)
-    say(f"  fold {fold}  a head with L2 {l2:.2g}  loss {record.loss:.4f}  {record.scores_text()}")
+    say(f"  fold {fold}  a head with L2 {fitted.l2:.2g}  loss {record.loss:.4f}  {record.scores_text()}")
+
+
+class FittedHead(NamedTuple):
+    head: Head
+    l2: float  # strength of the regularisation
+    features: Features
+
+    def predict(self, context: Context, rows: NDArray[np.int64], spec: ModelSpec) -> NDArray[np.float32]:
+        return predict_head(context, self.head, self.features.of(rows), spec)
 
 
 def fit_head_of(
-    context: Context, fold: int, model: nn.Module, spec: ModelSpec, normalise: Normaliser
-) -> tuple[Head, float, Features]:
-    """Fits a model's last layer to its features; returns it, the strength of its L2, and the features."""
+    context: Context,
+    fold: int,
+    model: nn.Module,
+    spec: ModelSpec,
+    normalise: Normaliser,
+    most_images: int | None = None,
+) -> FittedHead:
+    """Fits a model's last layer to its features, of all images or of a sample."""
     classifier = classifier_of(model, spec, normalise)
-    features = all_features(context, model, spec, normalise)
+    features = compute_features(context, model, spec, normalise, most_images)
     head, l2 = fit_head(context, fold, features, spec)
     classifier.load_state_dict(head._asdict())
-    return head, l2, features
+    return FittedHead(head, l2, features)
 
 
 @torch.no_grad()
@@ -109,14 +131,14 @@ def classifier_of(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> n
         logits = F.linear(features_of(model, images), classifier.weight, classifier.bias)
         if isinstance(classifier, nn.Linear) and torch.allclose(logits, model(images), rtol=1e-3, atol=1e-3):
             return classifier
-    raise PodiumError(
+    raise NotLinear(
         f"the output of {spec.architecture} is not one linear layer on its features, so no head can be fitted; leave"
-        " out --linear and --head-first, or take another model"
+        " out --linear, or take another model"
     )
 
 
 @torch.inference_mode()
-def predict_head(context: Context, head: Head, features: Features, spec: ModelSpec) -> NDArray[np.float32]:
+def predict_head(context: Context, head: Head, features: NDArray[np.float32], spec: ModelSpec) -> NDArray[np.float32]:
     """Returns probabilities as `predict_proba` will compute them: the mean of the views."""
     with autocast(context.device, context.precision):
         logits = F.linear(torch.from_numpy(features).to(context.device), head.weight, head.bias)
@@ -128,7 +150,7 @@ def predict_head(context: Context, head: Head, features: Features, spec: ModelSp
 
 
 class Standardiser:
-    """Standardises features and turns them to their principal axes.
+    """Brings features to about the same scale and turns them to their principal axes.
 
     Without this, L-BFGS needs many more steps.
     """
@@ -137,15 +159,15 @@ class Standardiser:
         """Changes `features` to the standardised ones, to save memory."""
         self.precision = precision
         self.mean = features.mean((0, 1))
-        deviation = features.flatten(0, 1).std(0, correction=0)
-        rounding_error = self.mean.abs() * torch.finfo(precision).eps
-        self.deviation = torch.where(
-            deviation > rounding_error, deviation, math.inf
-        )  # a constant feature carries no information
+        variance = features.flatten(0, 1).var(0, correction=0)
+        usual = variance.mean()
+        # Without a share of the usual variance, features that hardly vary would get weights of hundreds: a head that
+        # breaks at the backbone's first change, and scores lower (docs/benchmarks.md).
+        self.deviation = (variance.lerp(usual, USUAL_SHARE)).sqrt() if usual > 0 else torch.ones_like(variance)
         features.sub_(self.mean).div_(self.deviation)
         rows = features.flatten(0, 1)
-        covariance = (rows.T @ rows / len(rows)).cpu()
-        self.variances, self.axes = (part.to(features.device) for part in torch.linalg.eigh(covariance))
+        covariance = (rows.T @ rows / len(rows)).cpu().double()  # in float32, eigh fails for a few images
+        self.variances, self.axes = (part.to(features) for part in torch.linalg.eigh(covariance))
         self.features = features @ self.axes
 
     def head_for_raw_features(self, head: Head) -> Head:
@@ -157,26 +179,21 @@ class Standardiser:
 @full_float32()
 def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -> tuple[Head, float]:
     """Fits a head to all images but the fold's; returns it and the strength of its L2."""
-    rows, device = context.training_rows(fold), context.device
+    rows, device = features.known_among(context.training_rows(fold)), context.device
     targets = torch.from_numpy(context.target_of_image[rows]).to(device)
-    standard = Standardiser(torch.from_numpy(features[:, rows]).to(device), context.precision)
+    standard = Standardiser(torch.from_numpy(features.of(rows)).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
+    bias = prior_bias(context.target_of_image[rows], spec).to(device)
     if spec.task == SEVERAL_TARGETS.name:
         targets = (targets > 0).float()
-        bias = ((targets.sum(0) + 1) / len(targets)).log()
     elif spec.scales:
         targets = scaled(targets.float(), spec)
-        bias = torch.zeros(targets.shape[1], device=device)
-    elif targets.ndim == 1:
-        bias = ((torch.bincount(targets, minlength=len(context.competition.classes)).float() + 1) / len(targets)).log()
-    else:
-        bias = ((targets.sum(0) + 1) / (len(targets) + 2)).logit()
     start = Head(torch.zeros(len(bias), len(variances), device=device), bias)
     fit_loss = _loss_of(spec, context.target_of_image[rows])
 
     validates = _validating_rows(context, fold, rows)
     trains = torch.from_numpy(~validates).to(device)
-    validation_features, validation_targets = features[:, rows[validates]], context.target_of_image[rows[validates]]
+    validation_features, validation_targets = features.of(rows[validates]), context.target_of_image[rows[validates]]
     strength, lowest_loss, best, head = STRENGTHS[0], math.inf, start, start
     for l2 in STRENGTHS if validates.any() else ():
         part = inputs[:, trains]
@@ -189,6 +206,19 @@ def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -
         lowest_loss, strength, best = loss, l2, head
     head = _fit(inputs.flatten(0, 1), _repeated(targets, len(inputs)), fit_loss, strength, variances, best)
     return standard.head_for_raw_features(head), strength
+
+
+def prior_bias(targets: Targets, spec: ModelSpec) -> Tensor:
+    """Returns the bias of a head that knows the shares of the classes and nothing else, or the mean of the numbers."""
+    classes = len(spec.classes)
+    if spec.task == NUMBERS.name:
+        return torch.zeros(classes)
+    known = torch.from_numpy(targets)
+    if spec.task == ONE_LABEL.name:
+        return ((torch.bincount(known, minlength=classes).float() + 1) / len(known)).log()
+    if spec.task == SEVERAL_TARGETS.name:
+        return (((known > 0).float().sum(0) + 1) / len(known)).log()
+    return ((known.sum(0) + 1) / (len(known) + 2)).logit()
 
 
 def _repeated(targets: Tensor, views: int) -> Tensor:

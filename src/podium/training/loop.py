@@ -31,9 +31,9 @@ from podium.training.checkpoint import KEPT, CheckpointWriter, checkpoints, rest
 from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.forecast import Forecast
+from podium.training.head_start import start_head, warn_if_below
 from podium.training.learner import Diverged, Learner
 from podium.training.learner_state import learner_state, restore_learner
-from podium.training.linear_probe import fit_head_of
 from podium.training.live_line import LiveLine
 from podium.training.loader import Batch, batches_in_order, load_batches
 
@@ -43,8 +43,8 @@ def train_fold(context: Context, fold: int, folds_left: int = 1, deadline: float
     recipe, processes = context.recipe, context.processes
     learner = start_or_resume(context, fold, folds_left)
     progress = learner.progress
-    if recipe.head_first and progress.step == 0:
-        _fit_first_head(learner)
+    if progress.step == 0:
+        start_head(learner)
     forecast = make_forecast(learner, recipe, folds_left, deadline)
     planned_steps = progress.total_steps  # a schedule that the deadline has shortened does not grow again
     checkpoint = CheckpointWriter(context.run.fold_folder(fold))
@@ -114,16 +114,6 @@ def make_forecast(learner: Learner, recipe: Recipe, folds_left: int = 1, deadlin
     context, fold = learner.context, learner.fold
     held_out_ratio = len(context.held_out_rows(fold)) / len(context.training_rows(fold))
     return Forecast(learner.sampler, held_out_ratio, recipe, folds_left, deadline)
-
-
-def _fit_first_head(learner: Learner) -> None:
-    """Fits the head to the features first, so that its first gradients do not damage the backbone."""
-    processes = learner.context.processes
-    if processes.is_first:
-        fit_head_of(learner.context, learner.fold, learner.model, learner.spec, learner.normalise)
-    processes.broadcast_weights(learner.model)  # machines that differ would fit different heads
-    if learner.average:
-        learner.average.set(learner.model)
 
 
 def _refuse_full_disk(context: Context, model: nn.Module, folds_left: int) -> None:
@@ -209,6 +199,7 @@ def close_epoch(learner: Learner, validation: Validation) -> None:
     if context.processes.is_first:
         context.run.write_history(fold, progress.history)
     say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  loss {record.loss:.4f}  {record.scores_text()}")
+    warn_if_below(learner)
 
 
 def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:

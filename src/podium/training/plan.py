@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from podium.competition.load import Competition
+    from podium.recipe_defaults import Data
     from podium.training.run_folder import Run
 
 
@@ -111,8 +112,9 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     if options.get("start") and not folds:
         folds = Run(runs_folder(slug, root) / options["start"]).finished()
     folds_to_train = _choose_folds(folds, count_folds(fold_of_image), slug)
-    recipe = resolve_recipe(options, competition.recipe)
-    _refuse_small_share_of_batch(recipe, int((fold_of_image != 0).sum()))
+    images = int((fold_of_image != 0).sum())
+    recipe = resolve_recipe(options, competition.recipe, data_of(competition, fold_of_image))
+    _refuse_small_share_of_batch(recipe, images)
     _refuse_options_of_other_tasks(recipe, competition)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     plan = Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train)
@@ -122,6 +124,16 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
         _refuse_other_recipe(plan)
     _warn_of_known_images(recipe, competition)
     return plan
+
+
+def data_of(competition: "Competition", fold_of_image: "NDArray[np.int64]") -> "Data":
+    """Returns what the defaults of a run depend on."""
+    from podium.metrics import METRICS
+    from podium.recipe_defaults import Data
+
+    known = METRICS.get(competition.metric)  # a file's metric is not listed
+    wants = known().wants if known else ""
+    return Data(int((fold_of_image != 0).sum()), judges_probabilities=wants == "probs")
 
 
 def check_request(slug: str, root: Path, request: Request, processes: int = 1) -> Options:
@@ -177,11 +189,11 @@ def name_of_run(request: Request, options: Options) -> str:
 
 
 def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
-    from podium.models.build import family_and_sizes
+    from podium.models.build import backbone_of
     from podium.recipe_defaults import layers_of, origins_of
 
-    asked = plan.request.options
-    origins = origins_of(layers_of(options, plan.competition.recipe, family_and_sizes(options["model"])[0]))
+    asked, data = plan.request.options, data_of(plan.competition, plan.fold_of_image)
+    origins = origins_of(layers_of(options, plan.competition.recipe, backbone_of(options["model"]), data))
     expanded = f"--from {options['start']}" if options.get("start") else "--model auto"
     given = set(asked) - ({"model"} if asked.get("model") == "auto" else set())  # auto became another model
     return origins | {name: "flag" if name in given else expanded for name in options}

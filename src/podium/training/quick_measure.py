@@ -12,49 +12,18 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 
-from podium import PodiumError
-from podium.competition.load import Competition
 from podium.image_size import area_of, sides_of
-from podium.models.build import build_model, resolve_recipe
-from podium.models.device import autocast, device_kind, device_name, pick_device, pick_precision, prepare_device
+from podium.models.build import build_model
+from podium.models.device import autocast, pick_device, pick_precision, prepare_device
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.place import place_model
 from podium.recipe import Recipe, image_size_at, relative_area
-from podium.recipe_defaults import expand_auto
-from podium.terminal import command_for, duration, plural, say
 from podium.training.forecast import FORWARD_SHARE
 
-USUAL_MODELS: tuple[str, ...] = ("auto", "vit_small_patch32_224", "convnext_small")
 CPU_PIXELS = 4 * 224**2  # of a step on a CPU: larger batches take longer, and are hardly faster per image
 LONGEST = 2.0  # seconds; then the measurement ends after the current step
 MOST_STEPS = 5
 OPTIMIZER_COST = {"muon": 1.25}  # of a step, relative to one with AdamW
-
-
-def suggest_training(competition: Competition, fold_count: int) -> None:
-    """Says how long all folds of the usual models take on this machine, and which command trains one."""
-    try:
-        device = pick_device("auto")
-        if USUAL_MODELS:
-            say("podium: measuring for a few seconds how fast this machine trains")
-        times = {model: _estimate_run(model, competition, fold_count, device) for model in USUAL_MODELS}
-    except PodiumError as problem:  # advice must not fail a command that has done its work
-        say(f"podium: warning: {problem}")
-        return
-    texts = [f"{duration(seconds)} with {model}" for model, seconds in times.items()]
-    if texts:
-        name = device_name(device)
-        folds = f"{plural(fold_count, 'fold')} take{'s' * (fold_count == 1)}"
-        say(f"podium: {folds} about {', '.join(texts)}, by a quick measurement on {name}")
-    model = "auto" if device.type == "cpu" else "vit_small_patch32_224"  # on a CPU, that takes hours or days
-    say(f"next: {command_for('train', competition.slug, model=model)}")
-
-
-def _estimate_run(model: str, competition: Competition, fold_count: int, device: torch.device) -> float:
-    recipe = resolve_recipe(expand_auto({"model": model}, device_kind(device)), competition.recipe)
-    rate = measure_training(recipe, competition.classes, str(device))
-    held_out = len(competition.train) // fold_count
-    return fold_count * estimate_seconds(recipe, len(competition.train) - held_out, held_out, rate)
 
 
 def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str) -> float:

@@ -3,10 +3,8 @@
     runs/<competition>/<run>/recipe.json
                              corrections.csv, if the labels were corrected
                              fold<k>/{model.safetensors, metrics.jsonl, oof.npz, test.npz}
-                             features/<n>.npz
 
-A fold is finished when its oof.npz is there: training writes it last. test.npz is a cache of `podium submit`, features/
-one of --linear and --head-first.
+A fold is finished when its oof.npz is there: training writes it last. test.npz is a cache of `podium submit`.
 """
 
 import importlib.metadata
@@ -69,8 +67,7 @@ class Run:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise PodiumError(f"{path}: cannot be read ({error}); {self._restore()}") from None
-        if not isinstance(content, dict):
-            content = {}
+        content = content if isinstance(content, dict) else {}
         wrong = [key for key, kind in READ_BY_SUBMIT.items() if not isinstance(content.get(key), kind)]
         if wrong:
             raise PodiumError(f"{path}: it is not a recipe, {wrong[0]} is missing; {self._restore()}")
@@ -86,8 +83,7 @@ class Run:
         if self.has_begun():
             self.check_same(identity)
             return
-        trained = self._trained_files()
-        if trained:
+        if trained := self._trained_files():
             raise PodiumError(f"{path} is missing, though {trained[0]} exists; {self._restore()}")
         if path.exists():  # left by a run that failed before its first checkpoint
             if not self._changes({**identity, **facts}):
@@ -97,20 +93,25 @@ class Run:
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
         """Refuses anything that differs from what the run was started with."""
-        changes = self._changes(identity)
-        if changes:
+        if changes := self._changes(identity):
             raise PodiumError(
                 f"{self.path} was started with other options: {'; '.join(changes)}. {_kept_corrections(self, changes)}"
                 "Give the same to resume, choose another name for this run (--name RUN, with make NAME=RUN), or delete"
                 " that folder to start it again"
             )
 
+    @property
+    def recorded_source(self) -> str:
+        """Returns which weights the run starts from; empty until its first model is built."""
+        return (self.recipe.get("weights_source") or "") if (self.path / "recipe.json").exists() else ""
+
     def keep_source(self, source: str) -> None:
         """Records which weights the run starts from, which is known once its first model is built."""
-        recorded = self.recipe.get("weights_source")
-        if recorded is None:
+        if not (recorded := self.recorded_source):
             self.recipe["weights_source"] = source
             write_json(self.path / "recipe.json", self.recipe)
+            if source != "none":
+                say(f"podium: weights: {source}")
         elif recorded != source:
             raise PodiumError(
                 f"{self.path} was started from the weights {recorded}, not {source}; choose another --name"
@@ -135,8 +136,9 @@ class Run:
     def _trained_files(self) -> list[Path]:
         return [*self.path.glob("fold*/*.safetensors"), *self.path.glob("fold*/oof.npz")]
 
-    def _restore(self) -> str:
-        return f"restore it, or delete {self.path} and train that run again"
+    def _restore(self, fold: int | None = None) -> str:
+        folder, what = (self.path, "run") if fold is None else (self.fold_folder(fold), "fold")
+        return f"restore it, or delete {folder} and train that {what} again"
 
     # --- its folds ---
 
@@ -148,12 +150,12 @@ class Run:
         return sorted(int(match[1]) for match in matches if match)
 
     def out_of_fold(self, fold: int) -> Predictions:
-        return Predictions.load(self.fold_folder(fold) / "oof.npz", self._restore_fold(fold))
+        return Predictions.load(self.fold_folder(fold) / "oof.npz", self._restore(fold))
 
     def weights_path(self, fold: int) -> Path:
         path = self.fold_folder(fold) / "model.safetensors"
         if not path.is_file():
-            raise PodiumError(f"{path} is missing; {self._restore_fold(fold)}")
+            raise PodiumError(f"{path} is missing; {self._restore(fold)}")
         return path
 
     def check_weights(self, fold: int) -> str:
@@ -161,7 +163,7 @@ class Run:
         path = self.weights_path(fold)
         weights_hash = sha256(path)
         if weights_hash != self.out_of_fold(fold).key:
-            raise PodiumError(f"{path} was damaged or replaced after training; {self._restore_fold(fold)}")
+            raise PodiumError(f"{path} was damaged or replaced after training; {self._restore(fold)}")
         return weights_hash
 
     def score(self, fold: int, metric: str, labels: Mapping[str, str] | None = None) -> float:
@@ -183,9 +185,6 @@ class Run:
     def write_history(self, fold: int, records: Sequence[EpochRecord]) -> None:
         lines = [json.dumps(record.to_json()) + "\n" for record in records]
         write_text(self.fold_folder(fold) / "metrics.jsonl", "".join(lines))
-
-    def _restore_fold(self, fold: int) -> str:
-        return f"restore it, or delete {self.fold_folder(fold)} and train that fold again"
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -1,0 +1,131 @@
+"""Where a new head starts: fitted to the frozen features, so that training begins at the score of `--linear`.
+
+Where no head can be fitted, it starts from the shares of the classes. The fitted head's score on the held-out images is
+the first record of the fold. A run that is below it later on says so.
+"""
+
+import time
+
+import numpy as np
+import torch
+from torch import nn
+
+from podium.metrics import METRICS, evaluate
+from podium.models.device import autocast
+from podium.models.heads import head_layers
+from podium.recipe_defaults import learns_anew
+from podium.terminal import say
+from podium.training.augment import TestView
+from podium.training.epoch_record import EpochRecord, score_held_out
+from podium.training.learner import Learner
+from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, prior_bias
+from podium.training.loader import batches_in_order, load_batches
+
+MOST_IMAGES = 50_000  # that a head is fitted to; training goes on from there
+NEW_WEIGHTS = 0.001  # times what timm draws: the first outputs are the shares of the classes
+ADAPTING_IMAGES = 2_048
+WARN_AT = 1 / 3  # of the run
+
+
+def start_head(learner: Learner) -> None:
+    """Sets the head of a learner that has made no step."""
+    recipe, processes = learner.recipe, learner.context.processes
+    if recipe.start or (learns_anew(recipe.weights) and not recipe.head_first):
+        return
+    if recipe.norm == "adapt":
+        adapt_statistics(learner)
+    if processes.is_first:
+        fitted = _fit(learner) if recipe.head_first else None
+        if fitted is None:
+            set_prior(learner)
+    processes.broadcast_statistics(learner.model)
+    processes.broadcast_weights(learner.model)  # machines that differ would fit different heads
+    if learner.average:
+        learner.average.set(learner.model)
+
+
+def warn_if_below(learner: Learner) -> None:
+    """Compares the last record with the frozen head's, once, when a third of the run is done."""
+    history, metric = learner.progress.history, learner.context.competition.metric
+    if len(history) < 2 or history[0].epoch:
+        return
+    steps = WARN_AT * learner.progress.total_steps
+    frozen, before, last = history[0].scores[metric], history[-2], history[-1]
+    gain = METRICS[metric]().better * (last.scores[metric] - frozen)
+    if before.step < steps <= last.step and gain < 0:
+        say(
+            f"podium: warning: fold {learner.fold}: {metric} {last.scores[metric]:.4f} is still below the frozen head's"
+            f" {frozen:.4f}; if it stays so, try a lower --lr, --freeze 0.5 or --linear, under another --name"
+        )
+
+
+# --- the two starts ----------------------------------------------------------------------------------
+
+
+def _fit(learner: Learner) -> FittedHead | None:
+    context, fold, spec = learner.context, learner.fold, learner.spec
+    started = time.monotonic()
+    try:
+        fitted = fit_head_of(context, fold, learner.model, spec, learner.normalise, MOST_IMAGES)
+    except NotLinear:
+        say(
+            f"podium: note: the output of {spec.architecture} is not one linear layer on its features, so its head"
+            " starts from the shares of the classes"
+        )
+        return None
+    targets, metric = context.target_of_image, context.competition.metric
+    held_out = fitted.features.known_among(context.held_out_rows(fold))
+    training = fitted.features.known_among(context.training_rows(fold))
+    seconds = time.monotonic() - started
+    record = EpochRecord(
+        epoch=0,
+        step=0,
+        lr=0.0,
+        loss=evaluate(context.competition.task.loss, targets[training], fitted.predict(context, training, spec)),
+        scores=score_held_out(metric, targets[held_out], fitted.predict(context, held_out, spec)),
+        views=learner.recipe.views,
+        images_per_s=len(training) / max(seconds, 1e-9),
+        seconds=seconds,
+        validation_seconds=0.0,
+        l2=fitted.l2,
+    )
+    learner.progress.history.append(record)
+    say(f"  fold {fold}  frozen head  loss {record.loss:.4f}  {record.scores_text()}")
+    return fitted
+
+
+@torch.no_grad()
+def set_prior(learner: Learner) -> None:
+    """Makes the head say the shares of the classes, whatever the image is."""
+    context = learner.context
+    bias = prior_bias(context.target_of_image[context.training_rows(learner.fold)], learner.spec)
+    for head in head_layers(learner.model):
+        layers = [layer for layer in head.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+        if layers and layers[-1].weight.shape[0] == len(bias):
+            layers[-1].weight.mul_(NEW_WEIGHTS)
+            if layers[-1].bias is not None:
+                layers[-1].bias.copy_(bias)
+
+
+# --- batch norm --------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def adapt_statistics(learner: Learner) -> None:
+    """Computes the statistics of batch norm anew, from training images at the run's size."""
+    context, model = learner.context, learner.model
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    rows = context.training_rows(learner.fold)
+    rows = np.random.default_rng(learner.recipe.seed).permutation(rows)[:ADAPTING_IMAGES]
+    batches = [batch for batch in batches_in_order(len(rows), learner.recipe.part_size) if len(batch) > 1]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean of all batches
+        norm.train()
+    for images, _ in load_batches(context.images(rows, TestView(learner.spec)), batches, context.workers):
+        with autocast(context.device, context.precision):
+            model(learner.normalise(images))
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()

@@ -1,0 +1,63 @@
+"""The optimiser of a run: AdamW or Muon, with a learning rate for each layer."""
+
+import math
+from typing import Any
+
+import torch
+from timm.optim import create_optimizer_v2
+from torch import nn
+
+from podium.models.device import cpu_multiplies_bfloat16
+from podium.models.heads import head_parameters
+from podium.recipe import Recipe
+
+DECAYED_LAYERS = 12  # over which the layer decay is spread, as in the ViT-Base of the papers
+
+
+def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    # Muon's updates are scaled to the length of AdamW's, so the same learning rates serve.
+    own: dict[str, Any] = {"fused": True} if recipe.optimizer == "adamw" else {"adjust_lr_fn": "match_rms_adamw"}
+    optimizer: torch.optim.Optimizer = create_optimizer_v2(
+        model,
+        recipe.optimizer,
+        lr=recipe.lr,
+        weight_decay=recipe.weight_decay,
+        layer_decay=recipe.layer_decay,
+        **own,
+    )
+    _limit_layer_decay(optimizer, recipe.layer_decay)
+    _scale_head_rate(optimizer, model, recipe.head_rate)
+    device = next(model.parameters()).device
+    if recipe.optimizer == "muon" and recipe.operators == "fast" and device.type == "cpu":
+        from podium.operators.muon import make_faster  # it needs inner parts of timm, which other runs do not
+
+        make_faster(optimizer, torch.bfloat16 if cpu_multiplies_bfloat16() else torch.float32)
+    return optimizer
+
+
+def _limit_layer_decay(optimizer: torch.optim.Optimizer, decay: float) -> None:
+    """Spreads the decay over DECAYED_LAYERS, because published values assume about that many layers.
+
+    timm counts 38 layers in convnext_small; 0.8 to that power would freeze the stem.
+    """
+    lowest = min(group.get("lr_scale", 1.0) for group in optimizer.param_groups)
+    if lowest < decay**DECAYED_LAYERS:
+        depth = math.log(lowest) / math.log(decay)
+        for group in optimizer.param_groups:
+            group["lr_scale"] **= DECAYED_LAYERS / depth
+
+
+def _scale_head_rate(optimizer: torch.optim.Optimizer, model: nn.Module, factor: float) -> None:
+    """Gives the head groups of its own. `update` multiplies the learning rate by each group's lr_scale."""
+    if factor == 1:
+        return
+    head = set(head_parameters(model))
+    for group in list(optimizer.param_groups):
+        own = [parameter for parameter in group["params"] if parameter in head]
+        rest = [parameter for parameter in group["params"] if parameter not in head]
+        scaled = {"lr_scale": group.get("lr_scale", 1.0) * factor}
+        if own and rest:
+            group["params"] = rest
+            optimizer.add_param_group({**group, **scaled, "params": own})
+        elif own:
+            group |= scaled
