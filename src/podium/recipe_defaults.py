@@ -124,7 +124,11 @@ SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: one rate for all 
 # Families that are trained as another one.
 TRAINED_AS = dict.fromkeys(("deepvit", "t2t_vit", "cswin", "cpvt", "pvt", "teaching_vit"), "vision_transformer")
 
-# What `--model auto` means: about the best result of ten minutes per fold on two cores (docs/benchmarks.md).
+# What `--model auto` fine-tunes on a CPU, at the size that its look at the images chooses (training/auto_look.py): its
+# weights are installed with Podium, and at 96 px two cores train on 350 images per second.
+AUTO_PRETRAINED = "tf_efficientnet_lite0"
+# What `--model auto` trains where no pretrained weights are here, or where they do not help: about the best result of
+# ten minutes per fold on two cores (docs/benchmarks.md).
 SMALL: dict[str, Any] = {
     "model": "resnet10t",  # plain convolutions learn fastest; regnet, csp and convnext of similar cost score lower
     "weights": "none",

@@ -284,7 +284,7 @@ def test_the_head_is_the_minimum_of_its_objective(
     monkeypatch.setattr(linear_probe, "STRENGTHS", (l2,))
     spec = build_model(context.recipe, context.competition.classes)[1]
     known = Features(np.arange(300), features[None].astype(np.float32))
-    head, strength = fit_head(context, 0, known, spec)
+    head, strength, _ = fit_head(context, 0, known, spec)
     assert strength == l2
     rows = context.training_rows(0)
     variance = features[rows].var(0)

@@ -96,10 +96,3 @@ def test_a_part_of_a_name_lists_the_models_that_contain_it(podium: Podium) -> No
     message = one_line(podium("train", "--model", "dinov2"))
     assert "no model 'dinov2'" in message
     assert "vit_small_patch14_dinov2" in message
-
-
-def test_auto_trains_a_small_model_on_a_cpu(tiny: Path, podium: Podium) -> None:
-    words = ("--image-size", "32", "--batch-size", "8", "--epochs", "1", "--folds", "0", "--device", "cpu")
-    status, _, err = podium("train", "-c", "tiny", "--model", "auto", *words)
-    assert status == 0, err
-    assert run_of(tiny, "auto").recipe["weights"] == "none"

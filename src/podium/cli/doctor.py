@@ -19,7 +19,7 @@ from podium.competition.card import read_card
 from podium.extension_files import loaded_extensions
 from podium.models.build import PERMISSIVE, licence_of
 from podium.models.hub import check_model_name, check_weights_available, package_to_use, timm_name
-from podium.recipe_defaults import expand_auto
+from podium.recipe_defaults import AUTO_PRETRAINED, expand_auto
 from podium.terminal import command_for, first_line, plural, say, show, table
 
 # Bytes: for a large competition, its pixels and the runs of the two default models; for a first small run.
@@ -144,6 +144,14 @@ def _device(name: str) -> Finding:
 # --- weights, Kaggle and the data --------------------------------------------------------------------
 
 
+def _auto_on_a_cpu(scratch: str) -> Finding:
+    try:
+        check_weights_available(AUTO_PRETRAINED, "pretrained")
+    except PodiumError:
+        return Finding("auto", "note", f"trains {scratch} from scratch: no pretrained weights are here")
+    return Finding("auto", "ok", f"looks at the images, then fine-tunes {AUTO_PRETRAINED} or trains {scratch}")
+
+
 def _weights(model: str, device: str) -> Iterator[Finding]:
     if model == "auto":
         from podium.models.device import device_kind, pick_device
@@ -151,7 +159,7 @@ def _weights(model: str, device: str) -> Iterator[Finding]:
         options = expand_auto({"model": model}, device_kind(pick_device(device)))
         model = options["model"]
         if options.get("weights") == "none":
-            yield Finding("auto", "ok", f"trains {model} on this machine, without pretrained weights")
+            yield _auto_on_a_cpu(model)
             return
     model = timm_name(model)
     check_model_name(model)

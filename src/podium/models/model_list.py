@@ -19,7 +19,7 @@ from podium.terminal import amount, command_for, did_you_mean, first_few, podium
 
 # For those who do not know a name yet; the weights of all of them have a permissive licence.
 FIRST_CHOICES = {
-    "resnet10t": "a CPU; MODEL=auto is it at 64 px",
+    "resnet10t": "a CPU, from scratch at 64 px",
     "convnext_atto": "a CPU; the smallest ConvNeXt",
     "vit_small_patch32_224": "a CPU or any GPU; default model",
     "resnet18": "a CPU; the simplest baseline",

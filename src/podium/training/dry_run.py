@@ -10,6 +10,7 @@ import numpy as np
 from podium.models.device import device_name, pick_device
 from podium.recipe import differences, recorded_values
 from podium.terminal import duration, plural, say, show, table
+from podium.training.auto_look import will_look
 from podium.training.plan import Plan
 from podium.training.quick_measure import estimate_seconds, measure_training
 
@@ -25,6 +26,10 @@ def show_plan(plan: Plan) -> None:
     changes = differences(recorded_values(run.recipe, plan.identity()), plan.identity()) if run.has_begun() else []
     if changes:
         say(f"podium: note: {run.path} was started with other options ({'; '.join(changes)}); this needs another name")
+    if will_look(plan):
+        say(
+            "podium: note: auto will look at the images and may choose another model; this is its choice without a look"
+        )
     if plan.request.budget is not None:
         say("podium: note: --budget would measure the first steps, and train fewer epochs or folds if needed")
     unfinished = list(plan.folds_to_train) if changes else plan.unfinished_folds()

@@ -106,7 +106,10 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        return learning_rate(self.progress.step, self.progress.total_steps, self.sampler.per_epoch, self.recipe)
+        progress, recipe = self.progress, self.recipe
+        starts = [record.lr for record in progress.history[:1] if record.epoch == 0]  # of the fitted head
+        share = starts[0] / recipe.lr if starts else 1.0
+        return share * learning_rate(progress.step, progress.total_steps, self.sampler.per_epoch, recipe)
 
     def step(self, images: Tensor, labels: Tensor) -> Tensor:
         """Forward, backward, update; returns the mean loss.

@@ -47,6 +47,18 @@ class Head(NamedTuple):
     bias: Tensor
 
 
+class Inner(NamedTuple):
+    """What a head says of the training images that chose its L2, and to which it was not fitted."""
+
+    targets: Targets
+    probs: NDArray[np.float32]
+    prior: NDArray[np.float32]  # from the shares of the classes alone
+
+    def loss_left(self, loss: str) -> float:
+        """Returns the head's loss as a share of the loss of the prior."""
+        return evaluate(loss, self.targets, self.probs) / max(evaluate(loss, self.targets, self.prior), 1e-9)
+
+
 class NotLinear(PodiumError):
     """The model's output is not one linear layer on its features."""
 
@@ -93,6 +105,7 @@ class FittedHead(NamedTuple):
     head: Head
     l2: float  # strength of the regularisation
     features: Features
+    inner: Inner | None = None  # of a fold with too few images: none
 
     def predict(self, context: Context, rows: NDArray[np.int64], spec: ModelSpec) -> NDArray[np.float32]:
         return predict_head(context, self.head, self.features.of(rows), spec)
@@ -109,9 +122,9 @@ def fit_head_of(
     """Fits a model's last layer to its features, of all images or of a sample."""
     classifier = classifier_of(model, spec, normalise)
     features = compute_features(context, model, spec, normalise, most_images)
-    head, l2 = fit_head(context, fold, features, spec)
+    head, l2, inner = fit_head(context, fold, features, spec)
     classifier.load_state_dict(head._asdict())
-    return FittedHead(head, l2, features)
+    return FittedHead(head, l2, features, inner)
 
 
 @torch.no_grad()
@@ -166,8 +179,7 @@ class Standardiser:
         self.deviation = (variance.lerp(usual, USUAL_SHARE)).sqrt() if usual > 0 else torch.ones_like(variance)
         features.sub_(self.mean).div_(self.deviation)
         rows = features.flatten(0, 1)
-        covariance = (rows.T @ rows / len(rows)).cpu().double()  # in float32, eigh fails for a few images
-        self.variances, self.axes = (part.to(features) for part in torch.linalg.eigh(covariance))
+        self.variances, self.axes = (part.to(features) for part in _principal_axes(rows.cpu().double()))
         self.features = features @ self.axes
 
     def head_for_raw_features(self, head: Head) -> Head:
@@ -176,9 +188,18 @@ class Standardiser:
         return Head(weight, head.bias - weight @ self.mean)
 
 
+def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the variances along the axes, and the axes: no more of them than there are rows."""
+    if len(rows) < rows.shape[1]:  # eigh would fail on a covariance with many zeros among its eigenvalues
+        _, singular, axes = torch.linalg.svd(rows, full_matrices=False)
+        return singular.square() / len(rows), axes.T
+    variances, axes = torch.linalg.eigh(rows.T @ rows / len(rows))
+    return variances, axes
+
+
 @full_float32()
-def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -> tuple[Head, float]:
-    """Fits a head to all images but the fold's; returns it and the strength of its L2."""
+def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -> tuple[Head, float, Inner | None]:
+    """Fits a head to all images but the fold's; returns it, the strength of its L2 and what that was chosen by."""
     rows, device = features.known_among(context.training_rows(fold)), context.device
     targets = torch.from_numpy(context.target_of_image[rows]).to(device)
     standard = Standardiser(torch.from_numpy(features.of(rows)).to(device), context.precision)
@@ -191,10 +212,11 @@ def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -
     start = Head(torch.zeros(len(bias), len(variances), device=device), bias)
     fit_loss = _loss_of(spec, context.target_of_image[rows])
 
-    validates = _validating_rows(context, fold, rows)
+    validates = validating_rows(context, fold, rows)
     trains = torch.from_numpy(~validates).to(device)
     validation_features, validation_targets = features.of(rows[validates]), context.target_of_image[rows[validates]]
-    strength, lowest_loss, best, head = STRENGTHS[0], math.inf, start, start
+    prior = predict_head(context, standard.head_for_raw_features(start), validation_features, spec)
+    strength, lowest_loss, best, head, inner = STRENGTHS[0], math.inf, start, start, None
     for l2 in STRENGTHS if validates.any() else ():
         part = inputs[:, trains]
         repeated = _repeated(targets[trains], len(inputs))
@@ -204,8 +226,9 @@ def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -
         if loss >= lowest_loss:
             break
         lowest_loss, strength, best = loss, l2, head
+        inner = Inner(validation_targets, probs, prior)
     head = _fit(inputs.flatten(0, 1), _repeated(targets, len(inputs)), fit_loss, strength, variances, best)
-    return standard.head_for_raw_features(head), strength
+    return standard.head_for_raw_features(head), strength, inner
 
 
 def prior_bias(targets: Targets, spec: ModelSpec) -> Tensor:
@@ -225,7 +248,7 @@ def _repeated(targets: Tensor, views: int) -> Tensor:
     return torch.cat([targets] * views)
 
 
-def _validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Marks the training images that choose the strength: those of another fold, which keeps groups whole.
 
     With two folds there is no other fold. Then it marks every fifth image of each class, from the second on.

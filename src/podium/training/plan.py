@@ -53,6 +53,7 @@ class Plan:
     folds_to_train: tuple[int, ...]
     earlier_runs: Mapping[str, tuple["Run", ...]] = field(default_factory=dict)  # by option: teacher, start
     origins: Mapping[str, str] = field(default_factory=dict)  # of the options of the recipe
+    facts: Mapping[str, Any] = field(default_factory=dict)  # for recipe.json: what `--model auto` saw and chose
 
     @property
     def teachers(self) -> tuple["Run", ...]:
@@ -112,18 +113,25 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     if options.get("start") and not folds:
         folds = Run(runs_folder(slug, root) / options["start"]).finished()
     folds_to_train = _choose_folds(folds, count_folds(fold_of_image), slug)
-    images = int((fold_of_image != 0).sum())
     recipe = resolve_recipe(options, competition.recipe, data_of(competition, fold_of_image))
-    _refuse_small_share_of_batch(recipe, images)
-    _refuse_options_of_other_tasks(recipe, competition)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
-    plan = Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train)
-    plan = replace(plan, origins=_find_origins(plan, options))
+    plan = with_options(Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train), options)
     plan = replace(plan, earlier_runs=_find_earlier_runs(plan))
     if not only_shown:
         _refuse_other_recipe(plan)
     _warn_of_known_images(recipe, competition)
     return plan
+
+
+def with_options(plan: Plan, options: Options) -> Plan:
+    """Returns the plan with the recipe that these options mean for its competition."""
+    from podium.models.build import resolve_recipe
+
+    competition = plan.competition
+    recipe = resolve_recipe(options, competition.recipe, data_of(competition, plan.fold_of_image))
+    _refuse_small_share_of_batch(recipe, int((plan.fold_of_image != 0).sum()))
+    _refuse_options_of_other_tasks(recipe, competition)
+    return replace(plan, recipe=recipe, origins=_find_origins(plan, options))
 
 
 def data_of(competition: "Competition", fold_of_image: "NDArray[np.int64]") -> "Data":
@@ -156,10 +164,21 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
     if options.get("model") == "auto":
         from podium.models.device import device_kind, pick_device
 
-        options = expand_auto(options, device_kind(pick_device(request.machine.device)))
+        chosen = _choice_of_begun_run(slug, root, request)
+        kind = device_kind(pick_device(request.machine.device))
+        options = {**options, **chosen} if chosen else expand_auto(options, kind)
     check_model_name(options.get("model"))
     _refuse_contradictions(options, card, request.budget, processes)
     return options
+
+
+def _choice_of_begun_run(slug: str, root: Path, request: Request) -> Options:
+    """Returns what `--model auto` chose when this run began; nothing if it has not begun."""
+    from podium.project_root import runs_folder
+    from podium.training.run_folder import Run
+
+    run = Run(runs_folder(slug, root) / name_of_run(request, request.options))
+    return dict(run.recipe.get("auto", {}).get("options", {})) if run.has_begun() else {}
 
 
 def check_weights(slug: str, root: Path, options: Options) -> None:

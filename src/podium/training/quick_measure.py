@@ -19,6 +19,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.place import place_model
 from podium.recipe import Recipe, image_size_at, relative_area
 from podium.training.forecast import FORWARD_SHARE
+from podium.training.frozen_layers import set_training
 
 CPU_PIXELS = 4 * 224**2  # of a step on a CPU: larger batches take longer, and are hardly faster per image
 LONGEST = 2.0  # seconds; then the measurement ends after the current step
@@ -33,7 +34,7 @@ def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str)
     precision = pick_precision(recipe.precision, device)
     model, spec = build_model(replace(recipe, weights="none"), classes)
     layout = place_model(model, spec, device, precision).layout
-    model.train()
+    set_training(model, recipe.norm)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
     count = recipe.part_size
     if device.type == "cpu":
@@ -62,8 +63,10 @@ def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str)
 
 def estimate_seconds(recipe: Recipe, training_images: int, held_out_images: int, images_per_s: float) -> float:
     """Returns the seconds that one fold takes at this speed."""
-    if recipe.linear:  # the features of all images, once
-        return (training_images + held_out_images) * recipe.view_count * FORWARD_SHARE / images_per_s
+    features = (training_images + held_out_images) * recipe.view_count * FORWARD_SHARE / images_per_s
+    if recipe.linear:
+        return features
     epochs = sum(relative_area(image_size_at(epoch, recipe), recipe) for epoch in range(recipe.epochs))
     validations = (recipe.epochs - 1 + recipe.view_count) * relative_area(recipe.test_size, recipe)
-    return (training_images * epochs + held_out_images * validations * FORWARD_SHARE) / images_per_s
+    seconds = (training_images * epochs + held_out_images * validations * FORWARD_SHARE) / images_per_s
+    return seconds + (features if recipe.head_first else 0.0)

@@ -21,6 +21,7 @@ from podium.models.device import device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
 from podium.terminal import command_for, say, show
+from podium.training.auto_look import look_first
 from podium.training.budget import Budget
 from podium.training.context import Context, open_context
 from podium.training.earlier_runs import check_same_data, hash_weights
@@ -34,6 +35,7 @@ from podium.training.run_folder import CORRECTIONS, Run, results_table
 
 def train(plan: Plan) -> Run:
     """Trains the chosen folds; with a budget, as many epochs and folds as fit into it."""
+    plan = look_first(plan)
     run, competition = plan.run, plan.competition
     is_new = bool(plan.unfinished_folds())
     with open_context(plan) as context:
@@ -101,7 +103,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         "computed_in": precision_name(context.precision),
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.
-    run.begin({**plan.identity(), "data_sha256": data_sha256}, {**machine_facts, **facts})
+    run.begin({**plan.identity(), "data_sha256": data_sha256}, {**machine_facts, **plan.facts, **facts})
     competition.corrections.save()
     if competition.corrections.sha256:
         competition.corrections.write(run.path / CORRECTIONS)

@@ -1,0 +1,140 @@
+"""`--model auto` looks at the training images before it chooses."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podium.models import hub, weight_packages
+from podium.recipe_defaults import AUTO_PRETRAINED
+from podium.training import auto_look, head_start
+from podium.training.auto_look import Looks, look_first, will_look
+from podium.training.plan import Plan, Request, make_plan
+from podium.training.run_folder import Run
+from tiny import Podium, one_line, run_of
+
+WORDS = [
+    "--image-size",
+    "32",
+    "--batch-size",
+    "8",
+    "--epochs",
+    "1",
+    "--folds",
+    "0",
+    "--device",
+    "cpu",
+    "--workers",
+    "0",
+]
+AUTO = ("train", "-c", "tiny", "--model", "auto", *WORDS)
+
+
+def plan_of(root: Path, **options: object) -> Plan:
+    return make_plan("tiny", root, Request({"model": "auto", "image_size": 32, "batch_size": 8, **options}, folds=(0,)))
+
+
+@pytest.mark.slow
+def test_auto_records_what_it_saw_and_does_not_look_again(tiny: Path, podium: Podium) -> None:
+    status, out, err = podium(*AUTO)
+    assert status == 0, err
+    assert "auto looks at up to 2,000 training images of fold 0" in err
+    assert "32 px, crop: frozen head accuracy" in err
+    assert all(word in out for word in ("quick", "good (chosen)", "best"))
+    recipe = run_of(tiny, "auto").recipe
+    assert recipe["auto"]["fold"] == 0
+    assert recipe["auto"]["options"]["model"] == recipe["model"]
+    assert {"image_size", "loss", "score"} <= recipe["auto"]["looks"][0].keys()
+    status, _, err = podium(*AUTO)
+    assert status == 0, err
+    assert "auto looks" not in err
+    assert "nothing has changed" in err
+    message = one_line(podium(*AUTO[:-4], "--epochs", "2"))
+    assert "epochs" in message
+
+
+def test_without_pretrained_weights_auto_trains_from_scratch(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (hub, weight_packages):
+        monkeypatch.setattr(module, "PACKAGES", ())
+    status, _, err = podium(*AUTO)
+    assert status == 0, err
+    assert f"no weights of {AUTO_PRETRAINED} are here" in err
+    assert run_of(tiny, "auto").recipe["weights"] == "none"
+
+
+def test_a_named_model_weights_of_none_and_a_begun_run_are_not_looked_at(tiny: Path) -> None:
+    assert will_look(plan_of(tiny))
+    assert not will_look(plan_of(tiny, weights="none"))
+    named = make_plan("tiny", tiny, Request({"model": "test_vit", "weights": "none"}))
+    assert not will_look(named)
+    assert look_first(named) is named
+
+
+@pytest.mark.slow
+def test_the_look_sees_no_label_of_the_held_out_images(tiny: Path, tmp_path: Path) -> None:
+    plan = plan_of(tiny)
+    other = plan.competition.train.copy()
+    held_out = np.flatnonzero(plan.fold_of_image == 0)
+    other.loc[other.index[held_out], "target"] = plan.competition.classes[0]
+    blind = replace(plan, competition=replace(plan.competition, train=other))
+    seen = [Looks(replace(each, run=Run(tmp_path / "trial"))).look({"image_size": 32}, True) for each in (plan, blind)]
+    assert (seen[0].loss, seen[0].score) == (seen[1].loss, seen[1].score)
+
+
+@pytest.mark.slow
+def test_where_features_know_little_a_model_from_scratch_may_win(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_look, "KNOWS_LITTLE", -1.0)
+    monkeypatch.setattr(auto_look, "RACE_SECONDS", 1.0)
+    status, _, err = podium(*AUTO)
+    assert status == 0, err
+    assert "from scratch after 1 s: loss" in err
+    monkeypatch.setattr(Looks, "race", lambda _: 0.0)
+    status, _, err = podium(*AUTO, "--name", "scratch")
+    assert status == 0, err
+    assert run_of(tiny, "scratch").recipe["model"] == "resnet10t"
+
+
+@pytest.mark.slow
+def test_a_set_that_is_too_large_gets_fewer_epochs(tiny: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Looks, "seconds_of", lambda looks, recipe: 60.0 * recipe.epochs)
+    looks = Looks(replace(plan_of(tiny), run=Run(tmp_path / "trial")))
+    look = looks.look({"image_size": 32})
+    assert looks.options_of_run(look)["epochs"] == looks.seconds_allowed / 60
+    assert Looks(plan_of(tiny, epochs=50)).options_of_run(look)["epochs"] == 50
+
+
+def test_few_images_are_allowed_less_time(tiny: Path) -> None:
+    assert Looks(plan_of(tiny)).seconds_allowed == 240
+
+
+@pytest.mark.slow
+def test_where_the_head_leaves_little_the_rate_is_low_unless_one_is_given(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(head_start, "LITTLE_LEFT", 10.0)
+    words = ("train", "-c", "tiny", "--model", AUTO_PRETRAINED, *WORDS)
+    status, _, err = podium(*words, "--name", "low")
+    assert status == 0, err
+    assert "leaves little to learn, so the learning rate is" in err
+    low = run_of(tiny, "low")
+    start, last = low.history(0)
+    assert start.lr == pytest.approx(0.02 * low.recipe["lr"], rel=1e-2)
+    assert last.lr <= start.lr
+    status, _, err = podium(*words, "--name", "given", "--lr", "0.001")
+    assert status == 0, err
+    assert run_of(tiny, "given").history(0)[0].lr == 0.001
+
+
+@pytest.mark.slow
+def test_training_starts_at_the_score_of_the_linear_run(tiny: Path, podium: Podium) -> None:
+    words = ("train", "-c", "tiny", "--model", AUTO_PRETRAINED, *WORDS)
+    assert podium(*words, "--linear", "--name", "linear")[0] == 0
+    assert podium(*words, "--name", "tuned")[0] == 0
+    (linear,), tuned = run_of(tiny, "linear").history(0), run_of(tiny, "tuned").history(0)
+    assert [record.epoch for record in tuned] == [0, 1]
+    assert tuned[0].scores == pytest.approx(linear.scores, abs=1e-3)
