@@ -14,20 +14,10 @@ from podium.training.plan import Plan, Request, make_plan
 from podium.training.run_folder import Run
 from tiny import Podium, one_line, run_of
 
-WORDS = [
-    "--image-size",
-    "32",
-    "--batch-size",
-    "8",
-    "--epochs",
-    "1",
-    "--folds",
-    "0",
-    "--device",
-    "cpu",
-    "--workers",
-    "0",
-]
+WORDS = (
+    *("--image-size", "32", "--batch-size", "8", "--epochs", "1"),
+    *("--folds", "0", "--device", "cpu", "--workers", "0"),
+)
 AUTO = ("train", "-c", "tiny", "--model", "auto", *WORDS)
 
 
