@@ -4,8 +4,6 @@
 
 Writes your name into the bundle's dataset-metadata.json. A file beside the bundle, .bundle.json, records the finished
 steps. Another bundle becomes a new version of the data set.
-
-Kaggle's client reports success even when it could not upload a file, so the files that it uploaded are counted.
 """
 
 import contextlib
@@ -29,7 +27,7 @@ from podium.kaggle.push_kernel import (
     push_kernel,
     read_user_name,
 )
-from podium.terminal import duration, say
+from podium.terminal import duration, first_line, say
 
 PAUSE = 10.0  # seconds between two requests
 PATIENCE = 3600.0  # seconds to wait until Kaggle has unpacked a data set
@@ -81,15 +79,18 @@ def _upload_dataset(client: Any, slug: str, folder: Path) -> str:
     write_json(folder / METADATA, {**metadata, "id": dataset})
     version = _newest_version(client, dataset)
     say(f"podium: uploading {folder} as {f'version {version + 1} of ' if version else ''}{dataset}")
-    with contextlib.redirect_stdout(io.StringIO()) as output:
-        if version:
-            response = client.dataset_create_version(str(folder), f"by podium for {slug}", dir_mode="zip")
-        else:
-            response = client.dataset_create_new(str(folder), dir_mode="zip")
-    part_count = sum(path.name != METADATA for path in folder.iterdir())
-    missing_count = part_count - output.getvalue().count("Upload successful")
-    if response.error or missing_count:
-        reason = response.error or f"{missing_count} of {part_count} parts were not uploaded"
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            if version:
+                response = client.dataset_create_version(str(folder), f"by podium for {slug}", dir_mode="zip")
+            else:
+                response = client.dataset_create_new(str(folder), dir_mode="zip")
+        reason = response.error
+    except ValueError as error:
+        if isinstance(error, OSError | json.JSONDecodeError):  # Kaggle's answer, or none
+            raise
+        reason = first_line(error)  # the client stops at the first file that it could not upload
+    if reason:
         raise PodiumError(f"Kaggle does not have the bundle ({reason}); run the same command again to upload it again")
     _wait_until_unpacked(client, slug, dataset, version)
     return dataset
