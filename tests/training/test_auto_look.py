@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from podium.models import hub, weight_packages
+from podium.recipe import Options
 from podium.recipe_defaults import AUTO_PRETRAINED
 from podium.training import auto_look, head_start
-from podium.training.auto_look import Looks, look_first, will_look
+from podium.training.auto_look import Look, Looks, look_first, will_look
 from podium.training.plan import Plan, Request, make_plan
 from podium.training.run_folder import Run
 from tiny import Podium, one_line, run_of
@@ -79,14 +80,33 @@ def test_where_features_know_little_a_model_from_scratch_may_win(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auto_look, "KNOWS_LITTLE", -1.0)
-    monkeypatch.setattr(auto_look, "RACE_SECONDS", 1.0)
+    real, scores = Looks.trial, {"fine": 0.5, "resnet10t": 2.0}
+
+    def trial(looks: Looks, options: Options, what: str) -> Look:
+        return real(looks, options, what)._replace(score=scores[what.split("-")[0].split()[0]])
+
+    monkeypatch.setattr(Looks, "trial", trial)
     status, _, err = podium(*AUTO)
     assert status == 0, err
-    assert "from scratch after 1 s: loss" in err
-    monkeypatch.setattr(Looks, "race", lambda _: 0.0)
-    status, _, err = podium(*AUTO, "--name", "scratch")
+    assert "resnet10t from scratch, 1 epoch: accuracy" in err
+    assert run_of(tiny, "auto").recipe["model"] == "resnet10t"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("score", "is_linear"), [(-1.0, True), (2.0, False)])
+def test_where_fine_tuning_does_not_beat_the_head_auto_takes_the_head(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, score: float, is_linear: bool
+) -> None:
+    real = Looks.trial
+    monkeypatch.setattr(Looks, "trial", lambda *words: real(*words)._replace(score=score))
+    monkeypatch.setattr(auto_look, "KNOWS_LITTLE", 10.0)
+    status, _, err = podium(*AUTO)
     assert status == 0, err
-    assert run_of(tiny, "scratch").recipe["model"] == "resnet10t"
+    assert ("fine-tuning does not beat the frozen head" in err) == is_linear
+    recipe = run_of(tiny, "auto").recipe
+    assert (recipe["model"], recipe["linear"]) == (AUTO_PRETRAINED, is_linear)
+    assert {"trial", "epochs", "loss", "score"} <= recipe["auto"]["looks"][-1].keys()
+    assert podium(*AUTO)[0] == 0  # it resumes
 
 
 @pytest.mark.slow

@@ -1,11 +1,13 @@
 """What `--model auto` takes on a CPU: a look at the training images decides, in about a minute.
 
 Heads on the frozen features of a small pretrained model say at which size the images tell their classes, and whether a
-mirrored image keeps its class. Where the features know little, a short run from scratch competes with them. Everything
-is judged on an inner split of the training images of the first fold that is trained: the look sees no label of that
-fold's held-out images. recipe.json records what was seen and chosen, and a resumed run does not look again.
+mirrored image keeps its class. A short fine-tuning shows whether it beats the head; where it does not, the head itself
+is the choice. Where the features know little, a short run from scratch competes with them. Everything is judged on an
+inner split of the training images of the first fold that is trained: the look sees no label of that fold's held-out
+images. recipe.json records what was seen and chosen, and a resumed run does not look again.
 """
 
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -44,8 +46,8 @@ OBLONG = 1.15  # longer side / shorter side
 ONE_SHAPE = 0.9  # of the images
 SECONDS = (240, 480)  # that a fold may take: few images gain little from long runs
 IMAGES_PER_SECOND = 15  # of that time, between the two
-KNOWS_LITTLE = 0.3  # of the loss that is left: then a model from scratch may be better
-RACE_SECONDS = 45.0
+KNOWS_LITTLE = 0.3  # of the loss that the frozen head leaves: then a model from scratch may be better
+TRIAL_SECONDS = 30.0
 # What fine-tuning leaves of the frozen head's errors, on the measured sets (docs/benchmarks.md).
 ERRORS_LEFT = (0.05, 0.75)
 
@@ -94,19 +96,13 @@ def look_first(plan: Plan) -> Plan:
     )
     with tempfile.TemporaryDirectory() as folder:
         looks = Looks(replace(plan, run=Run(Path(folder))))
-        best, seen = looks.find_best()
-        from_scratch = best.left > KNOWS_LITTLE and looks.race() < best.loss
-    options = looks.scratch_options() if from_scratch else looks.options_of_run(best)
+        best, options = looks.choose()
     chosen = with_options(plan, options)
     _show_choice(looks, chosen, best)
     say(f"podium: the look took {duration(time.monotonic() - started)}; --model NAME and single options overrule it")
     recorded = {name: value for name, value in options.items() if plan.request.options.get(name) != value}
-    fact = {"options": recorded, "fold": plan.folds_to_train[0], "looks": [asdict_of(look) for look in seen]}
+    fact = {"options": recorded, "fold": plan.folds_to_train[0], "looks": looks.seen}
     return replace(chosen, facts={"auto": fact})
-
-
-def asdict_of(look: Look) -> dict[str, Any]:
-    return {**look.options, "loss": look.loss, "score": look.score}
 
 
 class Looks:
@@ -120,21 +116,41 @@ class Looks:
         self.held_out = int((plan.fold_of_image == self.fold).sum())
         self.training = len(plan.fold_of_image) - self.held_out
         self.seconds_allowed = self._seconds_allowed()
+        self.seen: list[dict[str, Any]] = []  # for recipe.json
 
-    def find_best(self) -> tuple[Look, list[Look]]:
+    def choose(self) -> tuple[Look, Options]:
+        """Returns the best look, and the options of the run: fine-tuning, the frozen head itself, or from scratch."""
+        best = self.find_best()
+        options = self.options_of_run(best)
+        if self.asked.get("linear"):
+            return best, options
+        better = METRICS[self.metric]().better if self.metric in METRICS else 1
+        tuned = self.trial(options, f"fine-tuned at {best.options['image_size']} px")
+        if better * (tuned.score - best.score) < 0:
+            say("podium: fine-tuning does not beat the frozen head, so auto takes the head, at the size that suits it")
+            best = self.find_best(best, for_head=True)
+            tuned, options = best, {**self.options_of_model(best.options), "linear": True}
+        if best.left > KNOWS_LITTLE:
+            scratch = self.trial(self.scratch_options(), f"{self.plan.recipe.model} from scratch")
+            if better * (scratch.score - tuned.score) > 0:
+                options = self.scratch_options()
+        return best, options
+
+    def find_best(self, best: Look | None = None, for_head: bool = False) -> Look:
         """Looks at larger and larger sizes, as long as they pay and there is time to train at them."""
         sizes = [self.asked["image_size"]] if "image_size" in self.asked else list(SIZES)
-        best = self.look({"image_size": sizes[0], **self._shape(sizes[0])}, is_first=True)
-        seen = [best]
-        for size in sizes[1:]:
+        if best is None:
+            best = self.look({"image_size": sizes[0], **self._shape(sizes[0])}, is_first=True)
+        for size in sizes[sizes.index(best.options["image_size"]) + 1 :]:
             options = {**best.options, "image_size": size}
-            if self.seconds_of(self.recipe_of(options)) > self.seconds_allowed:
+            recipe = replace(self.recipe_of(options), linear=for_head)
+            if self.seconds_of(recipe) > self.seconds_allowed:
                 break
-            seen.append(self.look(options))
-            if seen[-1].loss > LARGER_PAYS * best.loss:
+            larger = self.look(options)
+            if larger.loss > LARGER_PAYS * best.loss:
                 break
-            best = seen[-1]
-        return best, seen
+            best = larger
+        return best
 
     def look(self, options: Options, is_first: bool = False) -> Look:
         """Fits a head to frozen features; the first look also finds out whether mirrored images keep their class."""
@@ -152,21 +168,25 @@ class Looks:
         say(f"  {look.shown(self.metric)}")
         return look
 
-    def race(self) -> float:
-        """Trains from scratch for a short time; returns the loss on the inner split."""
-        say(f"podium: the features know little of these classes, so auto tries {self.plan.recipe.model} from scratch")
-        with self._open(self.scratch_options()) as context:
+    def trial(self, options: Options, what: str) -> Look:
+        """Trains for a short time on a part of the fold's training images; the rest of them judges the result."""
+        recipe = with_options(self.plan, options).recipe
+        epochs = max(1, round(recipe.epochs * min(1.0, TRIAL_SECONDS / self.seconds_of(recipe))))
+        with self._open({**options, "epochs": epochs}) as context:
             rows = context.training_rows(self.fold)
             inner = np.where(context.fold_of_image == self.fold, LEFT_OUT, context.fold_of_image)
             inner[rows[validating_rows(context, self.fold, rows)]] = self.fold
             context.run.begin(asdict(context.recipe), {"folds": self.plan.fold_count})
             with _quiet():
-                trial = replace(context, fold_of_image=inner)
-                train_fold(trial, self.fold, deadline=time.monotonic() + RACE_SECONDS)
+                deadline = time.monotonic() + 2 * TRIAL_SECONDS
+                train_fold(replace(context, fold_of_image=inner), self.fold, deadline=deadline)
             predictions = context.run.out_of_fold(self.fold)
-        loss = evaluate(self.task_loss, predictions.target, predictions.probs)
-        say(f"  {self.plan.recipe.model} from scratch after {RACE_SECONDS:.0f} s: loss {loss:.4f}")
-        return loss
+            shutil.rmtree(context.run.fold_folder(self.fold))
+        known = Inner(predictions.target, predictions.probs, predictions.probs)
+        look = self._judge({"trial": what, "epochs": epochs}, known)
+        seconds = f"{terminal.plural(epochs, 'epoch')}: {self.metric} {look.score:.4f}, loss {look.loss:.4f}"
+        say(f"  {what}, {seconds}")
+        return look
 
     # --- options ---
 
@@ -217,6 +237,7 @@ class Looks:
         if inner is None:
             raise PodiumError("--model auto: there are too few images to look at; name a model with --model")
         loss, score = (evaluate(name, inner.targets, inner.probs) for name in (self.task_loss, self.metric))
+        self.seen.append({**options, "loss": loss, "score": score})
         return Look(options, inner, loss, inner.loss_left(self.task_loss), score)
 
     def _shape(self, size: Any) -> Options:
@@ -253,6 +274,8 @@ def _show_choice(looks: Looks, chosen: Plan, best: Look) -> None:
     if known and known().better > 0 and known().limit == 1.0:
         high, low = (f"{1 - (1 - best.score) * left:.3f}" for left in ERRORS_LEFT)
     expected = f"{low} to {high}" if low != high else low
+    if recipe.linear:
+        expected = f"{best.score:.3f}"
     rows = [["good (chosen)", _described(recipe), duration(looks.seconds_of(recipe)), expected]]
     if recipe.weights == "pretrained" and not recipe.linear:
         quick = replace(recipe, linear=True)

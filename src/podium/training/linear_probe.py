@@ -254,8 +254,9 @@ def validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> NDA
     With two folds there is no other fold. Then it marks every fifth image of each class, from the second on.
     """
     fold_count = context.plan.fold_count
-    if fold_count > 2:
-        return np.asarray(context.fold_of_image[rows] == (fold + 1) % fold_count)
+    of_next_fold = np.asarray(context.fold_of_image[rows] == (fold + 1) % fold_count)
+    if fold_count > 2 and of_next_fold.any():  # a trial on an inner split has taken that fold away
+        return of_next_fold
     targets = context.competition.train["target"].iloc[rows]
     return np.asarray(targets.groupby(targets).cumcount() % 5 == 1)
 
