@@ -155,9 +155,10 @@ def test_numbers_do_not_depend_on_their_unit(tmp_path: Path, podium: Podium) -> 
             rows["height"] = rows["height"] / 1000 * factor
             rows.to_csv(path, index=False)
         assert podium("--root", root, "folds", "-c", SLUG, "--k", "3")[0] == 0
-        assert podium("--root", root, *TRAIN, "--folds", "0")[0] == 0
+        # Rounding errors grow with every step, and the faster, the larger the steps are.
+        assert podium("--root", root, *TRAIN, "--epochs", "2", "--lr", "1e-4", "--folds", "0")[0] == 0
         scores.append(library.Run(root / "runs" / SLUG / "test_resnet").score() / factor)
-    assert scores[1] == pytest.approx(scores[0], rel=0.05)
+    assert scores[1] == pytest.approx(scores[0], rel=0.01)
 
 
 def test_a_column_without_any_number_is_refused(tmp_path: Path, podium: Podium) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from operators.comparison import error, logits_and_gradients
 from podium.operators import kernels
 from podium.operators.exchange import exchange_operators
-from podium.operators.folded_norm import FoldedConv, PassedNorm
+from podium.operators.folded_norm import FoldedConv, PassedNorm, can_fold
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.skipif(bool(kernels.problem()), reason=kernels.problem())
@@ -59,7 +59,7 @@ def test_logits_and_gradients_are_those_of_timm(name: str, precision: torch.dtyp
     plain, images = build(name)
     fast = copy.deepcopy(plain)
     counts = exchange_operators(fast, CPU, precision, fixed_norms=True)
-    assert ("fixed batch norm" in counts) == bool(norms_of(plain))
+    assert ("fixed batch norm" in counts) == (bool(norms_of(plain)) and can_fold(precision))
     exact = logits_and_gradients(copy.deepcopy(plain).double(), images.double(), torch.float64)
     of_timm, of_podium = (
         {part: error(found, exact[part]) for part, found in logits_and_gradients(model, images, precision).items()}
@@ -82,6 +82,16 @@ def test_parameters_keep_their_names_and_statistics_stay(name: str) -> None:
     assert list(before) == list(after)
     assert all(torch.equal(before[key], after[key]) for key in before)
     assert [name for name, _ in plain.named_modules()] == [name for name, _ in fast.named_modules()]
+
+
+def test_a_model_that_is_placed_for_float32_can_be_computed_in_bfloat16() -> None:
+    """On a CPU that does not multiply bfloat16, nothing is folded then."""
+    plain, images = build("tf_efficientnet_lite0")
+    fast = copy.deepcopy(plain)
+    exchange_operators(fast, CPU, torch.float32, fixed_norms=True)
+    assert can_fold(torch.float32)
+    logits = [logits_and_gradients(model, images, torch.bfloat16)["logits"] for model in (plain, fast)]
+    assert error(logits[1], logits[0]) < 0.1
 
 
 def test_a_norm_that_learns_statistics_is_computed_as_before() -> None:

@@ -25,7 +25,7 @@ def test_it_measures_every_model_and_leaves_only_its_figures(
     (tiny / "data" / "raw" / "tiny" / "train_image" / "003.jpg").write_bytes(b"")  # training would refuse it
     monkeypatch.setattr(bench, "WINDOWS", 2)
     monkeypatch.setattr(bench, "SECONDS", 0.01)
-    file, models = tiny / "figures.json", ["test_vit", "test_resnet"]
+    file, models = tiny / "figures.json", ["test_convnext", "test_resnet"]
     words = ("--image-size", "32", "--batch-size", "4", "--json", file, "--workers", workers)
     status, out, err = podium("bench", "-c", "tiny", "--model", *models, *words)
     assert status == 0, err
@@ -41,12 +41,12 @@ def test_it_measures_every_model_and_leaves_only_its_figures(
             ratio = measured[whole]["median"] / measured[bare]["median"]
             assert measured[share] == pytest.approx(ratio, rel=0.02)
         assert measured["model"] in out
-        assert measured["operators"]
         assert set(measured["operator_gains"]) == set(measured["operators"])
         for kind, count in measured["operators"].items():
             assert f"{kind} in {count} ({measured['operator_gains'][kind]:.2f}x)" in out
         assert 0 <= measured["first_step_seconds"] < 1000
         assert measured["peak_memory_mb"] > 50
+    assert measurements[0]["operators"]  # in float32, on older CPUs, the other model has none
     assert not (tiny / "runs").exists()
 
 

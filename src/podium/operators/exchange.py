@@ -17,7 +17,7 @@ from timm.models.swin_transformer import WindowAttention
 from torch import Tensor, nn
 
 from podium.operators import kernels
-from podium.operators.folded_norm import fold_norms
+from podium.operators.folded_norm import can_fold, fold_norms
 from podium.operators.layers import (
     DepthwiseConv,
     DepthwiseConvSame,
@@ -70,7 +70,7 @@ def _kinds_for(device: torch.device, precision: torch.dtype, fixed_norms: bool) 
         kinds["layer scale"] = _exchange_scaled_block
     if not kernels.problem():
         kinds["depthwise"] = partial(_exchange_depthwise, precision)
-    if fixed_norms and not kernels.problem() and torch.backends.mkldnn.is_available():
+    if fixed_norms and can_fold(precision):
         kinds["fixed batch norm"] = fold_norms
     if in_bfloat16 and not kernels.problem():
         kinds["linear and gelu"] = _exchange_mlp

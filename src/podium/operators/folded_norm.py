@@ -6,6 +6,7 @@ convolution's weights and bias. Its own parameters stay, are learned, and keep t
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -101,9 +102,18 @@ def _fits(convolution: Any, norm: Any) -> bool:
     )
 
 
+@cache
+def can_fold(precision: torch.dtype) -> bool:
+    """Returns whether oneDNN computes convolution and norm in one: in bfloat16, only on CPUs with AVX512 or newer."""
+    if kernels.problem() or not torch.backends.mkldnn.is_available():
+        return False
+    with_bfloat16 = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return precision == torch.float32 or (precision == torch.bfloat16 and with_bfloat16)
+
+
 def _is_folded(norm: Any, features: Tensor) -> bool:
     """Convolution and norm ask the same, so both compute or neither does."""
-    return not norm.training and computed_dtype(features) in (torch.bfloat16, torch.float32)
+    return not norm.training and can_fold(computed_dtype(features))
 
 
 class FoldedConv(nn.Conv2d):

@@ -16,8 +16,8 @@ from torch import Tensor
 # Rounding errors of bfloat16 would hide the small eigenvalues of A. After so many iterations they have grown, and A is
 # computed again from X (tests/operators/test_muon.py compares the errors with timm's).
 RENEW_AFTER = 3
-# A matrix is updated here if one side is at least so many times as long as the other, which has at least so many
-# numbers. Smaller ones take little time, and their rounding errors would be larger than timm's.
+# In bfloat16, a matrix is updated here if one side is at least so many times as long as the other, which has at least so
+# many numbers. Smaller ones take little time, and their rounding errors would be larger than timm's.
 LONGER, SHORTEST = 1.5, 64
 # What this file computes; all other options of a group may have any value.
 SUPPORTED = {"algo": "muon", "nesterov": False, "conv_mode": "flatten", "scale_eps": False}
@@ -26,7 +26,10 @@ Coefficients = list[tuple[float, float, float]]
 
 
 class FasterMuon(Muon):  # type: ignore[misc]
-    """Updates the oblong matrices itself and leaves all other weights to timm. The state is that of timm's Muon."""
+    """Updates the oblong matrices itself and leaves all other weights to timm. The state is that of timm's Muon.
+
+    In float32 it updates all matrices, because timm's products in bfloat16 would be emulated.
+    """
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
@@ -34,13 +37,20 @@ class FasterMuon(Muon):  # type: ignore[misc]
         gradients: list[tuple[Tensor, Tensor]] = []
         for group in self.param_groups:
             for weight in group["params"]:
-                if weight.grad is not None and _can_update(weight) and not group.get("use_fallback"):
+                if weight.grad is not None and self._can_update(weight) and not group.get("use_fallback"):
                     self._update(weight, group)
                     gradients.append((weight, weight.grad))
                     weight.grad = None  # timm passes over it
         super().step()
         for weight, gradient in gradients:
             weight.grad = gradient
+
+    def _can_update(self, weight: Tensor) -> bool:
+        if not _is_suitable_for_muon(weight) or not _is_dense(weight):
+            return False
+        shorter, longer = sorted((len(weight), weight.numel() // len(weight)))
+        in_float32 = self.defaults["dtype"] == torch.float32
+        return in_float32 or (shorter >= SHORTEST and longer >= LONGER * shorter)
 
     def _update(self, weight: Tensor, group: dict[str, Any]) -> None:
         state = self.state[weight]
@@ -110,9 +120,5 @@ def _as_matrix(weight: Tensor) -> Tensor:
     return weight.view(len(weight), -1)
 
 
-def _can_update(weight: Tensor) -> bool:
-    if not _is_suitable_for_muon(weight):
-        return False
-    shorter, longer = sorted((len(weight), weight.numel() // len(weight)))
-    is_dense = weight.is_contiguous() or (weight.ndim == 4 and weight.is_contiguous(memory_format=torch.channels_last))
-    return is_dense and shorter >= SHORTEST and longer >= LONGER * shorter
+def _is_dense(weight: Tensor) -> bool:
+    return weight.is_contiguous() or (weight.ndim == 4 and weight.is_contiguous(memory_format=torch.channels_last))
