@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from podium import PodiumError
 from podium.competition.csv_files import read_table
+from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import DTYPES
 from podium.models.model_file import load_model
@@ -24,7 +26,7 @@ from podium.training import frozen_features, linear_probe
 from podium.training.augment import TestView
 from podium.training.context import Context
 from podium.training.frozen_features import Features, features_of
-from podium.training.linear_probe import Head, classifier_of, fit_head, predict_head
+from podium.training.linear_probe import Head, fit_head, linear_layers, predict_head, set_layer
 from podium.training.loader import batches_in_order, load_batches
 from podium.training.train import train
 from tiny import FAST, Podium, assert_same_fold, podium_at, recipe_of, run_of, signal_in_step, weights_hash
@@ -190,29 +192,39 @@ def test_a_damaged_block_is_computed_again(
 # --- which models ------------------------------------------------------------------------------------
 
 
-def test_a_model_with_two_heads_is_refused_in_one_line(tiny: Path, podium: Podium) -> None:
-    words = ("--model", "deit_tiny_distilled_patch16_224", "--epochs", "1", "--folds", "0")
+def test_a_model_with_another_head_is_refused_in_one_line(tiny: Path, podium: Podium) -> None:
+    words = ("--model", "efficientvim_m1", "--epochs", "1", "--folds", "0")
     status, out, err = podium("train", *FAST, *words, "--linear")
     assert (status, out) == (1, "")
     (line,) = [line for line in err.splitlines() if line.startswith("podium: error: ")]
-    assert "the output of deit_tiny_distilled_patch16_224 is not one linear layer on its features" in line
+    assert "the output of efficientvim_m1 is not one linear layer on its features" in line
     assert "leave out --linear, or take another model" in line
 
 
-@pytest.mark.parametrize("name", ["test_resnet", "test_efficientnet", "test_vit3", "test_mambaout", "convnextv2_atto"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("test_resnet", "test_efficientnet", "test_vit3", "test_mambaout", "convnextv2_atto"),
+        "resnetv2_18",  # a convolution of one pixel
+        *("deit_tiny_distilled_patch16_224", "efficientformer_l1"),  # two heads, of which prediction takes the mean
+    ],
+)
 def test_a_model_is_accepted_if_its_output_is_linear_in_its_features(name: str) -> None:
-    model, spec = build_model(recipe_of(name), ("a", "b", "c"))
+    model, spec = build_model(recipe_of(name, image_size=224 if "former" in name else 64), ("a", "b", "c"))
     normalise = Normaliser(spec, CPU)
-    classifier = classifier_of(model, spec, normalise)
+    layers = linear_layers(model, spec, normalise)
+    head = Head(torch.randn(3, layers[0].weight.shape[1]), torch.randn(3))
+    for layer in layers:
+        set_layer(layer, head)
     with torch.inference_mode():
-        inputs = normalise(torch.randint(0, 256, (3, 64, 64, 3), dtype=torch.uint8))
-        assert torch.allclose(classifier(features_of(model, inputs)), model(inputs), rtol=1e-3, atol=1e-3)
+        inputs = normalise(torch.randint(0, 256, (3, *sides_of(spec.test_size), 3), dtype=torch.uint8))
+        assert torch.allclose(F.linear(features_of(model, inputs), *head), model(inputs), rtol=1e-3, atol=1e-3)
 
 
-def test_a_model_with_two_heads_is_not_accepted() -> None:
-    model, spec = build_model(recipe_of("repvit_m0_9"), ("a", "b", "c"))
+def test_a_head_on_several_feature_maps_is_not_accepted() -> None:
+    model, spec = build_model(recipe_of("efficientvim_m1"), ("a", "b", "c"))
     with pytest.raises(PodiumError, match="not one linear layer"):
-        classifier_of(model, spec, Normaliser(spec, CPU))
+        linear_layers(model, spec, Normaliser(spec, CPU))
 
 
 # --- the fit -----------------------------------------------------------------------------------------

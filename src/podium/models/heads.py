@@ -6,14 +6,20 @@ from torch import nn
 
 
 def head_layers(model: Any) -> list[nn.Module]:
-    """Returns the model's classifiers: one, or two of a distilled model; none of a model without timm's interface."""
+    """Returns the model's classifiers: one, or several that it averages; none of a model without timm's interface."""
     classifier = model.get_classifier() if hasattr(model, "get_classifier") else None
-    found = classifier if isinstance(classifier, list | tuple) else [classifier]
+    found = classifier if isinstance(classifier, list | tuple | nn.ModuleList) else [classifier]
     return [layer for layer in found if isinstance(layer, nn.Module)]
 
 
 def head_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for layer in head_layers(model) for parameter in layer.parameters()]
+
+
+def output_layers(model: nn.Module, classes: int) -> list[nn.Linear | nn.Conv2d]:
+    """Returns the layers of the classifiers that have an output per class."""
+    layers = [layer for head in head_layers(model) for layer in head.modules()]
+    return [layer for layer in layers if isinstance(layer, nn.Linear | nn.Conv2d) and len(layer.weight) == classes]
 
 
 def layer_numbers(model: Any) -> dict[str, int]:

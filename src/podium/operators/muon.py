@@ -16,8 +16,8 @@ from torch import Tensor
 # Rounding errors of bfloat16 would hide the small eigenvalues of A. After so many iterations they have grown, and A is
 # computed again from X (tests/operators/test_muon.py compares the errors with timm's).
 RENEW_AFTER = 3
-# In bfloat16, a matrix is updated here if one side is at least so many times as long as the other, which has at least so
-# many numbers. Smaller ones take little time, and their rounding errors would be larger than timm's.
+# In bfloat16, a matrix is updated here if one side is at least so many times as long as the other, which has at least
+# so many numbers. Smaller ones take little time, and their rounding errors would be larger than timm's.
 LONGER, SHORTEST = 1.5, 64
 # What this file computes; all other options of a group may have any value.
 SUPPORTED = {"algo": "muon", "nesterov": False, "conv_mode": "flatten", "scale_eps": False}

@@ -13,7 +13,7 @@ from torch import nn
 
 from podium.metrics import METRICS, evaluate
 from podium.models.device import autocast
-from podium.models.heads import head_layers
+from podium.models.heads import output_layers
 from podium.recipe_defaults import learns_anew
 from podium.terminal import say
 from podium.training.augment import TestView
@@ -113,17 +113,20 @@ def _peak_rate(learner: Learner, fitted: FittedHead) -> float:
     return lower
 
 
-@torch.no_grad()
 def set_prior(learner: Learner) -> None:
     """Makes the head say the shares of the classes, whatever the image is."""
     context = learner.context
-    bias = prior_bias(context.target_of_image[context.training_rows(learner.fold)], learner.spec)
-    for head in head_layers(learner.model):
-        layers = [layer for layer in head.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
-        if layers and layers[-1].weight.shape[0] == len(bias):
-            layers[-1].weight.mul_(NEW_WEIGHTS)
-            if layers[-1].bias is not None:
-                layers[-1].bias.copy_(bias)
+    labels = context.target_of_image[context.training_rows(learner.fold)]
+    set_head_to(learner.model, prior_bias(labels, learner.spec))
+
+
+@torch.no_grad()
+def set_head_to(model: nn.Module, bias: torch.Tensor) -> None:
+    """Makes the head say nearly the same of all images."""
+    for layer in output_layers(model, len(bias)):
+        layer.weight.mul_(NEW_WEIGHTS)
+        if layer.bias is not None:
+            layer.bias.copy_(bias)
 
 
 # --- batch norm --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from podium.image_size import sides_of
 from podium.metrics import evaluate
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import autocast, full_float32
+from podium.models.heads import output_layers
 from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
@@ -120,34 +121,45 @@ def fit_head_of(
     most_images: int | None = None,
 ) -> FittedHead:
     """Fits a model's last layer to its features, of all images or of a sample."""
-    classifier = classifier_of(model, spec, normalise)
+    layers = linear_layers(model, spec, normalise)
     features = compute_features(context, model, spec, normalise, most_images)
     head, l2, inner = fit_head(context, fold, features, spec)
-    classifier.load_state_dict(head._asdict())
+    for layer in layers:
+        set_layer(layer, head)
     return FittedHead(head, l2, features, inner)
 
 
 @torch.no_grad()
-def classifier_of(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> nn.Linear:
-    """Returns the model's last layer with fixed random weights; refuses models that are not linear in their features.
+def linear_layers(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> list[nn.Linear | nn.Conv2d]:
+    """Returns the last layers of the model, with the same fixed random weights; refuses models that are not linear.
 
+    A model with several heads predicts their mean, so with the same weights they are one head on the mean features.
     With random weights the comparison is a real test: some models start with a layer of zeros, which would always pass.
     """
     model.eval()
     rng = torch.Generator().manual_seed(0)
     with suppress(Exception):  # each family may lack something, or return something else
-        classifier: Any = model.get_classifier()  # type: ignore[operator]
-        for parameter in (classifier.weight, classifier.bias):
-            parameter.copy_(torch.randn(parameter.shape, generator=rng))
+        layers = output_layers(model, len(spec.classes))
+        weight, bias = (torch.randn(part.shape, generator=rng) for part in (layers[0].weight, layers[0].bias))  # type: ignore[union-attr]
+        head = Head(weight.flatten(1), bias)
+        for layer in layers:
+            set_layer(layer, head)
         shape = 2, *sides_of(spec.test_size), 3
         images = normalise(torch.randint(256, shape, generator=rng, dtype=torch.uint8))
-        logits = F.linear(features_of(model, images), classifier.weight, classifier.bias)
-        if isinstance(classifier, nn.Linear) and torch.allclose(logits, model(images), rtol=1e-3, atol=1e-3):
-            return classifier
+        logits = F.linear(features_of(model, images), *(part.to(images.device) for part in head))
+        if torch.allclose(logits, model(images), rtol=1e-3, atol=1e-3):
+            return layers
     raise NotLinear(
         f"the output of {spec.architecture} is not one linear layer on its features, so no head can be fitted; leave"
         " out --linear, or take another model"
     )
+
+
+@torch.no_grad()
+def set_layer(layer: nn.Linear | nn.Conv2d, head: Head) -> None:
+    """Gives a layer the weights of a head; as a convolution, it sees one pixel."""
+    layer.weight.copy_(head.weight.view_as(layer.weight))
+    layer.bias.copy_(head.bias)  # type: ignore[union-attr]
 
 
 @torch.inference_mode()

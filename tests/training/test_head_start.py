@@ -1,0 +1,307 @@
+"""Training of pretrained weights starts from a head that is fitted to the frozen features, and never below it."""
+
+import math
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import bars
+import marks
+import several_labels as stripes
+from podium.models.build import build_model
+from podium.models.heads import output_layers
+from podium.models.normalise import Normaliser
+from podium.models.tensors import load_tensors
+from podium.models.weight_packages import PACKAGES
+from podium.training import head_start
+from podium.training.head_start import NEW_WEIGHTS, adapt_statistics, start_head
+from podium.training.run_folder import Run
+from tiny import FAST, Podium, assert_same_fold, recipe_of, run_of, signal_in_step
+from training.learners import learner_of
+
+LITE0 = PACKAGES[0].model
+# Two epochs of three steps with real weights of ImageNet.
+WORDS = (
+    *("train", "-c", "tiny", "--model", LITE0, "--image-size", "32", "--batch-size", "4", "--epochs", "2"),
+    *("--folds", "0", "--device", "cpu", "--workers", "0"),
+)
+
+
+def frozen_head_of(history: str) -> str:
+    """Returns the scores that a run printed for its frozen head."""
+    (line,) = [line for line in history.splitlines() if "  frozen head  loss" in line]
+    return line
+
+
+# --- every task --------------------------------------------------------------------------------------
+
+
+def write_tags(root: Path) -> None:
+    stripes.write_competition(root, as_tags=True)
+
+
+def write_columns(root: Path) -> None:
+    stripes.write_competition(root, as_tags=False)
+
+
+def write_number(root: Path) -> None:
+    bars.write_competition(root, bars.COLUMNS["one"])
+
+
+def write_numbers(root: Path) -> None:
+    bars.write_competition(root, bars.COLUMNS["two"])
+
+
+@pytest.mark.parametrize(
+    ("slug", "write"),
+    [
+        (stripes.SLUG, write_tags),
+        (stripes.SLUG, write_columns),
+        (marks.SLUG, marks.write_competition),
+        (bars.SLUG, write_number),
+        (bars.SLUG, write_numbers),
+    ],
+    ids=["tags", "columns of 0 and 1", "several targets", "a number", "two numbers"],
+)
+def test_training_starts_at_the_score_of_the_linear_run(
+    tmp_path: Path, podium: Podium, slug: str, write: Callable[[Path], None]
+) -> None:
+    write(tmp_path)
+    assert podium("folds", "-c", slug, "--k", "3")[0] == 0
+    words = ("train", "-c", slug, *FAST[2:], "--model", "test_resnet", "--folds", "0")
+    assert podium(*words, "--linear", "--name", "linear")[0] == 0
+    status, _, err = podium(*words, "--head-first", "--epochs", "1", "--name", "tuned")
+    assert status == 0, err
+    (linear,), tuned = (Run(tmp_path / "runs" / slug / name).history(0) for name in ("linear", "tuned"))
+    assert [record.epoch for record in tuned] == [0, 1]
+    assert tuned[0].scores == pytest.approx(linear.scores, abs=1e-3)
+    assert tuned[0].loss == pytest.approx(linear.loss, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_real_weights_start_at_the_score_of_the_linear_run(tiny: Path, podium: Podium) -> None:
+    assert podium(*WORDS, "--linear", "--name", "linear")[0] == 0
+    status, _, err = podium(*WORDS, "--name", "tuned")
+    assert status == 0, err
+    (linear,), tuned = run_of(tiny, "linear").history(0), run_of(tiny, "tuned").history(0)
+    assert tuned[0].scores == pytest.approx(linear.scores, abs=1e-3)
+    assert f"accuracy {linear.scores['accuracy']:.4f}" in frozen_head_of(err)
+    assert tuned[0].loss <= math.log(4)
+
+
+def test_the_model_says_what_the_fitted_head_says(tiny: Path) -> None:
+    """The head is in the model, and in its average, before the first step."""
+    learner = learner_of(tiny, model=LITE0, weights="pretrained")
+    start_head(learner)
+    images = torch.randint(0, 256, (4, 32, 32, 3), dtype=torch.uint8)
+    inputs = learner.normalise(images)
+    learner.model.eval()
+    with torch.inference_mode():
+        logits, averaged = learner.model(inputs), learner.final_model.eval()(inputs)
+    assert torch.equal(logits, averaged)
+    assert logits.std() > 0.1
+
+
+# --- where no head can be fitted ----------------------------------------------------------------------
+
+
+# One small model of each family of timm.
+FAMILIES = """
+haloregnetz_b gernet_s cait_xxs24_224 coat_lite_tiny convit_tiny convnext_zepto_rms cpubone_nano
+crossvit_tiny_240 csatv2 cs3darknet_focus_s cspnext_tiny deit_tiny_patch16_224 densenet121 dla46x_c dpn48b
+edgenext_xx_small efficientformer_l1 efficientformerv2_s0 tinynet_e tf_efficientnet_lite0 efficientvim_m1
+efficientvit_b0 efficientvit_m0 eva02_tiny_patch14_224 fasternet_t0 fastvit_t8 gcvit_xxtiny ghostnet_050
+hardcorenas_a hgnetv2_b0 hrnet_w18_small iformer_t inception_next_atto lcnetv2_small levit_128s lowformer_b0
+mambaout_femto maxvit_pico_rw_256 poolformer_s12 mixer_s32_224 mobilenetv3_small_050 mobilenetv4_conv_small
+mobilevit_xxs nf_regnet_b0 pit_ti_224 pvt_v2_b0 regnetx_002 repghostnet_050 repvit_m0_9 res2net50_48w_2s
+resnest14d resnet10t resnetv2_18 rexnet_100 legacy_seresnet18 shvit_s1 skresnet18 starnet_s050 swiftformer_xs
+tiny_vit_5m_224 visformer_tiny vit_small_patch32_224 vit_tiny_r_s16_p8_224 ese_vovnet19b_slim_dw
+xcit_nano_12_p16_224 test_vit test_convnext test_nfnet
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES.split())
+def test_a_head_from_the_shares_of_the_classes_says_these_shares(name: str) -> None:
+    """So the first loss is at most ln(classes), in every family."""
+    torch.manual_seed(0)
+    classes = ("a", "b", "c", "d", "e")
+    size = timm.get_pretrained_cfg(name).input_size[-1]
+    model, spec = build_model(recipe_of(name, image_size=size, drop_path=0.0), classes)
+    images = Normaliser(spec, torch.device("cpu"))(torch.randint(256, (4, size, size, 3), dtype=torch.uint8))
+    with torch.no_grad():
+        standardise(model, images)
+        head_start.set_head_to(model, torch.zeros(len(classes)))
+        loss = F.cross_entropy(model.eval()(images), torch.arange(4))
+    assert loss < math.log(5) + 0.01
+    assert output_layers(model, len(classes))
+
+
+def standardise(model: nn.Module, images: torch.Tensor) -> None:
+    """Gives batch norm the statistics of these images, as pretrained weights have those of theirs."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.momentum = 1.0
+    model.train()(images)
+
+
+def test_a_head_of_efficientnet_as_timm_draws_it_starts_above_chance() -> None:
+    """What the start mends: with few classes the weights are large, whatever the number of features."""
+    torch.manual_seed(0)
+    model, _ = build_model(recipe_of(LITE0, weights="pretrained"), ("a", "b", "c", "d", "e"))
+    (layer,) = output_layers(model, 5)
+    assert layer.weight.std() > 0.2
+    head_start.set_head_to(model, torch.zeros(5))
+    assert layer.weight.std() < 0.3 * NEW_WEIGHTS
+
+
+def test_a_model_whose_head_cannot_be_fitted_starts_from_the_shares(tiny: Path, podium: Podium) -> None:
+    words = (
+        "train",
+        *FAST,
+        "--model",
+        "efficientvim_m1",
+        "--head-first",
+        "--folds",
+        "0",
+        "--epochs",
+        "1",
+        "--drop-path",
+    )
+    status, _, err = podium(*words, "0")
+    assert status == 0, err
+    assert "its head starts from the shares of the classes" in err
+    assert [record.epoch for record in run_of(tiny, "efficientvim_m1").history(0)] == [1]
+
+
+def test_without_a_fitted_head_the_shares_are_the_start(tiny: Path) -> None:
+    learner = learner_of(tiny, model=LITE0, weights="pretrained", head_first=False)
+    start_head(learner)
+    learner.model.eval()
+    with torch.inference_mode():
+        images = torch.randint(0, 256, (2, 32, 32, 3), dtype=torch.uint8)
+        probs = learner.model(learner.normalise(images)).softmax(1)
+    labels = learner.context.target_of_image[learner.context.training_rows(0)]
+    shares = (torch.bincount(torch.from_numpy(labels), minlength=4) + 1.0) / (len(labels) + 4)
+    assert torch.allclose(probs, shares.expand(2, 4), atol=0.01)
+
+
+def test_from_scratch_the_head_is_timm_s(tiny: Path) -> None:
+    learner = learner_of(tiny, model="test_resnet")
+    before = [parameter.clone() for parameter in learner.model.parameters()]
+    start_head(learner)
+    assert all(map(torch.equal, before, learner.model.parameters()))
+
+
+# --- what a run does with it --------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [0, 1, 4])
+def test_a_stopped_run_with_a_fitted_head_resumes_to_the_same_bits(tiny: Path, podium: Podium, step: int) -> None:
+    assert podium(*WORDS, "--name", "undisturbed")[0] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, step, signal.SIGINT)
+        assert podium(*WORDS, "--name", "stopped")[0] == 75
+    status, _, err = podium(*WORDS, "--name", "stopped")
+    assert status == 0, err
+    assert "frozen head" not in err  # the checkpoint holds it
+    stopped, undisturbed = run_of(tiny, "stopped"), run_of(tiny, "undisturbed")
+    assert_same_fold(stopped, undisturbed)
+    assert [record.epoch for record in stopped.history(0)] == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_a_student_and_a_longer_run_start_from_a_head_too(tiny: Path, podium: Podium) -> None:
+    assert podium(*WORDS, "--name", "teacher")[0] == 0
+    status, _, err = podium(*WORDS, "--name", "student", "--teacher", "teacher")
+    assert status == 0, err
+    assert "frozen head" in err
+    status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "teacher")
+    assert status == 0, err
+    assert "frozen head" not in err  # it goes on with the head that it has
+    more = run_of(tiny, "teacher-more")
+    assert [record.epoch for record in more.history(0)] == [1]
+
+
+@pytest.mark.slow
+def test_a_budget_counts_the_fit(tiny: Path, podium: Podium) -> None:
+    status, _, err = podium(*WORDS[:-6], *WORDS[-6:], "--name", "budget", "--budget", "5m")
+    assert status == 0, err
+    assert [record.epoch for record in run_of(tiny, "budget").history(0)] == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_a_run_below_the_frozen_head_says_so_with_the_remedy(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, _, err = podium(*WORDS, "--epochs", "3", "--lr", "1", "--warmup", "0", "--name", "wild")
+    assert status == 0, err
+    (warning,) = [line for line in err.splitlines() if "below the frozen head's" in line]
+    assert all(remedy in warning for remedy in ("--lr", "--freeze", "--linear"))
+    status, _, err = podium(*WORDS, "--epochs", "3", "--lr", "1e-9", "--name", "calm")
+    assert status == 0, err
+    assert "below the frozen head's" not in err
+
+
+@pytest.mark.slow
+def test_where_the_head_leaves_little_the_rate_is_low_unless_one_is_given(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(head_start, "LITTLE_LEFT", 10.0)
+    status, _, err = podium(*WORDS, "--name", "low")
+    assert status == 0, err
+    assert "leaves little to learn, so the learning rate is" in err
+    low = run_of(tiny, "low")
+    start, *_, last = low.history(0)
+    assert start.lr == pytest.approx(head_start.CAUTIOUS * low.recipe["lr"], rel=1e-2)
+    assert last.lr <= start.lr
+    status, _, err = podium(*WORDS, "--name", "given", "--lr", "0.001")
+    assert status == 0, err
+    assert run_of(tiny, "given").history(0)[0].lr == 0.001
+
+
+# --- batch norm and frozen layers ----------------------------------------------------------------------
+
+
+def test_adapted_statistics_are_those_of_the_training_images(tiny: Path) -> None:
+    learner = learner_of(tiny, model=LITE0, weights="pretrained", norm="adapt", mirror=0.0)
+    first = next(module for module in learner.model.modules() if isinstance(module, nn.BatchNorm2d))
+    seen: list[torch.Tensor] = []
+    first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    adapt_statistics(learner)
+    values = torch.cat(seen).float()
+    assert len(values) == len(learner.context.training_rows(0)) // 8 * 8 + len(learner.context.training_rows(0)) % 8
+    batches = torch.stack([part.float().mean((0, 2, 3)) for part in seen]).mean(0)
+    assert torch.allclose(first.running_mean, batches, atol=1e-4)  # type: ignore[arg-type]
+    assert not first.training
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", ["train", "frozen"])
+def test_the_statistics_of_batch_norm_change_only_in_training_them(tiny: Path, podium: Podium, norm: str) -> None:
+    status, _, err = podium(*WORDS, "--norm", norm, "--name", norm)
+    assert status == 0, err
+    trained = load_tensors(run_of(tiny, norm).fold_folder(0) / "model.safetensors")[0]
+    pretrained = build_model(recipe_of(LITE0, "pretrained"), ("a", "b"))[0].state_dict()
+    is_same = torch.equal(trained["bn1.running_mean"], pretrained["bn1.running_mean"])
+    assert is_same == (norm == "frozen")
+    assert not torch.equal(trained["bn1.weight"], pretrained["bn1.weight"])  # which are learned in both
+
+
+@pytest.mark.slow
+def test_frozen_layers_stay_as_they_are(tiny: Path, podium: Podium) -> None:
+    status, _, err = podium(*WORDS, "--freeze", "0.5", "--name", "half")
+    assert status == 0, err
+    trained = load_tensors(run_of(tiny, "half").fold_folder(0) / "model.safetensors")[0]
+    pretrained = build_model(recipe_of(LITE0, "pretrained"), ("a", "b"))[0].state_dict()
+    same = [name for name in pretrained if name.startswith("blocks") and torch.equal(trained[name], pretrained[name])]
+    assert "blocks.0.0.conv_dw.weight" in same
+    assert torch.equal(trained["conv_stem.weight"], pretrained["conv_stem.weight"])
+    assert "blocks.6.0.conv_pw.weight" not in same
