@@ -1,19 +1,24 @@
 """`--model auto` looks at the training images before it chooses."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from podium.image_size import area_of
 from podium.models import hub, weight_packages
-from podium.recipe import Options
+from podium.recipe import Options, Recipe
 from podium.recipe_defaults import AUTO_PRETRAINED
 from podium.training import auto_look
-from podium.training.auto_look import Look, Looks, look_first, will_look
+from podium.training.auto_look import Choice, choose, look_first, oblong_size, will_look
+from podium.training.looks import Look, Looks
 from podium.training.plan import Plan, Request, make_plan
 from podium.training.run_folder import Run
-from tiny import Podium, one_line, run_of
+from tiny import Podium, one_line, podium_at, run_of, write_image
 
 WORDS = (
     *("--image-size", "32", "--batch-size", "8", "--epochs", "1"),
@@ -23,23 +28,161 @@ AUTO = ("train", "-c", "tiny", "--model", "auto", *WORDS)
 
 
 def plan_of(root: Path, **options: object) -> Plan:
-    return make_plan("tiny", root, Request({"model": "auto", "image_size": 32, "batch_size": 8, **options}, folds=(0,)))
+    return make_plan("tiny", root, Request({"model": "auto", **options}, folds=(0,)))
+
+
+# --- what is chosen, given what the looks see ----------------------------------------------------------
+
+
+class SeenBefore(Looks):
+    """Looks whose results are given: the loss of a head at each size, and of a trial of each model."""
+
+    def __init__(self, plan: Plan, heads: dict[Any, float], trials: dict[str, float], megapixels_per_s: float) -> None:
+        super().__init__(plan)
+        self.heads, self.trials, self.speed = heads, trials, megapixels_per_s * 1e6
+        self.asked_for: list[Any] = []
+
+    def head(self, options: Options, tries_mirror: bool = False) -> Look:
+        self.asked_for.append(options["image_size"])
+        loss = self.heads[options["image_size"]]
+        return Look(options, loss, loss / 2.0, 1 - loss)
+
+    def trial(self, options: Options, seconds: float) -> Look:
+        self.asked_for.append(options["model"])
+        loss = self.trials[str(options["model"])]
+        return Look(options, loss, loss / 2.0, 1 - loss)
+
+    def seconds_of(self, recipe: Recipe) -> float:
+        steps = 1 if recipe.linear else 3 * recipe.epochs
+        return steps * 1_000 * area_of(recipe.image_size) / self.speed
+
+
+@pytest.fixture
+def decide(tiny: Path) -> Callable[..., tuple[Choice, list[Any]]]:
+    """Returns the choice for square images, and what it looked at."""
+
+    def decide(
+        heads: dict[Any, float],
+        speed: float = 100.0,
+        shape: float = 1.0,
+        options: Options | None = None,
+        **trials: float,
+    ) -> tuple[Choice, list[Any]]:
+        plan = plan_of(tiny, **(options or {}))
+        looks = SeenBefore(replace(plan, data=plan.data._replace(shape=shape)), heads, trials, speed)
+        return choose(looks), looks.asked_for
+
+    return decide
+
+
+def test_larger_sizes_are_taken_as_long_as_they_pay(decide: Callable[..., tuple[Choice, list[Any]]]) -> None:
+    choice, seen = decide({96: 0.5, 128: 0.3, 160: 0.29, 224: 0.1})
+    assert seen == [96, 128, 160]  # 160 px do not pay, so 224 are not tried
+    assert (choice.options["model"], choice.options["image_size"]) == (AUTO_PRETRAINED, 128)
+    assert "linear" not in choice.options
+    assert choice.head.options["image_size"] == 128
+
+
+def test_where_the_head_leaves_little_it_is_the_choice(decide: Callable[..., tuple[Choice, list[Any]]]) -> None:
+    choice, seen = decide({96: 0.2, 128: 0.1, 160: 0.02, 224: 0.02})
+    assert seen == [96, 128, 160, 224]
+    assert (choice.options["linear"], choice.options["image_size"]) == (True, 160)
+
+
+def test_without_time_for_the_best_size_a_trial_at_a_smaller_one_decides(
+    decide: Callable[..., tuple[Choice, list[Any]]],
+) -> None:
+    heads = {96: 0.24, 128: 0.2, 160: 0.15, 224: 0.15}
+    for loss, size, is_linear in ((0.23, 160, True), (0.18, 96, False)):
+        choice, seen = decide(heads, speed=2.0, **{AUTO_PRETRAINED: loss})
+        assert seen[-1] == AUTO_PRETRAINED
+        assert choice.options["image_size"] == size
+        assert choice.options.get("linear", False) == is_linear
+
+
+def test_a_set_that_is_too_large_gets_fewer_epochs(decide: Callable[..., tuple[Choice, list[Any]]]) -> None:
+    heads = {96: 0.2, 128: 0.2}
+    fast, slow = (decide(heads, speed=speed)[0].options for speed in (100.0, 1.0))
+    assert "epochs" not in fast
+    assert slow["epochs"] == int(210 / (3 * 1_000 * 96**2 / 1e6))
+    asked = decide(heads, speed=1.0, options={"epochs": 50})[0].options
+    assert asked["epochs"] == 50
+
+
+def test_where_features_know_little_a_model_from_scratch_may_win(
+    decide: Callable[..., tuple[Choice, list[Any]]],
+) -> None:
+    heads = {96: 0.9, 128: 0.9}
+    small = plan_model(decide, heads, resnet10t=0.2, **{AUTO_PRETRAINED: 0.3})
+    large = plan_model(decide, heads, resnet10t=0.3, **{AUTO_PRETRAINED: 0.2})
+    assert (small, large) == ("resnet10t", AUTO_PRETRAINED)
+    _, seen = decide({96: 0.2, 128: 0.2})
+    assert seen == [96, 128]  # here it is not tried
+
+
+def plan_model(decide: Callable[..., tuple[Choice, list[Any]]], heads: dict[Any, float], **trials: float) -> str:
+    choice, seen = decide(heads, **trials)
+    assert set(trials) <= set(seen)
+    return str(choice.options["model"])
+
+
+def test_oblong_images_keep_their_shape_unless_squares_are_clearly_better(
+    decide: Callable[..., tuple[Choice, list[Any]]],
+) -> None:
+    heads = {"96x72": 0.20, 96: 0.196, "128x96": 0.17, "160x120": 0.17, 128: 0.1, 160: 0.1}
+    choice, seen = decide(heads, shape=0.75)
+    assert seen == ["96x72", 96, "128x96", "160x120"]
+    assert (choice.options["image_size"], choice.options["fit"]) == ("128x96", "squash")
+    choice, seen = decide({**heads, 96: 0.15}, shape=0.75)
+    assert seen == ["96x72", 96, 128, 160]
+    assert (choice.options["image_size"], choice.options["fit"]) == (128, "squash")
+    choice, seen = decide(heads, shape=0.75, options={"fit": "pad"})
+    assert seen[0] == 96
+
+
+def test_the_sides_of_oblong_images_have_their_shape() -> None:
+    assert oblong_size(96, 0.75) == "96x72"
+    assert oblong_size(224, 16 / 9) == "128x224"
+    assert oblong_size(96, 0.01) == "96x8"
+
+
+def test_options_that_are_given_are_not_changed(decide: Callable[..., tuple[Choice, list[Any]]]) -> None:
+    choice, seen = decide(
+        {64: 0.5}, options={"image_size": 64, "mirror": 0.0, "lr": 1e-4}, **{AUTO_PRETRAINED: 0.2, "resnet10t": 1}
+    )
+    assert seen == [64, "resnet10t", AUTO_PRETRAINED]
+    assert (choice.options["image_size"], choice.options["lr"], choice.options["mirror"]) == (64, 1e-4, 0.0)
+    choice, seen = decide({64: 0.5}, options={"image_size": 64, "linear": True})
+    assert seen == [64]
+    assert choice.options["linear"]
+
+
+def test_time_grows_with_the_images_and_a_budget_replaces_it(tiny: Path) -> None:
+    looks = Looks(plan_of(tiny))
+    assert auto_look.seconds_allowed(looks) == auto_look.SECONDS[0]
+    looks.training = 1_000_000
+    assert auto_look.seconds_allowed(looks) == auto_look.SECONDS[1]
+    plan = make_plan("tiny", tiny, Request({"model": "auto"}, budget=1000.0))
+    assert 400 < auto_look.seconds_allowed(Looks(plan)) < 500  # of two folds
+
+
+# --- with real images and weights -----------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_auto_records_what_it_saw_and_does_not_look_again(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Looks.trial
-    monkeypatch.setattr(Looks, "trial", lambda *words: real(*words)._replace(score=2.0))  # the features are not enough
+    monkeypatch.setattr(auto_look, "LITTLE_LEFT", 0.0)
+    monkeypatch.setattr(auto_look, "KNOWS_LITTLE", 10.0)
     status, out, err = podium(*AUTO)
     assert status == 0, err
-    assert "auto looks at up to 2,000 training images of fold 0" in err
-    assert "32 px, crop: frozen head accuracy" in err
-    assert all(word in out for word in ("quick", "good (chosen)", "best"))
+    assert "auto looks at training images of fold 0" in err
+    assert "frozen features at 32 px" in err
+    assert all(word in out for word in ("quick", "good (chosen)"))
     recipe = run_of(tiny, "auto").recipe
     assert recipe["auto"]["fold"] == 0
-    assert recipe["auto"]["options"]["model"] == recipe["model"]
+    assert recipe["auto"]["options"]["model"] == recipe["model"] == AUTO_PRETRAINED
     assert {"image_size", "loss", "score"} <= recipe["auto"]["looks"][0].keys()
     status, _, err = podium(*AUTO)
     assert status == 0, err
@@ -47,6 +190,31 @@ def test_auto_records_what_it_saw_and_does_not_look_again(
     assert "nothing has changed" in err
     message = one_line(podium(*AUTO[:-4], "--epochs", "2"))
     assert "epochs" in message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("little_left", "model"), [(10.0, AUTO_PRETRAINED), (0.0, "resnet10t")])
+def test_a_head_and_a_model_from_scratch_are_trained_and_resumed_too(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, little_left: float, model: str
+) -> None:
+    monkeypatch.setattr(auto_look, "LITTLE_LEFT", little_left)
+    monkeypatch.setattr(auto_look, "KNOWS_LITTLE", 0.0)
+    trial = Looks.trial
+
+    def prefer_scratch(looks: Looks, options: Options, seconds: float) -> Look:
+        look = trial(looks, options, seconds)
+        return look._replace(loss=0.0) if options["model"] == "resnet10t" else look._replace(loss=1.0)
+
+    monkeypatch.setattr(Looks, "trial", prefer_scratch)
+    status, out, err = podium(*AUTO)
+    assert status == 0, err
+    recipe = run_of(tiny, "auto").recipe
+    assert (recipe["model"], recipe["linear"]) == (model, bool(little_left))
+    assert ("from scratch at 32 px for 1 epoch" in err) == (not little_left)
+    assert "(chosen)" in out
+    status, _, err = podium(*AUTO)
+    assert status == 0, err
+    assert "nothing has changed" in err
 
 
 def test_without_pretrained_weights_auto_trains_from_scratch(
@@ -69,58 +237,40 @@ def test_a_named_model_weights_of_none_and_a_begun_run_are_not_looked_at(tiny: P
 
 
 @pytest.mark.slow
-def test_the_look_sees_no_label_of_the_held_out_images(tiny: Path, tmp_path: Path) -> None:
-    plan = plan_of(tiny)
+def test_the_looks_see_no_label_of_the_held_out_images(tiny: Path, tmp_path: Path) -> None:
+    plan = plan_of(tiny, image_size=32, batch_size=8)
     other = plan.competition.train.copy()
     held_out = np.flatnonzero(plan.fold_of_image == 0)
     other.loc[other.index[held_out], "target"] = plan.competition.classes[0]
     blind = replace(plan, competition=replace(plan.competition, train=other))
-    seen = [Looks(replace(each, run=Run(tmp_path / "trial"))).look({"image_size": 32}, True) for each in (plan, blind)]
-    assert (seen[0].loss, seen[0].score) == (seen[1].loss, seen[1].score)
+    seen = []
+    for number, each in enumerate((plan, blind)):
+        looks = Looks(replace(each, run=Run(tmp_path / f"trial{number}")))
+        head = looks.head({"image_size": 32}, tries_mirror=True)
+        trial = looks.trial(looks.options_of_pretrained({"image_size": 32, "epochs": 2}), seconds=100.0)
+        seen.append((head.loss, head.score, trial.loss, trial.score))
+    assert seen[0] == seen[1]
+    assert not list(tmp_path.glob("trial*/fold*"))
 
 
 @pytest.mark.slow
-def test_where_features_know_little_a_model_from_scratch_may_win(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(auto_look, "KNOWS_LITTLE", -1.0)
-    real, scores = Looks.trial, {"fine": 0.5, "resnet10t": 2.0}
-
-    def trial(looks: Looks, options: Options, what: str) -> Look:
-        return real(looks, options, what)._replace(score=scores[what.split("-")[0].split()[0]])
-
-    monkeypatch.setattr(Looks, "trial", trial)
-    status, _, err = podium(*AUTO)
-    assert status == 0, err
-    assert "resnet10t from scratch, 1 epoch: accuracy" in err
-    assert run_of(tiny, "auto").recipe["model"] == "resnet10t"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("score", "is_linear"), [(-1.0, True), (2.0, False)])
-def test_where_fine_tuning_does_not_beat_the_head_auto_takes_the_head(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, score: float, is_linear: bool
-) -> None:
-    real = Looks.trial
-    monkeypatch.setattr(Looks, "trial", lambda *words: real(*words)._replace(score=score))
-    monkeypatch.setattr(auto_look, "KNOWS_LITTLE", 10.0)
-    status, _, err = podium(*AUTO)
-    assert status == 0, err
-    assert ("fine-tuning does not beat the frozen head" in err) == is_linear
-    recipe = run_of(tiny, "auto").recipe
-    assert (recipe["model"], recipe["linear"]) == (AUTO_PRETRAINED, is_linear)
-    assert {"trial", "epochs", "loss", "score"} <= recipe["auto"]["looks"][-1].keys()
-    assert podium(*AUTO)[0] == 0  # it resumes
+def test_mirrored_images_are_left_out_where_they_lose_their_class(tiny: Path, tmp_path: Path) -> None:
+    """Images that are bright at the left or at the right: mirrored, they belong to the other class."""
+    folder = tiny / "data" / "raw" / "tiny"
+    rows = ["id,target"]
+    for number in range(40):
+        path = folder / "train_image" / f"{number:03d}.jpg"
+        write_image(path, (90, 90, 90), number, size=(40, 40))
+        rows.append(f"{number:03d},{('left', 'right')[number % 2]}")
+        brighten_side(path, number % 2)
+    (folder / "train.csv").write_text("\n".join(rows) + "\n")
+    podium_at(tiny, "folds", "-c", "tiny", "--k", "2", "--force")
+    plan = plan_of(tiny, image_size=64, batch_size=8)
+    look = Looks(replace(plan, run=Run(tmp_path / "trial"))).head({"image_size": 64}, tries_mirror=True)
+    assert look.options["mirror"] == 0.0
 
 
-@pytest.mark.slow
-def test_a_set_that_is_too_large_gets_fewer_epochs(tiny: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Looks, "seconds_of", lambda looks, recipe: 60.0 * recipe.epochs)
-    looks = Looks(replace(plan_of(tiny), run=Run(tmp_path / "trial")))
-    look = looks.look({"image_size": 32})
-    assert looks.options_of_run(look)["epochs"] == looks.seconds_allowed / 60
-    assert Looks(plan_of(tiny, epochs=50)).options_of_run(look)["epochs"] == 50
-
-
-def test_few_images_are_allowed_less_time(tiny: Path) -> None:
-    assert Looks(plan_of(tiny)).seconds_allowed == 240
+def brighten_side(path: Path, side: int) -> None:
+    pixels = np.asarray(Image.open(path)).astype(int)
+    pixels[:, 20 * side : 20 * (side + 1)] += 120
+    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)

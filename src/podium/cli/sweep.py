@@ -15,7 +15,7 @@ from podium import PodiumError
 from podium.recipe import Options
 from podium.terminal import first_few, say, show
 from podium.torchrun import started_by_torchrun
-from podium.training.plan import Request, check_request, check_weights, make_plan, name_of_run
+from podium.training.plan import Request, check_request, check_weights, data_of, make_plan, name_of_run
 
 
 def train_in_turn(args: argparse.Namespace, request: Request) -> None:
@@ -62,13 +62,15 @@ def _recipe_of_first(args: argparse.Namespace, request: Request) -> Options:
 
     Weights made for larger test images would give their model another size, so all are tested at the training size.
     """
-    from podium.competition.card import read_card
+    from podium.competition.load import load
+    from podium.folds.folds_csv import read_folds
     from podium.models.build import model_options, resolve_recipe
     from podium.recipe_defaults import learns_anew
 
-    card = read_card(args.competition, args.root).get("recipe", {})
     options = check_request(args.competition, args.root, request)
-    recipe = resolve_recipe(options, card)
+    competition = load(args.competition, args.root)
+    card = competition.recipe
+    recipe = resolve_recipe(options, card, data_of(competition, read_folds(competition, args.root)))
     names = model_options(options["model"], learns_anew(recipe.weights))
     sizes = {"image_size": recipe.image_size, "test_size": recipe.image_size}
     return {**{name: getattr(recipe, name) for name in names if name not in card}, **sizes}

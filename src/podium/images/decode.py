@@ -70,6 +70,7 @@ UPRIGHT: dict[object, Image.Transpose] = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+SIDEWAYS = (5, 6, 7, 8)  # orientations whose height and width change places
 TILEOFFSETS, TILEBYTECOUNTS = 324, 325  # TIFF tags that Pillow has no names for
 
 Image.MAX_IMAGE_PIXELS = None  # Pillow has limits of its own; MAX_PIXELS is checked instead

@@ -19,7 +19,7 @@ from podium.competition.csv_files import read_table
 from podium.competition.load import load, raw_folder
 from podium.disk import locked, sha256
 from podium.extension_files import extensions_digest
-from podium.folds.folds_csv import folds_path
+from podium.folds.folds_csv import folds_path, read_folds
 from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.fetch_run import fetch_run
 from podium.kaggle.inside_kernel import LIMIT, TrainFlags
@@ -36,10 +36,10 @@ from podium.kaggle.push_kernel import (
 )
 from podium.models.build import resolve_recipe
 from podium.project_root import runs_folder
-from podium.recipe import Options, Recipe
+from podium.recipe import Options
 from podium.recipe_defaults import expand_auto
 from podium.terminal import command_for, say
-from podium.training.plan import Request, check_request, name_of_run
+from podium.training.plan import Request, check_request, data_of, name_of_run
 from podium.training.run_folder import Run
 
 MAX_SCRIPT = 1_000_000  # characters that Kaggle accepts
@@ -54,7 +54,6 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
     """Trains the run on Kaggle and brings it back."""
     options = check_request(slug, root, replace(request, options=expand_auto(request.options, "cuda")))
     _refuse_local_files(options)
-    recipe = resolve_recipe(options, read_card(slug, root).get("recipe", {}))
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     flags = TrainFlags(dict(options), list(request.folds) or None, request.budget)
     receipt = chain_path(run)
@@ -63,7 +62,7 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
         if not acquired:
             raise PodiumError(f"another process follows the kernels of {run.path} already; wait for it")
         try:
-            job.check_before_push(recipe)
+            job.check_before_push(options)
         except AlreadyTrained:
             receipt.unlink(missing_ok=True)
             raise
@@ -97,7 +96,7 @@ class TrainingJob:
     flags: TrainFlags
     accelerator: str
 
-    def check_before_push(self, recipe: Recipe) -> None:
+    def check_before_push(self, options: Options) -> None:
         """Raises for mistakes that would otherwise show only after hours of a kernel's work."""
         path = folds_path(self.slug, self.root)
         if raw_folder(self.slug, self.root).is_dir() and not path.exists():
@@ -109,11 +108,20 @@ class TrainingJob:
             hashes: dict[str, str | None] = {"folds_sha256": sha256(path)} if path.exists() else {}
             if raw_folder(self.slug, self.root).is_dir():
                 hashes["corrections_sha256"] = load(self.slug, self.root).corrections.sha256
-            self.run.check_same({**asdict(recipe), **hashes, "extensions_sha256": extensions_digest()})
+            known = self._known_options(options)
+            self.run.check_same({**known, **hashes, "extensions_sha256": extensions_digest()})
             with self.run.lock():
                 finished = self.run.finished()
             if set(self._chosen_folds()) <= set(finished):
                 raise AlreadyTrained(f"{self.run.path} is trained already; give another run another --name")
+
+    def _known_options(self, options: Options) -> Options:
+        """Returns the whole recipe, or what is given of it if the data that decide the rest are only at Kaggle."""
+        if not raw_folder(self.slug, self.root).is_dir():
+            return {**read_card(self.slug, self.root).get("recipe", {}), **options}
+        competition = load(self.slug, self.root)
+        data = data_of(competition, read_folds(competition, self.root))
+        return asdict(resolve_recipe(options, competition.recipe, data))
 
     def _refuse_unknown_folds(self, path: Path) -> None:
         chosen = list(map(str, self.flags.folds or []))

@@ -45,7 +45,7 @@ from podium.training.learner import Learner
 from podium.training.loader import PREFETCHED, Batch, batches_in_order, load_batches
 from podium.training.loop import training_batches
 from podium.training.optimizer import create_optimizer
-from podium.training.plan import Plan, Request, check_request
+from podium.training.plan import Plan, Request, check_request, data_of
 from podium.training.run_folder import Run
 
 WINDOWS = 9
@@ -103,11 +103,12 @@ def bench(
     requests = [Request({**options, **fixed, "model": model}, machine=machine or Machine()) for model in models]
     checked = [check_request(competition.slug, root, request) for request in requests]  # all, before it takes time
     for request, request_options in zip(requests, checked, strict=True):
-        recipe = resolve_recipe(request_options, competition.recipe)
         fold_of_image = np.arange(len(competition.train)) % FOLDS
+        data = data_of(competition, fold_of_image)
+        recipe = resolve_recipe(request_options, competition.recipe, data)
         with tempfile.TemporaryDirectory() as folder:
             run = Run(Path(folder))
-            plan = Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train=(0,))
+            plan = Plan(competition, root, request, run, recipe, fold_of_image, (0,), data)
             with open_context(plan) as context, explain_hardware_errors(recipe.batch_size):
                 run.begin(asdict(recipe), {"folds": FOLDS})
                 measurements.append(_measure(context, started))

@@ -51,6 +51,7 @@ class Plan:
     recipe: Recipe
     fold_of_image: "NDArray[np.int64]"  # of every training image
     folds_to_train: tuple[int, ...]
+    data: "Data"  # what the defaults depend on
     earlier_runs: Mapping[str, tuple["Run", ...]] = field(default_factory=dict)  # by option: teacher, start
     origins: Mapping[str, str] = field(default_factory=dict)  # of the options of the recipe
     facts: Mapping[str, Any] = field(default_factory=dict)  # for recipe.json: what `--model auto` saw and chose
@@ -113,9 +114,10 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     if options.get("start") and not folds:
         folds = Run(runs_folder(slug, root) / options["start"]).finished()
     folds_to_train = _choose_folds(folds, count_folds(fold_of_image), slug)
-    recipe = resolve_recipe(options, competition.recipe, data_of(competition, fold_of_image))
+    data = data_of(competition, fold_of_image)
+    recipe = resolve_recipe(options, competition.recipe, data)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
-    plan = with_options(Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train), options)
+    plan = with_options(Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train, data), options)
     plan = replace(plan, earlier_runs=_find_earlier_runs(plan))
     if not only_shown:
         _refuse_other_recipe(plan)
@@ -128,7 +130,7 @@ def with_options(plan: Plan, options: Options) -> Plan:
     from podium.models.build import resolve_recipe
 
     competition = plan.competition
-    recipe = resolve_recipe(options, competition.recipe, data_of(competition, plan.fold_of_image))
+    recipe = resolve_recipe(options, competition.recipe, plan.data)
     _refuse_small_share_of_batch(recipe, int((plan.fold_of_image != 0).sum()))
     _refuse_options_of_other_tasks(recipe, competition)
     return replace(plan, recipe=recipe, origins=_find_origins(plan, options))
@@ -136,12 +138,13 @@ def with_options(plan: Plan, options: Options) -> Plan:
 
 def data_of(competition: "Competition", fold_of_image: "NDArray[np.int64]") -> "Data":
     """Returns what the defaults of a run depend on."""
+    from podium.images.usual_shape import usual_shape
     from podium.metrics import METRICS
     from podium.recipe_defaults import Data
 
     known = METRICS.get(competition.metric)  # a file's metric is not listed
     wants = known().wants if known else ""
-    return Data(int((fold_of_image != 0).sum()), judges_probabilities=wants == "probs")
+    return Data(int((fold_of_image != 0).sum()), judges_probabilities=wants == "probs", shape=usual_shape(competition))
 
 
 def check_request(slug: str, root: Path, request: Request, processes: int = 1) -> Options:
@@ -203,7 +206,10 @@ def name_of_run(request: Request, options: Options) -> str:
         return request.name
     if options.get("start"):
         return f"{options['start']}-more"
-    name = "auto" if request.options.get("model") == "auto" else timm_name(options.get("model", ""))
+    if request.options.get("model") == "auto":  # whatever it becomes
+        name, options = "auto", request.options
+    else:
+        name = timm_name(options.get("model", ""))
     return f"{name}-linear" if options.get("linear") else name
 
 
@@ -211,8 +217,8 @@ def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
     from podium.models.build import backbone_of
     from podium.recipe_defaults import layers_of, origins_of
 
-    asked, data = plan.request.options, data_of(plan.competition, plan.fold_of_image)
-    origins = origins_of(layers_of(options, plan.competition.recipe, backbone_of(options["model"]), data))
+    asked = plan.request.options
+    origins = origins_of(layers_of(options, plan.competition.recipe, backbone_of(options["model"]), plan.data))
     expanded = f"--from {options['start']}" if options.get("start") else "--model auto"
     given = set(asked) - ({"model"} if asked.get("model") == "auto" else set())  # auto became another model
     return origins | {name: "flag" if name in given else expanded for name in options}

@@ -1,0 +1,160 @@
+"""Looks at training images before a run begins: heads on frozen features, and short trainings.
+
+Everything is judged on an inner split of the training images of one fold: the looks see no label of the images that the
+fold holds out. They leave no files but features, which the run can use. auto_look.py decides by what they show.
+"""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from podium import PodiumError, terminal
+from podium.image_size import ImageSize, area_of
+from podium.metrics import evaluate
+from podium.models.build import build_model
+from podium.models.place import place_model
+from podium.recipe import Options, Recipe
+from podium.recipe_defaults import AUTO_PRETRAINED, OPTIONS_OF_LEVEL
+from podium.terminal import plural, say
+from podium.training.context import LEFT_OUT, Context, open_context
+from podium.training.forecast import FORWARD_SHARE
+from podium.training.frozen_features import Features
+from podium.training.linear_probe import Inner, fit_head, fit_head_of, validating_rows
+from podium.training.loop import train_fold
+from podium.training.plan import Plan, with_options
+from podium.training.quick_measure import estimate_seconds, measure_training
+
+IMAGES = (1_000, 2_000)  # that a head is fitted to, at least and at most
+SMALLEST, LARGEST = 96, 224  # pixels
+SECONDS_OF_LARGEST = 20.0  # that a look at the largest size takes, if that is enough for the least images
+MIRROR_COSTS = 1.05  # times the loss without mirrored images
+NOT_SMOOTHED = {"smoothing": 0.0}  # so that the losses of a trial and of a head can be compared
+
+
+class Look(NamedTuple):
+    """What a model says of the images of the inner split."""
+
+    options: Options
+    loss: float  # the log loss, or that of the task
+    left: float  # of the loss of the classes' shares
+    score: float  # by the competition's metric
+
+
+class Looks:
+    """Looks at the images of one plan, whose run is a folder that is deleted afterwards."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.fold = plan, plan.folds_to_train[0]
+        self.given = {name: value for name, value in plan.request.options.items() if name != "model"}
+        self.asked: Mapping[str, Any] = {**plan.competition.recipe, **self.given}
+        self.task_loss, self.metric = plan.competition.task.loss, plan.competition.metric
+        self.held_out = int((plan.fold_of_image == self.fold).sum())
+        self.training = len(plan.fold_of_image) - self.held_out
+        self.rates: dict[str, float] = {}  # of training, by model: pixels per second
+        self.seen: list[dict[str, Any]] = []  # for recipe.json
+
+    def head(self, options: Options, tries_mirror: bool = False) -> Look:
+        """Fits a head to frozen features; may also find out whether mirrored images keep their class."""
+        fixed = {"test_size": options["image_size"], "linear": True}
+        with self._open({**self.options_of_pretrained(options), **fixed}) as context:
+            model, spec = build_model(context.recipe, context.competition.classes)
+            spec = context.complete_spec(spec, self.fold)
+            normalise = place_model(model, spec, context.device, context.precision)
+            fitted = fit_head_of(context, self.fold, model, spec, normalise, self._most_images())
+            look = self._judge(options, fitted.inner)
+            if (
+                tries_mirror
+                and not {"mirror", "views", "level"} & self.asked.keys()
+                and len(fitted.features.values) > 1
+            ):
+                plain = Features(fitted.features.rows, fitted.features.values[:1])
+                without = self._judge({**options, "mirror": 0.0}, fit_head(context, self.fold, plain, spec)[2])
+                look = without if look.loss > MIRROR_COSTS * without.loss else look
+        mirrored = ", not mirrored" if look.options.get("mirror") == 0.0 else ""
+        self._report(f"frozen features at {options['image_size']} px{mirrored}", look)
+        return look
+
+    def trial(self, options: Options, seconds: float) -> Look:
+        """Trains a short schedule on a part of the fold's training images; the rest of them judges the result."""
+        recipe = with_options(self.plan, options).recipe
+        short = min(1.0, seconds / self.seconds_of(recipe))
+        epochs = max(1, round(recipe.epochs * short))
+        with self._open({**options, **NOT_SMOOTHED, "epochs": epochs}) as context:
+            rows = context.training_rows(self.fold)
+            inner = np.where(context.fold_of_image == self.fold, LEFT_OUT, context.fold_of_image)
+            inner[rows[validating_rows(context, self.fold, rows)]] = self.fold
+            context.run.begin(asdict(context.recipe), {"folds": self.plan.fold_count})
+            with _quiet():
+                train_fold(replace(context, fold_of_image=inner), self.fold, deadline=time.monotonic() + 2 * seconds)
+            predictions = context.run.out_of_fold(self.fold)
+            shutil.rmtree(context.run.fold_folder(self.fold))
+        known = Inner(predictions.target, predictions.probs, predictions.probs)
+        look = self._judge({"model": recipe.model, "image_size": recipe.image_size, "epochs": epochs}, known)
+        start = "from scratch" if recipe.weights == "none" else "fine-tuned"
+        self._report(f"{recipe.model} {start} at {recipe.image_size} px for {plural(epochs, 'epoch')}", look)
+        return look
+
+    # --- recipes and their time ---
+
+    def options_of_pretrained(self, options: Options) -> Options:
+        """Returns the options of a run with the pretrained model; what the user or a level sets stays."""
+        level = OPTIONS_OF_LEVEL.get(str(self.given.get("level", "default")), {})
+        own = {name: value for name, value in options.items() if name not in level}
+        return {"model": AUTO_PRETRAINED, "weights": "pretrained", **own, **self.given}
+
+    def options_from_scratch(self) -> Options:
+        """Returns the options that `--model auto` has without a look."""
+        own = {name for name, origin in self.plan.origins.items() if origin == "--model auto"}
+        return {**{name: value for name, value in asdict(self.plan.recipe).items() if name in own}, **self.given}
+
+    def recipe_of(self, options: Options) -> Recipe:
+        return with_options(self.plan, self.options_of_pretrained(options)).recipe
+
+    def seconds_of(self, recipe: Recipe) -> float:
+        """Returns about how long one fold takes."""
+        return estimate_seconds(recipe, self.training, self.held_out, self._rate(recipe, recipe.image_size))
+
+    def _rate(self, recipe: Recipe, size: ImageSize) -> float:
+        """Returns training images per second, measured once for each model: a ConvNet's time grows with the pixels."""
+        if recipe.model not in self.rates:
+            rate = measure_training(recipe, self.plan.competition.classes, self.plan.request.machine.device)
+            self.rates[recipe.model] = rate * area_of(recipe.image_size)
+        return self.rates[recipe.model] / area_of(size)
+
+    def _most_images(self) -> int:
+        """Returns how many images a head is fitted to: the same at all sizes, so that these can be compared."""
+        recipe = self.recipe_of({"image_size": SMALLEST})
+        images = SECONDS_OF_LARGEST * self._rate(recipe, LARGEST) / FORWARD_SHARE / recipe.view_count
+        return int(min(max(images, IMAGES[0]), IMAGES[1]))
+
+    # --- details ---
+
+    @contextmanager
+    def _open(self, options: Options) -> Iterator[Context]:
+        with open_context(with_options(self.plan, options)) as context:
+            yield context
+
+    def _judge(self, options: Options, inner: Inner | None) -> Look:
+        if inner is None:
+            raise PodiumError("--model auto: there are too few images to look at; name a model with --model")
+        loss, score = (evaluate(name, inner.targets, inner.probs) for name in (self.task_loss, self.metric))
+        self.seen.append({**options, "loss": loss, "score": score})
+        return Look(options, loss, inner.loss_left(self.task_loss), score)
+
+    def _report(self, what: str, look: Look) -> None:
+        metric = "" if self.metric == self.task_loss else f"{self.metric} {look.score:.4f}, "
+        say(f"  {what}: {metric}{self.task_loss.replace('_', ' ')} {look.loss:.4f}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    before, terminal.quiet = terminal.quiet, True
+    try:
+        yield
+    finally:
+        terminal.quiet = before
