@@ -74,11 +74,16 @@ def main(
     seeds: list[int],
     changes: list[str],
     size: int | None,
+    epochs: int | None,
     at_once: int,
     cost: bool,
 ) -> None:
+    given = {name: value for name, value in (("image_size", size), ("epochs", epochs)) if value}
     trials = [
-        trial for slug in slugs for model in models for trial in trials_of(root, slug, model, seeds, changes, size)
+        trial
+        for slug in slugs
+        for model in models
+        for trial in trials_of(root, slug, {"model": model, **given}, seeds, changes)
     ]
     left = [trial for trial in trials if 0 not in run_of(root, trial).finished()]
     seconds = sum(trial.seconds for trial in left) / at_once
@@ -95,10 +100,7 @@ def main(
                 print(line)
 
 
-def trials_of(
-    root: Path, slug: str, model: str, seeds: list[int], changes: list[str], size: int | None
-) -> Iterator[Trial]:
-    common: Options = {"model": model, **({"image_size": size} if size else {})}
+def trials_of(root: Path, slug: str, common: Options, seeds: list[int], changes: list[str]) -> Iterator[Trial]:
     plan = make_plan(slug, root, Request(common, folds=(0,)), only_shown=True)
     held_out = int((plan.fold_of_image == 0).sum())
     rate = measure_training(plan.recipe, plan.competition.classes, "auto")
@@ -109,7 +111,7 @@ def trials_of(
         recipe = make_plan(slug, root, Request({**common, **options}, folds=(0,)), only_shown=True).recipe
         seconds = estimate_seconds(recipe, len(plan.fold_of_image) - held_out, held_out, rate)
         for seed in seeds[:1] if recipe.linear else seeds:  # a head needs no random numbers
-            yield Trial(slug, model, change, seed, {**common, **options, "seed": seed}, seconds)
+            yield Trial(slug, common["model"], change, seed, {**common, **options, "seed": seed}, seconds)
 
 
 def train(root: Path, trial: Trial, at_once: int) -> Trial:
@@ -167,6 +169,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: %(default)s")
     parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES), help="default: all")
     parser.add_argument("--size", type=int, help="of the images (default: the model's)")
+    parser.add_argument("--epochs", type=int, help="of the defaults (default: the model's)")
     parser.add_argument("--at-once", type=int, default=1, help="runs side by side, each with its share of the cores")
     parser.add_argument("--cost", action="store_true", help="say how long it takes, and train nothing")
     main(**vars(parser.parse_args()))

@@ -23,3 +23,21 @@ def test_a_measurement_runs(tiny: Path, words: tuple[str, ...], output: str) -> 
     done = subprocess.run(command, cwd=tiny, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert output in done.stdout
+
+
+@pytest.mark.slow
+def test_the_ablation_says_its_cost_prints_a_table_and_goes_on(tiny: Path) -> None:
+    words = ("measure_finetuning.py", ".", "-c", "tiny", "--models", "tf_efficientnet_lite0", "--size", "32")
+    words += ("--epochs", "2", "--seeds", "0", "--changes", "frozen head", "defaults")
+
+    def run(*further: str) -> str:
+        command = [sys.executable, str(DOCS / words[0]), *words[1:], *further]
+        done = subprocess.run(command, cwd=tiny, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    table = run()
+    assert "2 runs, 2 left to train: about" in table
+    assert "| frozen head |" in table
+    assert "| defaults |" in table
+    assert "2 runs, 0 left to train" in run("--cost")
