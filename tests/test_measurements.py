@@ -27,11 +27,13 @@ def test_a_measurement_runs(tiny: Path, words: tuple[str, ...], output: str) -> 
 
 @pytest.mark.slow
 def test_the_ablation_says_its_cost_prints_a_table_and_goes_on(tiny: Path) -> None:
-    words = ("measure_finetuning.py", ".", "-c", "tiny", "--models", "tf_efficientnet_lite0", "--size", "32")
-    words += ("--epochs", "2", "--seeds", "0", "--changes", "frozen head", "defaults")
+    words = (
+        *("-c", "tiny", "--models", "tf_efficientnet_lite0", "--size", "32", "--epochs", "2", "--seeds", "0"),
+        *("--changes", "frozen head", "defaults"),
+    )
 
     def run(*further: str) -> str:
-        command = [sys.executable, str(DOCS / words[0]), *words[1:], *further]
+        command = [sys.executable, str(DOCS / "measure_finetuning.py"), ".", *words, *further]
         done = subprocess.run(command, cwd=tiny, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -15,6 +15,7 @@ from podium.recipe import Options, Recipe
 from podium.recipe_defaults import AUTO_PRETRAINED
 from podium.training import auto_look
 from podium.training.auto_look import Choice, choose, look_first, oblong_size, will_look
+from podium.training.linear_probe import Inner
 from podium.training.looks import Look, Looks
 from podium.training.plan import Plan, Request, make_plan
 from podium.training.run_folder import Run
@@ -45,12 +46,12 @@ class SeenBefore(Looks):
     def head(self, options: Options, tries_mirror: bool = False) -> Look:
         self.asked_for.append(options["image_size"])
         loss = self.heads[options["image_size"]]
-        return Look(options, loss, loss / 2.0, 1 - loss)
+        return Look(options, loss, loss / 2.0, loss < 0.05, 1 - loss)
 
     def trial(self, options: Options, seconds: float) -> Look:
         self.asked_for.append(options["model"])
         loss = self.trials[str(options["model"])]
-        return Look(options, loss, loss / 2.0, 1 - loss)
+        return Look(options, loss, loss / 2.0, loss < 0.05, 1 - loss)
 
     def seconds_of(self, recipe: Recipe) -> float:
         steps = 1 if recipe.linear else 3 * recipe.epochs
@@ -76,7 +77,7 @@ def decide(tiny: Path) -> Callable[..., tuple[Choice, list[Any]]]:
 
 
 def test_larger_sizes_are_taken_as_long_as_they_pay(decide: Callable[..., tuple[Choice, list[Any]]]) -> None:
-    choice, seen = decide({96: 0.5, 128: 0.3, 160: 0.29, 224: 0.1})
+    choice, seen = decide({96: 0.2, 128: 0.15, 160: 0.145, 224: 0.1})
     assert seen == [96, 128, 160]  # 160 px do not pay, so 224 are not tried
     assert (choice.options["model"], choice.options["image_size"]) == (AUTO_PRETRAINED, 128)
     assert "linear" not in choice.options
@@ -173,7 +174,7 @@ def test_time_grows_with_the_images_and_a_budget_replaces_it(tiny: Path) -> None
 def test_auto_records_what_it_saw_and_does_not_look_again(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auto_look, "LITTLE_LEFT", 0.0)
+    monkeypatch.setattr(Inner, "leaves_little", lambda *_: False)
     monkeypatch.setattr(auto_look, "KNOWS_LITTLE", 10.0)
     status, out, err = podium(*AUTO)
     assert status == 0, err
@@ -193,11 +194,11 @@ def test_auto_records_what_it_saw_and_does_not_look_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("little_left", "model"), [(10.0, AUTO_PRETRAINED), (0.0, "resnet10t")])
+@pytest.mark.parametrize(("leaves_little", "model"), [(True, AUTO_PRETRAINED), (False, "resnet10t")])
 def test_a_head_and_a_model_from_scratch_are_trained_and_resumed_too(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, little_left: float, model: str
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, leaves_little: bool, model: str
 ) -> None:
-    monkeypatch.setattr(auto_look, "LITTLE_LEFT", little_left)
+    monkeypatch.setattr(Inner, "leaves_little", lambda *_: leaves_little)
     monkeypatch.setattr(auto_look, "KNOWS_LITTLE", 0.0)
     trial = Looks.trial
 
@@ -209,8 +210,8 @@ def test_a_head_and_a_model_from_scratch_are_trained_and_resumed_too(
     status, out, err = podium(*AUTO)
     assert status == 0, err
     recipe = run_of(tiny, "auto").recipe
-    assert (recipe["model"], recipe["linear"]) == (model, bool(little_left))
-    assert ("from scratch at 32 px for 1 epoch" in err) == (not little_left)
+    assert (recipe["model"], recipe["linear"]) == (model, leaves_little)
+    assert ("from scratch at 32 px for 1 epoch" in err) == (not leaves_little)
     assert "(chosen)" in out
     status, _, err = podium(*AUTO)
     assert status == 0, err

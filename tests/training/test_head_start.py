@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -21,6 +22,7 @@ from podium.models.tensors import load_tensors
 from podium.models.weight_packages import PACKAGES
 from podium.training import head_start
 from podium.training.head_start import NEW_WEIGHTS, adapt_statistics, start_head
+from podium.training.linear_probe import Inner
 from podium.training.run_folder import Run
 from tiny import FAST, Podium, assert_same_fold, recipe_of, run_of, signal_in_step
 from training.learners import learner_of
@@ -254,7 +256,7 @@ def test_a_run_below_the_frozen_head_says_so_with_the_remedy(
 def test_where_the_head_leaves_little_the_rate_is_low_unless_one_is_given(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(head_start, "LITTLE_LEFT", 10.0)
+    monkeypatch.setattr(Inner, "leaves_little", lambda *_: True)
     status, _, err = podium(*WORDS, "--name", "low")
     assert status == 0, err
     assert "leaves little to learn, so the learning rate is" in err
@@ -265,6 +267,20 @@ def test_where_the_head_leaves_little_the_rate_is_low_unless_one_is_given(
     status, _, err = podium(*WORDS, "--name", "given", "--lr", "0.001")
     assert status == 0, err
     assert run_of(tiny, "given").history(0)[0].lr == 0.001
+
+
+def test_a_head_leaves_little_if_it_is_wrong_about_few_images_or_its_loss_is_small() -> None:
+    targets, prior = np.arange(200) % 2, np.full((200, 2), 0.5, np.float32)
+
+    def inner(mistakes: int, sure: float = 0.8) -> Inner:
+        probs = np.where(np.arange(2) == targets[:, None], sure, 1 - sure).astype(np.float32)
+        probs[:mistakes] = probs[:mistakes, ::-1]
+        return Inner(targets, probs, prior)
+
+    assert inner(2).leaves_little("log_loss", 1_000)  # ten mistakes
+    assert not inner(3).leaves_little("log_loss", 1_000)
+    assert not inner(2).leaves_little("log_loss", 2_000)
+    assert inner(0, sure=0.999).leaves_little("log_loss", 10**9)
 
 
 # --- batch norm and frozen layers ----------------------------------------------------------------------

@@ -22,7 +22,6 @@ from podium.recipe import Options, Recipe
 from podium.recipe_defaults import AUTO_PRETRAINED
 from podium.terminal import duration, plural, say, show, table
 from podium.torchrun import world_size
-from podium.training.head_start import LITTLE_LEFT
 from podium.training.looks import LARGEST, SMALLEST, Look, Looks
 from podium.training.plan import Plan, with_options
 from podium.training.run_folder import Run
@@ -35,7 +34,7 @@ SECONDS = (210, 420)  # that a fold may take without the look: few images gain l
 IMAGES_PER_SECOND = 15  # of that time, between the two
 TRIAL_SECONDS = 30.0
 WHOLE_RUN = 2.0  # how many times a trial's gain over the head a whole run gains
-KNOWS_LITTLE = 0.15  # of the loss that the frozen head leaves: then a model from scratch may be better
+KNOWS_LITTLE = 0.12  # of the loss that the frozen head leaves: then a model from scratch may be better
 # What fine-tuning leaves of the frozen head's errors, on the measured sets (docs/benchmarks.md).
 ERRORS_LEFT = (0.05, 0.75)
 
@@ -88,7 +87,7 @@ def choose(looks: Looks) -> Choice:
     linear = Choice({**looks.options_of_pretrained(best.options), "linear": True}, best, f"{best.score:.3f}")
     if looks.asked.get("linear"):
         return linear
-    if best.left < LITTLE_LEFT:
+    if best.leaves_little:
         say("podium: the frozen features leave little to learn, so auto takes the head on them")
         return linear
     allowed = seconds_allowed(looks)

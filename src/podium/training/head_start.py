@@ -26,10 +26,7 @@ MOST_IMAGES = 50_000  # that a head is fitted to; training goes on from there
 NEW_WEIGHTS = 0.001  # times what timm draws: the first outputs are the shares of the classes
 ADAPTING_IMAGES = 2_048
 WARN_AT = 1 / 3  # of the run
-# Where the head's loss is a smaller share of the loss of the classes' shares, the usual rate loses more than it gains:
-# cats and dogs have 0.02, the other measured sets 0.05 to 0.11 (docs/benchmarks.md).
-LITTLE_LEFT = 0.03
-CAUTIOUS = 0.02  # times the learning rate
+CAUTIOUS = 0.02  # times the learning rate, where the head leaves little to learn
 
 
 def start_head(learner: Learner) -> None:
@@ -103,7 +100,8 @@ def _peak_rate(learner: Learner, fitted: FittedHead) -> float:
     """Returns the recipe's learning rate, or a lower one where the head leaves little to learn and none was given."""
     context, rate = learner.context, learner.recipe.lr
     is_given = context.plan.origins.get("lr") in ("flag", "card")
-    if is_given or not fitted.inner or fitted.inner.loss_left(context.competition.task.loss) >= LITTLE_LEFT:
+    images, loss = len(context.training_rows(learner.fold)), context.competition.task.loss
+    if is_given or not fitted.inner or not fitted.inner.leaves_little(loss, images):
         return rate
     lower = float(f"{rate * CAUTIOUS:.3g}")
     say(

@@ -40,6 +40,9 @@ from podium.training.randomness import seed_torch
 STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the mean log loss: 0.1 to 0.00001
 # The gradient, or the change of the loss, that ends a fit. A tenth of it takes twice as long and scores the same.
 TOLERANCE = 1e-4
+# A head leaves little to learn if its loss is a smaller share of the loss of the classes' shares, or if it is wrong
+# about fewer training images: fine-tuning then loses more than it gains (docs/benchmarks.md).
+LITTLE_LEFT, FEW_MISTAKES = 0.03, 12
 USUAL_SHARE = 0.3  # of the mean variance of all features, in the one that a feature is divided by
 
 
@@ -58,6 +61,13 @@ class Inner(NamedTuple):
     def loss_left(self, loss: str) -> float:
         """Returns the head's loss as a share of the loss of the prior."""
         return evaluate(loss, self.targets, self.probs) / max(evaluate(loss, self.targets, self.prior), 1e-9)
+
+    def leaves_little(self, loss: str, images: int) -> bool:
+        """Returns whether so many images would teach a fine-tuning little: the head is wrong about few of them."""
+        if self.loss_left(loss) < LITTLE_LEFT:
+            return True
+        is_one_label = self.targets.ndim == 1
+        return is_one_label and float((self.probs.argmax(1) != self.targets).mean()) * images < FEW_MISTAKES
 
 
 class NotLinear(PodiumError):

@@ -42,6 +42,7 @@ class Look(NamedTuple):
     options: Options
     loss: float  # the log loss, or that of the task
     left: float  # of the loss of the classes' shares
+    leaves_little: bool  # to learn
     score: float  # by the competition's metric
 
 
@@ -144,7 +145,8 @@ class Looks:
             raise PodiumError("--model auto: there are too few images to look at; name a model with --model")
         loss, score = (evaluate(name, inner.targets, inner.probs) for name in (self.task_loss, self.metric))
         self.seen.append({**options, "loss": loss, "score": score})
-        return Look(options, loss, inner.loss_left(self.task_loss), score)
+        little = inner.leaves_little(self.task_loss, self.training)
+        return Look(options, loss, inner.loss_left(self.task_loss), little, score)
 
     def _report(self, what: str, look: Look) -> None:
         metric = "" if self.metric == self.task_loss else f"{self.metric} {look.score:.4f}, "
