@@ -234,7 +234,7 @@ def test_a_student_and_a_longer_run_start_from_a_head_too(tiny: Path, podium: Po
 
 @pytest.mark.slow
 def test_a_budget_counts_the_fit(tiny: Path, podium: Podium) -> None:
-    status, _, err = podium(*WORDS[:-6], *WORDS[-6:], "--name", "budget", "--budget", "5m")
+    status, _, err = podium(*WORDS, "--name", "budget", "--budget", "3h")
     assert status == 0, err
     assert [record.epoch for record in run_of(tiny, "budget").history(0)] == [0, 1, 2]
 
