@@ -131,6 +131,10 @@ TRAINED_AS = dict.fromkeys(("deepvit", "t2t_vit", "cswin", "cpvt", "pvt", "teach
 # What `--model auto` fine-tunes on a CPU, at the size that its look at the images chooses (training/auto_look.py): its
 # weights are installed with Podium, and at 96 px two cores train on 350 images per second.
 AUTO_PRETRAINED = "tf_efficientnet_lite0"
+# With many images it gains half a point by a higher rate and by statistics of its own; with few it loses three points.
+# (Wider ConvNets have smaller weights, so the row of their kind keeps the lower rate.)
+AUTO_MANY_IMAGES = 5_000
+AUTO_WITH_MANY: dict[str, Any] = {"norm": "train", "lr": 1e-3}  # for batches of 64
 # What `--model auto` trains where no pretrained weights are here, or where they do not help: about the best result of
 # ten minutes per fold on two cores (docs/benchmarks.md).
 SMALL: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """`--model auto` looks at the training images before it chooses."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from PIL import Image
 from podium.image_size import area_of
 from podium.models import hub, weight_packages
 from podium.recipe import Options, Recipe
-from podium.recipe_defaults import AUTO_PRETRAINED
+from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_PRETRAINED, AUTO_WITH_MANY
 from podium.training import auto_look
 from podium.training.auto_look import Choice, choose, look_first, oblong_size, will_look
 from podium.training.linear_probe import Inner
@@ -108,6 +108,21 @@ def test_a_set_that_is_too_large_gets_fewer_epochs(decide: Callable[..., tuple[C
     assert slow["epochs"] == int(210 / (3 * 1_000 * 96**2 / 1e6))
     asked = decide(heads, speed=1.0, options={"epochs": 50})[0].options
     assert asked["epochs"] == 50
+
+
+def test_many_images_allow_a_higher_rate_unless_the_user_chose_one(tiny: Path) -> None:
+    def chosen(training: int, **options: object) -> Options:
+        looks = Looks(plan_of(tiny, **options))
+        looks.training = training
+        recipe = asdict(looks.recipe_of({"image_size": 96}))
+        return {name: recipe[name] for name in ("lr", "norm")}
+
+    assert chosen(AUTO_MANY_IMAGES) == AUTO_WITH_MANY
+    few = chosen(AUTO_MANY_IMAGES - 1)
+    assert few["norm"] == "frozen"
+    assert few["lr"] < AUTO_WITH_MANY["lr"]
+    assert chosen(AUTO_MANY_IMAGES, lr=0.002) == {"lr": 0.002, "norm": "frozen"}
+    assert chosen(AUTO_MANY_IMAGES, batch_size=32)["norm"] == "frozen"
 
 
 def test_where_features_know_little_a_model_from_scratch_may_win(

@@ -277,9 +277,9 @@ def test_a_head_leaves_little_if_it_is_wrong_about_few_images_or_its_loss_is_sma
         probs[:mistakes] = probs[:mistakes, ::-1]
         return Inner(targets, probs, prior)
 
-    assert inner(2).leaves_little("log_loss", 1_000)  # ten mistakes
-    assert not inner(3).leaves_little("log_loss", 1_000)
-    assert not inner(2).leaves_little("log_loss", 2_000)
+    assert inner(4).leaves_little("log_loss", 1_000)  # twenty mistakes
+    assert not inner(6).leaves_little("log_loss", 1_000)
+    assert not inner(4).leaves_little("log_loss", 2_000)
     assert inner(0, sure=0.999).leaves_little("log_loss", 10**9)
 
 

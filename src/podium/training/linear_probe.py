@@ -42,7 +42,7 @@ STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the m
 TOLERANCE = 1e-4
 # A head leaves little to learn if its loss is a smaller share of the loss of the classes' shares, or if it is wrong
 # about fewer training images: fine-tuning then loses more than it gains (docs/benchmarks.md).
-LITTLE_LEFT, FEW_MISTAKES = 0.03, 12
+LITTLE_LEFT, FEW_MISTAKES = 0.03, 25
 USUAL_SHARE = 0.3  # of the mean variance of all features, in the one that a feature is divided by
 
 

@@ -19,7 +19,7 @@ from podium.metrics import evaluate
 from podium.models.build import build_model
 from podium.models.place import place_model
 from podium.recipe import Options, Recipe
-from podium.recipe_defaults import AUTO_PRETRAINED, OPTIONS_OF_LEVEL
+from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_PRETRAINED, AUTO_WITH_MANY, OPTIONS_OF_LEVEL
 from podium.terminal import plural, say
 from podium.training.context import LEFT_OUT, Context, open_context
 from podium.training.forecast import FORWARD_SHARE
@@ -33,6 +33,7 @@ IMAGES = (1_000, 2_000)  # that a head is fitted to, at least and at most
 SMALLEST, LARGEST = 96, 224  # pixels
 SECONDS_OF_LARGEST = 20.0  # that a look at the largest size takes, if that is enough for the least images
 MIRROR_COSTS = 1.05  # times the loss without mirrored images
+HAVE_A_RATE = {"lr", "norm", "batch_size", "optimizer"}  # one of these was chosen, and the rest has to suit it
 NOT_SMOOTHED = {"smoothing": 0.0}  # so that the losses of a trial and of a head can be compared
 
 
@@ -105,7 +106,8 @@ class Looks:
     def options_of_pretrained(self, options: Options) -> Options:
         """Returns the options of a run with the pretrained model; what the user or a level sets stays."""
         level = OPTIONS_OF_LEVEL.get(str(self.given.get("level", "default")), {})
-        own = {name: value for name, value in options.items() if name not in level}
+        of_many = AUTO_WITH_MANY if self.training >= AUTO_MANY_IMAGES and not HAVE_A_RATE & self.asked.keys() else {}
+        own = {name: value for name, value in {**of_many, **options}.items() if name not in level}
         return {"model": AUTO_PRETRAINED, "weights": "pretrained", **own, **self.given}
 
     def options_from_scratch(self) -> Options:
