@@ -104,7 +104,7 @@ def trials_of(root: Path, slug: str, common: Options, seeds: list[int], changes:
     plan = make_plan(slug, root, Request(common, folds=(0,)), only_shown=True)
     held_out = int((plan.fold_of_image == 0).sum())
     rate = measure_training(plan.recipe, plan.competition.classes, "auto")
-    for change in changes:
+    for change in dict.fromkeys(("defaults", *changes)):
         options = CHANGES[change](plan.recipe)
         if options and all(asdict(plan.recipe)[name] == value for name, value in options.items()):
             continue  # the default itself
@@ -167,7 +167,7 @@ if __name__ == "__main__":
     parser.add_argument("-c", "--competitions", dest="slugs", nargs="+", default=["boolart-image-classification"])
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="default: %(default)s")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: %(default)s")
-    parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES), help="default: all")
+    parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES), help="of the defaults; all")
     parser.add_argument("--size", type=int, help="of the images (default: the model's)")
     parser.add_argument("--epochs", type=int, help="of the defaults (default: the model's)")
     parser.add_argument("--at-once", type=int, default=1, help="runs side by side, each with its share of the cores")

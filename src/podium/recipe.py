@@ -287,6 +287,8 @@ def check_views(recipe: Recipe) -> None:
         square_side(recipe.test_size, "--views turn")
 
 
+ONLY_IN_TRAINING = ("teacher", "loss", "class_weights", "augment")  # a head on frozen features does without them
+
 # What a recipe that was written before an option existed did: the value that changes nothing.
 NEUTRAL: dict[str, Any] = {
     "accumulate": 1,

@@ -53,7 +53,7 @@ def test_an_image_that_cannot_be_read_has_no_shape(tmp_path: Path) -> None:
     assert shape_in(tmp_path) == 1.0
 
 
-def test_channel_images_and_rows_of_pixels_are_read_too(tmp_path: Path) -> None:
+def test_images_whose_channels_are_files_are_read_too(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "raw" / "tiny"
     rng = np.random.default_rng(0)
     rows = ["id,target"]

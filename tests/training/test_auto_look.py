@@ -1,5 +1,8 @@
 """`--model auto` looks at the training images before it chooses."""
 
+import math
+import signal
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,11 +18,12 @@ from podium.recipe import Options, Recipe
 from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_PRETRAINED, AUTO_WITH_MANY
 from podium.training import auto_look
 from podium.training.auto_look import Choice, choose, look_first, oblong_size, will_look
+from podium.training.learner import Diverged, Learner
 from podium.training.linear_probe import Inner
-from podium.training.looks import Look, Looks
+from podium.training.looks import Look, Looks, Trial
 from podium.training.plan import Plan, Request, make_plan
 from podium.training.run_folder import Run
-from tiny import Podium, one_line, podium_at, run_of, write_image
+from tiny import Podium, one_line, podium_at, run_of, signal_in_step, write_image
 
 WORDS = (
     *("--image-size", "32", "--batch-size", "8", "--epochs", "1"),
@@ -48,10 +52,10 @@ class SeenBefore(Looks):
         loss = self.heads[options["image_size"]]
         return Look(options, loss, loss / 2.0, loss < 0.05, 1 - loss)
 
-    def trial(self, options: Options, seconds: float) -> Look:
+    def trial(self, options: Options, seconds: float) -> Trial:
         self.asked_for.append(options["model"])
         loss = self.trials[str(options["model"])]
-        return Look(options, loss, loss / 2.0, loss < 0.05, 1 - loss)
+        return Trial(loss, 1 - loss)
 
     def seconds_of(self, recipe: Recipe) -> float:
         steps = 1 if recipe.linear else 3 * recipe.epochs
@@ -166,11 +170,23 @@ def test_options_that_are_given_are_not_changed(decide: Callable[..., tuple[Choi
     choice, seen = decide(
         {64: 0.5}, options={"image_size": 64, "mirror": 0.0, "lr": 1e-4}, **{AUTO_PRETRAINED: 0.2, "resnet10t": 1}
     )
-    assert seen == [64, "resnet10t", AUTO_PRETRAINED]
+    assert seen == [64, AUTO_PRETRAINED, "resnet10t"]
     assert (choice.options["image_size"], choice.options["lr"], choice.options["mirror"]) == (64, 1e-4, 0.0)
     choice, seen = decide({64: 0.5}, options={"image_size": 64, "linear": True})
     assert seen == [64]
     assert choice.options["linear"]
+    _, seen = decide({96: 0.1, 128: 0.1}, shape=0.75, options={"views": "turn"})
+    assert seen == [96, 128]  # images that are turned have to be squares
+
+
+@pytest.mark.parametrize("option", [{"linear": False}, {"loss": "focal"}, {"class_weights": "balanced"}])
+def test_a_head_is_no_choice_where_the_user_wants_what_only_training_has(
+    decide: Callable[..., tuple[Choice, list[Any]]], option: Options
+) -> None:
+    assert decide({96: 0.01, 128: 0.01})[0].options["linear"]
+    choice, seen = decide({96: 0.01, 128: 0.01}, options=option)
+    assert seen == [96, 128]
+    assert not choice.options.get("linear")
 
 
 def test_time_grows_with_the_images_and_a_budget_replaces_it(tiny: Path) -> None:
@@ -180,6 +196,13 @@ def test_time_grows_with_the_images_and_a_budget_replaces_it(tiny: Path) -> None
     assert auto_look.seconds_allowed(looks) == auto_look.SECONDS[1]
     plan = make_plan("tiny", tiny, Request({"model": "auto"}, budget=1000.0))
     assert 400 < auto_look.seconds_allowed(Looks(plan)) < 500  # of two folds
+
+
+def test_a_small_budget_leaves_no_time_to_look_at_large_sizes(tiny: Path) -> None:
+    request = Request({"model": "auto"}, budget=100.0, started=time.monotonic() - 30)
+    looks = SeenBefore(make_plan("tiny", tiny, request), {"96x72": 0.2, 96: 0.2}, {}, 100.0)
+    choose(looks)
+    assert looks.asked_for == ["96x72", 96]
 
 
 # --- with real images and weights -----------------------------------------------------------------------
@@ -217,9 +240,9 @@ def test_a_head_and_a_model_from_scratch_are_trained_and_resumed_too(
     monkeypatch.setattr(auto_look, "KNOWS_LITTLE", 0.0)
     trial = Looks.trial
 
-    def prefer_scratch(looks: Looks, options: Options, seconds: float) -> Look:
-        look = trial(looks, options, seconds)
-        return look._replace(loss=0.0) if options["model"] == "resnet10t" else look._replace(loss=1.0)
+    def prefer_scratch(looks: Looks, options: Options, seconds: float) -> Trial:
+        found = trial(looks, options, seconds)
+        return found._replace(loss=0.0 if options["model"] == "resnet10t" else 1.0)
 
     monkeypatch.setattr(Looks, "trial", prefer_scratch)
     status, out, err = podium(*AUTO)
@@ -231,6 +254,39 @@ def test_a_head_and_a_model_from_scratch_are_trained_and_resumed_too(
     status, _, err = podium(*AUTO)
     assert status == 0, err
     assert "nothing has changed" in err
+
+
+@pytest.mark.slow
+def test_a_head_that_auto_chose_goes_on_within_a_budget(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Inner, "leaves_little", lambda *_: True)
+    for folds in ("0", "0,1"):
+        status, _, err = podium(*AUTO, "--folds", folds, "--budget", "3h")
+        assert status == 0, err
+    run = run_of(tiny, "auto")
+    assert (run.recipe["linear"], run.finished()) == (True, [0, 1])
+
+
+@pytest.mark.slow
+def test_a_trial_that_diverges_or_is_stopped_leaves_nothing(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = plan_of(tiny, image_size=32, batch_size=4, epochs=2)
+    looks = Looks(replace(plan, run=Run(tiny / "looks")))
+    options = looks.options_of_pretrained({"image_size": 32})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "check_weights", diverge)
+        assert looks.trial(options, 30.0).loss == math.inf
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 0, signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt, match="nothing has begun"):
+            looks.trial(options, 30.0)
+    assert looks.trial(options, 30.0).loss < 10
+    assert "fold0" not in [path.name for path in (tiny / "looks").iterdir()]
+    assert "stopped after step" not in capsys.readouterr().err
+
+
+def diverge(learner: Learner) -> None:
+    raise Diverged("the weights are not finite")
 
 
 def test_without_pretrained_weights_auto_trains_from_scratch(

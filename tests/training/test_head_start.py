@@ -233,7 +233,7 @@ def test_a_student_and_a_longer_run_start_from_a_head_too(tiny: Path, podium: Po
 
 
 @pytest.mark.slow
-def test_a_budget_counts_the_fit(tiny: Path, podium: Podium) -> None:
+def test_a_run_within_a_budget_starts_from_the_fitted_head(tiny: Path, podium: Podium) -> None:
     status, _, err = podium(*WORDS, "--name", "budget", "--budget", "3h")
     assert status == 0, err
     assert [record.epoch for record in run_of(tiny, "budget").history(0)] == [0, 1, 2]
@@ -272,7 +272,7 @@ def test_where_the_head_leaves_little_the_rate_is_low_unless_one_is_given(
 def test_a_head_leaves_little_if_it_is_wrong_about_few_images_or_its_loss_is_small() -> None:
     targets, prior = np.arange(200) % 2, np.full((200, 2), 0.5, np.float32)
 
-    def inner(mistakes: int, sure: float = 0.8) -> Inner:
+    def inner(mistakes: int, sure: float = 0.95) -> Inner:
         probs = np.where(np.arange(2) == targets[:, None], sure, 1 - sure).astype(np.float32)
         probs[:mistakes] = probs[:mistakes, ::-1]
         return Inner(targets, probs, prior)
@@ -281,6 +281,9 @@ def test_a_head_leaves_little_if_it_is_wrong_about_few_images_or_its_loss_is_sma
     assert not inner(6).leaves_little("log_loss", 1_000)
     assert not inner(4).leaves_little("log_loss", 2_000)
     assert inner(0, sure=0.999).leaves_little("log_loss", 10**9)
+    rare = (np.arange(200) == 0).astype(int)
+    shares = np.tile(np.array([0.995, 0.005], np.float32), (200, 1))
+    assert not Inner(rare, shares, shares).leaves_little("log_loss", 1_000)  # a head that knows nothing
 
 
 # --- batch norm and frozen layers ----------------------------------------------------------------------

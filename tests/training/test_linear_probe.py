@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+import bars
 from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.image_size import sides_of
@@ -26,8 +27,9 @@ from podium.training import frozen_features, linear_probe
 from podium.training.augment import TestView
 from podium.training.context import Context
 from podium.training.frozen_features import Features, features_of
-from podium.training.linear_probe import Head, fit_head, linear_layers, predict_head, set_layer
+from podium.training.linear_probe import STRENGTHS, Head, fit_head, linear_layers, predict_head, set_layer
 from podium.training.loader import batches_in_order, load_batches
+from podium.training.run_folder import Run
 from podium.training.train import train
 from tiny import FAST, Podium, assert_same_fold, podium_at, recipe_of, run_of, signal_in_step, weights_hash
 from training.damage import cut_end, flip_bit
@@ -111,6 +113,16 @@ def test_the_saved_model_gives_the_out_of_fold_predictions(
     recorded = run.out_of_fold(0).probs
     assert np.abs(probs - recorded).max() < 1e-3
     assert (probs.argmax(1) == recorded.argmax(1)).all()
+
+
+def test_numbers_choose_their_strength_with_two_folds_too(tmp_path: Path, podium: Podium) -> None:
+    bars.write_competition(tmp_path, bars.COLUMNS["one"])
+    assert podium("folds", "-c", bars.SLUG, "--k", "2")[0] == 0
+    words = ("train", "-c", bars.SLUG, *FAST[2:], "--model", "test_resnet", "--linear", "--name", "linear")
+    assert podium(*words)[0] == 0
+    run = Run(tmp_path / "runs" / bars.SLUG / "linear")
+    chosen = [run.history(fold)[0].l2 for fold in range(2)]
+    assert all(l2 is not None and l2 < max(STRENGTHS) for l2 in chosen)
 
 
 def test_unreadable_images_are_left_out(tiny3: Path, podium: Podium) -> None:

@@ -68,7 +68,7 @@ def _recipe_of_first(args: argparse.Namespace, request: Request) -> Options:
     from podium.recipe_defaults import learns_anew
 
     options = check_request(args.competition, args.root, request)
-    competition = load(args.competition, args.root)
+    competition = load(args.competition, args.root, request.corrections)
     card = competition.recipe
     recipe = resolve_recipe(options, card, data_of(competition, read_folds(competition, args.root)))
     names = model_options(options["model"], learns_anew(recipe.weights))

@@ -18,7 +18,7 @@ from podium.image_size import ImageSize, area_of, size_of
 from podium.metrics import METRICS
 from podium.models.device import pick_device
 from podium.models.hub import check_weights_available
-from podium.recipe import Options, Recipe
+from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, Recipe
 from podium.recipe_defaults import AUTO_PRETRAINED
 from podium.terminal import duration, plural, say, show, table
 from podium.torchrun import world_size
@@ -32,7 +32,9 @@ LARGER_PAYS = 0.95  # of the loss at the smaller size
 SQUARE_PAYS = 0.95  # of the loss in the images' own oblong shape, which has fewer pixels
 SECONDS = (210, 420)  # that a fold may take without the look: few images gain little from long runs
 IMAGES_PER_SECOND = 15  # of that time, between the two
-TRIAL_SECONDS = 30.0
+TRIAL_SECONDS = 30.0  # or a smaller share of the time that a fold may take
+TRIAL_SHARE = 0.15
+LOOK_SHARE = 0.2  # of a budget: then no larger size is looked at
 WHOLE_RUN = 2.0  # how many times a trial's gain over the head a whole run gains
 KNOWS_LITTLE = 0.12  # of the loss that the frozen head leaves: then a model from scratch may be better
 # What fine-tuning leaves of the frozen head's errors, on the measured sets (docs/benchmarks.md).
@@ -51,7 +53,7 @@ def will_look(plan: Plan) -> bool:
     return (
         request.options.get("model") == "auto"
         and plan.recipe.weights == "none"
-        and request.options.get("weights") != "none"
+        and {**plan.competition.recipe, **request.options}.get("weights") != "none"
         and pick_device(request.machine.device).type == "cpu"
         and world_size() == 1
         and not plan.run.has_begun()
@@ -83,29 +85,38 @@ def look_first(plan: Plan) -> Plan:
 def choose(looks: Looks) -> Choice:
     """Returns the options of the run: fine-tuning, the frozen head itself, or from scratch."""
     heads = look_at_sizes(looks)
-    best = heads[-1]
+    best, allowed = heads[-1], seconds_allowed(looks)
     linear = Choice({**looks.options_of_pretrained(best.options), "linear": True}, best, f"{best.score:.3f}")
     if looks.asked.get("linear"):
         return linear
-    if best.leaves_little:
+    if best.leaves_little and may_be_linear(looks):
         say("podium: the frozen features leave little to learn, so auto takes the head on them")
         return linear
-    allowed = seconds_allowed(looks)
     in_time = [head for head in heads if looks.seconds_of(looks.recipe_of(head.options)) <= allowed]
     start = in_time[-1] if in_time else heads[0]
     tuned = Choice(fine_tuning(looks, start, allowed), best, _expected_score(looks.metric, start))
-    if start is not best:
-        trial = looks.trial(tuned.options, TRIAL_SECONDS)
-        if start.loss - WHOLE_RUN * max(0.0, start.loss - trial.loss) > best.loss:
-            size = best.options["image_size"]
-            say(f"podium: there is no time to fine-tune at {size} px, so auto takes the head on features of this size")
-            return linear
-    if best.left > KNOWS_LITTLE and "weights" not in looks.given:
+    needs_trial, may_be_scratch = start is not best and may_be_linear(looks), best.left > KNOWS_LITTLE
+    if not needs_trial and not may_be_scratch:
+        return tuned
+    seconds = min(TRIAL_SECONDS, TRIAL_SHARE * allowed)
+    trial = looks.trial(tuned.options, seconds)
+    if needs_trial and start.loss - WHOLE_RUN * max(0.0, start.loss - trial.loss) > best.loss:
+        size = best.options["image_size"]
+        say(f"podium: there is no time to fine-tune at {size} px, so auto takes the head on features of this size")
+        return linear
+    if may_be_scratch:
         from_scratch = looks.options_from_scratch()
-        scratch, pretrained = (looks.trial(options, TRIAL_SECONDS) for options in (from_scratch, tuned.options))
-        if scratch.loss < pretrained.loss:
-            return Choice(from_scratch, best, f"above {scratch.score:.3f}")
+        scratch = looks.trial(from_scratch, seconds)
+        if scratch.loss < trial.loss:
+            than = "above" if METRICS[looks.metric]().better > 0 else "below"
+            return Choice(from_scratch, best, f"{than} {scratch.score:.3f}")
     return tuned
+
+
+def may_be_linear(looks: Looks) -> bool:
+    """Returns whether a head may be the choice: the user has not asked for what only training has."""
+    asked = {**NEUTRAL, **looks.given, "teacher": looks.asked.get("teacher", "")}
+    return looks.asked.get("linear") is None and all(asked[name] == NEUTRAL[name] for name in ONLY_IN_TRAINING)
 
 
 def look_at_sizes(looks: Looks) -> list[Look]:
@@ -115,6 +126,8 @@ def look_at_sizes(looks: Looks) -> list[Look]:
     heads = [look_at_shapes(looks)]
     is_square = isinstance(heads[0].options["image_size"], int)
     for side in SIZES[1:]:
+        if is_late(looks):
+            break
         size = side if is_square else oblong_size(side, looks.plan.data.shape)
         larger = looks.head({**heads[-1].options, "image_size": size})
         if larger.loss > LARGER_PAYS * heads[-1].loss:
@@ -123,10 +136,16 @@ def look_at_sizes(looks: Looks) -> list[Look]:
     return heads
 
 
+def is_late(looks: Looks) -> bool:
+    request = looks.plan.request
+    return request.budget is not None and time.monotonic() - request.started > LOOK_SHARE * request.budget
+
+
 def look_at_shapes(looks: Looks) -> Look:
     """Returns the smallest look: at squares, or at the shape that nearly all images have."""
     square = {"image_size": SIZES[0]}
-    if not looks.plan.data.is_oblong or "fit" in looks.asked:
+    needs_squares = "turn" in str(looks.asked.get("views", "")).split("+")
+    if not looks.plan.data.is_oblong or "fit" in looks.asked or needs_squares:
         return looks.head(square, tries_mirror=True)
     whole = {"image_size": oblong_size(SIZES[0], looks.plan.data.shape), "fit": "squash"}
     oblong = looks.head(whole, tries_mirror=True)
@@ -145,7 +164,7 @@ def seconds_allowed(looks: Looks) -> float:
     request = looks.plan.request
     if request.budget is not None:
         left = request.budget - (time.monotonic() - request.started)
-        return left / len(looks.plan.folds_to_train)
+        return max(1.0, left) / len(looks.plan.folds_to_train)
     shortest, longest = SECONDS
     return min(max(looks.training / IMAGES_PER_SECOND, shortest), longest)
 
@@ -171,9 +190,9 @@ def _show_choice(looks: Looks, recipe: Recipe, choice: Choice) -> None:
     if not recipe.linear:
         rows.append(("good", _described(recipe), recipe, choice.score))
     larger = [side for side in SIZES if recipe.linear or side**2 > area_of(recipe.image_size)]
-    if larger and "image_size" not in looks.asked:
+    if larger and "image_size" not in looks.asked and recipe.model == AUTO_PRETRAINED:
         side = next((side for side in larger if side**2 >= area_of(head.options["image_size"])), larger[-1])
-        slow = looks.recipe_of({**head.options, "image_size": side})
+        slow = replace(looks.recipe_of({**head.options, "image_size": side}), linear=False)
         rows.append(("best", f"MODEL={slow.model} SIZE={side}", slow, _expected_score(looks.metric, head)))
     chosen = "quick" if recipe.linear else "good"
     lines = [

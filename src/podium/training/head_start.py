@@ -69,11 +69,8 @@ def _fit(learner: Learner) -> FittedHead | None:
     started = time.monotonic()
     try:
         fitted = fit_head_of(context, fold, learner.model, spec, learner.normalise, MOST_IMAGES)
-    except NotLinear:
-        say(
-            f"podium: note: the output of {spec.architecture} is not one linear layer on its features, so its head"
-            " starts from the shares of the classes"
-        )
+    except NotLinear as problem:
+        say(f"podium: note: {problem.fact}, so its head starts from the shares of the classes")
         return None
     targets, metric = context.target_of_image, context.competition.metric
     held_out = fitted.features.known_among(context.held_out_rows(fold))

@@ -16,6 +16,7 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from podium import PodiumError
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import autocast, micro_batch_limit
@@ -37,7 +38,7 @@ CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
 MAX_BAD_STEPS = 10  # in a row: a step with non-finite gradients is skipped, but so many mean that training diverged
 
 
-class Diverged(Exception):
+class Diverged(PodiumError):
     """The loss, the gradients or the weights are not finite."""
 
 

@@ -42,7 +42,8 @@ STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the m
 TOLERANCE = 1e-4
 # A head leaves little to learn if its loss is a smaller share of the loss of the classes' shares, or if it is wrong
 # about fewer training images: fine-tuning then loses more than it gains (docs/benchmarks.md).
-LITTLE_LEFT, FEW_MISTAKES = 0.03, 25
+LITTLE_LEFT = 0.03
+FEW_MISTAKES, MOSTLY_KNOWN = 25, 0.25  # few mistakes of a head that knows nothing show only that a class is rare
 USUAL_SHARE = 0.3  # of the mean variance of all features, in the one that a feature is divided by
 
 
@@ -64,14 +65,20 @@ class Inner(NamedTuple):
 
     def leaves_little(self, loss: str, images: int) -> bool:
         """Returns whether so many images would teach a fine-tuning little: the head is wrong about few of them."""
-        if self.loss_left(loss) < LITTLE_LEFT:
+        left = self.loss_left(loss)
+        if left < LITTLE_LEFT:
             return True
         is_one_label = self.targets.ndim == 1
-        return is_one_label and float((self.probs.argmax(1) != self.targets).mean()) * images < FEW_MISTAKES
+        mistakes = float((self.probs.argmax(1) != self.targets).mean()) if is_one_label else 1.0
+        return left < MOSTLY_KNOWN and mistakes * images < FEW_MISTAKES
 
 
 class NotLinear(PodiumError):
     """The model's output is not one linear layer on its features."""
+
+    def __init__(self, architecture: str) -> None:
+        self.fact = f"the output of {architecture} is not one linear layer on its features"
+        super().__init__(f"{self.fact}, so no head can be fitted; leave out --linear, or take another model")
 
 
 def train_head(context: Context, fold: int) -> None:
@@ -159,10 +166,7 @@ def linear_layers(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> l
         logits = F.linear(features_of(model, images), *(part.to(images.device) for part in head))
         if torch.allclose(logits, model(images), rtol=1e-3, atol=1e-3):
             return layers
-    raise NotLinear(
-        f"the output of {spec.architecture} is not one linear layer on its features, so no head can be fitted; leave"
-        " out --linear, or take another model"
-    )
+    raise NotLinear(spec.architecture)
 
 
 @torch.no_grad()
@@ -273,12 +277,14 @@ def _repeated(targets: Tensor, views: int) -> Tensor:
 def validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Marks the training images that choose the strength: those of another fold, which keeps groups whole.
 
-    With two folds there is no other fold. Then it marks every fifth image of each class, from the second on.
+    Without another fold, it marks every fifth image, from the second on: of each class, if each has one label.
     """
     fold_count = context.plan.fold_count
     of_next_fold = np.asarray(context.fold_of_image[rows] == (fold + 1) % fold_count)
     if fold_count > 2 and of_next_fold.any():  # a trial on an inner split has taken that fold away
         return of_next_fold
+    if context.competition.task.name != ONE_LABEL.name:
+        return np.asarray(np.arange(len(rows)) % 5 == 1)
     targets = context.competition.train["target"].iloc[rows]
     return np.asarray(targets.groupby(targets).cumcount() % 5 == 1)
 

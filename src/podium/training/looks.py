@@ -1,9 +1,11 @@
 """Looks at training images before a run begins: heads on frozen features, and short trainings.
 
 Everything is judged on an inner split of the training images of one fold: the looks see no label of the images that the
-fold holds out. They leave no files but features, which the run can use. auto_look.py decides by what they show.
+fold holds out. They leave no files but features, which a run of few images uses again. auto_look.py decides by what
+they show.
 """
 
+import math
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -12,6 +14,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podium import PodiumError, terminal
 from podium.image_size import ImageSize, area_of
@@ -20,20 +23,22 @@ from podium.models.build import build_model
 from podium.models.place import place_model
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_PRETRAINED, AUTO_WITH_MANY, OPTIONS_OF_LEVEL
+from podium.task import Targets
 from podium.terminal import plural, say
 from podium.training.context import LEFT_OUT, Context, open_context
 from podium.training.forecast import FORWARD_SHARE
 from podium.training.frozen_features import Features
+from podium.training.learner import Diverged
 from podium.training.linear_probe import Inner, fit_head, fit_head_of, validating_rows
 from podium.training.loop import train_fold
 from podium.training.plan import Plan, with_options
 from podium.training.quick_measure import estimate_seconds, measure_training
 
-IMAGES = (1_000, 2_000)  # that a head is fitted to, at least and at most
+IMAGES = (1_000, 2_000)  # that a look at a head takes, at least and at most
 SMALLEST, LARGEST = 96, 224  # pixels
 SECONDS_OF_LARGEST = 20.0  # that a look at the largest size takes, if that is enough for the least images
 MIRROR_COSTS = 1.05  # times the loss without mirrored images
-HAVE_A_RATE = {"lr", "norm", "batch_size", "optimizer"}  # one of these was chosen, and the rest has to suit it
+RATE_OPTIONS = {"lr", "norm", "batch_size", "optimizer"}  # one of these was chosen, and the rest has to suit it
 NOT_SMOOTHED = {"smoothing": 0.0}  # so that the losses of a trial and of a head can be compared
 
 
@@ -44,6 +49,13 @@ class Look(NamedTuple):
     loss: float  # the log loss, or that of the task
     left: float  # of the loss of the classes' shares
     leaves_little: bool  # to learn
+    score: float  # by the competition's metric
+
+
+class Trial(NamedTuple):
+    """What a short training shows."""
+
+    loss: float  # the log loss, or that of the task
     score: float  # by the competition's metric
 
 
@@ -67,7 +79,10 @@ class Looks:
             model, spec = build_model(context.recipe, context.competition.classes)
             spec = context.complete_spec(spec, self.fold)
             normalise = place_model(model, spec, context.device, context.precision)
-            fitted = fit_head_of(context, self.fold, model, spec, normalise, self._most_images())
+            most = self._most_images()
+            if len(context.fold_of_image) > most:  # else the run will use all features again
+                context = replace(context, fold_of_image=self._without_held_out(context))
+            fitted = fit_head_of(context, self.fold, model, spec, normalise, most)
             look = self._judge(options, fitted.inner)
             if (
                 tries_mirror
@@ -81,32 +96,47 @@ class Looks:
         self._report(f"frozen features at {options['image_size']} px{mirrored}", look)
         return look
 
-    def trial(self, options: Options, seconds: float) -> Look:
-        """Trains a short schedule on a part of the fold's training images; the rest of them judges the result."""
+    def trial(self, options: Options, seconds: float) -> Trial:
+        """Trains a short schedule on some of the fold's training images; others judge the result."""
         recipe = with_options(self.plan, options).recipe
-        short = min(1.0, seconds / self.seconds_of(recipe))
-        epochs = max(1, round(recipe.epochs * short))
-        with self._open({**options, **NOT_SMOOTHED, "epochs": epochs}) as context:
+        rate = self._rate(recipe, recipe.image_size)
+        with self._open({**options, **NOT_SMOOTHED}) as context:
             rows = context.training_rows(self.fold)
-            inner = np.where(context.fold_of_image == self.fold, LEFT_OUT, context.fold_of_image)
-            inner[rows[validating_rows(context, self.fold, rows)]] = self.fold
-            context.run.begin(asdict(context.recipe), {"folds": self.plan.fold_count})
-            with _quiet():
-                train_fold(replace(context, fold_of_image=inner), self.fold, deadline=time.monotonic() + 2 * seconds)
-            predictions = context.run.out_of_fold(self.fold)
-            shutil.rmtree(context.run.fold_folder(self.fold))
-        known = Inner(predictions.target, predictions.probs, predictions.probs)
-        look = self._judge({"model": recipe.model, "image_size": recipe.image_size, "epochs": epochs}, known)
+            judges = validating_rows(context, self.fold, rows)
+            learned = _sample(rows[~judges], max(IMAGES[0], round(seconds * rate)))
+            judging = _sample(rows[judges], IMAGES[0])
+            whole = estimate_seconds(recipe, len(learned), len(judging), rate)
+            epochs = min(max(1, round(recipe.epochs * seconds / whole)), recipe.epochs)
+            folds = np.full_like(context.fold_of_image, LEFT_OUT)
+            folds[learned], folds[judging] = context.fold_of_image[learned], self.fold
+            short = context.with_recipe(replace(context.recipe, epochs=epochs))
+            found = self._train(replace(short, fold_of_image=folds), 3 * seconds)
+        what = {"model": recipe.model, "image_size": recipe.image_size, "epochs": epochs}
+        self.seen.append({**what, "loss": found.loss, "score": found.score})
         start = "from scratch" if recipe.weights == "none" else "fine-tuned"
-        self._report(f"{recipe.model} {start} at {recipe.image_size} px for {plural(epochs, 'epoch')}", look)
-        return look
+        self._report(f"{recipe.model} {start} at {recipe.image_size} px for {plural(epochs, 'epoch')}", found)
+        return found
+
+    def _train(self, context: Context, seconds: float) -> Trial:
+        context.run.begin(asdict(context.recipe), {"folds": self.plan.fold_count})
+        try:
+            with _quiet():
+                train_fold(context, self.fold, deadline=time.monotonic() + seconds)
+            predictions = context.run.out_of_fold(self.fold)
+        except Diverged:
+            return Trial(math.inf, math.nan)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped while looking at the images; nothing has begun") from None
+        finally:
+            shutil.rmtree(context.run.fold_folder(self.fold), ignore_errors=True)
+        return Trial(*self._measure(predictions.target, predictions.probs))
 
     # --- recipes and their time ---
 
     def options_of_pretrained(self, options: Options) -> Options:
         """Returns the options of a run with the pretrained model; what the user or a level sets stays."""
         level = OPTIONS_OF_LEVEL.get(str(self.given.get("level", "default")), {})
-        of_many = AUTO_WITH_MANY if self.training >= AUTO_MANY_IMAGES and not HAVE_A_RATE & self.asked.keys() else {}
+        of_many = AUTO_WITH_MANY if self.training >= AUTO_MANY_IMAGES and not RATE_OPTIONS & self.asked.keys() else {}
         own = {name: value for name, value in {**of_many, **options}.items() if name not in level}
         return {"model": AUTO_PRETRAINED, "weights": "pretrained", **own, **self.given}
 
@@ -142,17 +172,28 @@ class Looks:
         with open_context(with_options(self.plan, options)) as context:
             yield context
 
+    def _without_held_out(self, context: Context) -> NDArray[np.int64]:
+        return np.where(context.fold_of_image == self.fold, LEFT_OUT, context.fold_of_image)
+
     def _judge(self, options: Options, inner: Inner | None) -> Look:
         if inner is None:
             raise PodiumError("--model auto: there are too few images to look at; name a model with --model")
-        loss, score = (evaluate(name, inner.targets, inner.probs) for name in (self.task_loss, self.metric))
+        loss, score = self._measure(inner.targets, inner.probs)
         self.seen.append({**options, "loss": loss, "score": score})
         little = inner.leaves_little(self.task_loss, self.training)
         return Look(options, loss, inner.loss_left(self.task_loss), little, score)
 
-    def _report(self, what: str, look: Look) -> None:
+    def _measure(self, targets: Targets, probs: NDArray[np.float32]) -> tuple[float, float]:
+        loss, score = (evaluate(name, targets, probs) for name in (self.task_loss, self.metric))
+        return loss, score
+
+    def _report(self, what: str, look: Look | Trial) -> None:
         metric = "" if self.metric == self.task_loss else f"{self.metric} {look.score:.4f}, "
         say(f"  {what}: {metric}{self.task_loss.replace('_', ' ')} {look.loss:.4f}")
+
+
+def _sample(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).permutation(rows)[:most]
 
 
 @contextmanager

@@ -229,7 +229,7 @@ def explain_failures(learner: Learner, checkpoint: CheckpointWriter) -> Iterator
         last_good = f"; the last good checkpoint is {saved[0]}" if saved else ""
         where = f"fold {learner.fold}, step {learner.progress.step:,}"
         remedy = "try a lower --lr or --precision float32, under another --name"
-        error = PodiumError(f"{where}: {problem}{last_good}; {remedy}")
+        error = Diverged(f"{where}: {problem}{last_good}; {remedy}")
         error.in_all_processes = True  # all have the same weights
         raise error from None
 

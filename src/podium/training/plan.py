@@ -14,7 +14,7 @@ from podium import PodiumError
 from podium.disk import check_name
 from podium.extension_files import extensions_digest
 from podium.machine import Machine
-from podium.recipe import LOSSES, NEUTRAL, Options, Recipe, check_options
+from podium.recipe import LOSSES, NEUTRAL, ONLY_IN_TRAINING, Options, Recipe, check_options
 from podium.recipe_defaults import expand_auto
 from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS
 from podium.terminal import say
@@ -131,7 +131,7 @@ def with_options(plan: Plan, options: Options) -> Plan:
 
     competition = plan.competition
     recipe = resolve_recipe(options, competition.recipe, plan.data)
-    _refuse_small_share_of_batch(recipe, int((plan.fold_of_image != 0).sum()))
+    _refuse_small_share_of_batch(recipe, plan.data.images)
     _refuse_options_of_other_tasks(recipe, competition)
     return replace(plan, recipe=recipe, origins=_find_origins(plan, options))
 
@@ -171,7 +171,7 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
         kind = device_kind(pick_device(request.machine.device))
         options = {**options, **chosen} if chosen else expand_auto(options, kind)
     check_model_name(options.get("model"))
-    _refuse_contradictions(options, card, request.budget, processes)
+    _refuse_contradictions(options, card, request, processes)
     return options
 
 
@@ -227,16 +227,15 @@ def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
 # --- refusals ----------------------------------------------------------------------------------------
 
 
-def _refuse_contradictions(options: Options, card: Options, budget: float | None, processes: int) -> None:
+def _refuse_contradictions(options: Options, card: Options, request: Request, processes: int) -> None:
     chosen = {**NEUTRAL, **card, **options}
     teacher = chosen["teacher"]
     if chosen["linear"]:
         asked = {**NEUTRAL, **options, "teacher": teacher}  # the card's losses and augmentations do not apply to a head
-        unused = ("teacher", "loss", "class_weights", "augment")
         for flag, is_given in {
             "--processes": processes > 1,
-            "--budget": budget is not None,
-            **{f"--{name.replace('_', '-')}": asked[name] != NEUTRAL[name] for name in unused},
+            "--budget": request.budget is not None and {**card, **request.options}.get("linear"),  # auto may choose it
+            **{f"--{name.replace('_', '-')}": asked[name] != NEUTRAL[name] for name in ONLY_IN_TRAINING},
         }.items():
             if is_given:
                 raise PodiumError(

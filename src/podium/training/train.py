@@ -61,7 +61,8 @@ def _has_learned(run: Run, fold: int) -> bool:
 def _train_folds(context: Context) -> None:
     """Trains the unfinished folds, each with all processes, or each process with folds of its own."""
     processes, request = context.processes, context.plan.request
-    budget = None if request.budget is None else Budget(request.budget, request.started)
+    seconds = None if context.recipe.linear else request.budget  # a head takes seconds
+    budget = None if seconds is None else Budget(seconds, request.started)
     facts: dict[str, Any] = {}  # for recipe.json
     if budget:
         context, facts = fit_to_budget(context, budget)
