@@ -41,11 +41,16 @@ def test_a_small_data_set_has_enough_steps_and_only_a_large_one_is_mixed() -> No
     assert fill_in_defaults({"model": "m", "epochs": 3}, {}, backbone, Data(800)).epochs == 3
 
 
-def test_labels_are_not_smoothed_where_the_metric_judges_probabilities() -> None:
-    backbone, data = Backbone("efficientnet", "batch norm", 224, 224), Data(800, judges_probabilities=True)
-    assert fill_in_defaults({"model": "m"}, {}, backbone, data).smoothing == 0
-    assert fill_in_defaults({"model": "m", "weights": "none"}, {}, backbone, data).smoothing == 0.1
-    assert fill_in_defaults({"model": "m"}, {}, backbone, Data(800)).smoothing == 0.1
+def test_images_are_mixed_instead_of_labels_smoothed_where_the_metric_is_a_loss_of_probabilities() -> None:
+    backbone, data = Backbone("efficientnet", "batch norm", 224, 224), Data(800, is_loss_of_probabilities=True)
+
+    def chosen(data: Data, **options: object) -> tuple[float, float]:
+        recipe = fill_in_defaults({"model": "m", **options}, {}, backbone, data)
+        return recipe.smoothing, recipe.mix
+
+    assert chosen(data) == (0, 0.5)
+    assert chosen(data, weights="none") == (0.1, 0)
+    assert chosen(Data(800)) == (0.1, 0)
 
 
 def test_the_default_learning_rate_grows_with_the_square_root_of_the_batch_and_a_given_one_does_not() -> None:

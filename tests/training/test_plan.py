@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from podium import PodiumError
-from podium.training.plan import Request, make_plan
+from podium.competition.load import load
+from podium.training.plan import Request, data_of, make_plan
 from tiny import FAST, Podium, one_line, run_of
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
@@ -96,3 +98,12 @@ def test_a_part_of_a_name_lists_the_models_that_contain_it(podium: Podium) -> No
     message = one_line(podium("train", "--model", "dinov2"))
     assert "no model 'dinov2'" in message
     assert "vit_small_patch14_dinov2" in message
+
+
+@pytest.mark.parametrize(("metric", "is_loss"), [("log_loss", True), ("brier", True), ("roc_auc", False)])
+def test_a_ranking_by_probabilities_is_no_loss_of_them(tiny: Path, metric: str, is_loss: bool) -> None:
+    card = tiny / "data" / "competitions" / "tiny.toml"
+    card.parent.mkdir(parents=True, exist_ok=True)
+    card.write_text(f'metric = "{metric}"\n')
+    competition = load("tiny", tiny)
+    assert data_of(competition, np.zeros(len(competition.train), np.int64)).is_loss_of_probabilities == is_loss

@@ -142,9 +142,13 @@ def data_of(competition: "Competition", fold_of_image: "NDArray[np.int64]") -> "
     from podium.metrics import METRICS
     from podium.recipe_defaults import Data
 
-    known = METRICS.get(competition.metric)  # a file's metric is not listed
-    wants = known().wants if known else ""
-    return Data(int((fold_of_image != 0).sum()), judges_probabilities=wants == "probs", shape=usual_shape(competition))
+    listed = METRICS.get(competition.metric)  # a file's metric is not
+    metric = listed() if listed else None
+    return Data(
+        images=int((fold_of_image != 0).sum()),
+        is_loss_of_probabilities=metric is not None and metric.wants == "probs" and metric.better < 0,
+        shape=usual_shape(competition),
+    )
 
 
 def check_request(slug: str, root: Path, request: Request, processes: int = 1) -> Options:
