@@ -118,7 +118,8 @@ demo: $(READY)  ## run the whole pipeline on handwritten digits, without a netwo
 	$(PODIUM) folds -c sample --k 3
 	$(PODIUM) train -c sample --name demo-convnext --model convnext_atto --weights none --epochs 10
 	$(PODIUM) train -c sample --name demo-vit --model vit_tiny_r_s16_p8_224 --weights none --epochs 12 --image-size 64
-	csv=$$($(PODIUM) submit -c sample --runs demo-convnext demo-vit) && \
+	$(PODIUM) train -c sample --name demo-pretrained --model tf_efficientnet_lite0 --epochs 6
+	csv=$$($(PODIUM) submit -c sample --runs demo-convnext demo-vit demo-pretrained) && \
 	  $(PODIUM) score $$csv --solution data/raw/sample/solution.csv
 
 bench: $(READY) | $(RAW)  ## measure training, compared with a bare training loop  [COMP= MODEL="a b" ARGS=]
