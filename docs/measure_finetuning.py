@@ -45,6 +45,7 @@ CHANGES: dict[str, Callable[[Recipe], Options]] = {
     "layer decay": lambda recipe: {"layer_decay": 0.9 if recipe.layer_decay == 1 else 1.0},
     "norm": lambda recipe: {"norm": "train" if recipe.norm == "frozen" else "frozen"},
     "norm adapt": lambda _: {"norm": "adapt"},
+    "keep": lambda recipe: {"keep": 0.0 if recipe.keep else 0.3},
     "freeze 0.3": lambda _: {"freeze": 0.3},
     "mix": lambda recipe: {"mix": 0.0 if recipe.mix else 0.5},
     "smoothing": lambda recipe: {"smoothing": 0.0 if recipe.smoothing else 0.1},

@@ -79,6 +79,9 @@ class Recipe:
     )
     head_rate: float = option("how many times the backbone's learning rate the head has", 0, 1000)
     layer_decay: float = option("learning rate of a layer relative to the layer above it", 0.01, 1)
+    keep: float = option(
+        "share that the final weights keep of those that fine-tuning started from, with the fitted head", 0, 0.95
+    )
     freeze: float = option("share of the backbone's layers, from the image on, that stay as they are", 0, 1)
     norm: str = option(
         "statistics of batch norm: train (of each batch), frozen (those of the weights stay) or adapt (computed anew"
@@ -156,7 +159,8 @@ class Recipe:
             f"{plural(self.epochs, 'epoch')} in batches of {self.batch_size}"
             + (f" (in {self.accumulate} parts)" if self.accumulate > 1 else ""),
             f"lr {self.lr:g} ({self.optimizer})",
-            *self._in_use("head_rate", "layer_decay", "freeze", "weight_decay", "drop_path", "smoothing", "ema", "sam"),
+            *self._in_use("head_rate", "layer_decay", "freeze", "keep", "weight_decay", "drop_path", "smoothing"),
+            *self._in_use("ema", "sam"),
         ]
         if self.norm != "train":
             learning.append(f"batch norm {self.norm}")
@@ -295,6 +299,7 @@ NEUTRAL: dict[str, Any] = {
     "optimizer": "adamw",
     "head_rate": 1.0,
     "freeze": 0.0,
+    "keep": 0.0,
     "norm": "train",
     "sam": 0.0,
     "loss": "cross_entropy",

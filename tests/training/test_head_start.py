@@ -15,6 +15,7 @@ from torch import nn
 import bars
 import marks
 import several_labels as stripes
+from podium import PodiumError
 from podium.models.build import build_model
 from podium.models.heads import output_layers
 from podium.models.normalise import Normaliser
@@ -23,6 +24,7 @@ from podium.models.weight_packages import PACKAGES
 from podium.training import head_start
 from podium.training.head_start import NEW_WEIGHTS, adapt_statistics, start_head
 from podium.training.linear_probe import Inner
+from podium.training.plan import Request, make_plan
 from podium.training.run_folder import Run
 from tiny import FAST, Podium, assert_same_fold, recipe_of, run_of, signal_in_step
 from training.learners import learner_of
@@ -217,6 +219,31 @@ def test_a_stopped_run_with_a_fitted_head_resumes_to_the_same_bits(tiny: Path, p
     stopped, undisturbed = run_of(tiny, "stopped"), run_of(tiny, "undisturbed")
     assert_same_fold(stopped, undisturbed)
     assert [record.epoch for record in stopped.history(0)] == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_the_final_weights_keep_a_share_of_the_start(tiny: Path, podium: Podium) -> None:
+    states = []
+    for share in ("0", "0.3", "0.95"):
+        assert podium(*WORDS, "--lr", "0.001", "--keep", share, "--name", f"keep-{share}")[0] == 0
+        states.append(load_tensors(run_of(tiny, f"keep-{share}").weights_path(0))[0])
+    trained, between, near = states  # the training itself is the same
+    moved = [name for name, tensor in trained.items() if not torch.equal(tensor, near[name])]
+    assert len(moved) > 100
+    for name in moved:
+        start = (near[name] - 0.05 * trained[name]) / 0.95
+        assert torch.allclose(between[name], 0.7 * trained[name] + 0.3 * start, atol=1e-4), name
+
+
+def test_nothing_is_kept_where_statistics_of_batch_norm_change_or_no_head_was_fitted(tiny: Path) -> None:
+    def keep(model: str, **options: object) -> float:
+        return make_plan("tiny", tiny, Request({"model": model, **options})).recipe.keep
+
+    assert keep(LITE0) == 0.3
+    assert keep(LITE0, norm="train", keep=0.2) == 0.2
+    assert keep(LITE0, norm="train") == keep(LITE0, head_first=False) == keep(LITE0, weights="none") == 0
+    with pytest.raises(PodiumError, match="--keep needs --norm frozen"):
+        learner_of(tiny, model=LITE0, weights="pretrained", norm="train", keep=0.3)
 
 
 @pytest.mark.slow

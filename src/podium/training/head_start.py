@@ -44,15 +44,17 @@ def start_head(learner: Learner) -> None:
     processes.broadcast_weights(learner.model)  # machines that differ would fit different heads
     if learner.average:
         learner.average.set(learner.model)
+    if learner.kept:
+        learner.kept.set(learner.model)
 
 
 def warn_if_below(learner: Learner) -> None:
     """Compares the last record with the frozen head's, once, when a third of the run is done."""
-    history, metric = learner.progress.history, learner.context.competition.metric
-    if len(history) < 2 or history[0].epoch:
+    head, history, metric = learner.fitted_head, learner.progress.history, learner.context.competition.metric
+    if head is None or len(history) < 2:
         return
     steps = WARN_AT * learner.progress.total_steps
-    frozen, before, last = history[0].scores[metric], history[-2], history[-1]
+    frozen, before, last = head.scores[metric], history[-2], history[-1]
     gain = METRICS[metric]().better * (last.scores[metric] - frozen)
     if before.step < steps <= last.step and gain < 0:
         say(

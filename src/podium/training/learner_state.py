@@ -55,7 +55,12 @@ def restore_learner(learner: Learner, tensors: Mapping[str, Tensor], values: dic
 
 
 def _modules(learner: Learner) -> dict[str, nn.Module]:
-    return {"model": learner.model, **({"ema": learner.average.module} if learner.average else {})}
+    modules = {"model": learner.model}
+    if learner.average:
+        modules["ema"] = learner.average.module
+    if learner.kept:
+        modules["start"] = learner.kept.weights
+    return modules
 
 
 def _restore_loss(learner: Learner, loss_sums: Tensor) -> None:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from podium import PodiumError, terminal
 from podium.models.device import gpu_peak_mb
@@ -92,7 +91,7 @@ def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
     learner = Learner(context, fold)
     if processes.is_first:
         context.run.keep_source(learner.spec.source)
-        _refuse_full_disk(context, learner.model, folds_left)
+        _refuse_full_disk(learner, folds_left)
     progress = learner.progress
     with processes.first_then_others():  # the first deletes damaged checkpoints
         if restore_newest(folder, partial(restore_learner, learner)):
@@ -116,11 +115,12 @@ def make_forecast(learner: Learner, recipe: Recipe, folds_left: int = 1, deadlin
     return Forecast(learner.sampler, held_out_ratio, recipe, folds_left, deadline)
 
 
-def _refuse_full_disk(context: Context, model: nn.Module, folds_left: int) -> None:
-    weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
-    # A checkpoint holds weights, average and two moments, and a new one is written before an old one is deleted.
-    needed = weights * ((KEPT + 1) * 4 + folds_left)
-    folder = context.run.path
+def _refuse_full_disk(learner: Learner, folds_left: int) -> None:
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in learner.model.state_dict().values())
+    # A checkpoint holds weights, average and two moments, and those of the start if the final weights keep a share of
+    # these. A new one is written before an old one is deleted.
+    needed = weights * ((KEPT + 1) * (5 if learner.kept else 4) + folds_left)
+    folder = learner.context.run.path
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise PodiumError(
