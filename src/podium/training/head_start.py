@@ -50,10 +50,11 @@ def start_head(learner: Learner) -> None:
 
 def warn_if_below(learner: Learner) -> None:
     """Compares the last record with the frozen head's, once, when a third of the run is done."""
-    head, history, metric = learner.fitted_head, learner.progress.history, learner.context.competition.metric
+    progress, metric = learner.progress, learner.context.competition.metric
+    head, history = progress.fitted_head, progress.history
     if head is None or len(history) < 2:
         return
-    steps = WARN_AT * learner.progress.total_steps
+    steps = WARN_AT * progress.total_steps
     frozen, before, last = head.scores[metric], history[-2], history[-1]
     gain = METRICS[metric]().better * (last.scores[metric] - frozen)
     if before.step < steps <= last.step and gain < 0:

@@ -10,6 +10,18 @@ from copy import deepcopy
 import torch
 from torch import nn
 
+from podium import PodiumError
+from podium.training.plan import Plan
+
+
+def keep_start(model: nn.Module, plan: Plan, statistics_change: bool) -> "KeptStart | None":
+    """Returns None if nothing is kept. Weights in between need statistics of batch norm that fit both ends."""
+    recipe = plan.recipe
+    if recipe.keep and statistics_change and plan.origins.get("keep") in ("flag", "card"):
+        raise PodiumError("--keep needs --norm frozen, because this model has batch norm")
+    is_kept = recipe.keep and recipe.head_first and not statistics_change
+    return KeptStart(model, recipe.keep) if is_kept else None
+
 
 class KeptStart:
     def __init__(self, model: nn.Module, share: float) -> None:

@@ -29,7 +29,7 @@ from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
 from podium.training.epoch_record import EpochRecord
 from podium.training.frozen_layers import freeze_layers, set_training
-from podium.training.kept_start import KeptStart
+from podium.training.kept_start import keep_start
 from podium.training.losses import make_label_loss
 from podium.training.optimizer import create_optimizer
 from podium.training.randomness import MIX, generator, seed_torch
@@ -59,6 +59,11 @@ class Progress:
     def start(total_steps: int, device: torch.device) -> "Progress":
         loss_sum, skipped, skipped_in_a_row = (torch.zeros((), device=device) for _ in range(3))
         return Progress(total_steps, loss_sum, skipped, skipped_in_a_row)
+
+    @property
+    def fitted_head(self) -> EpochRecord | None:
+        """The record of the head that training started from; None if none was fitted."""
+        return next((record for record in self.history[:1] if record.epoch == 0), None)
 
     def count_step(self, loss: Tensor, is_bad: Tensor) -> None:
         self.loss_sum += torch.where(loss.isfinite(), loss, 0)
@@ -97,32 +102,19 @@ class Learner:
         set_training(self.model, recipe.norm)
         norms = [module for module in self.model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
         self.batch_statistics = [buffer for norm in norms if norm.training for buffer in norm.buffers()]
-        self.kept = KeptStart(self.model, recipe.keep) if self._keeps_start() else None
-        # The model, or what wraps it for several processes and torch.compile.
+        self.kept = keep_start(self.model, context.plan, bool(self.batch_statistics))
         self.network = _network(self.model, context)
-
-    def _keeps_start(self) -> bool:
-        """Weights in between need statistics of batch norm that fit the start and the end."""
-        recipe, origins = self.recipe, self.context.plan.origins
-        if recipe.keep and self.batch_statistics and origins.get("keep") in ("flag", "card"):
-            raise PodiumError("--keep needs --norm frozen, because this model has batch norm")
-        return bool(recipe.keep) and recipe.head_first and not self.batch_statistics
-
-    @property
-    def fitted_head(self) -> EpochRecord | None:
-        """The record of the head that training started from; None if none was fitted."""
-        return next((record for record in self.progress.history[:1] if record.epoch == 0), None)
 
     @property
     def final_model(self) -> nn.Module:
         """The model that predicts and is saved: the averaged weights if there are any, and a share of the start's."""
         trained = self.average.module if self.average else self.model
-        return self.kept.mixed_with(trained) if self.kept and self.fitted_head else trained
+        return self.kept.mixed_with(trained) if self.kept and self.progress.fitted_head else trained
 
     @property
     def learning_rate(self) -> float:
         progress, recipe = self.progress, self.recipe
-        share = self.fitted_head.lr / recipe.lr if self.fitted_head else 1.0
+        share = progress.fitted_head.lr / recipe.lr if progress.fitted_head else 1.0
         return share * learning_rate(progress.step, progress.total_steps, self.sampler.per_epoch, recipe)
 
     def step(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -303,6 +295,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
 
 
 def _network(model: nn.Module, context: Context) -> Any:
+    """Returns the model, or what wraps it for several processes and torch.compile."""
     network: Any = model
     if context.processes.size > 1:
         devices = [context.device] if context.device.type == "cuda" else None
