@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from podium.image_size import ImageSize
+from podium.image_size import ImageSize, area_of
 from podium.recipe import Options, Recipe, check_views, names_pretraining, recipe_options
 
 # Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
@@ -101,9 +101,10 @@ PRETRAINED: dict[str, dict[str, Any]] = {
 # the head is hard to beat (Wortsman et al., 2022, and docs/benchmarks.md). The row of batch norm keeps less, by
 # measurements on more sets.
 FROM_FITTED_HEAD: dict[str, Any] = {"head_first": True, "mix": 0.0, "keep": 0.5}
-# Without a fitted head there is nothing to keep, and weights between two with other statistics of batch norm have none
-# that fit them.
+# Without a fitted head there is nothing to keep. Weights between two with other statistics of batch norm have none that
+# fit them, and on tiny images training goes so far that those in between are worse than both ends (digits at 32 px).
 NOTHING_KEPT: dict[str, Any] = {"keep": 0.0}
+SMALLEST_KEPT = 64  # pixels
 MANY_IMAGES = 20_000
 MIX_OF_MANY = 0.5
 LEAST_STEPS = 300  # of fine-tuning: small data sets get more epochs
@@ -209,7 +210,7 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
         "default": {"weights": "pretrained", **COMMON},
         f"{name}, from scratch" if from_scratch else name: row,
         "number of images": {} if from_scratch else options_for(data.images, batch_size, row),
-        "no fitted head, or --norm train": {} if keeps_start(asked, row) else NOTHING_KEPT,
+        "nothing to keep": {} if keeps_start(asked, backbone, row) else NOTHING_KEPT,
         "metric": FOR_PROBABILITIES if data.is_loss_of_probabilities and not from_scratch else {},
         "shape of the images": FOR_OBLONG if data.is_oblong else {},
         f"--level {level}": OPTIONS_OF_LEVEL[level],
@@ -218,9 +219,10 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
     }
 
 
-def keeps_start(asked: Options, row: Options) -> bool:
-    has_batch_norm = row.get("norm") == "frozen"
-    return bool(asked.get("head_first", True)) and not (has_batch_norm and asked.get("norm") == "train")
+def keeps_start(asked: Options, backbone: Backbone, row: Options) -> bool:
+    statistics_change = row.get("norm") == "frozen" and asked.get("norm") == "train"
+    is_tiny = area_of(asked.get("image_size", backbone.image_size)) < SMALLEST_KEPT**2
+    return bool(asked.get("head_first", True)) and not statistics_change and not is_tiny
 
 
 def options_for(images: int, batch_size: int, row: Options) -> Options:

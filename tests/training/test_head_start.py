@@ -33,6 +33,7 @@ LITE0 = PACKAGES[0].model
 # Two epochs of three steps with real weights of ImageNet.
 WORDS = (
     *("train", "-c", "tiny", "--model", LITE0, "--image-size", "32", "--batch-size", "4", "--epochs", "2"),
+    *("--keep", "0.3"),
     *("--folds", "0", "--device", "cpu", "--workers", "0"),
 )
 
@@ -241,6 +242,7 @@ def test_nothing_is_kept_where_statistics_of_batch_norm_change_or_no_head_was_fi
 
     assert keep(LITE0) == 0.3
     assert keep(LITE0, norm="train", keep=0.2) == 0.2
+    assert (keep(LITE0, image_size=64), keep(LITE0, image_size="64x32")) == (0.3, 0)
     assert keep(LITE0, norm="train") == keep(LITE0, head_first=False) == keep(LITE0, weights="none") == 0
     with pytest.raises(PodiumError, match="--keep needs --norm frozen"):
         learner_of(tiny, model=LITE0, weights="pretrained", norm="train", keep=0.3)
@@ -332,7 +334,7 @@ def test_adapted_statistics_are_those_of_the_training_images(tiny: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["train", "frozen"])
 def test_the_statistics_of_batch_norm_change_only_in_training_them(tiny: Path, podium: Podium, norm: str) -> None:
-    status, _, err = podium(*WORDS, "--norm", norm, "--name", norm)
+    status, _, err = podium(*WORDS, "--norm", norm, "--keep", "0", "--name", norm)
     assert status == 0, err
     trained = load_tensors(run_of(tiny, norm).fold_folder(0) / "model.safetensors")[0]
     pretrained = build_model(recipe_of(LITE0, "pretrained"), ("a", "b"))[0].state_dict()
