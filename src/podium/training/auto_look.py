@@ -35,7 +35,7 @@ IMAGES_PER_SECOND = 15  # of that time, between the two
 TRIAL_SECONDS = 30.0  # or a smaller share of the time that a fold may take
 TRIAL_SHARE = 0.15
 LOOK_SHARE = 0.2  # of a budget: then no larger size is looked at
-WHOLE_RUN = 2.0  # how many times a trial's gain over the head a whole run gains, if not the usual one
+WHOLE_RUN = 2.0  # how many times a trial's gain over the head a whole run gains
 KNOWS_LITTLE = 0.12  # of the loss that the frozen head leaves: then a model from scratch may be better
 # What fine-tuning leaves of the frozen head's errors, on the measured sets (docs/benchmarks.md).
 ERRORS_LEFT = (0.05, 0.75)

@@ -37,7 +37,8 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
     recorded = {name: source.recipe[name] for name in names}
     if not recorded.get("teacher"):
         recorded.pop("distil", None)
-    return {**recorded, "head_first": False, "seed": recorded["seed"] + 1, **options}  # its head is no new one
+    own = {"head_first": False, "keep": 0.0}  # its head is no new one
+    return {**recorded, **own, "seed": recorded["seed"] + 1, **options}
 
 
 def find_earlier_runs(slug: str, root: Path, option: str, value: str, folds: Sequence[int]) -> tuple[Run, ...]:

@@ -112,7 +112,8 @@ class Looks:
             short = context.with_recipe(replace(context.recipe, epochs=epochs))
             found = self._train(replace(short, fold_of_image=folds), 3 * seconds)
         what = {"model": recipe.model, "image_size": recipe.image_size, "epochs": epochs}
-        self.seen.append({**what, "loss": found.loss, "score": found.score})
+        has_diverged = math.isinf(found.loss)
+        self.seen.append({**what, **({"diverged": True} if has_diverged else found._asdict())})
         start = "from scratch" if recipe.weights == "none" else "fine-tuned"
         self._report(f"{recipe.model} {start} at {recipe.image_size} px for {plural(epochs, 'epoch')}", found)
         return found
