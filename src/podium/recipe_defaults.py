@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from podium.image_size import ImageSize, area_of
+from podium.image_size import ImageSize
 from podium.recipe import Options, Recipe, check_views, names_pretraining, recipe_options
 
 # Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
@@ -67,7 +67,7 @@ PRETRAINED: dict[str, dict[str, Any]] = {
         "lr": 7e-4,
         "layer_decay": 1.0,  # 0.9 scores the same, 0.8 lower
         "norm": "frozen",  # as good as `train` or better, and a fifth faster; `adapt` loses up to 20 points
-        "keep": 0.3,
+        "keep": 0.2,
         "drop_path": 0.0,
         "epochs": 12,
         "warmup": 1.0,
@@ -101,10 +101,9 @@ PRETRAINED: dict[str, dict[str, Any]] = {
 # the head is hard to beat: so Wortsman et al. (2022), and one ConvNeXt here. The row of batch norm keeps less, as
 # measured on four sets and parts of them (docs/benchmarks.md).
 FROM_FITTED_HEAD: dict[str, Any] = {"head_first": True, "mix": 0.0, "keep": 0.5}
-# Without a fitted head there is nothing to keep. Weights between two with other statistics of batch norm have none that
-# fit them, and on tiny images training goes so far that those in between are worse than both ends (digits at 32 px).
+# Without a fitted head there is nothing to keep; weights between two with other statistics of batch norm have none that
+# fit them.
 NOTHING_KEPT: dict[str, Any] = {"keep": 0.0}
-SMALLEST_KEPT = 64  # pixels
 MANY_IMAGES = 20_000
 MIX_OF_MANY = 0.5
 LEAST_STEPS = 300  # of fine-tuning: small data sets get more epochs
@@ -211,7 +210,7 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
         "default": {"weights": "pretrained", **COMMON},
         f"{name}, from scratch" if from_scratch else name: row,
         "number of images": {} if from_scratch else options_for(data.images, batch_size, row),
-        "nothing to keep": {} if keeps_start(asked, backbone, row) else NOTHING_KEPT,
+        "nothing to keep": {} if keeps_start(asked, row) else NOTHING_KEPT,
         "metric": FOR_PROBABILITIES if data.is_loss_of_probabilities and not from_scratch else {},
         "shape of the images": FOR_OBLONG if data.is_oblong else {},
         f"--level {level}": OPTIONS_OF_LEVEL[level],
@@ -220,10 +219,9 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
     }
 
 
-def keeps_start(asked: Options, backbone: Backbone, row: Options) -> bool:
+def keeps_start(asked: Options, row: Options) -> bool:
     statistics_change = row.get("norm") == "frozen" and asked.get("norm") == "train"
-    is_tiny = area_of(asked.get("image_size", backbone.image_size)) < SMALLEST_KEPT**2
-    return bool(asked.get("head_first", True)) and not statistics_change and not is_tiny
+    return bool(asked.get("head_first", True)) and not statistics_change
 
 
 def options_for(images: int, batch_size: int, row: Options) -> Options:

@@ -69,7 +69,7 @@ def test_the_plain_loop_has_timms_own_model_and_training_the_faster_one(tiny: Pa
     with context_of(tiny, model="test_resnet", precision="bfloat16") as context:
         learner = Learner(context, fold=0)
         assert faster_layers(learner.model)
-        assert faster_layers(learner.final_model)
+        assert faster_layers(learner.trained_model)
         assert not faster_layers(bench.PlainLoop(context).model)
 
 

@@ -73,7 +73,7 @@ def test_a_restored_learner_takes_the_same_next_step(tiny: Path) -> None:
     assert all(torch.equal(tensor, expected[name]) for name, tensor in copy_state(restored).items())
     assert all(
         torch.equal(*pair)
-        for pair in zip(learner.final_model.parameters(), restored.final_model.parameters(), strict=True)
+        for pair in zip(learner.trained_model.parameters(), restored.trained_model.parameters(), strict=True)
     )
 
 

@@ -21,8 +21,9 @@ from podium.models.heads import output_layers
 from podium.models.normalise import Normaliser
 from podium.models.tensors import load_tensors
 from podium.models.weight_packages import PACKAGES
-from podium.training import head_start
+from podium.training import head_start, loop
 from podium.training.head_start import NEW_WEIGHTS, adapt_statistics, start_head
+from podium.training.kept_start import KeptStart
 from podium.training.linear_probe import Inner
 from podium.training.plan import Request, make_plan
 from podium.training.run_folder import Run
@@ -108,7 +109,7 @@ def test_the_model_says_what_the_fitted_head_says(tiny: Path) -> None:
     inputs = learner.normalise(images)
     learner.model.eval()
     with torch.inference_mode():
-        logits, averaged = learner.model(inputs), learner.final_model.eval()(inputs)
+        logits, averaged = learner.model(inputs), learner.trained_model.eval()(inputs)
     assert torch.equal(logits, averaged)
     assert logits.std() > 0.1
 
@@ -223,7 +224,10 @@ def test_a_stopped_run_with_a_fitted_head_resumes_to_the_same_bits(tiny: Path, p
 
 
 @pytest.mark.slow
-def test_the_final_weights_keep_a_share_of_the_start(tiny: Path, podium: Podium) -> None:
+def test_the_final_weights_keep_a_share_of_the_start(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "loss_on_training_images", lambda learner, model: 0.0)
     states = []
     for share in ("0", "0.3", "0.95"):
         assert podium(*WORDS, "--lr", "0.001", "--keep", share, "--name", f"keep-{share}")[0] == 0
@@ -236,16 +240,48 @@ def test_the_final_weights_keep_a_share_of_the_start(tiny: Path, podium: Podium)
         assert torch.allclose(between[name], 0.7 * trained[name] + 0.3 * start, atol=1e-4), name
 
 
+def test_no_share_of_the_start_is_kept_beyond_a_barrier() -> None:
+    def weight(value: float) -> nn.Linear:
+        layer = nn.Linear(1, 1)
+        nn.init.constant_(layer.weight, value)
+        return layer
+
+    def weight_of(layer: nn.Module) -> float:
+        (value,) = layer.state_dict()["weight"].flatten().tolist()
+        return float(value)
+
+    def valley(layer: nn.Module) -> float:
+        return (weight_of(layer) - 0.4) ** 2
+
+    def barrier(layer: nn.Module) -> float:
+        return -valley(layer)
+
+    kept, trained = KeptStart(weight(-1), 0.25), weight(1)
+    chosen = kept.choose(trained, valley)
+    assert (weight_of(chosen), kept.share_in(chosen)) == (0.5, 0.25)
+    kept.set(weight(0))
+    assert kept.choose(trained, barrier) is trained
+    assert kept.share_in(trained) == 0
+
+
+@pytest.mark.slow
+def test_a_run_says_that_it_keeps_nothing(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeptStart, "choose", lambda kept, trained, loss_of: trained)
+    status, _, err = podium(*WORDS, "--name", "kept")
+    assert status == 0, err
+    assert "fold 0 keeps nothing of its start (--keep 0.3)" in err
+    assert [record.kept for record in run_of(tiny, "kept").history(0)] == [None, 0, 0]
+
+
 def test_nothing_is_kept_where_statistics_of_batch_norm_change_or_no_head_was_fitted(tiny: Path) -> None:
     def keep(model: str, **options: object) -> float:
         return make_plan("tiny", tiny, Request({"model": model, **options})).recipe.keep
 
-    assert keep(LITE0) == 0.3
-    assert keep(LITE0, norm="train", keep=0.2) == 0.2
-    assert (keep(LITE0, image_size=64), keep(LITE0, image_size="64x32")) == (0.3, 0)
+    assert keep(LITE0) == 0.2
+    assert keep(LITE0, norm="train", keep=0.3) == 0.3
     assert keep(LITE0, norm="train") == keep(LITE0, head_first=False) == keep(LITE0, weights="none") == 0
-    with pytest.raises(PodiumError, match="--keep needs --norm frozen"):
-        learner_of(tiny, model=LITE0, weights="pretrained", norm="train", keep=0.3)
+    with pytest.raises(PodiumError, match=r"--keep 0\.3 needs a fitted head to start from"):
+        keep(LITE0, head_first=False, keep=0.3)
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def test_the_averaged_weights_predict_and_without_an_average_the_last_weights(ti
         initial = copy_state(learner)
         for _ in range(4):
             learner.step(*a_batch())
-        last, final = learner.model.state_dict(), learner.final_model.state_dict()
+        last, final = learner.model.state_dict(), learner.trained_model.state_dict()
         assert not torch.equal(final["fc.weight"], initial["fc.weight"])
         is_last = all(torch.equal(last[name], final[name]) for name in last)
         assert is_last == (share == 0)

@@ -233,7 +233,7 @@ def _prediction_rates(
 
     def predict() -> None:
         batches = load_batches(images, batches_in_order(count, recipe.batch_size), context.workers)
-        predict_proba(learner.final_model, batches, learner.normalise, context.precision, "none")
+        predict_proba(learner.trained_model, batches, learner.normalise, context.precision, "none")
 
     forward_rates, prediction_rates = [], []
     for window in range(WINDOWS + 1):

@@ -69,6 +69,10 @@ class Context:
     def training_rows(self, fold: int) -> NDArray[np.int64]:
         return np.flatnonzero((self.fold_of_image != fold) & (self.fold_of_image != LEFT_OUT))
 
+    def some_training_rows(self, fold: int, count: int) -> NDArray[np.int64]:
+        rng = np.random.default_rng(self.recipe.seed)
+        return rng.permutation(self.training_rows(fold))[:count]
+
     def held_out_rows(self, fold: int) -> NDArray[np.int64]:
         return np.flatnonzero(self.fold_of_image == fold)
 

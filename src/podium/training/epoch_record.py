@@ -11,6 +11,7 @@ from podium.machine import memory_mb
 from podium.metrics import evaluate
 from podium.task import task_of
 
+OPTIONAL = ("gpu_mb", "l2", "kept")
 DIGITS = {"images_per_s": 1, "seconds": 2, "validation_seconds": 2}  # in the file
 
 
@@ -28,6 +29,7 @@ class EpochRecord:
     memory_mb: int = field(default_factory=memory_mb)
     gpu_mb: int | None = None  # the most that the GPU's tensors have held
     l2: float | None = None  # strength of the linear probe's regularisation
+    kept: float | None = None  # the share of the start in the weights that were validated
 
     def scores_text(self) -> str:
         """Formats the scores of the held-out images, the competition's metric first."""
@@ -41,7 +43,7 @@ class EpochRecord:
                 line |= value
             else:
                 line[name] = round(value, DIGITS[name]) if name in DIGITS else value
-        return {name: value for name, value in line.items() if value is not None or name not in ("l2", "gpu_mb")}
+        return {name: value for name, value in line.items() if value is not None or name not in OPTIONAL}
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> "EpochRecord":

@@ -7,7 +7,6 @@ leaves little to learn. A run that is below the head's score later on says so.
 
 import time
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -135,8 +134,7 @@ def adapt_statistics(learner: Learner) -> None:
     """Computes the statistics of batch norm anew, from training images at the run's size."""
     context, model = learner.context, learner.model
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    rows = context.training_rows(learner.fold)
-    rows = np.random.default_rng(learner.recipe.seed).permutation(rows)[:ADAPTING_IMAGES]
+    rows = context.some_training_rows(learner.fold, ADAPTING_IMAGES)
     batches = [batch for batch in batches_in_order(len(rows), learner.recipe.part_size) if len(batch) > 1]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:

@@ -1,26 +1,17 @@
 """The weights that a fine-tuning starts from: the final weights keep a share of them.
 
 Between the model with the frozen head and the fine-tuned one lie models that are better than both (Wortsman et al.,
-2022, "Robust fine-tuning of zero-shot models"). Training goes on from the fine-tuned weights; only predictions and the
-saved model use those in between.
+2022, "Robust fine-tuning of zero-shot models"), unless a barrier lies there: the loss on training images tells.
+Training goes on from the fine-tuned weights; only predictions and the saved model use those in between.
 """
 
+from collections.abc import Callable
 from copy import deepcopy
 
 import torch
 from torch import nn
 
-from podium import PodiumError
-from podium.training.plan import Plan
-
-
-def keep_start(model: nn.Module, plan: Plan, statistics_change: bool) -> "KeptStart | None":
-    """Returns None if nothing is kept. Weights in between need statistics of batch norm that fit both ends."""
-    recipe = plan.recipe
-    if recipe.keep and statistics_change and plan.origins.get("keep") in ("flag", "card"):
-        raise PodiumError("--keep needs --norm frozen, because this model has batch norm")
-    is_kept = recipe.keep and recipe.head_first and not statistics_change
-    return KeptStart(model, recipe.keep) if is_kept else None
+CHECKED_IMAGES = 256  # training images that tell whether there is a barrier
 
 
 class KeptStart:
@@ -28,16 +19,30 @@ class KeptStart:
         self.share = share
         self.weights = deepcopy(model).eval().requires_grad_(False)
         self.between = deepcopy(self.weights)
+        self.loss: float | None = None  # of the start
 
     @torch.no_grad()
     def set(self, model: nn.Module) -> None:
-        for module in (self.weights, self.between):
-            module.load_state_dict(model.state_dict())
+        self.weights.load_state_dict(model.state_dict())
+        self.loss = None
+
+    def choose(self, trained: nn.Module, loss_of: Callable[[nn.Module], float]) -> nn.Module:
+        """Returns the model between the start and the trained one; beyond a barrier, the trained one.
+
+        There is no barrier where the loss in between is at most what a straight line between both ends has there.
+        """
+        self._mix_with(trained)
+        if self.loss is None:
+            self.loss = loss_of(self.weights)
+        line = self.share * self.loss + (1 - self.share) * loss_of(trained)
+        return self.between if loss_of(self.between) <= line else trained
+
+    def share_in(self, model: nn.Module) -> float:
+        """Returns the share of the start that a model chosen above has."""
+        return self.share if model is self.between else 0.0
 
     @torch.no_grad()
-    def mixed_with(self, trained: nn.Module) -> nn.Module:
-        """Returns the model between the start and the trained one."""
-        groups = (module.parameters() for module in (self.between, trained, self.weights))
-        for between, end, start in zip(*groups, strict=True):
-            between.copy_(end.lerp(start, self.share))
-        return self.between
+    def _mix_with(self, trained: nn.Module) -> None:
+        tensors = (model.state_dict().values() for model in (self.between, trained, self.weights))
+        for between, end, start in zip(*tensors, strict=True):
+            between.copy_(end.lerp(start, self.share) if end.is_floating_point() else end)

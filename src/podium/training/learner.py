@@ -29,7 +29,7 @@ from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
 from podium.training.epoch_record import EpochRecord
 from podium.training.frozen_layers import freeze_layers, set_training
-from podium.training.kept_start import keep_start
+from podium.training.kept_start import KeptStart
 from podium.training.losses import make_label_loss
 from podium.training.optimizer import create_optimizer
 from podium.training.randomness import MIX, generator, seed_torch
@@ -102,14 +102,13 @@ class Learner:
         set_training(self.model, recipe.norm)
         norms = [module for module in self.model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
         self.batch_statistics = [buffer for norm in norms if norm.training for buffer in norm.buffers()]
-        self.kept = keep_start(self.model, context.plan, bool(self.batch_statistics))
+        self.kept = KeptStart(self.model, recipe.keep) if recipe.keep else None
         self.network = _network(self.model, context)
 
     @property
-    def final_model(self) -> nn.Module:
-        """The model that predicts and is saved: the averaged weights if there are any, and a share of the start's."""
-        trained = self.average.module if self.average else self.model
-        return self.kept.mixed_with(trained) if self.kept and self.progress.fitted_head else trained
+    def trained_model(self) -> nn.Module:
+        """The model with the averaged weights if there are any."""
+        return self.average.module if self.average else self.model
 
     @property
     def learning_rate(self) -> float:

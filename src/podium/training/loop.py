@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from podium import PodiumError, terminal
+from podium.metrics import evaluate
 from podium.models.device import gpu_peak_mb
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
@@ -31,6 +33,7 @@ from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.forecast import Forecast
 from podium.training.head_start import start_head, warn_if_below
+from podium.training.kept_start import CHECKED_IMAGES
 from podium.training.learner import Diverged, Learner
 from podium.training.learner_state import learner_state, restore_learner
 from podium.training.live_line import LiveLine
@@ -156,20 +159,42 @@ class Validation(NamedTuple):
     probs: NDArray[np.float32]  # of the held-out images
     seconds: float
     views: str
+    model: nn.Module
 
 
 def validate(learner: Learner, views: str) -> Validation:
-    """Predicts the held-out images; each process predicts its share."""
+    """Predicts the held-out images."""
     started = time.monotonic()
+    model = final_model(learner)
+    probs = predict(learner, model, learner.context.held_out_rows(learner.fold), views)
+    return Validation(probs, time.monotonic() - started, views, model)
+
+
+def final_model(learner: Learner) -> nn.Module:
+    """Returns the model that predicts and is saved: the trained one, or the one between it and the start."""
+    trained, kept = learner.trained_model, learner.kept
+    learner.context.processes.broadcast_statistics(trained)
+    if kept is None or learner.progress.fitted_head is None:
+        return trained
+    return kept.choose(trained, partial(loss_on_training_images, learner))
+
+
+def loss_on_training_images(learner: Learner, model: nn.Module) -> float:
+    context = learner.context
+    rows = context.some_training_rows(learner.fold, CHECKED_IMAGES)
+    return evaluate(context.competition.task.loss, context.target_of_image[rows], predict(learner, model, rows, "none"))
+
+
+def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: str) -> NDArray[np.float32]:
+    """Predicts images; each process predicts its share."""
     context, processes = learner.context, learner.context.processes
-    rows = processes.share(context.held_out_rows(learner.fold))
-    images = context.images(rows, TestView(learner.spec))
-    batches = load_batches(images, batches_in_order(len(rows), learner.recipe.part_size), context.workers)
-    processes.broadcast_statistics(learner.final_model)
-    probs = processes.gather(predict_proba(learner.final_model, batches, learner.normalise, context.precision, views))
+    share = processes.share(rows)
+    images = context.images(share, TestView(learner.spec))
+    batches = load_batches(images, batches_in_order(len(share), learner.recipe.part_size), context.workers)
+    probs = processes.gather(predict_proba(model, batches, learner.normalise, context.precision, views))
     if not np.isfinite(probs).all():
         raise Diverged("the model's predictions are not finite")
-    return Validation(probs, time.monotonic() - started, views)
+    return probs
 
 
 def close_epoch(learner: Learner, validation: Validation) -> None:
@@ -189,6 +214,7 @@ def close_epoch(learner: Learner, validation: Validation) -> None:
         seconds=progress.seconds,
         validation_seconds=validation.seconds,
         gpu_mb=gpu_peak_mb(context.device),
+        kept=learner.kept.share_in(validation.model) if learner.kept and progress.fitted_head else None,
     )
     progress.history.append(record)
     epoch, skipped = record.epoch, int(progress.skipped.item())
@@ -207,8 +233,13 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
     context = learner.context
     validation = validate(learner, learner.recipe.views)
     close_epoch(learner, validation)
+    if learner.progress.history[-1].kept == 0:
+        say(
+            f"podium: fold {learner.fold} keeps nothing of its start (--keep {learner.recipe.keep:g}): on training"
+            " images, the weights in between have a higher loss than both ends have on average"
+        )
     if context.processes.is_first:
-        save_model(context.run.fold_folder(learner.fold) / "model.safetensors", learner.final_model, learner.spec)
+        save_model(context.run.fold_folder(learner.fold) / "model.safetensors", validation.model, learner.spec)
         context.save_predictions(learner.fold, validation.probs)
         checkpoint.delete_all()
     context.processes.wait()

@@ -131,6 +131,10 @@ def with_options(plan: Plan, options: Options) -> Plan:
 
     competition = plan.competition
     recipe = resolve_recipe(options, competition.recipe, plan.data)
+    if recipe.keep and not recipe.head_first:
+        raise PodiumError(
+            f"--keep {recipe.keep:g} needs a fitted head to start from; leave it out, or add --head-first"
+        )
     _refuse_small_share_of_batch(recipe, plan.data.images)
     _refuse_options_of_other_tasks(recipe, competition)
     return replace(plan, recipe=recipe, origins=_find_origins(plan, options))
