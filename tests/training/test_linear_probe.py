@@ -27,7 +27,15 @@ from podium.training import frozen_features, linear_probe
 from podium.training.augment import TestView
 from podium.training.context import Context
 from podium.training.frozen_features import Features, features_of
-from podium.training.linear_probe import STRENGTHS, Head, fit_head, linear_layers, predict_head, set_layer
+from podium.training.linear_probe import (
+    STRENGTHS,
+    Head,
+    fit_head,
+    linear_layers,
+    predict_head,
+    set_layer,
+    validating_rows,
+)
 from podium.training.loader import batches_in_order, load_batches
 from podium.training.run_folder import Run
 from podium.training.train import train
@@ -43,6 +51,17 @@ def tiny3(tiny: Path) -> Path:
     """The tiny competition with three folds."""
     podium_at(tiny, "folds", "-c", "tiny", "--k", "3")
     return tiny
+
+
+def test_a_whole_fold_chooses_the_strength_whatever_folds_are_left(tiny: Path) -> None:
+    podium_at(tiny, "folds", "-c", "tiny", "--k", "4")
+    with context_of(tiny, model="test_resnet") as context:
+        for left, chosen in (((1, 2, 3), 1), ((2, 3), 2), ((0, 3), 3)):
+            rows = np.flatnonzero(np.isin(context.fold_of_image, left))
+            validating = rows[validating_rows(context, 0 if 0 not in left else 2, rows)]
+            assert np.array_equal(validating, np.flatnonzero(context.fold_of_image == chosen))
+        rows = np.flatnonzero(context.fold_of_image == 1)
+        assert 0 < validating_rows(context, 0, rows).sum() < len(rows)
 
 
 def blocks_of(root: Path) -> list[Path]:

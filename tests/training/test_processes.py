@@ -93,12 +93,13 @@ def test_each_process_may_train_folds_of_its_own(root: Path) -> None:
 @pytest.mark.slow
 def test_a_teacher_a_head_and_a_budget_go_with_several_processes(root: Path) -> None:
     podium_at(root, *ONE_FOLD, "--epochs", "1", "--name", "teacher")
-    words = ("--teacher", "teacher", "--head-first", "--budget", "10m", "--epochs", "2", "--name", "student")
-    output = train_in_group(root, 2, *ONE_FOLD, *words)
+    words = ("--teacher", "teacher", "--head-first", "--keep", "0.3", "--budget", "10m", "--epochs", "2")
+    output = train_in_group(root, 2, *ONE_FOLD, *words, "--name", "student")
     assert "in 10 min: 1 fold of 2 epochs" in output
     assert "taught by teacher" in output
     student = run_of(root, "student")
     assert [record.epoch for record in student.history(0)] == [0, 1, 2]  # 0: the head
+    assert student.history(0)[-1].kept in (0, 0.3)
     assert not list(student.path.glob(".trial-*"))
 
 

@@ -39,6 +39,7 @@ WHOLE_RUN = 2.0  # how many times a trial's gain over the head a whole run gains
 KNOWS_LITTLE = 0.12  # of the loss that the frozen head leaves: then a model from scratch may be better
 # What fine-tuning leaves of the frozen head's errors, on the measured sets (docs/benchmarks.md).
 ERRORS_LEFT = (0.05, 0.75)
+LOSS_LEFT = 0.75  # the same of its loss
 
 
 class Choice(NamedTuple):
@@ -95,8 +96,7 @@ def choose(looks: Looks) -> Choice:
     in_time = [head for head in heads if looks.seconds_of(looks.recipe_of(head.options)) <= allowed]
     start = in_time[-1] if in_time else heads[0]
     tuned = Choice(fine_tuning(looks, start, allowed), best, _expected_score(looks.metric, start))
-    usual_loss = ERRORS_LEFT[1] * start.loss
-    needs_trial, may_be_scratch = best.loss < usual_loss and may_be_linear(looks), best.left > KNOWS_LITTLE
+    needs_trial, may_be_scratch = best.loss < LOSS_LEFT * start.loss and may_be_linear(looks), best.left > KNOWS_LITTLE
     if not needs_trial and not may_be_scratch:
         return tuned
     seconds = min(TRIAL_SECONDS, TRIAL_SHARE * allowed)

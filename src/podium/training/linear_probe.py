@@ -275,14 +275,13 @@ def _repeated(targets: Tensor, views: int) -> Tensor:
 
 
 def validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Marks the training images that choose the strength: those of another fold, which keeps groups whole.
+    """Marks the training images that choose the strength: those of the next fold, which keeps groups whole.
 
-    Without another fold, it marks every fifth image, from the second on: of each class, if each has one label.
+    With images of one fold only, it marks every fifth one, from the second on: of each class, if each has one label.
     """
-    fold_count = context.plan.fold_count
-    of_next_fold = np.asarray(context.fold_of_image[rows] == (fold + 1) % fold_count)
-    if fold_count > 2 and of_next_fold.any():  # a trial on an inner split has taken that fold away
-        return of_next_fold
+    steps = (context.fold_of_image[rows] - fold) % context.plan.fold_count
+    if len(set(steps)) > 1:
+        return np.asarray(steps == steps.min())
     if context.competition.task.name != ONE_LABEL.name:
         return np.asarray(np.arange(len(rows)) % 5 == 1)
     targets = context.competition.train["target"].iloc[rows]
