@@ -52,7 +52,7 @@ default_cfgs = generate_default_cfgs({
 
 @register_model
 def small_swin(pretrained=False, **options):
-    sizes = dict(patch_size=2, window_size=4, embed_dim=48, depths=(2, 2, 2), num_heads=(2, 4, 8))
+    sizes = dict(patch_size=4, window_size=4, embed_dim=48, depths=(2, 2, 2), num_heads=(2, 4, 8))
     return _create_swin_transformer("small_swin", pretrained=pretrained, **dict(sizes, **options))
 """
 FIRST, SECOND = "first-half", "second-half"
