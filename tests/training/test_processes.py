@@ -16,10 +16,12 @@ import torch
 
 from forked_podium import exit_status, run_group, start_podium
 from podium.models.tensors import load_tensors
+from podium.models.weight_packages import PACKAGES
 from podium.training.processes import Processes
 from podium.training.run_folder import Run
 from tiny import Podium, assert_same_fold, one_line, podium_at, run_of, weights_hash, write_competition
 
+LITE0 = PACKAGES[0].model
 TRAIN = (
     *("train", "-c", "tiny", "--device", "cpu", "--weights", "none", "--image-size", "32", "--batch-size", "8"),
     *("--precision", "float32", "--mix", "0.7", "--workers", "0"),
@@ -78,6 +80,18 @@ def test_a_fold_of_several_processes_is_that_of_one(root: Path) -> None:
         for alone, together in zip(one.history(0), group.history(0), strict=True):
             assert alone.loss == pytest.approx(together.loss, rel=1e-3)
             assert alone.scores["log_loss"] == pytest.approx(together.scores["log_loss"], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_all_processes_know_the_fitted_head(root: Path) -> None:
+    """Its score decides the learning rate and whether a share of it is kept, in all processes alike."""
+    command = (*ONE_FOLD, "--model", LITE0, "--weights", "pretrained", "--epochs", "2", "--mix", "0", "--keep", "0.3")
+    podium_at(root, *command, "--name", "one-from-head")
+    output = train_in_group(root, 2, *command, "--name", "group-from-head")
+    assert "the frozen head leaves little to learn" in output
+    one, group = run_of(root, "one-from-head"), run_of(root, "group-from-head")
+    assert np.allclose(one.out_of_fold(0).probs, group.out_of_fold(0).probs, atol=1e-3)
+    assert [record.lr for record in one.history(0)] == [record.lr for record in group.history(0)]
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ def start_head(learner: Learner) -> None:
         fitted = _fit(learner) if recipe.head_first else None
         if fitted is None:
             set_prior(learner)
+    learner.progress.history = processes.of_first(learner.progress.history)
     processes.broadcast_statistics(learner.model)
     processes.broadcast_weights(learner.model)  # machines that differ would fit different heads
     if learner.average:

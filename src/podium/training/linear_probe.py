@@ -279,9 +279,10 @@ def validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> NDA
 
     With images of one fold only, it marks every fifth one, from the second on: of each class, if each has one label.
     """
-    steps = (context.fold_of_image[rows] - fold) % context.plan.fold_count
-    if len(set(steps)) > 1:
-        return np.asarray(steps == steps.min())
+    folds, count = context.fold_of_image[rows], context.plan.fold_count
+    later = [(fold + step) % count for step in range(1, count) if (folds == (fold + step) % count).any()]
+    if len(later) > 1:
+        return np.asarray(folds == later[0])
     if context.competition.task.name != ONE_LABEL.name:
         return np.asarray(np.arange(len(rows)) % 5 == 1)
     targets = context.competition.train["target"].iloc[rows]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,8 @@ from podium.torchrun import LAUNCHED_BY_PODIUM, launched_by_podium, started_by_t
 # Long, because the others wait while the first builds the pixel store. torchrun itself notices processes that die.
 TIMEOUT = timedelta(hours=12)
 GRACE = "600"  # seconds between a signal and the end, to finish a step and save
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,14 @@ class Processes:
         parts: list[Any] = [None] * self.size
         dist.all_gather_object(parts, part)
         return np.concatenate([part for part in parts if len(part)])
+
+    def of_first(self, value: Value) -> Value:
+        """Returns the first process's value."""
+        if self.size == 1:
+            return value
+        values = [value]
+        dist.broadcast_object_list(values, 0)
+        return values[0]
 
     def maximum(self, *numbers: float) -> list[float]:
         """Returns, for each number, the largest that any process has."""
