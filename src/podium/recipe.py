@@ -80,7 +80,10 @@ class Recipe:
     head_rate: float = option("how many times the backbone's learning rate the head has", 0, 1000)
     layer_decay: float = option("learning rate of a layer relative to the layer above it", 0.01, 1)
     keep: float = option(
-        "share that the final weights keep of those that fine-tuning started from, with the fitted head", 0, 0.95
+        "share that the final weights keep of those that fine-tuning started from, with the fitted head, if the loss on"
+        " training images allows it",
+        0,
+        0.95,
     )
     freeze: float = option("share of the backbone's layers, from the image on, that stay as they are", 0, 1)
     norm: str = option(

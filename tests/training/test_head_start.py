@@ -254,13 +254,19 @@ def test_no_share_of_the_start_is_kept_beyond_a_barrier() -> None:
         return (weight_of(layer) - 0.4) ** 2
 
     def barrier(layer: nn.Module) -> float:
-        return -valley(layer)
+        return 2 - valley(layer)
+
+    def overflow(layer: nn.Module) -> float:
+        return math.inf if layer is kept.between else 1.0
 
     kept, trained = KeptStart(weight(-1), 0.25), weight(1)
     chosen = kept.choose(trained, valley)
     assert (weight_of(chosen), kept.share_in(chosen)) == (0.5, 0.25)
     kept.set(weight(0))
     assert kept.choose(trained, barrier) is trained
+    kept.set(weight(0))
+    assert kept.choose(trained, overflow) is trained
+    assert kept.choose(trained, lambda layer: 0.1) is kept.between  # rounding does not decide
     assert kept.share_in(trained) == 0
 
 
@@ -282,6 +288,8 @@ def test_nothing_is_kept_where_statistics_of_batch_norm_change_or_no_head_was_fi
     assert keep(LITE0, norm="train") == keep(LITE0, head_first=False) == keep(LITE0, weights="none") == 0
     with pytest.raises(PodiumError, match=r"--keep 0\.3 needs a fitted head to start from"):
         keep(LITE0, head_first=False, keep=0.3)
+    assert keep("auto", keep=0.3) == 0  # it is from scratch until the look at the images has chosen
+    assert learner_of(tiny, model="xcit_nano_12_p16_224", head_first=True, weights="none").kept is None
 
 
 @pytest.mark.slow

@@ -60,8 +60,10 @@ def test_a_whole_fold_chooses_the_strength_whatever_folds_are_left(tiny: Path) -
             rows = np.flatnonzero(np.isin(context.fold_of_image, left))
             validating = rows[validating_rows(context, 0 if 0 not in left else 2, rows)]
             assert np.array_equal(validating, np.flatnonzero(context.fold_of_image == chosen))
-        rows = np.flatnonzero(context.fold_of_image == 1)
-        assert 0 < validating_rows(context, 0, rows).sum() < len(rows)
+        for left in ((1,), (-1, 1)):  # -1: always trained on
+            rows = np.flatnonzero(np.isin(context.fold_of_image, left))
+            validating = context.fold_of_image[rows[validating_rows(context, 0, rows)]]
+            assert 0 < (validating == 1).sum() < (context.fold_of_image == 1).sum()
 
 
 def blocks_of(root: Path) -> list[Path]:

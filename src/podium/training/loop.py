@@ -164,9 +164,11 @@ class Validation(NamedTuple):
 
 def validate(learner: Learner, views: str) -> Validation:
     """Predicts the held-out images."""
-    started = time.monotonic()
     model = final_model(learner)
+    started = time.monotonic()
     probs = predict(learner, model, learner.context.held_out_rows(learner.fold), views)
+    if not np.isfinite(probs).all():
+        raise Diverged("the model's predictions are not finite")
     return Validation(probs, time.monotonic() - started, views, model)
 
 
@@ -180,9 +182,13 @@ def final_model(learner: Learner) -> nn.Module:
 
 
 def loss_on_training_images(learner: Learner, model: nn.Module) -> float:
+    """Returns the same in all processes, which choose by it."""
     context = learner.context
     rows = context.some_training_rows(learner.fold, CHECKED_IMAGES)
-    return evaluate(context.competition.task.loss, context.target_of_image[rows], predict(learner, model, rows, "none"))
+    probs = predict(learner, model, rows, "none")
+    if not np.isfinite(probs).all():
+        return math.inf
+    return context.processes.of_first(evaluate(context.competition.task.loss, context.target_of_image[rows], probs))
 
 
 def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: str) -> NDArray[np.float32]:
@@ -191,10 +197,7 @@ def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: 
     share = processes.share(rows)
     images = context.images(share, TestView(learner.spec))
     batches = load_batches(images, batches_in_order(len(share), learner.recipe.part_size), context.workers)
-    probs = processes.gather(predict_proba(model, batches, learner.normalise, context.precision, views))
-    if not np.isfinite(probs).all():
-        raise Diverged("the model's predictions are not finite")
-    return probs
+    return processes.gather(predict_proba(model, batches, learner.normalise, context.precision, views))
 
 
 def close_epoch(learner: Learner, validation: Validation) -> None:
@@ -236,7 +239,7 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
     if learner.progress.history[-1].kept == 0:
         say(
             f"podium: fold {learner.fold} keeps nothing of its start (--keep {learner.recipe.keep:g}): on training"
-            " images, the weights in between have a higher loss than both ends have on average"
+            " images, the weights in between have a higher loss than a straight line between both ends"
         )
     if context.processes.is_first:
         save_model(context.run.fold_folder(learner.fold) / "model.safetensors", validation.model, learner.spec)

@@ -131,10 +131,9 @@ def with_options(plan: Plan, options: Options) -> Plan:
 
     competition = plan.competition
     recipe = resolve_recipe(options, competition.recipe, plan.data)
-    if recipe.keep and not recipe.head_first:
-        raise PodiumError(
-            f"--keep {recipe.keep:g} needs a fitted head to start from; leave it out, or add --head-first"
-        )
+    if recipe.keep and (recipe.start or not recipe.head_first):
+        _refuse_keep(plan, recipe)
+        recipe = replace(recipe, keep=0.0)
     _refuse_small_share_of_batch(recipe, plan.data.images)
     _refuse_options_of_other_tasks(recipe, competition)
     return replace(plan, recipe=recipe, origins=_find_origins(plan, options))
@@ -290,6 +289,14 @@ def _find_earlier_runs(plan: Plan) -> dict[str, tuple["Run", ...]]:
         check_same_folds(option, runs, folds, plan.competition.classes, plan.identity()["folds_sha256"])
         earlier_runs[option] = runs
     return earlier_runs
+
+
+def _refuse_keep(plan: Plan, recipe: Recipe) -> None:
+    """Refuses --keep where no head is fitted. A card's is left out there, and `auto` may yet choose a fitted head."""
+    asked = plan.request.options
+    if "keep" in asked and asked.get("model") != "auto" and not recipe.linear:
+        remedy = "leave it out" if recipe.start else "leave it out, or add --head-first"
+        raise PodiumError(f"--keep {recipe.keep:g} needs a fitted head to start from; {remedy}")
 
 
 def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
