@@ -60,8 +60,8 @@ def test_a_whole_fold_chooses_the_strength_whatever_folds_are_left(tiny: Path) -
             rows = np.flatnonzero(np.isin(context.fold_of_image, left))
             validating = rows[validating_rows(context, 0 if 0 not in left else 2, rows)]
             assert np.array_equal(validating, np.flatnonzero(context.fold_of_image == chosen))
-        for left in ((1,), (-1, 1)):  # -1: always trained on
-            rows = np.flatnonzero(np.isin(context.fold_of_image, left))
+        for known in ((1,), (-1, 1)):  # -1: always trained on
+            rows = np.flatnonzero(np.isin(context.fold_of_image, known))
             validating = context.fold_of_image[rows[validating_rows(context, 0, rows)]]
             assert 0 < (validating == 1).sum() < (context.fold_of_image == 1).sum()
 
