@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from podium.models.look_inside import backbone_kind
+from podium.models.look_inside import modules_of
 from podium.training.run_folder import Run
 
 SIZE, BATCH = 64, 64
@@ -101,7 +101,7 @@ def measure(project: Path, model: str, seeds: list[int], at_once: int) -> str:
         for seed in seeds
     ]
     tuned = [run.score(0, "accuracy") for run in runs]
-    kind = backbone_kind(model) if model != "small_swin" else "swin"
+    kind = modules_of(model).kind if model != "small_swin" else "swin"
     scores = (scratch.score(0, "accuracy"), head.score(0, "accuracy"), statistics.mean(tuned), min(tuned))
     return f"| {model} | {kind} | {' | '.join(f'{score:.4f}' for score in scores)} |"
 

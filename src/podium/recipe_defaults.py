@@ -67,7 +67,7 @@ PRETRAINED: dict[str, dict[str, Any]] = {
         "lr": 7e-4,
         "layer_decay": 1.0,  # 0.9 scores the same, 0.8 lower
         "norm": "frozen",  # as good as `train` or better, and a fifth faster; `adapt` loses up to 20 points
-        "keep": 0.2,
+        "keep": 0.2,  # between 0.15 and 0.3, which were measured on four sets and parts of them (docs/benchmarks.md)
         "drop_path": 0.0,
         "epochs": 12,
         "warmup": 1.0,
@@ -98,8 +98,7 @@ PRETRAINED: dict[str, dict[str, Any]] = {
 # Of all kinds: a fitted head knows the classes, so mixed images only disturb it. BiT (Kolesnikov et al., 2020), too,
 # mixes only from 20,000 images on.
 # The middle between that start and the end is about as good as the end where there is much to learn, and better where
-# the head is hard to beat: so Wortsman et al. (2022), and one ConvNeXt here. The row of batch norm keeps less, as
-# measured on four sets and parts of them (docs/benchmarks.md).
+# the head is hard to beat: so Wortsman et al. (2022), and one ConvNeXt here. The row of batch norm keeps less.
 FROM_FITTED_HEAD: dict[str, Any] = {"head_first": True, "mix": 0.0, "keep": 0.5}
 # Without a fitted head there is nothing to keep; weights between two with other statistics of batch norm have none that
 # fit them.
@@ -185,6 +184,7 @@ class Backbone(NamedTuple):
     kind: str  # a key of PRETRAINED
     image_size: ImageSize  # that the weights were made for
     test_size: ImageSize
+    has_batch_norm: bool = True
 
 
 class Data(NamedTuple):
@@ -210,7 +210,7 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
         "default": {"weights": "pretrained", **COMMON},
         f"{name}, from scratch" if from_scratch else name: row,
         "number of images": {} if from_scratch else options_for(data.images, batch_size, row),
-        "nothing to keep": {} if keeps_start(asked, row) else NOTHING_KEPT,
+        "nothing to keep": {} if keeps_start(asked, backbone, row) else NOTHING_KEPT,
         "metric": FOR_PROBABILITIES if data.is_loss_of_probabilities and not from_scratch else {},
         "shape of the images": FOR_OBLONG if data.is_oblong else {},
         f"--level {level}": OPTIONS_OF_LEVEL[level],
@@ -219,9 +219,9 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
     }
 
 
-def keeps_start(asked: Options, row: Options) -> bool:
-    statistics_change = row.get("norm") == "frozen" and asked.get("norm") == "train"
-    return bool(asked.get("head_first", True)) and not statistics_change
+def keeps_start(asked: Options, backbone: Backbone, row: Options) -> bool:
+    norm = asked.get("norm", row.get("norm", COMMON["norm"]))
+    return bool(asked.get("head_first", True)) and not (backbone.has_batch_norm and norm == "train")
 
 
 def options_for(images: int, batch_size: int, row: Options) -> Options:

@@ -70,8 +70,8 @@ def test_a_file_that_holds_no_weights_or_another_models_is_refused(tmp_path: Pat
 
 
 def test_a_model_is_built_for_the_given_image_size_or_the_right_size_is_named() -> None:
-    assert backbone_of("vit_small_patch32_224") == ("vision_transformer", "vit", 224, 224)
-    assert backbone_of("convnext_small.in12k_ft_in1k") == ("convnext", "convnext", 224, 288)
+    assert backbone_of("vit_small_patch32_224") == ("vision_transformer", "vit", 224, 224, False)
+    assert backbone_of("convnext_small.in12k_ft_in1k") == ("convnext", "convnext", 224, 288, False)
     for name, size in (("test_vit", 64), ("test_convnext", 48), ("resnet10t", 33)):
         model, spec = build_model(recipe_of(name, "none", size), ["a", "b", "c"])
         assert model.eval()(torch.zeros(1, 3, size, size)).shape == (1, 3)

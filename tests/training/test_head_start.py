@@ -16,7 +16,7 @@ import bars
 import marks
 import several_labels as stripes
 from podium import PodiumError
-from podium.models.build import build_model
+from podium.models.build import build_model, resolve_recipe
 from podium.models.heads import output_layers
 from podium.models.normalise import Normaliser
 from podium.models.tensors import load_tensors
@@ -260,19 +260,18 @@ def test_no_share_of_the_start_is_kept_beyond_a_barrier() -> None:
         return math.inf if layer is kept.between else 1.0
 
     kept, trained = KeptStart(weight(-1), 0.25), weight(1)
-    chosen = kept.choose(trained, valley)
-    assert (weight_of(chosen), kept.share_in(chosen)) == (0.5, 0.25)
+    chosen, share = kept.choose(trained, valley)
+    assert (weight_of(chosen), share) == (0.5, 0.25)
+    for is_worse in (barrier, overflow, lambda layer: math.inf):
+        kept.set(weight(0))
+        assert kept.choose(trained, is_worse) == (trained, 0)
     kept.set(weight(0))
-    assert kept.choose(trained, barrier) is trained
-    kept.set(weight(0))
-    assert kept.choose(trained, overflow) is trained
-    assert kept.choose(trained, lambda layer: 0.1) is kept.between  # rounding does not decide
-    assert kept.share_in(trained) == 0
+    assert kept.choose(trained, lambda layer: 0.1) == (kept.between, 0.25)  # rounding does not decide
 
 
 @pytest.mark.slow
 def test_a_run_says_that_it_keeps_nothing(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KeptStart, "choose", lambda kept, trained, loss_of: trained)
+    monkeypatch.setattr(KeptStart, "choose", lambda kept, trained, loss_of: (trained, 0.0))
     status, _, err = podium(*WORDS, "--name", "kept")
     assert status == 0, err
     assert "fold 0 keeps nothing of its start (--keep 0.3)" in err
@@ -289,7 +288,10 @@ def test_nothing_is_kept_where_statistics_of_batch_norm_change_or_no_head_was_fi
     with pytest.raises(PodiumError, match=r"--keep 0\.3 needs a fitted head to start from"):
         keep(LITE0, head_first=False, keep=0.3)
     assert keep("auto", keep=0.3) == 0  # it is from scratch until the look at the images has chosen
-    assert learner_of(tiny, model="xcit_nano_12_p16_224", head_first=True, weights="none").kept is None
+    by_attention = [
+        resolve_recipe({"model": name}, {}).keep for name in ("vit_tiny_patch16_224", "xcit_nano_12_p16_224")
+    ]
+    assert by_attention == [0.5, 0]  # the second has batch norm, too
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from podium import PodiumError
 from podium.disk import sha256
 from podium.image_size import ImageSize, area_of, sides_of, size_of
 from podium.models.hub import package_to_use, weights_unreachable
-from podium.models.look_inside import backbone_kind
+from podium.models.look_inside import modules_of
 from podium.models.weights_file import other_model, refuse_other_models
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
@@ -75,10 +75,10 @@ def model_options(name: str, from_scratch: bool) -> Options:
 @cache
 def backbone_of(name: str) -> Backbone:
     """Returns what the defaults of a run depend on."""
-    config = _weights_config(name)
+    config, modules = _weights_config(name), modules_of(name)
     size = config.input_size[-1] if config else 224
     test_size = config.test_input_size[-1] if config and config.test_input_size else size
-    return Backbone(family_of(name), backbone_kind(name), size, test_size)
+    return Backbone(family_of(name), modules.kind, size, test_size, modules.has_batch_norm)
 
 
 def family_of(name: str) -> str:

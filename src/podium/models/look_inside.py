@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from podium.zoo.registry import register_zoo
 
@@ -30,10 +30,22 @@ def look_inside(name: str, look: "Callable[[nn.Module], Seen]", **options: Any) 
         return look_on("cpu")
 
 
+class Modules(NamedTuple):
+    """What a backbone's modules say of it; its name would not."""
+
+    kind: str  # a key of recipe_defaults.PRETRAINED
+    has_batch_norm: bool
+
+
 @cache
-def backbone_kind(name: str) -> str:
-    """Returns what a backbone is, a key of recipe_defaults.PRETRAINED: its modules tell, not its name."""
-    return look_inside(name, _kind_of)
+def modules_of(name: str) -> Modules:
+    return look_inside(name, lambda model: Modules(_kind_of(model), _count_batch_norms(model) > 0))
+
+
+def _count_batch_norms(model: "nn.Module") -> int:
+    from torch import nn
+
+    return sum(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
 
 
 def _kind_of(model: "nn.Module") -> str:
@@ -42,9 +54,8 @@ def _kind_of(model: "nn.Module") -> str:
 
     modules = list(model.modules())
     has_attention = any(isinstance(getattr(module, "num_heads", None), int) for module in modules)
-    batch_norms = sum(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in modules)
     other_norms = sum(isinstance(module, nn.LayerNorm | nn.GroupNorm | nn.RMSNorm) for module in modules)
-    if batch_norms > other_norms and not has_attention:
+    if _count_batch_norms(model) > other_norms and not has_attention:
         return "batch norm"
     info: Any = getattr(model, "feature_info", None) or ()
     reductions = info.reduction() if hasattr(info, "reduction") else [layer["reduction"] for layer in info]

@@ -39,7 +39,7 @@ WHOLE_RUN = 2.0  # how many times a trial's gain over the head a whole run gains
 KNOWS_LITTLE = 0.12  # of the loss that the frozen head leaves: then a model from scratch may be better
 # What fine-tuning leaves of the frozen head's errors, on the measured sets (docs/benchmarks.md).
 ERRORS_LEFT = (0.05, 0.75)
-LOSS_LEFT = 0.75  # the same of its loss
+LOSS_LEFT = 0.75  # of its loss: a guess, because smoothed labels may even raise it
 
 
 class Choice(NamedTuple):

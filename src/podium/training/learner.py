@@ -102,9 +102,7 @@ class Learner:
         set_training(self.model, recipe.norm)
         norms = [module for module in self.model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
         self.batch_statistics = [buffer for norm in norms if norm.training for buffer in norm.buffers()]
-        is_given = context.plan.origins.get("keep") in ("flag", "card")  # weights in between need statistics, too
-        may_keep = recipe.keep and (is_given or not self.batch_statistics)
-        self.kept = KeptStart(self.model, recipe.keep) if may_keep else None
+        self.kept = KeptStart(self.model, recipe.keep) if recipe.keep else None
         self.network = _network(self.model, context)
 
     @property

@@ -160,24 +160,25 @@ class Validation(NamedTuple):
     seconds: float
     views: str
     model: nn.Module
+    kept: float | None  # the share of the start in it
 
 
 def validate(learner: Learner, views: str) -> Validation:
     """Predicts the held-out images."""
-    model = final_model(learner)
+    model, kept = final_model(learner)
     started = time.monotonic()
     probs = predict(learner, model, learner.context.held_out_rows(learner.fold), views)
     if not np.isfinite(probs).all():
         raise Diverged("the model's predictions are not finite")
-    return Validation(probs, time.monotonic() - started, views, model)
+    return Validation(probs, time.monotonic() - started, views, model, kept)
 
 
-def final_model(learner: Learner) -> nn.Module:
-    """Returns the model that predicts and is saved: the trained one, or the one between it and the start."""
+def final_model(learner: Learner) -> tuple[nn.Module, float | None]:
+    """Returns the model that predicts and is saved, the trained one or one between it and the start, and its share."""
     trained, kept = learner.trained_model, learner.kept
     learner.context.processes.broadcast_statistics(trained)
     if kept is None or learner.progress.fitted_head is None:
-        return trained
+        return trained, None
     return kept.choose(trained, partial(loss_on_training_images, learner))
 
 
@@ -217,7 +218,7 @@ def close_epoch(learner: Learner, validation: Validation) -> None:
         seconds=progress.seconds,
         validation_seconds=validation.seconds,
         gpu_mb=gpu_peak_mb(context.device),
-        kept=learner.kept.share_in(validation.model) if learner.kept and progress.fitted_head else None,
+        kept=validation.kept,
     )
     progress.history.append(record)
     epoch, skipped = record.epoch, int(progress.skipped.item())
@@ -236,7 +237,7 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
     context = learner.context
     validation = validate(learner, learner.recipe.views)
     close_epoch(learner, validation)
-    if learner.progress.history[-1].kept == 0:
+    if validation.kept == 0:
         say(
             f"podium: fold {learner.fold} keeps nothing of its start (--keep {learner.recipe.keep:g}): on training"
             " images, the weights in between have a higher loss than a straight line between both ends"
