@@ -81,5 +81,8 @@ def test_the_time_left_counts_validation(monkeypatch: pytest.MonkeyPatch) -> Non
         forecast.start_step(step)
         clock.now += 2
     assert forecast.seconds_left(30 - 1) == pytest.approx(31 * 2 + 2 * 10, rel=0.05)
+    checking = Forecast(sampler_of(2), 0.5, replace(SMALL, epochs=2, views="mirror"), checked_ratio=0.25)
+    assert checking.prediction_work == pytest.approx(30 * 0.5 / 3 * 2)  # that of the test images checks nothing
+    assert checking.work_left(0) == pytest.approx(60 + 30 * (0.5 + 0.25) / 3 + 30 * (0.5 * 2 + 0.25) / 3)
     forecast.deadline = clock.now + 7
     assert forecast.seconds_left(30 - 1) == pytest.approx(7)

@@ -22,6 +22,8 @@ def test_the_estimate_counts_epochs_views_and_growth() -> None:
     assert estimate_seconds(recipe_of("test_vit", epochs=10, views="mirror"), 0, 300, 100.0) == pytest.approx(11)
     growing = estimate_seconds(recipe_of("test_vit", epochs=10, views="none", grow=0.5), 300, 0, 100.0)
     assert 15 < growing < 30
+    kept = recipe_of("test_vit", epochs=10, views="none", keep=0.5)
+    assert estimate_seconds(kept, 300, 0, 100.0) == pytest.approx(30 + 2 * 256 * 10 / 3 / 100)  # the check of its start
     linear = recipe_of("test_vit", views="none", linear=True)
     assert estimate_seconds(linear, 200, 100, 100.0) == pytest.approx(1)
 

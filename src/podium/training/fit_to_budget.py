@@ -59,7 +59,7 @@ def _fit(context: Context, budget: Budget) -> Fit:
     measured = _measure(context, folds[0])
     held_out = len(context.held_out_rows(folds[0]))
     # One process predicts the submission, even if several train.
-    test_images = measured.forecast.last_validation_work * len(context.competition.test) / held_out
+    test_images = measured.forecast.prediction_work * len(context.competition.test) / held_out
     test_seconds = test_images * measured.seconds_per_step * processes.size
 
     def fold_seconds(epochs: int) -> float:

@@ -22,14 +22,16 @@ class Forecast:
         recipe: Recipe,
         folds_left: int = 1,
         deadline: float = math.inf,  # on the clock of time.monotonic()
+        checked_ratio: float = 0.0,  # number of predictions of kept_start.py at a validation / training images
     ) -> None:
         self.sampler, self.epochs, self.folds_left, self.deadline = sampler, recipe.epochs, folds_left, deadline
         areas = [relative_area(image_size_at(epoch, recipe), recipe) for epoch in range(recipe.epochs)]
         self.epoch_ends = sampler.per_epoch * np.arange(recipe.epochs + 1)
         self.training_work = sampler.per_epoch * np.append(0.0, np.cumsum(areas))
-        area = relative_area(recipe.test_size, recipe)
-        self.validation_work = sampler.per_epoch * held_out_ratio * FORWARD_SHARE * area
-        self.last_validation_work = self.validation_work * recipe.view_count
+        forward_work = sampler.per_epoch * FORWARD_SHARE * relative_area(recipe.test_size, recipe)
+        self.prediction_work = forward_work * held_out_ratio * recipe.view_count
+        self.validation_work = forward_work * (held_out_ratio + checked_ratio)
+        self.last_validation_work = forward_work * checked_ratio + self.prediction_work
         self.first_step_at, self.started_at, self.start = math.nan, math.nan, sampler.start
         self.is_reported = False
 

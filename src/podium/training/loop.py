@@ -33,7 +33,7 @@ from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.forecast import Forecast
 from podium.training.head_start import start_head, warn_if_below
-from podium.training.kept_start import CHECKED_IMAGES
+from podium.training.kept_start import CHECKED_IMAGES, images_checked
 from podium.training.learner import Diverged, Learner
 from podium.training.learner_state import learner_state, restore_learner
 from podium.training.live_line import LiveLine
@@ -114,8 +114,9 @@ def training_batches(learner: Learner) -> Generator[Batch]:
 
 def make_forecast(learner: Learner, recipe: Recipe, folds_left: int = 1, deadline: float = math.inf) -> Forecast:
     context, fold = learner.context, learner.fold
-    held_out_ratio = len(context.held_out_rows(fold)) / len(context.training_rows(fold))
-    return Forecast(learner.sampler, held_out_ratio, recipe, folds_left, deadline)
+    training, held_out = len(context.training_rows(fold)), len(context.held_out_rows(fold))
+    checked = images_checked(recipe.keep, training)
+    return Forecast(learner.sampler, held_out / training, recipe, folds_left, deadline, checked / training)
 
 
 def _refuse_full_disk(learner: Learner, folds_left: int) -> None:

@@ -20,6 +20,7 @@ from podium.models.place import place_model
 from podium.recipe import Recipe, image_size_at, relative_area
 from podium.training.forecast import FORWARD_SHARE
 from podium.training.frozen_layers import set_training
+from podium.training.kept_start import images_checked
 
 CPU_PIXELS = 4 * 224**2  # of a step on a CPU: larger batches take longer, and are hardly faster per image
 LONGEST = 2.0  # seconds; then the measurement ends after the current step
@@ -67,6 +68,8 @@ def estimate_seconds(recipe: Recipe, training_images: int, held_out_images: int,
     if recipe.linear:
         return features
     epochs = sum(relative_area(image_size_at(epoch, recipe), recipe) for epoch in range(recipe.epochs))
-    validations = (recipe.epochs - 1 + recipe.view_count) * relative_area(recipe.test_size, recipe)
-    seconds = (training_images * epochs + held_out_images * validations * FORWARD_SHARE) / images_per_s
+    predicted = held_out_images * (recipe.epochs - 1 + recipe.view_count)
+    predicted += images_checked(recipe.keep, training_images) * recipe.epochs
+    forward = predicted * FORWARD_SHARE * relative_area(recipe.test_size, recipe)
+    seconds = (training_images * epochs + forward) / images_per_s
     return seconds + (features if recipe.head_first else 0.0)
