@@ -1,7 +1,9 @@
 """The library: what `import podium` offers. docs/api.md has an example of every name, which test_docs.py runs."""
 
+import json
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,6 +142,96 @@ def test_timm_gives_the_transform_that_the_model_expects(root: Path) -> None:
         logits = model(torch.stack([transform(PIL.Image.open(file)) for file in files]))
     theirs = [run.classes[number] for number in logits.argmax(1)]
     assert np.mean(np.array(theirs) == run.predict(files)["prediction"]) > 0.8
+
+
+def turned(image: PIL.Image.Image, path: Path) -> Path:
+    """Saves the image on its side, with the EXIF note that turns it upright."""
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    image.transpose(PIL.Image.Transpose.ROTATE_90).save(path, exif=exif, quality=100, subsampling=0)
+    return path
+
+
+def test_a_model_reads_images_as_training_did(root: Path, tmp_path: Path) -> None:
+    (run,) = podium.runs(podium.load("tiny", root), "test_vit")
+    file = min((root / "data/raw/tiny/test_image").iterdir())
+    pixels = np.zeros((40, 40, 3), np.uint8)
+    pixels[:20], pixels[20:, :20] = (220, 30, 30), (30, 30, 220)  # what is up and what is left differ
+    sideways = turned(PIL.Image.fromarray(pixels), tmp_path / "sideways.jpg")
+    images = run.read([file, pixels, sideways])
+    assert images.shape == (3, 3, 32, 32)
+    torch.testing.assert_close(images[1], images[2], atol=0.1, rtol=0)
+    with torch.inference_mode():
+        probs = run.model()(images).softmax(1).numpy()
+    np.testing.assert_allclose(probs, run.predict([file, pixels, sideways])[list(run.classes)], atol=0.05)  # bfloat16
+    (tmp_path / "broken.jpg").write_bytes(b"no image")
+    with pytest.raises(podium.PodiumError, match=r"broken\.jpg cannot be read"):
+        run.read([file, tmp_path / "broken.jpg"])
+
+
+def test_timm_loads_an_exported_model_without_podium(root: Path, tmp_path: Path) -> None:
+    (run,) = podium.runs(podium.load("tiny", root), "test_vit")
+    file = run.export(tmp_path / "model.safetensors")
+    np.save(tmp_path / "images.npy", run.read(root / "data/raw/tiny/test_image").numpy())
+    program = """
+        import json, sys
+        import numpy as np, timm, torch
+        from safetensors import safe_open
+
+        with safe_open(sys.argv[1], "pt") as opened:
+            about = json.loads(opened.metadata()["timm"])
+        model = timm.create_model(**about["create_model"], checkpoint_path=sys.argv[1]).eval()
+        timm.data.create_transform(**about["transform"])
+        assert "podium" not in sys.modules
+        with torch.inference_mode():
+            probs = model(torch.from_numpy(np.load("images.npy"))).softmax(1)
+        print(json.dumps([about["classes"], probs.tolist(), about["outputs"]]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), file], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    classes, probs, outputs = json.loads(done.stdout)
+    assert (tuple(classes), outputs) == (run.classes, "softmax")
+    with torch.inference_mode():
+        expected = run.model()(run.read(root / "data/raw/tiny/test_image")).softmax(1).numpy()
+    np.testing.assert_allclose(probs, expected, atol=1e-6)
+    for path, reason in ((tmp_path / "model.pt", "ending"), (tmp_path / "no" / "m.safetensors", "a folder that exists")):
+        with pytest.raises(podium.PodiumError, match=reason):
+            run.export(path)
+
+
+def test_images_may_be_a_table_or_relative_to_the_competition(root: Path) -> None:
+    competition = podium.load("tiny", root)
+    (run,) = podium.runs(competition, "test_vit")
+    whole = run.predict([competition.folder / image for image in competition.test["image"]])
+    pd.testing.assert_frame_equal(run.predict(competition.test), whole)
+    pd.testing.assert_frame_equal(run.predict(list(competition.test["image"])), whole)
+    with pytest.raises(podium.PodiumError, match="nowhere.png: no such file"):
+        run.predict("nowhere.png")
+
+
+def test_images_may_lie_in_any_folder(tmp_path: Path) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    project.mkdir()
+    write_competition(elsewhere)
+    images = elsewhere / "data/raw/tiny"
+    competition = podium.load("mine", project, folder=images)
+    assert list(competition.train["id"]) == list(podium.load("tiny", elsewhere).train["id"])
+    assert len(podium.load("mine", project, folder=images).train) == len(competition.train)
+    with pytest.raises(podium.PodiumError, match="exists already"):
+        podium.load("mine", project, folder=elsewhere)
+    with pytest.raises(podium.PodiumError, match="no such folder"):
+        podium.load("other", project, folder=tmp_path / "nowhere")
+
+
+def test_a_class_may_have_the_name_of_a_column(tmp_path: Path) -> None:
+    write_competition(tmp_path)
+    table = tmp_path / "data/raw/tiny/train.csv"
+    table.write_text(table.read_text().replace("green", "fold"))
+    run = podium.train(podium.load("tiny", tmp_path), "test_vit", folds=0, **OPTIONS)
+    held_out = run.held_out()
+    assert set(held_out["fold"]) == {0}
+    assert "class fold" in held_out
 
 
 def test_folds_to_train_are_numbers(root: Path) -> None:

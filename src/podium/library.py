@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from podium import PodiumError
 from podium.competition import load as competition_files
 from podium.disk import check_name
-from podium.image_size import sides_of
 from podium.known_words import explain_flag
 from podium.machine import Machine
 from podium.project_root import find_root
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
-    from torch import nn
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -107,7 +106,10 @@ class Run(run_folder.Run):
         return sum(super(Run, self).score(number, metric, labels) for number in folds) / len(folds)
 
     def held_out(self) -> "pd.DataFrame":
-        """Returns id, target, fold and the probability of every class, for the images of the finished folds."""
+        """Returns id, target, fold and the probability of every class, for the images of the finished folds.
+
+        A class that is itself called id, target or fold has the column `class id`, and so on.
+        """
         import pandas as pd
 
         self._one_finished(None)
@@ -117,42 +119,53 @@ class Run(run_folder.Run):
             task = task_of(predicted.target)
             targets = [task.decode(target, predicted.classes) for target in predicted.target]
             facts = pd.DataFrame({"id": predicted.id, "target": targets, "fold": fold})
-            frames.append(pd.concat([facts, pd.DataFrame(predicted.probs, columns=list(predicted.classes))], axis=1))
+            columns = [f"class {name}" if name in facts else name for name in predicted.classes]
+            frames.append(pd.concat([facts, pd.DataFrame(predicted.probs, columns=columns)], axis=1))
         return pd.concat(frames, ignore_index=True)
 
     def model(self, fold: int | None = None) -> "nn.Module":
         """Returns a fold's model (default: the first) as timm built it, trained, in evaluation mode, on the CPU.
 
-        Its outputs are logits in the order of `classes`. timm's `resolve_model_data_config(model)` and
-        `create_transform` give the transform of its images.
+        It takes what `read` returns; its outputs are logits in the order of `classes`.
         """
         from podium.models.model_file import load_model
+        from podium.models.timm_file import data_config
 
         model, spec = load_model(self.weights_path(self._one_finished(fold)))
-        size = (3, *sides_of(spec.test_size))
-        config: dict[str, Any] = {
-            "mean": spec.mean,
-            "std": spec.std,
-            "interpolation": spec.interpolation,
-            "input_size": size,
-        }
-        config |= {"test_input_size": size, "num_classes": len(spec.classes)}
-        modes = {"squash": "squash", "pad": "border"}  # as timm calls them
-        config |= {"crop_pct": 1.0, "crop_mode": modes[spec.fit]} if spec.fit in modes else {"crop_pct": spec.crop}
+        config = data_config(spec)
+        config |= {"test_input_size": config["input_size"], "num_classes": len(spec.classes)}
         setattr(model, "pretrained_cfg", {**(getattr(model, "pretrained_cfg", None) or {}), **config})  # noqa: B010
         return model.eval()
+
+    def read(self, images: Any, fold: int | None = None) -> "Tensor":
+        """Returns images as a fold's model takes them: normalised, n x 3 x height x width, turned as EXIF says.
+
+        Takes what `predict` takes.
+        """
+        from podium.models.model_file import read_spec
+        from podium.training.own_images import read_for_model
+
+        return read_for_model(self._located(images), read_spec(self.weights_path(self._one_finished(fold))))
+
+    def export(self, path: str | Path, fold: int | None = None) -> Path:
+        """Writes a fold's model as one file that timm loads without Podium: weights, size, transform and classes."""
+        from podium.models.timm_file import export_model
+
+        export_model(self.weights_path(self._one_finished(fold)), Path(path))
+        return Path(path)
 
     def predict(self, images: Any, machine: Machine | str | None = None) -> "pd.DataFrame":
         """Returns, for each image, the predicted class and the probability of every class: the mean of the folds.
 
-        Takes paths of files and folders, arrays of uint8 (height x width x 3), and images of Pillow.
+        Takes paths of files and folders, arrays of uint8 (height x width x 3), images of Pillow, and a data frame with
+        their column `image`, such as the competition's `train`. Paths may be relative to the competition's `folder`.
         """
         from podium.submissions.blend import Blend
         from podium.submissions.predict_images import predict_images
 
         self._one_finished(None)
         blend = Blend("equal", (1.0,), (1.0,))
-        return predict_images({self: self.finished()}, blend, images, _machine(machine)).frame()
+        return predict_images({self: self.finished()}, blend, self._located(images), _machine(machine)).frame()
 
     def features(
         self, images: Any, fold: int | None = None, machine: Machine | str | None = None
@@ -160,7 +173,27 @@ class Run(run_folder.Run):
         """Returns what the last layer of a fold's model (default: the first) gets: a row per image."""
         from podium.training.own_images import features_of_images
 
-        return features_of_images(self, self._one_finished(fold), images, _machine(machine).device)
+        return features_of_images(self, self._one_finished(fold), self._located(images), _machine(machine).device)
+
+    def _located(self, images: Any) -> Any:
+        """Returns images with their whole paths, where they are named relative to the competition's folder."""
+        import pandas as pd
+
+        if isinstance(images, pd.DataFrame) and "image" in images:
+            images = images["image"]
+        if isinstance(images, str | Path):
+            images = [images]
+        if not isinstance(images, Sequence | pd.Series):
+            return images
+        listed = list(images)
+        missing = [n for n, image in enumerate(listed) if isinstance(image, str | Path) and not Path(image).exists()]
+        slug, root = self.path.parent.name, self.path.absolute().parents[2]
+        if missing and competition_files.raw_folder(slug, root).is_dir():
+            folder = competition_files.load(slug, root).folder
+            for number in missing:
+                inside = folder / listed[number]
+                listed[number] = inside if inside.exists() else listed[number]
+        return listed
 
     def _one_finished(self, fold: int | None) -> int:
         """Returns the fold, or the first finished one; raises if it is not trained."""
@@ -178,15 +211,18 @@ class Run(run_folder.Run):
         return text + ">"
 
 
-def load(competition: str, root: str | Path | None = None) -> Competition:
+def load(competition: str, root: str | Path | None = None, folder: str | Path | None = None) -> Competition:
     """Reads a competition's files, data/raw/<competition>/, and its card.
 
-    Without `root`, it is PODIUM_ROOT, or the nearest folder with the data, from the current one upwards.
+    Without `root`, it is PODIUM_ROOT, or the nearest folder with the data, from the current one upwards. With `folder`,
+    images of your own, data/raw/<competition> becomes a link to that folder.
     """
     check_name(competition, "the name of a competition (its folder in data/raw/)")
-    folder = find_root(root).absolute()  # absolute: a notebook may change the current folder
-    loaded = competition_files.load_and_report(competition, folder)
-    return Competition(**{field.name: getattr(loaded, field.name) for field in fields(loaded)}, root=folder)
+    root = find_root(root).absolute()  # absolute: a notebook may change the current folder
+    if folder is not None:
+        _link_raw(competition_files.raw_folder(competition, root), Path(folder).absolute())
+    loaded = competition_files.load_and_report(competition, root)
+    return Competition(**{field.name: getattr(loaded, field.name) for field in fields(loaded)}, root=root)
 
 
 def train(
@@ -252,6 +288,18 @@ def compare(competition: Competition | str, runs: Sequence[Run | str] | Run | st
 
     competition = _loaded(competition)
     return compare_runs(competition, competition.root, _names(runs))
+
+
+def _link_raw(raw: Path, folder: Path) -> None:
+    """Makes a competition's folder a link to a folder of images."""
+    if not folder.is_dir():
+        raise PodiumError(f"{folder}: no such folder")
+    if raw.exists() or raw.is_symlink():
+        if raw.resolve() != folder.resolve():
+            raise PodiumError(f"{raw} exists already, and is not {folder}; choose another name, or move it away")
+        return
+    raw.parent.mkdir(parents=True, exist_ok=True)
+    raw.symlink_to(folder, target_is_directory=True)
 
 
 def _loaded(competition: Competition | str) -> Competition:

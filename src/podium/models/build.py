@@ -82,9 +82,13 @@ def backbone_of(name: str) -> Backbone:
 
 
 def family_of(name: str) -> str:
-    """Returns the timm module that registers the model."""
-    module: str = _timm().models.model_entrypoint(name).__module__
-    return module.rpartition(".")[2]
+    """Returns the last part of the module that registers the model."""
+    return module_of(name).rpartition(".")[2]
+
+
+def module_of(name: str) -> str:
+    """Returns the module that registers the model: of timm, of the zoo, or an extension."""
+    return str(_timm().models.model_entrypoint(name).__module__)
 
 
 def licence_of(name: str) -> str | None:
@@ -217,8 +221,7 @@ def _create(name: str, image_size: ImageSize, pretrained: bool, **options: Any) 
 def _create_unchecked(name: str, image_size: ImageSize, pretrained: bool, **options: Any) -> "nn.Module":
     timm = _timm()
     config = _weights_config(name)
-    if config is not None and config.fixed_input_size and config.input_size[-1] != image_size:
-        options["img_size"] = image_size if isinstance(image_size, int) else sides_of(image_size)
+    options |= size_options(name, image_size)
     file = options.get("pretrained_cfg_overlay", {}).get("file", "")
     classifier = (config and config.classifier) or ()
     classifiers = (classifier,) if isinstance(classifier, str) else classifier
@@ -231,6 +234,14 @@ def _create_unchecked(name: str, image_size: ImageSize, pretrained: bool, **opti
     except Exception as error:  # timm, the hub's client and the file formats raise many kinds of errors
         raise _explain_failed_build(name, image_size, file or ("of the hub" if pretrained else ""), error) from None
     return model
+
+
+def size_options(name: str, image_size: ImageSize) -> dict[str, Any]:
+    """Returns what timm has to be told of the size: nothing for most models, which take any."""
+    config = _weights_config(name)
+    if config is None or not config.fixed_input_size or config.input_size[-1] == image_size:
+        return {}
+    return {"img_size": image_size if isinstance(image_size, int) else sides_of(image_size)}
 
 
 def sizes_near(size: int) -> list[int]:

@@ -17,6 +17,7 @@ from podium.competition.find_files import find_files
 from podium.images.decode import BadImage, Pixels, read_image, to_rgb
 from podium.machine import usable_cores
 from podium.models.build import ModelSpec
+from podium.models.normalise import Normaliser
 from podium.training.fold_model import FoldModel, prepare
 from podium.training.run_folder import Run
 
@@ -71,6 +72,17 @@ def features_of_images(run: Run, fold: int, images: Any, device: str) -> NDArray
                 rows = np.full((len(listed), features.shape[1]), np.nan, np.float32)
             rows[block.readable] = features
     return rows
+
+
+def read_for_model(images: Any, spec: ModelSpec) -> Tensor:
+    """Returns the images as the model takes them: normalised, [n, 3, height, width], on the CPU."""
+    listed, normalise = list_images(images), Normaliser(spec, torch.device("cpu"))
+    parts = []
+    for block in read_blocks(listed, [spec]):
+        for number, reason in block.unreadable.items():
+            raise PodiumError(f"{listed[number]} cannot be read ({reason}); leave it out")
+        parts.append(normalise(block.prepared[spec]))
+    return torch.cat(parts)
 
 
 def _list_path(path: Path) -> list[Path]:
