@@ -46,6 +46,8 @@ TRAIN_FLAGS = $(call flag,MODEL,model) $(call flag,FOLDS,folds) $(call flag,EPOC
   $(call flag,BATCH,batch-size) $(call flag,SIZE,image-size) $(call flag,SEED,seed) $(call flag,SEEDS,seeds) $(call flag,WEIGHTS,weights) \
   $(call flag,NAME,name) $(call flag,GPUS,processes) $(call flag,BUDGET,budget) \
   $(call flag,CORRECTIONS,corrections) $(ARGS)
+# The arguments of what follows: one name, which may have spaces, or several with spaces in between.
+WITH_IMAGES = if [ -e "$$IMAGES" ]; then set -- "$$IMAGES"; else eval set -- "$$IMAGES"; fi
 RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
@@ -85,13 +87,14 @@ submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS=
 	$(PODIUM) submit -c $(COMP) $(RUN_FLAGS) $(call flag,NAME,name) $(if $(UPLOAD),--upload) \
 	  $(if $(MESSAGE),--message="$$MESSAGE") $(ARGS)
 
+predict explain: override export IMAGES := $(value IMAGES)
 predict: $(READY)  ## predict images of your own: RUN=, a run or a CSV, IMAGES="a.jpg folder"  [COMP= ARGS=--csv]
 	$(if $(and $(RUN),$(IMAGES)),,$(error make predict needs RUN=, a run or a CSV, and IMAGES="files or folders"))
-	$(PODIUM) predict -c $(COMP) $(RUN) $(IMAGES) $(ARGS)
+	$(WITH_IMAGES) && $(PODIUM) predict -c $(COMP) $(RUN) "$$@" $(ARGS)
 
 explain: $(READY)  ## draw what a run's model looks at and has learned: RUN="a b"  [COMP= IMAGES="id file" ARGS="--what grad_cam"]
 	$(if $(RUN),,$(error make explain needs RUN=, one or more finished runs))
-	$(PODIUM) explain -c $(COMP) $(RUN) $(call flag,IMAGES,images) $(ARGS)
+	$(WITH_IMAGES) && $(PODIUM) explain -c $(COMP) $(RUN) $(if $(IMAGES),--images "$$@") $(ARGS)
 
 compare: $(READY) | $(if $(MODELS),$(FOLDED))  ## compare runs; MODELS="a b": train these with one recipe first  [COMP= RUNS="a b" EXCEPT="a b" FOLDS= EPOCHS= ARGS=--csv]
 	$(PODIUM) $(if $(MODELS),train -c $(COMP) --model $(MODELS) --one-recipe $(strip $(TRAIN_FLAGS)),compare -c $(COMP) $(strip $(RUN_FLAGS) $(ARGS)))

@@ -220,6 +220,15 @@ def test_make_predict_says_what_is_missing() -> None:
     assert "make predict needs RUN=" in make("predict", "IMAGES=x.jpg").stderr
 
 
+def test_names_with_spaces_reach_predict_and_explain_whole(tmp_path: Path) -> None:
+    file = tmp_path / "it's a b.jpg"
+    file.touch()
+    for target, flag in (("predict", ""), ("explain", "--images\n")):
+        for images, words in ((f"{file}", f"{file}\n"), ("a.jpg 'b c'", "a.jpg\nb c\n")):
+            assert make(target, "RUN=r", f"IMAGES={images}").stdout.endswith(f"\nr\n{flag}{words}")
+    assert make("explain", "RUN=r").stdout.endswith("\nr\n")
+
+
 def test_variables_of_make_become_flags() -> None:
     values = {flag: f"value-of-{flag}" for flag in MAKE_VARIABLES if flag not in ("k", "runs", "except", "corrections")}
     done = make("kaggle-train", *(f"{MAKE_VARIABLES[flag]}={value}" for flag, value in values.items()), "ARGS=--sam 1")
