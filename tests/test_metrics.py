@@ -11,7 +11,6 @@ from podium import PodiumError
 from podium.metrics import (
     METRICS,
     evaluate,
-    is_better_than_chance,
     metrics_of,
     score_per_image,
 )
@@ -308,18 +307,3 @@ def test_a_correlation_of_one_image_says_nothing() -> None:
 def test_a_probability_of_exactly_zero_is_a_large_loss_not_an_infinite_one() -> None:
     for targets, probs in ((np.array([0]), np.array([[0.0, 1.0]])), (np.array([[1]]), np.array([[0.0]]))):
         assert 30 < evaluate("log_loss", targets, probs) < 40
-
-
-# --- chance ------------------------------------------------------------------------------------------
-
-
-def test_chance_is_the_same_prediction_for_every_image() -> None:
-    rng = np.random.default_rng(0)
-    targets = rng.choice(3, 500, p=(0.7, 0.2, 0.1))
-    shares = np.tile(np.bincount(targets) / 500, (500, 1))
-    noise = rng.dirichlet((1.0, 1.0, 1.0), 500)
-    knowing = 0.9 * shares + 0.1 * np.eye(3)[targets]  # as accurate as chance, but with a lower log loss
-    overconfident = np.eye(3)[np.where(rng.random(500) < 0.9, targets, 2 - targets)]  # a log loss worse than chance
-    for probs, expected in ((shares, False), (noise, False), (knowing, True), (overconfident, True)):
-        assert is_better_than_chance(targets, probs) is expected
-    assert is_better_than_chance(np.zeros(5, np.int64), noise[:5])  # one class only: nothing can be compared

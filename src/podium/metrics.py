@@ -110,48 +110,6 @@ def evaluate(metric: str, targets: NDArray[Any], probs: NDArray[np.floating[Any]
     return built.score(targets, probs.astype("float64", copy=False))
 
 
-def is_better_than_chance(targets: NDArray[np.int64], probs: NDArray[np.floating[Any]]) -> bool:
-    """Compares predictions with the same prediction for every image: the shares of the classes.
-
-    Accuracy or log loss must be better by two standard errors. Both are means over images, whatever the competition's
-    metric, so they can be compared image by image.
-    """
-    import numpy as np
-
-    if task_of(targets) is NUMBERS:
-        return _are_closer_than_mean(targets, probs)
-    if targets.ndim == 2:
-        shares = (targets > 0).mean(0)
-        if np.isin(targets, targets[:1]).all() and (targets == targets[:1]).all():
-            return True  # all images have the same labels: nothing can be compared
-    else:
-        shares = np.bincount(targets, minlength=probs.shape[1]) / len(targets)
-        if shares.max() == 1:
-            return True  # all images are of one class: nothing can be compared
-    constant = np.broadcast_to(shares, probs.shape)
-    for metric in ("accuracy", "log_loss"):
-        scores, chance = (score_per_image(metric, targets, predicted) for predicted in (probs, constant))
-        gains = METRICS[metric]().better * (np.asarray(scores) - np.asarray(chance))
-        if gains.mean() > 2 * gains.std() / len(gains) ** 0.5:
-            return True
-    return False
-
-
-def _are_closer_than_mean(targets: NDArray[Any], numbers: NDArray[np.floating[Any]]) -> bool:
-    """Compares the squared errors with those of the mean, in units of each column's deviation."""
-    import numpy as np
-
-    deviations = np.nanstd(targets, 0)
-    if not (deviations > 0).any():
-        return True  # all images have the same numbers: nothing can be compared
-    columns = deviations > 0
-    errors, by_chance = (
-        (targets - predicted)[:, columns] / deviations[columns] for predicted in (numbers, np.nanmean(targets, 0))
-    )
-    gains = np.nanmean(by_chance**2 - errors**2, axis=1)
-    return bool(np.nanmean(gains) > 2 * np.nanstd(gains) / len(gains) ** 0.5)
-
-
 def score_per_image(metric: str, targets: NDArray[Any], probs: NDArray[np.floating[Any]]) -> NDArray[np.float64] | None:
     """Returns the score of each image if the metric is a mean over images, else None."""
     return _OF_IMAGES[metric](targets, probs) if metric in _OF_IMAGES else None

@@ -146,17 +146,6 @@ def test_a_few_steps_without_finite_gradients_are_skipped_and_many_end_the_run(
 # --- several folds -----------------------------------------------------------------------------------
 
 
-def test_a_run_that_learns_nothing_is_reported_when_its_fold_ends(tiny: Path, podium: Podium) -> None:
-    status, _, err = podium(*TRAIN, "--epochs", "1", "--lr", "1e-9", "--folds", "0")
-    assert status == 0, err
-    assert "warning: fold 0: accuracy 0." in err
-    assert "no better than chance" in err
-    assert "--lr" in err
-    status, _, err = podium(*TRAIN, "--epochs", "12", "--lr", "3e-3", "--mix", "0", "--folds", "0", "--name", "good")
-    assert status == 0, err
-    assert "no better than chance" not in err
-
-
 def test_when_one_fold_fails_the_others_are_kept_and_submit_names_what_is_missing(tiny: Path, podium: Podium) -> None:
     assert podium("folds", "-c", "tiny", "--k", "5")[0] == 0
     command, rate = (*TRAIN, "--epochs", "1"), vars(Learner)["learning_rate"].fget

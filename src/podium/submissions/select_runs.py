@@ -1,7 +1,7 @@
 """Selects the runs of a submission, and says which runs a plain `podium submit` leaves out, and why.
 
-A run is left out if it has other classes than the others, if it is no better than chance, if it was trained on other
-folds, or if it lacks folds that another run has. With --runs, the user selects; --except leaves out other runs.
+A run is left out if it has other classes than the others, if it is not clearly better than chance, if it was trained on
+other folds, or if it lacks folds that another run has. With --runs, the user selects; --except leaves out other runs.
 """
 
 from collections.abc import Sequence
@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from podium.chance import is_better_than_chance
 from podium.competition.load import Competition
 from podium.disk import sha256
 from podium.folds.folds_csv import folds_path
-from podium.metrics import METRICS, is_better_than_chance
+from podium.metrics import METRICS
 from podium.terminal import say
 from podium.training.run_folder import Run, find_runs
 
@@ -58,8 +59,8 @@ def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: 
         held_out = [run.out_of_fold(fold) for fold in run.finished()]
         targets = np.concatenate([predictions.target for predictions in held_out])
         probs = np.concatenate([predictions.probs for predictions in held_out])
-        if not is_better_than_chance(targets, probs):
-            reasons[run] = "no better than chance"
+        if not is_better_than_chance(targets, probs, competition.metric):
+            reasons[run] = "score may be chance"
     return reasons
 
 

@@ -17,7 +17,6 @@ from podium.disk import sha256
 from podium.image_size import shorter_side
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
-from podium.metrics import evaluate, is_better_than_chance
 from podium.models.build import ModelSpec
 from podium.models.device import pick_device, pick_precision, prepare_device
 from podium.recipe import Recipe
@@ -96,19 +95,12 @@ class Context:
         return replace(spec, task=task.name, scales=scales)
 
     def save_predictions(self, fold: int, probs: NDArray[np.float32]) -> None:
-        """Writes oof.npz, the last file of a fold: it marks the fold as finished. Warns if nothing was learned."""
+        """Writes oof.npz, the last file of a fold: it marks the fold as finished."""
         rows, folder = self.held_out_rows(fold), self.run.fold_folder(fold)
         ids = self.competition.train["id"].to_numpy(dtype=str)[rows]
         weights_hash = sha256(folder / "model.safetensors")
         predictions = Predictions(ids, probs, self.target_of_image[rows], self.competition.classes, weights_hash)
         predictions.save(folder / "oof.npz")
-        if not is_better_than_chance(predictions.target, probs):
-            metric = self.competition.metric
-            score = f"{metric} {evaluate(metric, predictions.target, probs):.4f}"
-            say(
-                f"podium: warning: fold {fold}: {score} is no better than chance; try a lower --lr or more --epochs,"
-                " under another --name"
-            )
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Targets, columns_in, parts_of
 from podium.terminal import say
+from podium.training.at_chance import warn_if_at_chance
 from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.frozen_features import Features, compute_features, features_of
@@ -117,6 +118,7 @@ def train_head(context: Context, fold: int) -> None:
     context.run.write_history(fold, [record])
     context.save_predictions(fold, probs)
     say(f"  fold {fold}  a head with L2 {fitted.l2:.2g}  loss {record.loss:.4f}  {record.scores_text()}")
+    warn_if_at_chance(context, fold, probs, [record])
 
 
 class FittedHead(NamedTuple):

@@ -27,6 +27,7 @@ from podium.models.predict import predict_proba
 from podium.recipe import Recipe
 from podium.terminal import plural, say
 from podium.torchrun import started_by_torchrun
+from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
 from podium.training.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
 from podium.training.context import Context
@@ -246,6 +247,7 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
     if context.processes.is_first:
         save_model(context.run.fold_folder(learner.fold) / "model.safetensors", validation.model, learner.spec)
         context.save_predictions(learner.fold, validation.probs)
+        warn_if_at_chance(context, learner.fold, validation.probs, learner.progress.history)
         checkpoint.delete_all()
     context.processes.wait()
 

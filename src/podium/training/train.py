@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
+from podium.chance import is_better_than_chance
 from podium.folds.folds_csv import warn_unless_certified
 from podium.image_size import sides_of
-from podium.metrics import is_better_than_chance
 from podium.models.device import device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
@@ -43,8 +43,8 @@ def train(plan: Plan) -> Run:
         context.processes.wait()
         show(results_table(run, plan.fold_count, competition.metric))
     say(f"podium: wrote {run.path}" if is_new else f"podium: {run.path} was trained already; nothing has changed")
-    if not any(_has_learned(run, fold) for fold in run.finished()):
-        say("next: other options under another --name; submissions leave this run out, because it has learned nothing")
+    if not any(_has_learned(run, fold, competition.metric) for fold in run.finished()):
+        say("next: other options under another --name; submissions leave this run out: it is not better than chance")
         return run
     unfinished = [str(fold) for fold in range(plan.fold_count) if fold not in run.finished()]
     folds = f"fold{'s' if len(unfinished) > 1 else ''} {','.join(unfinished)}"
@@ -53,9 +53,9 @@ def train(plan: Plan) -> Run:
     return run
 
 
-def _has_learned(run: Run, fold: int) -> bool:
+def _has_learned(run: Run, fold: int, metric: str) -> bool:
     held_out = run.out_of_fold(fold)
-    return is_better_than_chance(held_out.target, held_out.probs)
+    return is_better_than_chance(held_out.target, held_out.probs, metric)
 
 
 def _train_folds(context: Context) -> None:

@@ -1,0 +1,111 @@
+"""Tells whether predictions are clearly better than chance: by at least two deviations, in one of four ways.
+
+Accuracy and log loss are means over images, so they are compared image by image with the same prediction for all: the
+shares of the classes. Such a prediction orders no images, and may have no score in the competition's metric. So these
+two, the order (as AUC sees it) and the metric, are compared with the same predictions dealt to other images.
+"""
+
+from __future__ import annotations  # numpy appears in the types and is imported only where numbers are computed
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from podium.metrics import METRICS, evaluate, score_per_image
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets, task_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+DEVIATIONS = 2.0  # by which a mean over images is clearly better
+DEALT = 39  # how often the predictions are dealt to other images
+DEALT_DEVIATIONS = 2.5  # as above, where the deviation is that of so few scores
+MOST_IMAGES = 1000  # that these scores are computed of: some metrics are slow
+
+
+def is_better_than_chance(targets: Targets, probs: Array, metric: str) -> bool:
+    if _are_all_the_same(targets):
+        return True  # nothing can be compared
+    if task_of(targets) is NUMBERS:
+        is_better = _are_closer_than_mean(targets, probs)
+    else:
+        is_better = any(_beats_shares(name, targets, probs) for name in ("accuracy", "log_loss"))
+    return is_better or _orders_images(targets, probs) or _beats_dealt(metric, targets, probs)
+
+
+def _are_all_the_same(targets: Targets) -> bool:
+    import numpy as np
+
+    if task_of(targets) is NUMBERS:
+        return not (np.nanstd(targets, 0) > 0).any()
+    return bool((targets == targets[:1]).all())
+
+
+def _beats_shares(name: str, targets: Targets, probs: Array) -> bool:
+    import numpy as np
+
+    is_single = task_of(targets) is ONE_LABEL
+    shares = np.bincount(targets, minlength=probs.shape[1]) / len(targets) if is_single else (targets > 0).mean(0)
+    constant = np.broadcast_to(shares, probs.shape)
+    scores, by_chance = (score_per_image(name, targets, predicted) for predicted in (probs, constant))
+    return _is_clear(METRICS[name]().better * (np.asarray(scores) - np.asarray(by_chance)))
+
+
+def _are_closer_than_mean(targets: Targets, numbers: Array) -> bool:
+    """Compares the squared errors with those of the mean, in units of each column's deviation."""
+    import numpy as np
+
+    deviations = np.nanstd(targets, 0)
+    columns = deviations > 0
+    errors, by_chance = (
+        (targets - predicted)[:, columns] / deviations[columns] for predicted in (numbers, np.nanmean(targets, 0))
+    )
+    return _is_clear(np.nanmean(by_chance**2 - errors**2, axis=1))
+
+
+def _is_clear(gains: NDArray[np.float64]) -> bool:
+    """Returns whether the mean of the images' gains lies clearly above zero."""
+    import numpy as np
+
+    return bool(np.nanmean(gains) > DEVIATIONS * np.nanstd(gains) / len(gains) ** 0.5)
+
+
+def _orders_images(targets: Targets, probs: Array) -> bool:
+    """Returns whether the images of a class, or with a label, have clearly higher probabilities of it than others.
+
+    The mean rank of these images tells as much as AUC, and is computed for thousands of classes at once.
+    """
+    import numpy as np
+    from scipy.stats import rankdata
+
+    task = task_of(targets)
+    if task not in (ONE_LABEL, SEVERAL_LABELS):
+        return False
+    ranks, images = rankdata(probs, axis=0) / len(probs), np.arange(len(targets))
+    if task is ONE_LABEL:
+        counts = np.bincount(targets, minlength=probs.shape[1])
+        weights = 1 / counts[targets]  # all classes count the same
+        return _stands_out(lambda order: float((ranks[order[images], targets] * weights).sum()), len(targets))
+    shares = targets / targets.sum(0).clip(1)
+    return _stands_out(lambda order: float((ranks[order] * shares).sum()), len(targets))
+
+
+def _beats_dealt(metric: str, targets: Targets, probs: Array) -> bool:
+    import numpy as np
+
+    chosen = np.random.default_rng(0).permutation(len(targets))[:MOST_IMAGES]
+    targets, probs = targets[chosen], probs[chosen]
+    better = METRICS[metric]().better
+    return _stands_out(lambda order: better * evaluate(metric, targets, probs[order]), len(targets))
+
+
+def _stands_out(score_in_order: Callable[[NDArray[np.int64]], float], count: int) -> bool:
+    """Returns whether the score of the images in their own order is clearly higher than those in other orders."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    dealt = np.array([score_in_order(rng.permutation(count)) for _ in range(DEALT)])
+    gain = score_in_order(np.arange(count)) - dealt.mean()
+    return bool(gain > DEALT_DEVIATIONS * dealt.std() and gain > 0)

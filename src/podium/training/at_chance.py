@@ -1,0 +1,61 @@
+"""Says that a fold has learned nothing that its held-out images show, and what its losses advise."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.chance import is_better_than_chance
+from podium.metrics import evaluate
+from podium.recipe import Recipe
+from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, Task, parts_by_column
+from podium.terminal import plural, say
+from podium.training.context import Context
+from podium.training.epoch_record import EpochRecord
+
+FELL = 0.9  # a training loss below this share of what guessing has was lowered by the images
+UNSTEADY = 1.5  # one above so many times what guessing has was raised by too large steps
+
+
+def warn_if_at_chance(context: Context, fold: int, probs: NDArray[np.float32], history: Sequence[EpochRecord]) -> None:
+    """Compares the fold's held-out predictions with chance."""
+    competition, targets = context.competition, context.target_of_image[context.held_out_rows(fold)]
+    metric = competition.metric
+    if is_better_than_chance(targets, probs, metric):
+        return
+    ways = "in squared error" if competition.task is NUMBERS else "in accuracy, log loss, the order of the images"
+    guessing = loss_of_guessing(competition.task, competition.classes)
+    say(
+        f"podium: warning: fold {fold}: {metric} {evaluate(metric, targets, probs):.4f} of"
+        f" {plural(len(targets), 'held-out image')} is not clearly better than chance ({ways} and {metric});"
+        f" {advice(context.recipe, guessing, [record.loss for record in history])}"
+    )
+
+
+def loss_of_guessing(task: Task, classes: Sequence[str]) -> float:
+    """Returns the training loss of a model that takes all classes for equally probable, or says the mean number."""
+    if task is NUMBERS:
+        return 1.0
+    if task is SEVERAL_LABELS:
+        return math.log(2)
+    if task is SEVERAL_TARGETS:
+        counts = [part.stop - part.start for part in parts_by_column(classes).values()]
+        return float(np.mean(np.log(counts)))
+    return math.log(len(classes))
+
+
+def advice(recipe: Recipe, guessing: float, losses: Sequence[float]) -> str:
+    """Returns what to try, by the training losses of the epochs."""
+    if recipe.linear:
+        return "the frozen features do not tell these classes apart: try another --model or a larger --image-size"
+    head = "" if recipe.weights == "none" else "; --linear shows in a minute what the frozen features know"
+    first, last = losses[0], losses[-1]
+    if recipe.loss != "cross_entropy":  # in units of its own
+        guessing = first
+    said = f"the training loss went from {first:.3g} to {last:.3g} ({guessing:.3g} is guessing)"
+    if last > UNSTEADY * guessing:
+        return f"{said}: the steps are too large; try a lower --lr under another --name{head}"
+    if last < FELL * guessing:
+        return f"{said}: it knows the training images alone; look at the labels and the folds (podium audit){head}"
+    return f"{said}: it has hardly begun to learn; try more --epochs or a higher --lr under another --name{head}"
