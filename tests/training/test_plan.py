@@ -80,14 +80,6 @@ def test_a_mistake_in_the_card_is_refused(tiny: Path, podium: Podium) -> None:
     assert f"{card}: [recipe]: epochs must be a whole number, not 2.5" in one_line(podium(*TRAIN))
 
 
-def test_weights_of_a_fold_of_this_competition_cause_a_warning(tiny: Path, podium: Podium) -> None:
-    warning = "was trained by Podium on these classes"
-    status, _, err = podium(*TRAIN)
-    assert (status, warning in err) == (0, False)
-    status, _, err = podium(*TRAIN, "--name", "again", "--weights", run_of(tiny).weights_path(0))
-    assert (status, warning in err) == (0, True)
-
-
 def test_a_model_may_be_named_as_on_the_hub(tiny: Path) -> None:
     for name in ("hf-hub:timm/test_vit", "timm/test_vit", "test_vit"):
         plan = make_plan("tiny", tiny, Request({"model": name, "weights": "none", "image_size": 32}))

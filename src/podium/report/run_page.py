@@ -39,6 +39,7 @@ from podium.submissions.run_costs import costs_of
 from podium.submissions.suspect_list import rank_labels
 from podium.terminal import say
 from podium.training.epoch_record import EpochRecord
+from podium.training.known_images import doubt_about
 from podium.training.run_folder import Run
 
 REPORT = "report.html"
@@ -89,7 +90,8 @@ def write_run_page(competition: Competition, root: Path, run: Run) -> Path:
         "cards": [card.as_json() for card in gallery.cards],
     }
     path = run.path / REPORT
-    subtitle = f"{run.recipe['model']} on {competition.title}{_labels_used(competition, run)}"
+    doubt = f"; {doubt_about(run)}" if doubt_about(run) else ""
+    subtitle = f"{run.recipe['model']} on {competition.title}{_labels_used(competition, run)}{doubt}"
     write_text(path, page(run.name, subtitle, parts, data, LINKS))
     return path
 

@@ -28,7 +28,8 @@ from podium.submissions.pooling import pool_held_out
 from podium.submissions.run_costs import costs_of
 from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
 from podium.task import NUMBERS, answers_of, columns_in, task_of
-from podium.terminal import progress_bar
+from podium.terminal import progress_bar, say
+from podium.training.known_images import doubt_about
 from podium.training.run_folder import Run, find_runs
 
 
@@ -50,6 +51,9 @@ def compare_runs(
     labels = current_labels(competition)
     shared = pool_held_out(collect_held_out(complete, classes, groups, labels), competition)
     best = _position_of_best(shared, metric)
+    for run in runs:
+        if doubt_about(run):
+            say(f"podium: warning: {doubt_about(run)}")
     rows = []
     for run in progress_bar(runs, desc="comparing", unit="run"):
         facts = {"run": run.name, "left_out": reasons.get(run, ""), "public_score": public_scores.get(run)}

@@ -84,6 +84,7 @@ class Lineage:
             lines.append(f"corrections  {corrections}")
         if content["estimate"]:
             lines.append(f"expected     {_describe_estimate(content['metric'], content['estimate'])}")
+        lines += [f"doubt        {run['doubt']}" for run in runs if run.get("doubt")]
         return "\n".join([*lines, _models_table(content["metric"], runs)])
 
 

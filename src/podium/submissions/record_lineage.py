@@ -20,6 +20,7 @@ from podium.submissions.choose_decision import JudgedDecision
 from podium.submissions.held_out import current_labels
 from podium.submissions.predict_test import PredictionFacts
 from podium.terminal import first_few
+from podium.training.known_images import doubt_about
 from podium.training.run_folder import Run, package_versions
 
 
@@ -50,6 +51,7 @@ def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, 
                 "folds": [
                     _fold_as_json(run, fold, competition.metric, labels) | facts[run][fold] for fold in facts[run]
                 ],
+                **({"doubt": doubt_about(run)} if doubt_about(run) else {}),
                 "recipe": run.recipe,
             }
             for run, weight in zip(facts, choice.blend.weights, strict=True)

@@ -1,7 +1,8 @@
 """Selects the runs of a submission, and says which runs a plain `podium submit` leaves out, and why.
 
-A run is left out if it has other classes than the others, if it is not clearly better than chance, if it was trained on
-other folds, or if it lacks folds that another run has. With --runs, the user selects; --except leaves out other runs.
+A run is left out if it has other classes than the others, if it is not clearly better than chance, if its weights had
+seen held-out images (training/known_images.py), if it was trained on other folds, or if it lacks folds that another run
+has. With --runs, the user selects; --except leaves out other runs.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from podium.disk import sha256
 from podium.folds.folds_csv import folds_path
 from podium.metrics import METRICS
 from podium.terminal import say
+from podium.training.known_images import folds_seen_before
 from podium.training.run_folder import Run, find_runs
 
 Reasons = dict[Run, str]  # why runs are left out
@@ -38,7 +40,7 @@ def select_runs(
 def find_reasons(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
     """Returns the runs that a blend does not gain from, and why; at least one run is not among them."""
     reasons: Reasons = {}
-    for find in (_of_other_classes, _no_better_than_chance, _on_other_folds, _partial):
+    for find in (_of_other_classes, _no_better_than_chance, _knowing, _on_other_folds, _partial):
         left_out = find([run for run in runs if run not in reasons], competition, root)
         if len(reasons) + len(left_out) < len(runs):
             reasons |= left_out
@@ -62,6 +64,10 @@ def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: 
         if not is_better_than_chance(targets, probs, competition.metric):
             reasons[run] = "score may be chance"
     return reasons
+
+
+def _knowing(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    return {run: "knew held-out images" for run in runs if folds_seen_before(run)}
 
 
 def _on_other_folds(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:

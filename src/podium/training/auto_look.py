@@ -80,7 +80,7 @@ def look_first(plan: Plan) -> Plan:
     _show_choice(looks, chosen.recipe, choice)
     say(f"podium: the look took {duration(time.monotonic() - started)}; --model NAME and single options overrule it")
     recorded = {name: value for name, value in choice.options.items() if plan.request.options.get(name) != value}
-    return replace(chosen, facts={"auto": {"options": recorded, "fold": fold, "looks": looks.seen}})
+    return replace(chosen, facts={**plan.facts, "auto": {"options": recorded, "fold": fold, "looks": looks.seen}})
 
 
 def choose(looks: Looks) -> Choice:

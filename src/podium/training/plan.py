@@ -17,7 +17,6 @@ from podium.machine import Machine
 from podium.recipe import LOSSES, NEUTRAL, ONLY_IN_TRAINING, Options, Recipe, check_options
 from podium.recipe_defaults import expand_auto
 from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS
-from podium.terminal import say
 from podium.torchrun import world_size
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class Plan:
     data: "Data"  # what the defaults depend on
     earlier_runs: Mapping[str, tuple["Run", ...]] = field(default_factory=dict)  # by option: teacher, start
     origins: Mapping[str, str] = field(default_factory=dict)  # of the options of the recipe
-    facts: Mapping[str, Any] = field(default_factory=dict)  # for recipe.json: what `--model auto` saw and chose
+    facts: Mapping[str, Any] = field(default_factory=dict)  # for recipe.json: see known_images.py, auto_look.py
 
     @property
     def teachers(self) -> tuple["Run", ...]:
@@ -106,6 +105,7 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     from podium.folds.split import count_folds
     from podium.models.build import resolve_recipe
     from podium.project_root import runs_folder
+    from podium.training.known_images import find_origin
     from podium.training.run_folder import Run
 
     competition = load_and_report(slug, root, request.corrections)
@@ -121,8 +121,7 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     plan = replace(plan, earlier_runs=_find_earlier_runs(plan))
     if not only_shown:
         _refuse_other_recipe(plan)
-    _warn_of_known_images(recipe, competition)
-    return plan
+    return replace(plan, facts=find_origin(recipe.weights, competition, root))
 
 
 def with_options(plan: Plan, options: Options) -> Plan:
@@ -323,13 +322,3 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: "Competition") -
                 f"{' and '.join(wrong)} are for labels, but these images have numbers, whose loss is the squared error;"
                 " leave that out"
             )
-
-
-def _warn_of_known_images(recipe: Recipe, competition: "Competition") -> None:
-    from podium.models.model_file import classes_of_weights
-
-    if classes_of_weights(recipe.weights) == competition.classes:
-        say(
-            f"podium: warning: {recipe.weights} was trained by Podium on these classes; if it has seen a fold's"
-            " held-out images, that fold's score will be too high (a model of the same fold has not seen them)"
-        )
