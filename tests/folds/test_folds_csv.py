@@ -318,3 +318,20 @@ def test_training_warns_unless_the_folds_are_verified(tmp_path: Path, podium: Po
     assert f"podium: warning: {path}: " in err
     assert "not verified" in err
     assert "folds -c tiny --verify" in err
+
+
+def test_test_images_among_the_training_images_are_a_warning_everywhere(tmp_path: Path, podium: Podium) -> None:
+    folder = write_competition(tmp_path)
+    rows = (folder / "train.csv").read_text()
+    assert "pseudo-labels" not in podium("folds", "-c", "tiny", "--k", "2")[2]
+    for number, image in enumerate(sorted((folder / "test_image").iterdir())):
+        (folder / "train_image" / f"copy{number}.jpg").write_bytes(image.read_bytes())
+        rows += f"copy{number},{('red', 'green', 'blue')[number % 3]}\n"
+    (folder / "train.csv").write_text(rows)
+    warning = "7 of 7 test images are among the training images, too"
+    assert warning in podium("audit", "-c", "tiny")[1]
+    assert warning in podium("folds", "-c", "tiny", "--k", "2")[2]
+    assert warning in podium("folds", "-c", "tiny", "--verify")[2]
+    status, _, err = podium(*QUICK_TRAINING, "--folds", "0")
+    assert status == 0, err
+    assert warning in err

@@ -13,7 +13,7 @@ corrected later, or which are dropped, stay valid.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from podium.disk import sha256, write_bytes, write_json
 from podium.folds.certificate import certify, fold_groups, readable_train_images
 from podium.folds.split import Ints, assign_folds, count_folds, labels_of, strata_of, validation_fold
 from podium.images.audit import load_audit
-from podium.images.audit_report import advise_on_large_group
+from podium.images.audit_report import advise_on_large_group, doubt_of_copies
 from podium.terminal import command_for, first_few, plural, podium_command, say, show, table
 
 MAX_FOLDS = 100
@@ -71,6 +71,7 @@ def write_folds(competition: Competition, root: Path | str, k: int, seed: int, i
     certificate = certify(competition, rows, folds, path, folds)
     write_json(path.with_suffix(".json"), certificate.as_json())
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
+    _warn_of_copies(certificate.as_json())
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}" if has_changed else f"podium: {path} is unchanged")
     return path
 
@@ -106,6 +107,7 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
         original = certify(competition, _with_labels_in_files(competition, rows), folds, path, possible)
         certificate = certificate if original.broken else original
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
+    _warn_of_copies(certificate.as_json())
     if path.resolve() == own_path.resolve():
         path.with_suffix(".json").unlink(missing_ok=True)
         if not certificate.broken:
@@ -266,15 +268,21 @@ def certified_group_column(slug: str, root: Path) -> str | None:
 
 
 def warn_unless_certified(competition: Competition, root: Path) -> None:
-    """Warns that folds may leak unless a certificate of these very folds and images holds."""
+    """Warns that folds may leak unless a certificate of these very folds and images holds, and of test images in it."""
     path = folds_path(competition.slug, root)
     certificate = _read_certificate(path)
+    _warn_of_copies(certificate)
     if certificate.get("holds"):
         hashes = certificate.get("folds_sha256"), certificate.get("data_sha256")
         if hashes == (sha256(path), competition.train_hash):
             return
     problem = "duplicates of an image may be in different folds, because the folds are not verified"
     say(f"podium: warning: {path}: {problem}; run: {podium_command()} folds -c {competition.slug} --verify")
+
+
+def _warn_of_copies(certificate: Mapping[str, Any]) -> None:
+    if doubt := doubt_of_copies(certificate.get("test_copies", 0), certificate.get("test_images", 0)):
+        say(f"podium: warning: {doubt}")
 
 
 def _read_certificate(path: Path) -> dict[str, Any]:

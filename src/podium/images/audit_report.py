@@ -13,6 +13,7 @@ from podium.terminal import first_few, plural, table
 
 SHOWN = 10  # lines of each list; audit.csv holds all
 LARGE = 0.02  # share of the training images: a larger group of duplicates may be a mistake
+MANY_COPIES = 0.05  # share of the test images: a few have a duplicate among the training images everywhere
 SMALL = 16  # pixels: little can be learned from a shorter side below this
 OBLONG = 8  # times as long as wide
 
@@ -86,10 +87,22 @@ def _duplicates_summary(competition: Competition, rows: pd.DataFrame) -> str:
         f" {len(leaked) / test_count:.2%} of all"
         if test_count
         else "",
+        f"  warning: {doubt}" if (doubt := doubt_of_copies(len(leaked), test_count)) else "",
         f"  warning: {advice}" if advice else "",
         _label_conflicts(train),
     ]
     return "\n".join(line for line in lines if line)
+
+
+def doubt_of_copies(copies: int, test_images: int) -> str:
+    """Returns what it means if many test images are among the training images; nothing for a few, which occur."""
+    if copies <= MANY_COPIES * test_images:
+        return ""
+    return (
+        f"{copies:,} of {test_images:,} test images are among the training images, too: if their labels are a model's"
+        " answers (pseudo-labels), held-out scores compare with answers and not with the truth; then keep these rows out"
+        " of validation, with fold -1 in folds.csv"
+    )
 
 
 def _label_conflicts(train: pd.DataFrame) -> str:
