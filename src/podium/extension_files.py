@@ -47,13 +47,6 @@ def loaded_extensions() -> tuple[Extension, ...]:
     return _loaded
 
 
-def extensions_digest() -> str | None:
-    """Returns a hash of the loaded files' names and contents; None if there are none."""
-    if not _loaded:
-        return None
-    return hashlib.sha256("\n".join(f"{file.name} {file.sha256}" for file in _loaded).encode()).hexdigest()
-
-
 def load_extensions(root: Path, in_card: Any = (), card_path: Path | None = None) -> None:
     """Loads the files that podium.toml and the card name, unless they are loaded; they replace those of others."""
     names = [*_names(_read_project_file(root), root / PROJECT_FILE), *_names(in_card, card_path)]

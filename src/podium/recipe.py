@@ -338,7 +338,7 @@ def recorded_values(recorded: Options, names: Iterable[str]) -> dict[str, Any]:
 def differences(old: Options, new: Options) -> list[str]:
     """Lists what changed: `lr was 0.0001 and is 0.0005`, `the folds changed`."""
     return [
-        f"the {key.removesuffix('_sha256')} changed"
+        f"the {key.removesuffix('_sha256').replace('_', ' ')} changed"
         if key.endswith("_sha256")
         else f"{key} was {'none' if old.get(key) == '' else old.get(key)} and is {'none' if value == '' else value}"
         for key, value in new.items()

@@ -59,7 +59,8 @@ def test_no_fold_is_honest_on_other_folds_or_from_unknown_or_doubted_weights(
     first: Path, tiny: Path, podium: Podium
 ) -> None:
     assert podium(*TRAIN, "--name", "doubted", "--weights", first)[0] == 0
-    assert podium(*TRAIN, "--name", "third", "--weights", run_of(tiny, "doubted").weights_path(0), "--folds", "0")[0] == 0
+    weights = run_of(tiny, "doubted").weights_path(0)
+    assert podium(*TRAIN, "--name", "third", "--weights", weights, "--folds", "0")[0] == 0
     assert folds_seen_before(run_of(tiny, "third")) == [0]
     copy = tiny / "copy.safetensors"
     copy.write_bytes(first.read_bytes())

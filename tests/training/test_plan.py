@@ -9,7 +9,7 @@ import pytest
 from podium import PodiumError
 from podium.competition.load import load
 from podium.training.plan import Request, data_of, make_plan
-from tiny import FAST, Podium, one_line, run_of
+from tiny import FAST, Podium, one_line
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
 

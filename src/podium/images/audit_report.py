@@ -100,8 +100,8 @@ def doubt_of_copies(copies: int, test_images: int) -> str:
         return ""
     return (
         f"{copies:,} of {test_images:,} test images are among the training images, too: if their labels are a model's"
-        " answers (pseudo-labels), held-out scores compare with answers and not with the truth; then keep these rows out"
-        " of validation, with fold -1 in folds.csv"
+        " answers (pseudo-labels), held-out scores compare with answers and not with the truth; then keep these rows"
+        " out of validation, with fold -1 in folds.csv"
     )
 
 

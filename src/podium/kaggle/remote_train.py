@@ -18,7 +18,6 @@ from podium.competition.card import read_card
 from podium.competition.csv_files import read_table
 from podium.competition.load import load, raw_folder
 from podium.disk import locked, sha256
-from podium.extension_files import extensions_digest
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.fetch_run import fetch_run
@@ -35,6 +34,7 @@ from podium.kaggle.push_kernel import (
     read_user_name,
 )
 from podium.models.build import resolve_recipe
+from podium.own_parts import own_parts_digest
 from podium.project_root import runs_folder
 from podium.recipe import Options
 from podium.recipe_defaults import expand_auto
@@ -109,7 +109,7 @@ class TrainingJob:
             if raw_folder(self.slug, self.root).is_dir():
                 hashes["corrections_sha256"] = load(self.slug, self.root).corrections.sha256
             known = self._known_options(options)
-            self.run.check_same({**known, **hashes, "extensions_sha256": extensions_digest()})
+            self.run.check_same({**known, **hashes, "own_parts_sha256": own_parts_digest(self.run.recipe)})
             with self.run.lock():
                 finished = self.run.finished()
             if set(self._chosen_folds()) <= set(finished):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
 from podium.disk import check_name
-from podium.extension_files import extensions_digest
 from podium.image_size import square_side
 from podium.machine import Machine
+from podium.own_parts import own_parts_digest
 from podium.recipe import Options, Recipe, check_options
 from podium.torchrun import world_size
 
@@ -72,8 +72,8 @@ class PretrainingPlan:
             "outputs": self.request.outputs,
             "competition": self.competition.slug,
         }
-        extensions = {"extensions_sha256": extensions_digest()} if extensions_digest() else {}
-        return {**own, **options, **extensions}
+        model = own_parts_digest({"model": self.recipe.model})
+        return {**own, **options, **({"own_parts_sha256": model} if model else {})}
 
 
 def plan_pretraining(slug: str, root: Path, request: PretrainRequest) -> PretrainingPlan:

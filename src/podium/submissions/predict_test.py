@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.load import Competition
-from podium.extension_files import extensions_digest
 from podium.image_size import shorter_side
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
+from podium.own_parts import own_parts_digest
 from podium.submissions.blend import Blend, Probs
 from podium.submissions.expected_score import GAIN_SAMPLE
 from podium.submissions.pooling import pool_test, pool_test_features
@@ -69,8 +69,8 @@ def predict_test(competition: Competition, store: Store, run: Run, fold: int, ma
     positions = store.positions(competition.test["image"])
     images = f"{competition.test_hash[:32]}{store.digest(positions)[:32]}"
     key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
-    if "extensions_sha256" in run.recipe:
-        key += f" extensions {extensions_digest()}"
+    if own := own_parts_digest({"model": run.recipe.get("model"), "views": run.recipe["views"]}):
+        key += f" own parts {own}"
     shape = len(competition.test), len(competition.classes)
     cached = _load_cached(path)
     if cached and cached.key == key and cached.probs.shape == shape:

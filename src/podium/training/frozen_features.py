@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from podium import PodiumError
 from podium.disk import atomic
-from podium.extension_files import extensions_digest
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec
 from podium.models.device import autocast
@@ -27,6 +26,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.normalise import Normaliser
 from podium.models.predict import views_of
 from podium.models.tensors import tensors_digest
+from podium.own_parts import own_parts_digest
 from podium.project_root import prepared_folder
 from podium.terminal import plural, progress_bar, say
 from podium.training.augment import TestView
@@ -130,8 +130,9 @@ def _key(context: Context, spec: ModelSpec, weights_digest: str) -> str:
     """Hashes everything that features are computed from, except the images."""
     recipe = context.recipe
     inputs: list[Any] = [asdict(spec), weights_digest, recipe.views, recipe.part_size, str(context.precision)]
-    if extensions_digest() is not None:  # a view or the model may be the project's own
-        inputs.append(extensions_digest())
+    own = own_parts_digest({"model": recipe.model, "views": recipe.views})
+    if own is not None:
+        inputs.append(own)
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 

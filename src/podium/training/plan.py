@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
 from podium.disk import check_name
-from podium.extension_files import extensions_digest
 from podium.machine import Machine
+from podium.own_parts import own_parts_digest
 from podium.recipe import LOSSES, NEUTRAL, ONLY_IN_TRAINING, Options, Recipe, check_options
 from podium.recipe_defaults import expand_auto
 from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS
@@ -87,7 +87,7 @@ class Plan:
             **asdict(self.recipe),
             "competition": slug,
             "folds_sha256": sha256(folds_path(slug, self.root)),
-            "extensions_sha256": extensions_digest(),
+            "own_parts_sha256": own_parts_digest(asdict(self.recipe)),
             "corrections_sha256": self.competition.corrections.sha256,
         }
 
