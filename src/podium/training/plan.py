@@ -17,6 +17,7 @@ from podium.own_parts import own_parts_digest
 from podium.recipe import LOSSES, NEUTRAL, ONLY_IN_TRAINING, Options, Recipe, check_options
 from podium.recipe_defaults import expand_auto
 from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS
+from podium.terminal import say
 from podium.torchrun import world_size
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Plan:
 def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False) -> Plan:
     """Returns the plan of a run; `only_shown`: also if a run of this name was started with another recipe."""
     options = check_request(slug, root, request, world_size())
-    check_weights(slug, root, options)
+    check_sources(slug, root, options, only_shown)
     from podium.competition.load import load_and_report
     from podium.folds.folds_csv import read_folds
     from podium.folds.split import count_folds
@@ -190,18 +191,25 @@ def _choice_of_begun_run(slug: str, root: Path, request: Request) -> Options:
     return dict(run.recipe.get("auto", {}).get("options", {})) if run.has_begun() else {}
 
 
-def check_weights(slug: str, root: Path, options: Options) -> None:
-    """Refuses weights that are neither here nor on a hub that answers."""
+def check_sources(slug: str, root: Path, options: Options, only_shown: bool) -> None:
+    """Refuses a teacher that is not there, and weights that are neither here nor on a hub that answers."""
     from podium.competition.card import read_card
-    from podium.models.hub import check_weights_available
+    from podium.models.hub import WeightsUnreachable, check_weights_available
     from podium.training.pretrained_backbones import find_backbone, names_of_pretrainings
+    from podium.training.run_folder import find_runs
 
-    if options.get("start"):  # the weights are those of a run
+    options = {**read_card(slug, root).get("recipe", {}), **options}
+    if teacher := options.get("teacher"):
+        find_runs(slug, root, teacher.split("+"))
+    weights = options.get("weights", "pretrained")
+    if options.get("start") or find_backbone(slug, root, weights) is not None:  # the weights are those of a run
         return
-    card = read_card(slug, root).get("recipe", {})
-    weights = {**card, **options}.get("weights", "pretrained")
-    if find_backbone(slug, root, weights) is None:
+    try:
         check_weights_available(options["model"], weights, names_of_pretrainings(slug, root))
+    except WeightsUnreachable as problem:
+        if not only_shown:
+            raise
+        say(f"podium: note: {problem}")
 
 
 def name_of_run(request: Request, options: Options) -> str:

@@ -202,6 +202,22 @@ class Run:
             yield
 
 
+@contextmanager
+def discarded_if_failed(run: Run) -> Iterator[None]:
+    """Deletes the run's folder after an error if nothing is trained in it, and nobody has put anything into it."""
+    try:
+        yield
+    except BaseException:
+        if not run._trained_files():
+            for name in ("recipe.json", CORRECTIONS, ".lock"):
+                (run.path / name).unlink(missing_ok=True)
+            with suppress(OSError):  # it is not empty
+                for fold_folder in run.path.glob("fold*"):
+                    fold_folder.rmdir()
+                run.path.rmdir()
+        raise
+
+
 def _kept_corrections(run: Run, changes: Sequence[str]) -> str:
     """Names the copy of the run's own corrections if they have changed."""
     path = run.path / CORRECTIONS
