@@ -65,13 +65,18 @@ def test_a_run_without_its_recipe_is_neither_given_another_nor_forgotten(run: Ru
     assert not recipe.exists()
 
 
-def test_a_run_that_failed_before_its_first_checkpoint_takes_other_options(
+def test_a_run_that_failed_before_its_first_checkpoint_leaves_nothing(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("podium.training.loop.training_batches", lambda _: raise_error("no such device"))
         assert "no such device" in one_line(podium(*TRAIN))
-    assert (run_of(tiny).path / "recipe.json").exists()
+    assert not run_of(tiny).path.exists()
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_takes_other_options(tiny: Path, podium: Podium) -> None:
+    assert podium(*TRAIN)[0] == 0
+    shutil.rmtree(run_of(tiny).fold_folder(0))  # only the recipe is left
     status, _, err = podium(*TRAIN, "--lr", "0.002")
     assert status == 0, err
     assert run_of(tiny).recipe["lr"] == 0.002
