@@ -1,6 +1,8 @@
 # From a competition's files to a submission. `make` lists the targets.
 
-COMP   ?= boolart-image-classification
+# The only competition that is here, or the first one; the sample is named by whoever means it. (As podium chooses it.)
+HERE   := $(filter-out sample,$(notdir $(patsubst %/,%,$(wildcard data/raw/*/))))
+COMP   ?= $(if $(and $(filter 1,$(words $(HERE))),$(filter-out data,$(MAKECMDGOALS))),$(HERE),boolart-image-classification)
 VENV   ?= .venv
 PYTHON ?= python3
 
@@ -46,8 +48,9 @@ TRAIN_FLAGS = $(call flag,MODEL,model) $(call flag,FOLDS,folds) $(call flag,EPOC
   $(call flag,BATCH,batch-size) $(call flag,SIZE,image-size) $(call flag,SEED,seed) $(call flag,SEEDS,seeds) $(call flag,WEIGHTS,weights) \
   $(call flag,NAME,name) $(call flag,GPUS,processes) $(call flag,BUDGET,budget) \
   $(call flag,CORRECTIONS,corrections) $(ARGS)
-# The arguments of what follows: one name, which may have spaces, or several with spaces in between.
-WITH_IMAGES = if [ -e "$$IMAGES" ]; then set -- "$$IMAGES"; else eval set -- "$$IMAGES"; fi
+# One file or folder, whose name may have spaces, or several names with spaces in between.
+ONE_IMAGE   = '$(subst ','\'',$(IMAGES))'
+ALL_IMAGES  = $(if $(shell [ -e $(ONE_IMAGE) ] && echo exists),$(ONE_IMAGE),$(IMAGES))
 RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
@@ -87,14 +90,13 @@ submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS=
 	$(PODIUM) submit -c $(COMP) $(RUN_FLAGS) $(call flag,NAME,name) $(if $(UPLOAD),--upload) \
 	  $(if $(MESSAGE),--message="$$MESSAGE") $(ARGS)
 
-predict explain: override export IMAGES := $(value IMAGES)
 predict: $(READY)  ## predict images of your own: RUN=, a run or a CSV, IMAGES="a.jpg folder"  [COMP= ARGS=--csv]
 	$(if $(and $(RUN),$(IMAGES)),,$(error make predict needs RUN=, a run or a CSV, and IMAGES="files or folders"))
-	$(WITH_IMAGES) && $(PODIUM) predict -c $(COMP) $(RUN) "$$@" $(ARGS)
+	$(PODIUM) predict -c $(COMP) $(RUN) $(ALL_IMAGES) $(ARGS)
 
 explain: $(READY)  ## draw what a run's model looks at and has learned: RUN="a b"  [COMP= IMAGES="id file" ARGS="--what grad_cam"]
 	$(if $(RUN),,$(error make explain needs RUN=, one or more finished runs))
-	$(WITH_IMAGES) && $(PODIUM) explain -c $(COMP) $(RUN) $(if $(IMAGES),--images "$$@") $(ARGS)
+	$(PODIUM) explain -c $(COMP) $(RUN) $(if $(IMAGES),--images $(ALL_IMAGES)) $(ARGS)
 
 compare: $(READY) | $(if $(MODELS),$(FOLDED))  ## compare runs; MODELS="a b": train these with one recipe first  [COMP= RUNS="a b" EXCEPT="a b" FOLDS= EPOCHS= ARGS=--csv]
 	$(PODIUM) $(if $(MODELS),train -c $(COMP) --model $(MODELS) --one-recipe $(strip $(TRAIN_FLAGS)),compare -c $(COMP) $(strip $(RUN_FLAGS) $(ARGS)))

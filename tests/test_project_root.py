@@ -1,12 +1,14 @@
 """The project's root: --root, else PODIUM_ROOT, else the nearest folder upwards that holds the data."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from podium import PodiumError
+from podium import DEFAULT_COMPETITION, PodiumError
 from podium.__main__ import main
-from podium.project_root import find_root
+from podium.project_root import find_root, usual_competition
+from tiny import FAST, Podium, one_line, write_competition
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +57,43 @@ def test_commands_run_from_a_folder_below(
     assert main(["folds", "-c", "tiny", "--verify"]) == 0
     assert "podium: using the project in .." in capsys.readouterr().err
     assert not (tiny / "notebooks" / "data").exists()
+
+
+def test_the_only_competition_is_meant_where_none_is_named(tmp_path: Path, podium: Podium) -> None:
+    assert usual_competition(tmp_path) == DEFAULT_COMPETITION
+    (tmp_path / "data/raw/sample").mkdir(parents=True)  # there to try things
+    assert usual_competition(tmp_path) == DEFAULT_COMPETITION
+    write_competition(tmp_path, "my-shapes")
+    status, _, err = podium("folds", "--k", "2")
+    assert status == 0, err
+    assert "the competition is my-shapes, the only one in" in err
+    assert (tmp_path / "data/prepared/my-shapes/folds.csv").exists()
+    assert "boolart" in one_line(podium("data"))  # brings another one
+    write_competition(tmp_path, "other-shapes")
+    message = one_line(podium("folds"))
+    assert "my-shapes, other-shapes, sample: name one with -c" in message
+
+
+@pytest.mark.parametrize("command", ["predict", "explain", "submit", "compare", "report"])
+def test_a_run_of_another_competition_is_named(tiny: Path, podium: Podium, command: str) -> None:
+    assert podium("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")[0] == 0
+    write_competition(tiny, "other-shapes")
+    words = {"predict": ("test_vit", tiny), "explain": ("test_vit",)}.get(command, ())
+    message = one_line(podium(command, "-c", "other-shapes", *words))
+    assert "there is one of tiny: name that competition with -c" in message
+
+
+def test_make_means_the_same_competition(tmp_path: Path) -> None:
+    makefile = Path(__file__).parents[1] / "Makefile"
+
+    def meant(goal: str) -> str:
+        command = ["make", "-sn", "-f", str(makefile), goal, "READY=", "PODIUM=podium", "MODEL=m"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        return str(done.stdout).split("-c ")[1].split()[0]
+
+    assert meant("doctor") == DEFAULT_COMPETITION
+    for name in ("sample", "my-shapes"):
+        (tmp_path / "data/raw" / name).mkdir(parents=True)
+    assert meant("doctor") == "my-shapes"
+    (tmp_path / "data/raw/other").mkdir()
+    assert meant("doctor") == DEFAULT_COMPETITION

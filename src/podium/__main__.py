@@ -4,6 +4,7 @@ Results go to standard output, progress and advice to standard error. Exit statu
 in the data, explained in one line; 75 stopped by a signal, and the same command resumes.
 """
 
+import argparse
 import io
 import os
 import signal
@@ -12,10 +13,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from podium import STOPPED, PodiumError, terminal, torchrun
+from podium import DEFAULT_COMPETITION, STOPPED, PodiumError, terminal, torchrun
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import parser
-from podium.project_root import find_root
+from podium.project_root import find_root, usual_competition
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.root = find_root(args.root)
         if not args.root.samefile(terminal.root) and not terminal.quiet:
             print(f"podium: using the project in {args.root}", file=sys.stderr)
+        _choose_competition(args)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: nothing is left half written
         args.run(args)
         sys.stdout.flush()
@@ -46,6 +48,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"podium: {str(stop) or 'stopped'}; run the same command again to resume", file=sys.stderr)
         return STOPPED
     return 0
+
+
+def _choose_competition(args: argparse.Namespace) -> None:
+    """Sets the competition where the user has named none. `data` brings the default one, whatever else is here."""
+    if getattr(args, "competition", "") is not None:
+        return
+    args.competition = DEFAULT_COMPETITION if args.command == "data" else usual_competition(args.root)
+    if args.competition != DEFAULT_COMPETITION:
+        terminal.say(f"podium: the competition is {args.competition}, the only one in {args.root / 'data/raw'}")
 
 
 def _report(error: PodiumError) -> int:

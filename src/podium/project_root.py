@@ -3,9 +3,10 @@
 import os
 from pathlib import Path
 
-from podium import PodiumError
+from podium import DEFAULT_COMPETITION, PodiumError
 
 VARIABLE = "PODIUM_ROOT"
+DIGITS_SLUG = "sample"  # the handwritten digits
 MARKS = ("data/raw", "data/competitions", "podium.toml")  # not data/ alone: many machines have a /data
 
 
@@ -23,6 +24,15 @@ def find_root(given: str | Path | None = None) -> Path:
         if any((folder / mark).exists() for mark in MARKS):
             return Path(os.path.relpath(folder))
     return Path()
+
+
+def usual_competition(root: Path) -> str:
+    """Returns the competition that is meant where none is named: the default one, or the only other one that is here.
+
+    The sample is there to try things; whoever means it says so.
+    """
+    here = [path.name for path in (root / "data" / "raw").glob("*/") if path.name != DIGITS_SLUG]
+    return here[0] if len(here) == 1 else DEFAULT_COMPETITION
 
 
 def prepared_folder(slug: str, root: Path) -> Path:

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from podium.competition.csv_files import read_table
-from podium.competition.handwritten_digits import DIGITS_SLUG, write_digits
+from podium.competition.handwritten_digits import write_digits
 from podium.competition.load import Competition, load
 from podium.images.decode import read_image
+from podium.project_root import DIGITS_SLUG
 from tiny import Podium
 
 # Of the names and contents of all files. If it changes, this is another competition, and old scores no longer compare.

@@ -102,7 +102,9 @@ def test_a_ranking_by_probabilities_is_no_loss_of_them(tiny: Path, metric: str, 
     assert data_of(competition, np.zeros(len(competition.train), np.int64)).is_loss_of_probabilities == is_loss
 
 
-def test_a_teacher_that_is_not_there_is_told_before_weights_are_sought(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_teacher_that_is_not_there_is_told_before_weights_are_sought(
+    podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", "/nowhere")
     message = one_line(podium("train", "-c", "tiny", "--model", "convnext_small", "--teacher", "nobody"))
     assert "no run 'nobody'" in message

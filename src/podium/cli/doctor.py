@@ -176,9 +176,9 @@ def _weights(model: str, device: str) -> Iterator[Finding]:
 
 
 def _kaggle(slug: str, root: Path) -> Iterator[Finding]:
-    from podium.competition.handwritten_digits import DIGITS_SLUG
     from podium.competition.load import raw_folder
     from podium.kaggle.client import fetch_competition_page, signed_in_client
+    from podium.project_root import DIGITS_SLUG
 
     if slug == DIGITS_SLUG:
         yield Finding("kaggle", "ok", "not needed for this competition")

@@ -34,9 +34,9 @@ def parser(commands: dict[str, Command]) -> "Parser":
                 "-c",
                 "--competition",
                 type=_slug,
-                default=DEFAULT_COMPETITION,
                 metavar="SLUG",
-                help="name in the address of its Kaggle page (default: %(default)s)",
+                help="name in the address of its Kaggle page (default: the only one in data/raw, or"
+                f" {DEFAULT_COMPETITION})",
             )
         add_flags(command)
         command.set_defaults(run=run)

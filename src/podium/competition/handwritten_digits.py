@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from podium.competition.load import load
 from podium.disk import explain_full_disk, write_text
+from podium.project_root import DIGITS_SLUG
 from podium.terminal import command_for, progress_bar, say, show
 
-DIGITS_SLUG = "sample"
 SIDE = 32  # pixels; the scans have 8
 CARD = """\
 title = "Handwritten digits"

@@ -17,12 +17,13 @@ from podium.competition.load import load, raw_folder
 from podium.disk import locked
 from podium.kaggle.client import signed_in_client
 from podium.kaggle.unpack_archives import unpack
+from podium.project_root import DIGITS_SLUG
 from podium.terminal import command_for, say, show
 
 
 def download_competition(slug: str, root: Path) -> None:
     """Downloads and unpacks the files unless data/raw/<slug>/ exists, and prints what they contain."""
-    from podium.competition.handwritten_digits import DIGITS_SLUG, write_digits
+    from podium.competition.handwritten_digits import write_digits
 
     folder = raw_folder(slug, root)
     if slug == DIGITS_SLUG and not folder.is_dir():

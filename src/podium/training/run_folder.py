@@ -27,7 +27,7 @@ from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
 from podium.metrics import evaluate
 from podium.project_root import runs_folder
 from podium.recipe import differences, recorded_values
-from podium.terminal import command_for, did_you_mean, duration, say, table
+from podium.terminal import command_for, did_you_mean, duration, first_few, say, table
 from podium.training.checkpoint import checkpoints
 from podium.training.epoch_record import EpochRecord
 from podium.training.prediction_files import Predictions
@@ -253,7 +253,7 @@ def find_runs(
     for name in (*(names or ()), *(except_names or ())):
         if name not in runs:
             hint = did_you_mean(name, runs, otherwise=f"there are {', '.join(runs) or 'none yet'}")
-            raise PodiumError(f"no run '{name}' in {folder}; {hint}")
+            raise PodiumError(f"no run '{name}' in {folder}; {_elsewhere(folder, name) or hint}")
     chosen = [runs[name] for name in dict.fromkeys(names or runs) if name not in (except_names or ())]
     for run in chosen:
         if not re.fullmatch(NAME_PATTERN, run.name):
@@ -267,8 +267,15 @@ def find_runs(
     if not finished and except_names:
         raise PodiumError(f"no finished fold in {folder} except in {', '.join(except_names)}; leave out fewer runs")
     if not finished:
-        raise PodiumError(f"no finished fold in {folder}; train one with: {command_for('train', slug, model='NAME')}")
+        remedy = _elsewhere(folder, "*") or f"train one with: {command_for('train', slug, model='NAME')}"
+        raise PodiumError(f"no finished fold in {folder}; {remedy}")
     return finished
+
+
+def _elsewhere(folder: Path, name: str) -> str:
+    """Returns which other competitions have a run of this name, for an error; nothing if none has."""
+    found = {path.parents[1].name for path in folder.parent.glob(f"*/{name}/recipe.json")} - {folder.name}
+    return f"there is one of {first_few(sorted(found))}: name that competition with -c" if found else ""
 
 
 def find_run(source: str, slug: str, root: Path) -> tuple[Run, str]:
