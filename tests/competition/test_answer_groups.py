@@ -124,3 +124,19 @@ def test_both_eyes_of_a_patient_share_a_group(tmp_path: Path) -> None:
         r"(\d+)_left": "finds no group in the id '0_right'; correct it",
     }.items():
         assert problem in load_error(tmp_path, images, files, f"group_pattern = '{pattern}'")
+
+
+@pytest.mark.parametrize("dropped", ["000001_1", ""])
+def test_corrections_that_give_the_images_of_an_answer_different_labels_are_refused(
+    tmp_path: Path, dropped: str
+) -> None:
+    corrections = tmp_path / "data" / "competitions" / "it.corrections.csv"
+    corrections.parent.mkdir(parents=True)
+    lines = ["000001_0,CE", *([f"{dropped},drop"] if dropped else [])]
+    corrections.write_text(table("id,label", *lines))
+    if dropped:
+        assert len(load_files(tmp_path, MAYO_IMAGES, MAYO).train) == len(MAYO_TRAIN) - 1
+    else:
+        message = load_error(tmp_path, MAYO_IMAGES, MAYO)
+        assert f"{corrections}: patient_id '000001' has the labels 'CE' and 'LAA'" in message
+        assert "correct all of its images" in message

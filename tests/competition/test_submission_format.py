@@ -225,3 +225,40 @@ def test_a_positive_class_that_does_not_exist_is_refused(tmp_path: Path) -> None
     message = load_error(tmp_path, IMAGES, tables, 'positive = "bird"')
     assert 'positive = "bird" is not one of two classes' in message
     assert "cat, dog" in message
+
+
+@pytest.mark.parametrize(
+    ("header", "card", "classes"),
+    [
+        ("id,0,1", "", ("0", "1")),
+        ("id,1,0", "", ("0", "1")),
+        ("id,1,0", 'positive = "0"', ("1", "0")),
+        ("id,0,1", 'positive = "0"', ("1", "0")),
+        ("id,p_1,p_0", "", ("0", "1")),
+    ],
+)
+def test_of_two_columns_the_positive_class_is_found_by_name(
+    tmp_path: Path, header: str, card: str, classes: tuple[str, ...]
+) -> None:
+    """Metrics look for it in the last place; the columns of the submission stay as in the sample."""
+    tables = {
+        "train.csv": table("id,target", "1,0", "2,1", "3,0"),
+        "sample_submission.csv": table(header, "5,0.5,0.5", "4,0.5,0.5"),
+    }
+    competition = load_files(tmp_path, IMAGES, tables, card)
+    assert competition.classes == classes
+    probs = np.full((2, 2), 0.25)
+    probs[:, competition.classes.index("1")] = 0.75
+    expected = "5,0.75,0.25" if header.split(",")[1].endswith("1") else "5,0.25,0.75"
+    assert render(competition, probs).splitlines()[:2] == [header, expected]
+
+
+def test_grades_in_columns_keep_the_order_of_their_value_for_kappa(tmp_path: Path) -> None:
+    tables = {
+        "train.csv": table("id,target", "1,2", "2,10", "3,0"),
+        "sample_submission.csv": table("id,10,0,2", "5,0.3,0.3,0.4", "4,0.3,0.3,0.4"),
+    }
+    competition = load_files(tmp_path, IMAGES, tables, 'metric = "quadratic_kappa"')
+    assert competition.classes == ("0", "2", "10")
+    probs = np.array([[0.1, 0.2, 0.7]] * 2)
+    assert render(competition, probs).splitlines()[:2] == ["id,10,0,2", "5,0.7,0.1,0.2"]

@@ -79,6 +79,20 @@ def test_one_image_with_1_makes_an_answer_of_1() -> None:
     assert dict(zip(pooled.ids, pooled.targets.tolist(), strict=True)) == expected
 
 
+@pytest.mark.parametrize("way", ["mean", "max", "noisy_or"])
+def test_one_image_with_1_decides_wherever_the_submission_puts_its_class(way: str) -> None:
+    held_out = make_held_out(shows=0, seed=3, answers=30)
+    targets = np.where(np.arange(120) % IMAGES == 2, held_out.targets, 0)
+    usual = replace(held_out, targets=targets)
+    turned = replace(held_out, targets=1 - targets, probs=held_out.probs[:, :, ::-1])  # the same images: 1 is class 0
+    competition = with_answers(held_out)
+    pooled = pool_held_out(usual, competition, way)
+    pooled_turned = pool_held_out(turned, replace(competition, classes=("1", "0")), way)
+    assert 0 < pooled.targets.sum() < 30
+    assert (pooled_turned.targets == 1 - pooled.targets).all()
+    assert pooled_turned.probs[:, :, ::-1] == pytest.approx(pooled.probs)
+
+
 def test_from_files_to_a_row_for_each_patient(tmp_path: Path, podium: Podium) -> None:
     write_patients(tmp_path)
     status, _, err = podium("folds", "-c", SLUG, "--k", "3")

@@ -17,6 +17,7 @@ from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.terminal import first_few
 
 JOIN = "_"  # between the cells of several columns
+DECISIVE, OTHER = "1", "0"  # labels that images of an answer may have both: one image with the first is enough
 
 
 class Answers(NamedTuple):
@@ -107,7 +108,7 @@ def check_answer_groups(path: Path, rows: pd.DataFrame, column: str) -> None:
     """Raises if images of an answer have different labels, other than 0 and 1, or different groups (`rows`)."""
     labels = rows[["answer", "target"]].drop_duplicates()
     different = labels[labels["answer"].duplicated(keep=False)]
-    if len(different) and not set(rows["target"]) <= {"0", "1"}:
+    if len(different) and not set(rows["target"]) <= {DECISIVE, OTHER}:
         _refuse(path, different, column, "labels", "correct them")
     if "group" in rows:
         groups = rows[["answer", "group"]].drop_duplicates()
@@ -123,6 +124,20 @@ def take_answers(sources: Sources, train: pd.DataFrame, test: pd.DataFrame) -> A
     ids = sources.sample.rows.iloc[:, 0].tolist()
     of_train = dict(zip(train["id"], train.pop("answer"), strict=True))
     return Answers(sources.answer_groups.id_column, of_train, test.pop("answer").tolist(), ids)
+
+
+def check_corrected_answers(answers: Answers, train: pd.DataFrame, path: Path) -> None:
+    """Raises if the corrections give the images of an answer different labels, other than 0 and 1."""
+    if set(train["target"]) <= {DECISIVE, OTHER}:
+        return
+    label_of: dict[str, str] = {}
+    for image_id, label in zip(train["id"], train["target"], strict=True):
+        answer = answers.train[image_id]
+        if label_of.setdefault(answer, label) != label:
+            raise PodiumError(
+                f"{path}: {answers.column} '{answer}' has the labels '{label_of[answer]}' and '{label}' after these"
+                " corrections; correct all of its images alike"
+            )
 
 
 def _refuse(path: Path, different: pd.DataFrame, column: str, what: str, remedy: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from podium import PodiumError
-from podium.competition.answer_groups import Answers, take_answers
+from podium.competition.answer_groups import Answers, check_corrected_answers, take_answers
 from podium.competition.card import Card, read_card
 from podium.competition.choose_metric import choose_metric
 from podium.competition.corrections import Corrections, read_corrections
@@ -128,7 +128,7 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     corrections = read_corrections(slug, root, train, classes, sources.task)
     if corrections_file:
         corrections = corrections.with_file(corrections_file)
-    corrected, groups = corrections.apply(groups)
+    corrected, groups = _apply(corrections, groups, answers)
     metric = choose_metric(sources, submission_format, classes)
     notes = (
         *dict.fromkeys(sources.notes),
@@ -192,6 +192,16 @@ def _read_rows(sources: Sources) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str,
     if test is None:
         test = read_test_rows(sources, columns[0], train["id"].iloc[0])
     return train, test, columns
+
+
+def _apply(
+    corrections: Corrections, groups: "pd.Series[str] | None", answers: Answers | None
+) -> "tuple[pd.DataFrame, pd.Series[str] | None]":
+    """Returns the corrected training rows and their groups."""
+    train, groups = corrections.apply(groups)
+    if answers and corrections.sha256:
+        check_corrected_answers(answers, train, corrections.path)
+    return train, groups
 
 
 def _refuse_single_label(sources: Sources, train_labels: set[str]) -> None:

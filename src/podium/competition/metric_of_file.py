@@ -119,7 +119,7 @@ def _table_of(probs: "Array", task: Task, form: "SubmissionFormat", classes: Seq
         cells = {columns[0]: [form.separator.join(names[row]) for row in probs >= HALF]}
     else:
         scaled = probs / probs.sum(1, keepdims=True) if task is ONE_LABEL else probs
-        return pd.DataFrame(scaled[:, 1:] if task is ONE_LABEL and len(columns) == 1 else scaled, columns=columns)
+        return pd.DataFrame(scaled[:, form.outputs_in_columns(classes)], columns=columns)
     return pd.DataFrame({column: _as_read(values) for column, values in cells.items()})
 
 

@@ -4,7 +4,8 @@ Uses the sample submission and the card. Writes nothing.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from podium import PodiumError
 from podium.competition.card import Card
@@ -34,6 +35,7 @@ class SubmissionFormat:
     places: int = 1  # of a ranking: how many labels a cell holds
     has_confidence: bool = False  # after the label of a cell, its probability follows: `138982 0.1`
     long: LongRows | None = None  # if a row holds not the answers of an image but one of them
+    column_classes: tuple[str, ...] = ()  # whose probabilities the columns hold; (): those of all classes, in order
 
     @property
     def line_style(self) -> CsvStyle:
@@ -47,6 +49,11 @@ class SubmissionFormat:
     @property
     def answer_columns(self) -> tuple[str, ...]:
         return (*self.columns[: self.id_position], *self.columns[self.id_position + 1 :])
+
+    def outputs_in_columns(self, classes: Sequence[str]) -> list[int]:
+        """Returns which of the model's outputs each column holds; a single column of two classes holds the last."""
+        names = self.column_classes or classes[-len(self.answer_columns) :]
+        return [classes.index(name) for name in names]
 
 
 def submission_format_of(
@@ -66,6 +73,8 @@ def submission_format_of(
             f"{sample.path}: only one column, but a submission has an id and a prediction{advise_other_sample(card)}"
         )
     wants, classes = _answers_in(sources, sample, train_labels)
+    column_classes = tuple(classes) if len(answer_columns) > 1 and sources.task is ONE_LABEL else ()
+    classes = _as_metrics_count(card, classes) if column_classes else classes
     position = sample.id_position
     columns = (*answer_columns[:position], str(sample.rows.columns[0]), *answer_columns[position:])
     csv_style = csv_style_of(sample.path, list(sample.long.columns if sample.long else columns))
@@ -76,9 +85,18 @@ def submission_format_of(
     places = _places(sources) if wants == "ranking" else 1
     separator = sources.separator or " "
     has_confidence = wants == "labels" and sources.task is ONE_LABEL and _have_confidence(sample)
-    return SubmissionFormat(
-        columns, wants, sample.path.name, csv_style, position, notes, separator, places, has_confidence, sample.long
-    ), classes
+    form = SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes, separator, places)
+    return replace(form, has_confidence=has_confidence, long=sample.long, column_classes=column_classes), classes
+
+
+def _as_metrics_count(card: Card, classes: list[str]) -> list[str]:
+    """Returns the classes of several columns in the order that metrics rely on, whatever the order of the columns.
+
+    Of two classes the positive one comes last; grades are in the order of their value.
+    """
+    if len(classes) == 2:
+        return put_positive_last(card, classes)
+    return sort_labels(set(classes)) if card.get("metric") == "quadratic_kappa" else classes
 
 
 def _answers_in(sources: Sources, sample: Table, train_labels: list[str]) -> tuple[str, list[str]]:

@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.competition.answer_groups import Answers
+from podium.competition.answer_groups import DECISIVE, OTHER, Answers
 from podium.competition.load import Competition
 from podium.metrics import METRICS, evaluate
-from podium.submissions.blend import Probs
+from podium.submissions.blend import Probs, Targets
 from podium.submissions.expected_score import bootstrap_scores, percentile_interval
 from podium.submissions.held_out import HeldOut
 from podium.submissions.strategy_names import POOLINGS
@@ -49,6 +49,7 @@ def _noisy_or(probs: Probs, answers: Ints, count: int) -> Probs:
 
 
 def _noisy_or_of_two(probs: Probs, answers: Ints, count: int) -> Probs:
+    """The second class is the one that a single image shows; see `_pool`."""
     second = _noisy_or(probs[:, 1:], answers, count)
     return np.hstack([1 - second, second])
 
@@ -58,13 +59,21 @@ OF_ONE_LABEL: dict[str, Pool] = dict(zip(POOLINGS, (_mean, _max_of_one_label, _n
 OF_SEVERAL_LABELS: dict[str, Pool] = dict(zip(POOLINGS, (_mean, _max, _noisy_or), strict=True))
 
 
+def _pool(competition: Competition, way: str, probs: Probs, answers: Ints, count: int) -> Probs:
+    """Returns the probabilities of the answers; `answers` has the number of each image's, of so many."""
+    if competition.task is SEVERAL_LABELS:
+        return OF_SEVERAL_LABELS[way](probs, answers, count)
+    if competition.classes == (DECISIVE, OTHER):  # where the submission asks for the probability of 0
+        return OF_ONE_LABEL[way](probs[:, ::-1], answers, count)[:, ::-1]
+    return OF_ONE_LABEL[way](probs, answers, count)
+
+
 def pool_test(competition: Competition, probs: Probs, way: str) -> Probs:
     """Returns the probabilities of the submission's rows; `probs` are those of the test images."""
     answers = competition.answers
     if answers is None:
         return probs
-    pools = OF_SEVERAL_LABELS if competition.task is SEVERAL_LABELS else OF_ONE_LABEL
-    return pools[way](probs, _answer_numbers(answers), len(answers.ids))
+    return _pool(competition, way, probs, _answer_numbers(answers), len(answers.ids))
 
 
 def pool_test_features(competition: Competition) -> Probs | None:
@@ -89,20 +98,29 @@ def pool_held_out(held_out: HeldOut, competition: Competition, way: str = "mean"
         return held_out
     names = [competition.answers.train[image_id] for image_id in held_out.ids]
     ids, first, numbers = np.unique(names, return_index=True, return_inverse=True)
-    task, targets = task_of(held_out.targets), held_out.targets
-    pools = OF_SEVERAL_LABELS if task is SEVERAL_LABELS else OF_ONE_LABEL
-    pooled = targets[first].copy()
-    if task in (ONE_LABEL, SEVERAL_LABELS):  # of 0 and 1, one image with 1 is enough; others do not differ
-        np.maximum.at(pooled, numbers, targets)
     return replace(
         held_out,
-        probs=np.array([pools[way](probs, numbers, len(ids)) for probs in held_out.probs]),
-        targets=pooled,
+        probs=np.array([_pool(competition, way, probs, numbers, len(ids)) for probs in held_out.probs]),
+        targets=_pool_targets(competition, held_out.targets, first, numbers),
         parts=held_out.parts[first],
         groups=np.unique(held_out.groups[first], return_inverse=True)[1],
         ids=ids.tolist(),
         features=None if held_out.features is None else _mean(held_out.features, numbers, len(ids)),
     )
+
+
+def _pool_targets(competition: Competition, targets: Targets, first: Ints, numbers: Ints) -> Targets:
+    """Returns the targets of the answers; `first` is the first image of each, `numbers` are the answers of the images.
+
+    Images of an answer have the same labels (answer_groups.py), except for 0 and 1: one image with 1 is enough.
+    """
+    pooled: Targets = targets[first].copy()
+    if competition.task is SEVERAL_LABELS:
+        np.maximum.at(pooled, numbers, targets)
+    elif competition.task is ONE_LABEL and DECISIVE in competition.classes:
+        number = competition.classes.index(DECISIVE)
+        pooled[numbers[targets == number]] = number
+    return pooled
 
 
 def ways_of(held_out: HeldOut) -> Sequence[str]:

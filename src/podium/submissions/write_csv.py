@@ -43,9 +43,8 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
         order = (-probs).argsort(axis=1, kind="stable")[:, : expected.places].tolist()
         answers = [[expected.separator.join(competition.classes[number] for number in row)] for row in order]
     else:
-        # Probabilities or numbers. With one label, a single column holds the probability of the second class.
-        is_binary = len(expected.answer_columns) == 1 and competition.task is ONE_LABEL
-        answers = [[f"{prob:.9g}" for prob in row] for row in (probs[:, 1:] if is_binary else probs)]
+        outputs = expected.outputs_in_columns(competition.classes)
+        answers = [[f"{prob:.9g}" for prob in row] for row in probs[:, outputs]]
     position, style = expected.id_position, expected.line_style
     pairs = zip(ids, answers, strict=True)
     rows = [[*cells[:position], image_id, *cells[position:]] for image_id, cells in pairs]

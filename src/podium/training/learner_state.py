@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from podium.terminal import first_few
 from podium.training.epoch_record import EpochRecord
 from podium.training.learner import Learner
 
@@ -28,6 +29,7 @@ def learner_state(learner: Learner) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors |= {key: getattr(progress, name) for key, name in COUNTERS.items()}
     tensors["loss"] = learner.context.processes.values_of_all(progress.loss_sum)
     return tensors, {
+        "classes": list(learner.spec.classes),
         "step": progress.step,
         "total": progress.total_steps,
         "seconds": progress.seconds,
@@ -38,6 +40,9 @@ def learner_state(learner: Learner) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def restore_learner(learner: Learner, tensors: Mapping[str, Tensor], values: dict[str, Any]) -> None:
     """Puts a saved state into the learner; raises if it is of another model, recipe or version."""
+    classes = list(learner.spec.classes)
+    if values.get("classes", classes) != classes:  # older checkpoints do not say them
+        raise ValueError(f"its outputs are {first_few(values['classes'])}, not {first_few(classes)}")
     for name, module in _modules(learner).items():
         module.load_state_dict({key: tensors[f"{name}.{key}"] for key in module.state_dict()})
     restore_optimizer(learner.optimizer, tensors)
