@@ -63,7 +63,6 @@ def folds(args: argparse.Namespace) -> None:
     if args.verify is not None and group is None:
         group = certified_group_column(args.competition, args.root)
     competition = _competition(args, **({} if group is None else {"group_column": group}))
-    competition.corrections.save()
     if args.verify is None:
         in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
         path = folds_path(args.competition, args.root)
@@ -73,6 +72,7 @@ def folds(args: argparse.Namespace) -> None:
             terminal.say(f"next: {terminal.command_for('train', competition.slug, model='auto')}")
     else:
         verify_folds(competition, args.root, args.verify or None)
+    competition.corrections.save()
 
 
 # --- training ----------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Corrections:
     train_in_files: pd.DataFrame  # the training rows without corrections
     classes: Sequence[str]
     task: Task = ONE_LABEL
-    added: Mapping[Path, int] = field(default_factory=dict)  # files, and how many of their lines are not saved yet
+    added: dict[Path, int] = field(default_factory=dict)  # files, and how many of their lines are not saved yet
 
     @cached_property
     def new_labels(self) -> dict[str, str]:
@@ -104,9 +104,10 @@ class Corrections:
         return replace(self, lines={**self.lines, **lines}, added=added)
 
     def save(self) -> None:
-        """Writes the lines that other files have added into the competition's own file."""
+        """Writes the lines that other files have added into the competition's own file, once."""
         if any(self.added.values()):
             self.write(self.path)
+            self.added.clear()
 
     def write(self, path: Path) -> None:
         write_text(path, corrections_csv((name, *line) for name, line in self.lines.items()))

@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.competition.card import read_card
 from podium.competition.load import load
 from podium.disk import explain_full_disk, write_text
 from podium.project_root import DIGITS_SLUG
@@ -38,6 +39,7 @@ erase = 0.0
 def write_digits(root: str | Path) -> Path:
     """Writes the competition and its card, and prints what it holds; returns its folder."""
     root = Path(root)
+    read_card(DIGITS_SLUG, root)  # a mistake in it is found before the files are replaced
     folder = root / "data" / "raw" / DIGITS_SLUG
     unfinished = folder.with_name(f".{DIGITS_SLUG}")  # renamed at the end: the folder is never half written
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -6,6 +6,7 @@
 Reads a fold's model.safetensors and oof.npz. Writes runs/<slug>/<run>/explain/: a picture each, and explain.npz.
 """
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from podium import PodiumError
-from podium.disk import atomic
+from podium.disk import write_bytes
 from podium.explain.attention import attention_distance, attention_rollout, class_attention
 from podium.explain.distance_picture import draw_distances
 from podium.explain.draw_pictures import draw_filters, draw_maps, draw_positions, draw_receptive_fields
@@ -39,24 +40,30 @@ class ExplainRequest:
 
 
 def explain_models(request: ExplainRequest, slug: str, root: Path) -> list[Path]:
-    """Returns the files that it has written; with several models, a picture compares their receptive fields."""
+    """Returns the files that it has written; with several models, a picture compares their receptive fields.
+
+    All of them are drawn before one is written: if a model is refused, the pictures of the others stay as they were.
+    """
     if not request.runs and not request.models:
         raise PodiumError("which model? Name a finished run, or a model of timm with --model NAME --images FILE ...")
-    written: list[Path] = []
+    written: dict[Path, bytes] = {}
     fields: dict[str, ReceptiveField] = {}
-    for subject in _subjects(request, slug, root):
-        subject.folder.mkdir(parents=True, exist_ok=True)
-        arrays, files = _explain(subject, request.pictures)
-        written += files
-        if "receptive_field" in arrays:
-            fields[subject.name] = ReceptiveField(
-                arrays["receptive_field"], arrays["receptive_field_centre"], float(arrays["receptive_field_side"])
-            )
-    if len(fields) > 1:
-        path = written[0].parent / "receptive_fields.png"
-        draw_receptive_fields(path, fields)
-        written.append(path)
-    return written
+    with tempfile.TemporaryDirectory() as scratch:
+        for number, subject in enumerate(_subjects(request, slug, root)):
+            folder = Path(scratch) / str(number)
+            arrays, files = _explain(replace(subject, folder=folder), request.pictures)
+            written |= {subject.folder / file.name: file.read_bytes() for file in files}
+            if "receptive_field" in arrays:
+                fields[subject.name] = ReceptiveField(
+                    arrays["receptive_field"], arrays["receptive_field_centre"], float(arrays["receptive_field_side"])
+                )
+        if len(fields) > 1:
+            path = Path(scratch) / "receptive_fields.png"
+            draw_receptive_fields(path, fields)
+            written[next(iter(written)).parent / path.name] = path.read_bytes()
+    for path, content in written.items():
+        write_bytes(path, content)
+    return list(written)
 
 
 def _subjects(request: ExplainRequest, slug: str, root: Path) -> list[Subject]:
@@ -90,8 +97,7 @@ def _explain(subject: Subject, pictures: Sequence[str]) -> tuple[Arrays, list[Pa
     facts: Arrays = {"images": np.stack(subject.pixels), "names": np.array([image.name for image in subject.chosen])}
     facts |= {"classes": np.array(subject.classes), "probabilities": subject.probs}
     path = subject.folder / "explain.npz"
-    with atomic(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, **facts, **arrays)
+    np.savez_compressed(path, **facts, **arrays)
     return arrays, [*written, path]
 
 

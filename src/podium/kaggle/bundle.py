@@ -16,7 +16,7 @@ from typing import Any
 
 from podium import PodiumError
 from podium.competition.load import Competition
-from podium.disk import write_json, write_text
+from podium.disk import rename_durably, write_json, write_text
 from podium.kaggle.inside_kernel import NOT_IN_BUNDLES, read_requirements
 from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_code_files, find_project_files
@@ -44,25 +44,35 @@ def bundle(
     """Writes the bundle of these runs, blended with this strategy, and tries its notebook; returns its folder."""
     slug, runs = competition.slug, select_runs(competition, root, names, except_names)
     run_names = [run.name for run in runs]
-    csv = submit(competition, root, SubmitOptions(runs=run_names, blend=strategy, anyway=True))
-    strategy = read_lineage(csv).blend.strategy
     folder = root / "submissions" / slug / "bundle"
-    if folder.exists():
-        shutil.rmtree(folder)
+    unfinished = folder.with_name(".bundle")  # renamed at the end: a bundle from before stays until there is a new one
+    shutil.rmtree(unfinished, ignore_errors=True)
+    dataset = make_kernel_name(slug, "bundle")
+    try:
+        _download_packages(unfinished / "wheels")  # first, because nothing else needs a network
+        csv = submit(competition, root, SubmitOptions(runs=run_names, blend=strategy, anyway=True))
+        code = _build_notebook_code(dataset, slug, run_names, read_lineage(csv).blend.strategy)
+        _write_files(unfinished, root, slug, runs, dataset, code)
+        agreement = try_offline(code, unfinished, dataset, competition, csv)
+        if folder.exists():
+            shutil.rmtree(folder)
+        rename_durably(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    say(f"podium: wrote {folder}, {size / 1e6:,.0f} MB; without a network its notebook makes {agreement} as here")
+    return folder
+
+
+def _write_files(folder: Path, root: Path, slug: str, runs: Sequence[Run], dataset: str, code: str) -> None:
+    """Writes all of the bundle but the packages."""
     for path, name in [*find_code_files(), *find_project_files(slug, root)]:
         _copy(path, folder / name)
     for run in runs:
         _copy_run(run, folder / "runs" / slug / run.name)
-    _download_packages(folder / "wheels")
-    dataset = make_kernel_name(slug, "bundle")
     metadata = {"id": f"INSERT_USER/{dataset}", "title": dataset.replace("-", " "), "licenses": [{"name": "other"}]}
     write_json(folder / METADATA, metadata)
-    code = _build_notebook_code(dataset, slug, run_names, strategy)
     write_text(folder / NOTEBOOK, json.dumps(_build_notebook(slug, code), indent=1))
-    agreement = try_offline(code, folder, dataset, competition, csv)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    say(f"podium: wrote {folder}, {size / 1e6:,.0f} MB; without a network its notebook makes {agreement} as here")
-    return folder
 
 
 def _copy(path: Path, target: Path) -> None:

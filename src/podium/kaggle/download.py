@@ -34,7 +34,11 @@ def download_competition(slug: str, root: Path) -> None:
         say(f"podium: {folder} exists already and is read as it is; to download the files again, move it away")
     else:
         archive = root / "data" / "raw" / f"{slug}.zip"
-        with locked(archive.parent / f".{slug}.lock") as acquired:
+        lock = archive.parent / f".{slug}.lock"
+        if not archive.exists() and not lock.exists():
+            with signed_in_client(slug, _by_hand(slug, archive)):  # without a token, not even a folder is made
+                pass
+        with locked(lock) as acquired:
             if not acquired:
                 raise PodiumError(f"another process is already downloading {slug}; wait for it")
             if not folder.is_dir() and not archive.exists():
@@ -48,10 +52,7 @@ def download_competition(slug: str, root: Path) -> None:
 def _download_archive(slug: str, archive: Path) -> None:
     """Downloads to a folder beside the archive's place; moves the archive there when it is complete."""
     unfinished = archive.parent / ".download" / slug  # kept after an interruption: the client resumes
-    by_hand = (
-        f"or download the archive at https://www.kaggle.com/competitions/{slug}/data"
-        f" and put it at {archive}, then run the same command again"
-    )
+    by_hand = _by_hand(slug, archive)
     say(f"podium: downloading {slug} from Kaggle")
     # The client prints advice, but standard output is for results.
     with signed_in_client(slug, by_hand) as client, contextlib.redirect_stdout(sys.stderr):
@@ -64,3 +65,8 @@ def _download_archive(slug: str, archive: Path) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     with contextlib.suppress(OSError):  # another competition's download may lie beside it
         unfinished.parent.rmdir()
+
+
+def _by_hand(slug: str, archive: Path) -> str:
+    page = f"https://www.kaggle.com/competitions/{slug}/data"
+    return f"or download the archive at {page} and put it at {archive}, then run the same command again"

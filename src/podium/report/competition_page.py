@@ -1,9 +1,9 @@
-"""Writes the page of a competition: all its runs side by side, what they cost, and how they differ.
+"""Makes the page of a competition: all its runs side by side, what they cost, and how they differ.
 
-Reads runs/<slug>/*/ and submissions/<slug>/history.csv; writes runs/<slug>/report.html.
+Reads runs/<slug>/*/ and submissions/<slug>/history.csv. write_report.py writes it to runs/<slug>/report.html.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from podium.competition.load import Competition
-from podium.disk import write_text
 from podium.project_root import runs_folder
 from podium.report.page import page
 from podium.report.run_page import REPORT
@@ -29,8 +28,8 @@ MOST_RUNS = 12  # in the tables of pairs
 LINKS = {"#runs": "Runs", "#costs": "Scores and costs", "#pairs": "Pairs", "#kaggle": "Kaggle", "#data": "Data"}
 
 
-def write_competition_page(competition: Competition, root: Path) -> Path:
-    """Writes the page of all runs and returns its path; runs that have a page of their own are linked."""
+def competition_page(competition: Competition, root: Path, pages: Collection[Path]) -> str:
+    """Returns the page of all runs; those that have a page of their own, or get one of these, are linked."""
     runs = compare_runs(competition, root)
     folder = runs_folder(competition.slug, root)
     best = runs.iloc[0]
@@ -42,25 +41,24 @@ def write_competition_page(competition: Competition, root: Path) -> Path:
     ]
     parts = [
         tiles(facts),
-        _runs_section(runs, folder),
+        _runs_section(runs, folder, pages),
         section("costs", "Scores and costs", f'<figure class="wide">{comparison_svg(runs)}</figure>'),
         _pairs_section(competition, root, runs),
         _kaggle_section(root / "submissions" / competition.slug / "history.csv"),
         section("data", "Data", f'<div class="wide"><pre>{escape(competition.describe())}</pre></div>'),
     ]
-    path = folder / REPORT
-    write_text(path, page(competition.title, plural(len(runs), "run"), parts, {}, LINKS))
-    return path
+    return page(competition.title, plural(len(runs), "run"), parts, {}, LINKS)
 
 
-def _runs_section(runs: pd.DataFrame, folder: Path) -> str:
+def _runs_section(runs: pd.DataFrame, folder: Path, pages: Collection[Path]) -> str:
     header = ["run", "model", "folds", "score", "± folds", "log loss", "gain, 95 %", "size", "parameters"]
     header += ["multiply-adds", "img/s", "time", "left out because"]
     table = html_table(
         header, [_run_row(row, place == 0) for place, row in enumerate(runs.to_dict("records"))], text_columns=2
     )
     for name in runs["run"]:
-        if (folder / name / REPORT).exists():
+        path = folder / name / REPORT
+        if path in pages or path.exists():
             cell = f'<td class="text">{escape(name)}</td>'
             link = f'<td class="text"><a href="{escape(name)}/{REPORT}">{escape(name)}</a></td>'
             table = table.replace(cell, link, 1)

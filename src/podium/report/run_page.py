@@ -15,7 +15,6 @@ import pandas as pd
 from podium import PodiumError
 from podium.competition.corrections import drop_word
 from podium.competition.load import Competition
-from podium.disk import write_text
 from podium.folds.folds_csv import read_groups
 from podium.metrics import evaluate
 from podium.report import sections
@@ -60,8 +59,8 @@ MOST_PAIRS = 300  # of duplicates
 Histories = Mapping[int, Sequence[EpochRecord]]
 
 
-def write_run_page(competition: Competition, root: Path, run: Run) -> Path:
-    """Writes the page and returns its path."""
+def run_page(competition: Competition, root: Path, run: Run) -> str:
+    """Returns the page."""
     images = read_held_out(run, current_labels(competition))
     if not len(images):
         raise PodiumError(f"{run.path}: no held-out image has a label, so there is nothing to report")
@@ -89,11 +88,9 @@ def write_run_page(competition: Competition, root: Path, run: Run) -> Path:
         "drop": drop_word(images.classes),
         "cards": [card.as_json() for card in gallery.cards],
     }
-    path = run.path / REPORT
     doubt = f"; {doubt_about(run)}" if doubt_about(run) else ""
     subtitle = f"{run.recipe['model']} on {competition.title}{_labels_used(competition, run)}{doubt}"
-    write_text(path, page(run.name, subtitle, parts, data, LINKS))
-    return path
+    return page(run.name, subtitle, parts, data, LINKS)
 
 
 def _labels_used(competition: Competition, run: Run) -> str:

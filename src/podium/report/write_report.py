@@ -8,8 +8,10 @@ Writes runs/<slug>/<run>/report.html for each run and runs/<slug>/report.html fo
 from pathlib import Path
 
 from podium.competition.load import Competition
-from podium.report.competition_page import write_competition_page
-from podium.report.run_page import write_run_page
+from podium.disk import write_text
+from podium.project_root import runs_folder
+from podium.report.competition_page import competition_page
+from podium.report.run_page import REPORT, run_page
 from podium.task import ONE_LABEL
 from podium.terminal import say
 from podium.training.run_folder import find_runs
@@ -24,9 +26,12 @@ def write_reports(
         problem = f"these have {competition.task.words.removesuffix(' an image')}, so there is one page for all"
         say(f"podium: pages of single runs show images with one label; {problem}")
         runs = []
-    for run in runs:
-        path = write_run_page(competition, root, run)
-        say(f"podium: wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
-    path = write_competition_page(competition, root)
+    pages = {run.path / REPORT: run_page(competition, root, run) for run in runs}
+    path = runs_folder(competition.slug, root) / REPORT
+    page_of_all = competition_page(competition, root, pages)
+    for run_path, text in pages.items():  # all are made before one is written
+        write_text(run_path, text)
+        say(f"podium: wrote {run_path} ({run_path.stat().st_size / 1e6:.1f} MB)")
+    write_text(path, page_of_all)
     say(f"podium: wrote {path}")
     return path

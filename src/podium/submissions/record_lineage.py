@@ -5,6 +5,7 @@ packages, the commit, how the runs were blended, and the score to expect. submis
 lineage.py reads them.
 """
 
+import hashlib
 import math
 import subprocess
 from collections.abc import Mapping
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from podium.competition.load import Competition
-from podium.disk import sha256
 from podium.extension_files import loaded_extensions
 from podium.submissions.blend import Blend
 from podium.submissions.choose_blend import BlendChoice
@@ -24,13 +24,15 @@ from podium.training.known_images import doubt_about
 from podium.training.run_folder import Run, package_versions
 
 
-def record_lineage(competition: Competition, csv: Path, facts: PredictionFacts, choice: BlendChoice) -> dict[str, Any]:
-    """Returns the content of the JSON beside the CSV."""
+def record_lineage(
+    competition: Competition, csv: Path, text: str, facts: PredictionFacts, choice: BlendChoice
+) -> dict[str, Any]:
+    """Returns the content of the JSON beside the CSV, which will hold this text."""
     extensions = extension_hashes()
     labels = current_labels(competition)
     return {
         "csv": csv.name,
-        "sha256": sha256(csv),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
         "competition": competition.slug,
         "metric": competition.metric,
         "commit": current_commit(),

@@ -82,8 +82,9 @@ def submit(
     check_class_shares(competition, probs, options.anyway)
     text = render(competition, probs)
     path = _free_path(root / "submissions" / competition.slug, name or _join_names(runs), text)
+    lineage = record_lineage(competition, path, text, predictions.facts, choice)
     write_csv(competition, path, text)
-    write_json(path.with_suffix(".json"), record_lineage(competition, path, predictions.facts, choice))
+    write_json(path.with_suffix(".json"), lineage)
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
     return path
 

@@ -94,6 +94,11 @@ class Context:
             scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
         return replace(spec, task=task.name, scales=scales)
 
+    def keep_start(self, source: str) -> None:
+        """Keeps what the run starts from, once a model is built: before that, the command may still be refused."""
+        self.run.keep_source(source)
+        self.competition.corrections.save()
+
     def save_predictions(self, fold: int, probs: NDArray[np.float32]) -> None:
         """Writes oof.npz, the last file of a fold: it marks the fold as finished."""
         rows, folder = self.held_out_rows(fold), self.run.fold_folder(fold)

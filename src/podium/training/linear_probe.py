@@ -94,7 +94,7 @@ def train_head(context: Context, fold: int) -> None:
         recorded_source=context.run.recorded_source,
     )
     spec = context.complete_spec(spec, fold)
-    context.run.keep_source(spec.source)
+    context.keep_start(spec.source)
     normalise = place_model(model, spec, context.device, context.precision)
     fitted = fit_head_of(context, fold, model, spec, normalise)
 

@@ -94,8 +94,8 @@ def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
     processes, folder = context.processes, context.run.fold_folder(fold)
     learner = Learner(context, fold)
     if processes.is_first:
-        context.run.keep_source(learner.spec.source)
         _refuse_full_disk(learner, folds_left)
+        context.keep_start(learner.spec.source)
     progress = learner.progress
     with processes.first_then_others():  # the first deletes damaged checkpoints
         if restore_newest(folder, partial(restore_learner, learner)):

@@ -105,7 +105,8 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.
     run.begin({**plan.identity(), "data_sha256": data_sha256}, {**machine_facts, **plan.facts, **facts})
-    competition.corrections.save()
+    if not unfinished:
+        competition.corrections.save()
     if competition.corrections.sha256:
         competition.corrections.write(run.path / CORRECTIONS)
     for option, hashes in earlier_hashes.items():
