@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
 import podium as library
 from podium.competition.load import load
@@ -57,9 +58,12 @@ def test_from_files_to_a_submission(stripes: Path, form: str, podium: Podium) ->
         assert not np.allclose(probs.sum(axis=1), 1)
         right = float(((probs >= 0.5).to_numpy() == (truth[list(COLOURS)] == "1").to_numpy()).mean())
     assert right > 0.6
-    solution = stripes / "solution.csv"
-    problem = "holds several labels" if form == "tags" else "no column for the class"
-    assert problem in one_line(podium("score", csv, "--solution", solution))
+    scored = podium("score", csv, "--solution", stripes / "solution.csv")
+    if form == "tags":
+        assert "holds several labels" in one_line(scored)
+    else:
+        expected = roc_auc_score(truth[list(COLOURS)].astype(int), probs, average="macro")
+        assert json.loads(scored[1]) == {"metric": "roc_auc", "score": pytest.approx(expected)}
     content = csv.read_bytes()
     csv.unlink()
     assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0
