@@ -339,6 +339,27 @@ def test_the_head_is_the_minimum_of_its_objective(
     assert np.abs(probs - expected.predict_proba(inputs)).max() < 0.02
 
 
+@pytest.mark.parametrize("count", [300, 30])
+def test_axes_are_found_where_the_fast_methods_do_not_converge(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    rng = torch.Generator().manual_seed(0)
+    features = torch.full((1, count, 40), 0.3712)
+    features[0, :, :3] = torch.randn(count, 3, generator=rng) * torch.tensor([3, 1, 0.5])
+    fast = linear_probe.Standardiser(features.clone(), torch.float32)
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        raise torch.linalg.LinAlgError("linalg.eigh: The algorithm failed to converge")
+
+    monkeypatch.setattr(torch.linalg, "eigh", fail)
+    monkeypatch.setattr(torch.linalg, "svd", fail)
+    slow = linear_probe.Standardiser(features.clone(), torch.float32)
+    assert slow.features.shape == fast.features.shape == (1, count, min(count, 40))
+    for standard in (fast, slow):
+        variances, order = standard.variances.sort(descending=True)
+        assert variances[:3].min() > 0.1 > 1e-5 > variances[3:].abs().max()
+        assert torch.allclose(standard.features[0].var(0, correction=0)[order], variances, atol=1e-5)
+    assert torch.allclose(fast.variances.sort()[0], slow.variances.sort()[0], atol=1e-5)
+
+
 # --- the head first ----------------------------------------------------------------------------------
 
 

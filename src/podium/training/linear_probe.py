@@ -218,11 +218,18 @@ class Standardiser:
 
 def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the variances along the axes, and the axes: no more of them than there are rows."""
-    if len(rows) < rows.shape[1]:  # eigh would fail on a covariance with many zeros among its eigenvalues
-        _, singular, axes = torch.linalg.svd(rows, full_matrices=False)
-        return singular.square() / len(rows), axes.T
-    variances, axes = torch.linalg.eigh(rows.T @ rows / len(rows))
-    return variances, axes
+    try:
+        if len(rows) < rows.shape[1]:  # a covariance would have many zeros among its eigenvalues
+            _, singular, axes = torch.linalg.svd(rows, full_matrices=False)
+            return singular.square() / len(rows), axes.T
+        variances, axes = torch.linalg.eigh(rows.T @ rows / len(rows))
+        return variances, axes
+    except torch.linalg.LinAlgError:  # both are fast methods that may not converge if most features are constant
+        from scipy.linalg import eigh
+
+        values, vectors = eigh((rows.T @ rows / len(rows)).numpy(), driver="ev")
+        count = min(rows.shape)
+        return torch.from_numpy(values[-count:].copy()), torch.from_numpy(vectors[:, -count:].copy())
 
 
 @full_float32()
