@@ -1,7 +1,10 @@
 """Compiling the kernels: once per machine, and a reason where it cannot be done."""
 
+import ctypes
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,15 +54,80 @@ def test_a_cache_that_cannot_be_written_is_a_reason_too(
     assert kernels.problem()
 
 
+def write_damaged(library: Path) -> None:
+    content = bytearray(library.read_bytes())
+    content[len(content) // 2] ^= 1
+    library.write_bytes(content)
+
+
+def let_all_write(library: Path) -> None:
+    library.chmod(0o666)
+
+
+def give_away(library: Path) -> None:
+    os.chown(library, os.geteuid() + 1, -1)
+
+
+def replace_by_link(library: Path) -> None:
+    planted = library.parents[2] / "planted.so"
+    library.rename(planted)
+    library.symlink_to(planted)
+
+
+def let_all_write_to_the_folder(library: Path) -> None:
+    library.chmod(0o664)  # as with the umask 002
+    library.parent.chmod(0o777)
+
+
 @needs_kernels
-def test_a_damaged_library_is_a_reason(compiled_anew: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "spoil", [write_damaged, let_all_write, give_away, replace_by_link, let_all_write_to_the_folder]
+)
+def test_a_library_that_another_may_have_written_or_that_is_damaged_is_compiled_again(
+    compiled_anew: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], None]
+) -> None:
+    if spoil is give_away and os.geteuid():
+        pytest.skip("only root can give a file away")
     kernels.problem()
     (library,) = compiled_anew.iterdir()
-    damaged = tmp_path / "other" / "podium" / library.name
-    damaged.parent.mkdir(parents=True)
-    damaged.write_bytes(b"damaged")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
-    assert f"{damaged} cannot be loaded" in kernels.problem()
+    sound = library.read_bytes()
+    spoil(library)
+    loaded: list[bytes] = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: loaded.append(Path(path).read_bytes()))
+    monkeypatch.setattr(kernels, "_compile", compile_and_note(noted := []))
+    assert kernels.problem() == ""
+    assert noted == [library]
+    assert loaded == [sound]
+    assert not library.is_symlink()
+    assert library.stat().st_uid == os.geteuid()
+    assert not (library.stat().st_mode | compiled_anew.stat().st_mode) & 0o022
+
+
+@needs_kernels
+def test_in_the_folder_of_another_user_nothing_is_loaded_or_written(
+    compiled_anew: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels.problem()
+    (library,) = compiled_anew.iterdir()
+    before = library.read_bytes()
+    monkeypatch.setattr(os, "geteuid", lambda: compiled_anew.stat().st_uid + 1)
+    monkeypatch.setattr(kernels, "_compile", compile_and_note(noted := []))
+    assert kernels.problem() == ""
+    (private,) = noted
+    assert private.name == library.name
+    assert not private.is_relative_to(compiled_anew)
+    assert not private.parent.exists()
+    assert library.read_bytes() == before
+
+
+def compile_and_note(noted: list[Path]) -> Callable[[Path, Path], str]:
+    compile_as_usual = kernels._compile
+
+    def compile_library(path: Path, threads: Path) -> str:
+        noted.append(path)
+        return compile_as_usual(path, threads)
+
+    return compile_library
 
 
 @needs_kernels

@@ -2,6 +2,10 @@
 
 Reads kernels.c; writes ~/.cache/podium/kernels-<hash>.so (or below $XDG_CACHE_HOME). It needs Linux and a C compiler,
 gcc or clang under the name cc. Without them `problem` says what is missing, and torch computes instead.
+
+Whoever can write a library that is loaded runs code in this process. So a library in the cache is loaded only if the
+user owns it and its folder, nobody else can write to them, and its last bytes are the hash of the others. Otherwise it
+is compiled again; where the cache's folder belongs to somebody else, into a private folder that this process deletes.
 """
 
 import contextlib
@@ -10,6 +14,7 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -35,6 +40,8 @@ COMPILE = (
 LINK = ("-shared", "-Wl,--no-undefined", "-lm")
 DEPTHWISE_SIDES = (3, 5, 7, 9)  # of the kernels that kernels.c computes
 SLOWEST_COMPILER = 60.0  # seconds
+HASH_BYTES = 32  # at the end of a compiled library; the loader ignores them
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def problem() -> str:
@@ -124,8 +131,31 @@ def _library() -> tuple[ctypes.CDLL | None, str]:
     if threads is None:
         return None, "torch was built without OpenMP"
     key = hashlib.sha256("\n".join((SOURCE.read_text(), *COMPILE, *LINK, str(threads), _cpu())).encode()).hexdigest()
-    path = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podium", f"kernels-{key[:16]}.so")
-    if not path.exists():
+    name = f"kernels-{key[:16]}.so"
+    cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podium")
+    try:
+        if _take_folder(cache_folder):
+            return _load(cache_folder / name, threads)
+        with tempfile.TemporaryDirectory() as folder:  # deleted once the library is in memory
+            return _load(Path(folder, name), threads)
+    except OSError as error:
+        return None, f"{cache_folder} cannot be used ({error.strerror})"
+
+
+def _take_folder(folder: Path) -> bool:
+    """Makes the folder, and keeps others from writing to it; returns False if it belongs to somebody else."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    if status.st_uid != os.geteuid():
+        return False
+    if status.st_mode & WRITABLE_BY_OTHERS:
+        folder.chmod(stat.S_IMODE(status.st_mode) & ~WRITABLE_BY_OTHERS)
+    return True
+
+
+def _load(path: Path, threads: Path) -> tuple[ctypes.CDLL | None, str]:
+    """Loads the library, compiled anew unless it is there and sound; returns it, or why there is none."""
+    if not _is_sound(path):
         failure = _compile(path, threads)
         if failure:
             return None, failure
@@ -133,6 +163,18 @@ def _library() -> tuple[ctypes.CDLL | None, str]:
         return ctypes.CDLL(str(path)), ""
     except OSError as error:
         return None, f"{path} cannot be loaded ({error})"
+
+
+def _is_sound(path: Path) -> bool:
+    """Returns whether the library is the user's own, nobody else can write to it, and its hash is right."""
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & WRITABLE_BY_OTHERS:
+            return False
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(content[:-HASH_BYTES]).digest() == content[-HASH_BYTES:]
 
 
 def _compile(path: Path, threads: Path) -> str:
@@ -145,6 +187,9 @@ def _compile(path: Path, threads: Path) -> str:
             compiled = Path(folder, "kernels.o")
             for words in ((*COMPILE, SOURCE, "-o", compiled), (compiled, threads, *LINK, "-o", library)):
                 subprocess.run((compiler, *words), check=True, capture_output=True, text=True, timeout=SLOWEST_COMPILER)
+            content = library.read_bytes()
+            library.write_bytes(content + hashlib.sha256(content).digest())
+        path.chmod(stat.S_IMODE(path.stat().st_mode) & ~WRITABLE_BY_OTHERS)
     except subprocess.SubprocessError as error:
         message = str(getattr(error, "stderr", None) or "").strip() or str(error)
         return f"{compiler} fails ({message.splitlines()[0]})"
