@@ -9,9 +9,10 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from podium.disk import write_bytes
+from podium.explain.lettering import width_of, write_line
 
 Tile = NDArray[np.uint8]  # height x width x 3
 GAP, MARGIN = 4, 12  # pixels between the tiles, and around everything
@@ -36,42 +37,40 @@ def write_sheet(path: Path, sheet: Sheet) -> None:
 
 
 def draw_sheet(sheet: Sheet) -> Image.Image:
-    font = ImageFont.load_default(TEXT)
     widths = [max(row[number].shape[1] for row in sheet.rows) for number in range(len(sheet.rows[0]))]
-    texts = [font.getlength(line) for lines in sheet.row_texts for line in lines]
+    texts = [width_of(line, TEXT) for lines in sheet.row_texts for line in lines]
     left = MARGIN + (round(max(texts)) + 2 * GAP if texts else 0)
     width = max(left + sum(widths) + GAP * (len(widths) - 1) + MARGIN, SMALLEST_WIDTH)
-    title = _wrap(sheet.title, ImageFont.load_default(TITLE), width - 2 * MARGIN)
-    notes = [line for note in sheet.notes for line in _wrap(note, font, width - 2 * MARGIN)]
+    title = _wrap(sheet.title, TITLE, width - 2 * MARGIN)
+    notes = [line for note in sheet.notes for line in _wrap(note, TEXT, width - 2 * MARGIN)]
     heights = [max(tile.shape[0] for tile in row) for row in sheet.rows]
     top = MARGIN + LINE * len(title) + GAP + (LINE if sheet.column_names else 0)
     bottom = top + sum(heights) + GAP * len(heights)
     picture = Image.new("RGB", (width, bottom + GAP + LINE * len(notes) + MARGIN), "white")
     pen = ImageDraw.Draw(picture)
     for number, line in enumerate(title):
-        pen.text((MARGIN, MARGIN + LINE * number), line, "black", ImageFont.load_default(TITLE))
+        write_line(pen, (MARGIN, MARGIN + LINE * number), line, "black", TITLE)
     starts = [left + sum(widths[:number]) + GAP * number for number in range(len(widths))]
     for start, name, room in zip(starts, sheet.column_names, widths, strict=False):
-        pen.text((start, top - LINE), shorten(name, room), "#444444", font)
+        write_line(pen, (start, top - LINE), shorten(name, room), "#444444", TEXT)
     y = top
     for number, row in enumerate(sheet.rows):
         for start, tile in zip(starts, row, strict=False):
             picture.paste(Image.fromarray(tile), (start, y))
         if sheet.row_texts:
             for place, line in enumerate(sheet.row_texts[number]):
-                pen.text((MARGIN, y + GAP + LINE * place), line, "#222222", font)
+                write_line(pen, (MARGIN, y + GAP + LINE * place), line, "#222222", TEXT)
         y += heights[number] + GAP
     for number, line in enumerate(notes):
-        pen.text((MARGIN, bottom + GAP + LINE * number), line, "#444444", font)
+        write_line(pen, (MARGIN, bottom + GAP + LINE * number), line, "#444444", TEXT)
     return picture
 
 
 def shorten(text: str, width: float) -> str:
     """Returns the text, or as much of its beginning as there is room for."""
-    font = ImageFont.load_default(TEXT)
-    if font.getlength(text) <= width:
+    if width_of(text, TEXT) <= width:
         return text
-    while text and font.getlength(text + "...") > width:
+    while text and width_of(text + "...", TEXT) > width:
         text = text[:-1]
     return text + "..."
 
@@ -89,11 +88,11 @@ def enlarge(tile: NDArray[Any], side: int, smooth: bool = True) -> Any:
     return cv2.resize(tile, size, interpolation=cv2.INTER_CUBIC if smooth else cv2.INTER_NEAREST)
 
 
-def _wrap(text: str, font: Any, width: float) -> list[str]:
+def _wrap(text: str, size: int, width: float) -> list[str]:
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and font.getlength(longer) > width:
+        if lines[-1] and width_of(longer, size) > width:
             lines.append(word)
         else:
             lines[-1] = longer
