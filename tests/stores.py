@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from podium.competition.load import load
+from podium.competition.value_range import ValueRange
 from podium.disk import sha256
 from podium.images import store_builder
 from podium.images.decode import Header, Pixels, decode_with_header, read_image, shrink
@@ -81,10 +82,10 @@ def interrupt_build(root: Path, after: int, side: int = SIDE) -> None:
     """Interrupts the building of a store when this many images are on the disk."""
     last_name = image_names(root)[after]
 
-    def decode_until_last(data: bytes, name: str) -> tuple[Pixels, Header]:
+    def decode_until_last(data: bytes, name: str, value_range: ValueRange | None) -> tuple[Pixels, Header]:
         if name == last_name:
             raise KeyboardInterrupt
-        return decode_with_header(data, name)
+        return decode_with_header(data, name, value_range)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store_builder, "decode_with_header", decode_until_last)

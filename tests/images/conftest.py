@@ -7,6 +7,7 @@ import pytest
 from PIL import ImageOps
 
 from pictures import photograph, write_image_competition
+from podium.competition.value_range import ValueRange
 from podium.images import store_builder
 from podium.images.decode import Header, Pixels, decode_with_header
 from stores import file_hashes, open_tiny, write_images_of_many_sizes
@@ -24,9 +25,9 @@ def decoded_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the images that a store has decoded since the fixture was set up."""
     names: list[str] = []
 
-    def decode_and_note(data: bytes, name: str) -> tuple[Pixels, Header]:
+    def decode_and_note(data: bytes, name: str, value_range: ValueRange | None) -> tuple[Pixels, Header]:
         names.append(name)
-        return decode_with_header(data, name)
+        return decode_with_header(data, name, value_range)
 
     monkeypatch.setattr(store_builder, "decode_with_header", decode_and_note)
     return names

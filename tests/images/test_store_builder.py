@@ -150,7 +150,7 @@ from podium.competition.load import load
 from podium.images import store_builder
 from podium.images.store import open_store
 names, decode = [], store_builder.decode_with_header
-store_builder.decode_with_header = lambda data, name: (names.append(name), decode(data, name))[1]
+store_builder.decode_with_header = lambda data, name, *range: (names.append(name), decode(data, name, *range))[1]
 {}
 root = Path(sys.argv[1])
 store = open_store(load("tiny", root), root, {})

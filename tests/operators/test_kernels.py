@@ -94,7 +94,8 @@ def test_a_library_that_another_may_have_written_or_that_is_damaged_is_compiled_
     spoil(library)
     loaded: list[bytes] = []
     monkeypatch.setattr(ctypes, "CDLL", lambda path: loaded.append(Path(path).read_bytes()))
-    monkeypatch.setattr(kernels, "_compile", compile_and_note(noted := []))
+    noted: list[Path] = []
+    monkeypatch.setattr(kernels, "_compile", compile_and_note(noted))
     assert kernels.problem() == ""
     assert noted == [library]
     assert loaded == [sound]
@@ -111,7 +112,8 @@ def test_in_the_folder_of_another_user_nothing_is_loaded_or_written(
     (library,) = compiled_anew.iterdir()
     before = library.read_bytes()
     monkeypatch.setattr(os, "geteuid", lambda: compiled_anew.stat().st_uid + 1)
-    monkeypatch.setattr(kernels, "_compile", compile_and_note(noted := []))
+    noted: list[Path] = []
+    monkeypatch.setattr(kernels, "_compile", compile_and_note(noted))
     assert kernels.problem() == ""
     (private,) = noted
     assert private.name == library.name

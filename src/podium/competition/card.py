@@ -13,6 +13,7 @@ from typing import Any
 from podium import PodiumError
 from podium.competition.known_cards import known_cards
 from podium.competition.metric_of_file import announce_metric_of_file, is_metric_of_file
+from podium.competition.value_range import ValueRange, value_range_of
 from podium.extension_files import load_extensions
 from podium.metrics import METRICS, WANTS
 from podium.recipe import check_card_options
@@ -32,6 +33,7 @@ KEYS = {
     "test_images": str,  # a folder
     "sample_submission": str,  # "" if there is none
     "pixels": str,  # "137x236": height x width of images that are rows of pixels, if they are not squares
+    "range": str | list,  # of the values of images of more than 8 bits: [0, 4095], or "image" (value_range.py)
     "id_column": str,
     "target_column": str,
     "label_pattern": str,  # a regular expression; its group is the label in an image's file name
@@ -46,7 +48,12 @@ KEYS = {
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run
 }
-KINDS = {"features": "a list of texts", "shares": "a table", "recipe": "a table"}  # of values; the others are texts
+KINDS = {  # of values; the others are texts
+    "features": "a list of texts",
+    "range": "a list of two numbers, or text",
+    "shares": "a table",
+    "recipe": "a table",
+}
 TABLES = ("train_table", "test_table", "sample_submission")  # "" says that there is none
 CHOICES: dict[str, Collection[str]] = {
     "metric": METRICS,
@@ -82,6 +89,10 @@ class Card(dict[str, Any]):
                 f"{self.path}: {key} = '{text}' has {plural(pattern.groups, 'group')}; put the {what} in one ( )"
             )
         return pattern
+
+    @property
+    def value_range(self) -> ValueRange | None:
+        return value_range_of(self, str(self.path))
 
     def origin_of_metric(self) -> str:
         """Returns where the metric comes from, for people."""
@@ -150,4 +161,5 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
             raise PodiumError(f"{place}: shares: '{name}' must be a number above 0 and at most 1, not {share!r}")
     if not re.fullmatch("([1-9][0-9]*x[1-9][0-9]*)?", settings.get("pixels", "")):
         raise PodiumError(f"{place}: pixels must be height x width, as in 137x236, not '{settings['pixels']}'")
+    value_range_of(settings, place)
     check_card_options(settings.get("recipe", {}), f"{place}: [recipe]: ")

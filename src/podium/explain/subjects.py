@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from podium import PodiumError
 from podium.competition.card import read_card
 from podium.competition.load import Competition, load
+from podium.competition.value_range import ValueRange
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.models.build import ModelSpec, build_with_own_classes
 from podium.models.hub import check_weights_available, timm_name
@@ -140,15 +141,15 @@ def _ids_of_all_classes(held_out: Predictions) -> list[str]:
 def _subject(name: str, model: nn.Module, spec: ModelSpec, folder: Path, images: Sequence[ChosenImage]) -> Subject:
     if len(images) > MOST_IMAGES:
         raise PodiumError(f"--images: {len(images):,} images are too many for a picture; name at most {MOST_IMAGES}")
-    pixels = [prepare(_read(image.path), spec) for image in images]
+    pixels = [prepare(_read(image.path, spec.value_range), spec) for image in images]
     inputs = Normaliser(spec, torch.device("cpu"))(torch.from_numpy(np.stack(pixels)))
     with torch.inference_mode():
         probs = torch.cat([probs_of(model.eval()(image), spec) for image in inputs.split(1)])
     return Subject(name, model, spec.classes, folder, images, pixels, inputs, probs.numpy())
 
 
-def _read(path: Path) -> Pixels:
+def _read(path: Path, value_range: ValueRange | None) -> Pixels:
     try:
-        return read_image(path)
+        return read_image(path, value_range)
     except BadImage as bad:
         raise PodiumError(f"{path}: cannot be read ({bad.reason}); choose other images with --images") from None

@@ -6,7 +6,8 @@ This is the only decoder: the audit, training and prediction all use it.
 - EXIF orientation is applied. Transparency is laid over white. CMYK, grey, palette and 1-bit images are
   converted to RGB.
 - 16-bit values are scaled to 8 bits. 32-bit integers and floats are read as 0..255, or as 0..65535 if a value is above
-  255. Floats are read as 0..1 if no value is above 1.
+  255. Floats are read as 0..1 if no value is above 1. The card's `range` replaces these (competition/value_range.py).
+  Of colours of 16 bits, the upper 8 bits are taken.
 - Only the first frame of an animation is read.
 - The header is read first. An image of more than 100 megapixels is refused before it is decoded.
 - Most decoders ignore damage, so Podium checks for it first: by the checksums of PNG and deflated TIFF, and by the
@@ -33,6 +34,7 @@ from PIL import Image, PngImagePlugin, UnidentifiedImageError
 from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium import PodiumError
+from podium.competition.value_range import ValueRange
 from podium.containers.image_place import files_of, place_of
 from podium.containers.open_container import read_place
 
@@ -101,17 +103,21 @@ class Header(NamedTuple):
     format: str
     mode: str  # Pillow's name of the colour mode: RGB, L, CMYK, P, ...
     doubt: str  # damage in a file that can be read; "" if none
+    values: tuple[float, float] | None = None  # the lowest and the highest, if it has more than 8 bits
 
 
-def read_image(path: Path) -> Pixels:
-    return decode(read_file(path), str(path))
+def read_image(path: Path, value_range: ValueRange | None = None) -> Pixels:
+    return decode(read_file(path, value_range), str(path), value_range)
 
 
-def read_file(path: Path) -> bytes | Pixels:
-    """Returns the bytes of an image's file. For a place in a container: those that it holds there, or pixels."""
+def read_file(path: Path, value_range: ValueRange | None = None) -> bytes | Pixels:
+    """Returns the bytes of an image's file. For a place in a container: those that it holds there, or pixels.
+
+    An image in several files is pixels, too; these are decoded in this range of values.
+    """
     channels = files_of(str(path))
     if len(channels) > 1:
-        return _stack([read_image(Path(channel)) for channel in channels], str(path))
+        return _stack([read_image(Path(channel), value_range) for channel in channels], str(path))
     place = place_of(str(path))
     try:
         if place:
@@ -137,12 +143,12 @@ def _stack(images: list[Pixels], name: str) -> Pixels:
     return np.ascontiguousarray(np.stack([image[:, :, 0] for image in images], axis=-1))
 
 
-def decode(data: bytes | Pixels, name: str) -> Pixels:
+def decode(data: bytes | Pixels, name: str, value_range: ValueRange | None = None) -> Pixels:
     """Returns the pixels; raises `BadImage`, which calls the file `name`, if it cannot be read."""
-    return decode_with_header(data, name)[0]
+    return decode_with_header(data, name, value_range)[0]
 
 
-def decode_with_header(data: bytes | Pixels, name: str) -> tuple[Pixels, Header]:
+def decode_with_header(data: bytes | Pixels, name: str, value_range: ValueRange | None = None) -> tuple[Pixels, Header]:
     """Returns the pixels, like `decode`, and what the file says about itself."""
     if isinstance(data, np.ndarray):
         if data.ndim == 3:
@@ -152,8 +158,8 @@ def decode_with_header(data: bytes | Pixels, name: str) -> tuple[Pixels, Header]
         raise BadImage(name, "the file is empty")
     try:
         image, doubt = _open(data)
-        header = Header(image.format or "", image.mode, doubt)
-        return np.asarray(to_rgb(image)), header
+        pixels = np.asarray(to_rgb(image, value_range))
+        return pixels, Header(image.format or "", image.mode, doubt, _values_of(image))
     except UnidentifiedImageError:
         raise BadImage(name, _describe_unknown(data)) from None
     except MemoryError:
@@ -227,11 +233,11 @@ def _describe_unknown(data: bytes) -> str:
     return f"it is not a {READABLE}"
 
 
-def to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image, value_range: ValueRange | None = None) -> Image.Image:
     """Returns the image upright, in RGB, over white where it is transparent."""
     image = _upright(image)
-    if image.mode.startswith("I") or image.mode == "F":
-        return Image.fromarray(_to_8_bit(image)).convert("RGB")
+    if _is_deep(image):
+        return Image.fromarray(to_8_bits(np.array(image, np.float32), image.mode, value_range)).convert("RGB")
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
@@ -249,13 +255,30 @@ def _upright(image: Image.Image) -> Image.Image:
     return image if turn is None else image.transpose(turn)
 
 
-def _to_8_bit(image: Image.Image) -> Pixels:
-    values = np.array(image, dtype=np.float32)
+def _is_deep(image: Image.Image) -> bool:
+    """Returns whether the image has more than 8 bits a value."""
+    return image.mode.startswith("I") or image.mode == "F"
+
+
+def _values_of(image: Image.Image) -> tuple[float, float] | None:
+    """Returns the lowest and the highest value of an image of more than 8 bits."""
+    if not _is_deep(image):
+        return None
+    values = np.asarray(image)
+    return float(values.min()), float(values.max())
+
+
+def to_8_bits(values: NDArray[np.float32], mode: str, value_range: ValueRange | None) -> Pixels:
+    """Returns the values of an image of this mode, which may be changed, as 0 to 255."""
     if not np.isfinite(values).all():
         raise ValueError("some of its values are not finite numbers")
-    if image.mode.startswith("I;16") or values.max() > 255:
+    if value_range:
+        low, high = (values.min(), values.max()) if value_range == "image" else value_range
+        values -= low
+        values *= 255 / ((high - low) or 1)  # an image of one value becomes black
+    elif mode.startswith("I;16") or values.max() > 255:
         values /= 257  # 65535 becomes 255
-    elif image.mode == "F" and values.max() <= 1:
+    elif mode == "F" and values.max() <= 1:
         values *= 255
     values += 0.5
     return values.clip(0, 255).astype(np.uint8)

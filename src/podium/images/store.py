@@ -1,8 +1,9 @@
 """Opens the store: all decoded images of a competition, in files that every run and process maps into memory.
 
 The store of a competition is the folder data/prepared/<slug>/pixels-<key>/; store_format.py lists its files. The key
-depends on the decoder's policy, on the name, size and times of every image file, and on the side that images are shrunk
-to. So a changed file gives another key: the store is built again (store_builder.py) and the old one is deleted.
+depends on the decoder's policy, on the card's range of values, on the name, size and times of every image file, and on
+the side that images are shrunk to. So a changed file gives another key: the store is built again (store_builder.py) and
+the old one is deleted.
 
 With `keep=False` the store holds no pixels, and reading decodes the image file again: the same pixels, more slowly.
 """
@@ -23,10 +24,11 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.load import Competition
+from podium.competition.value_range import ValueRange
 from podium.containers.image_place import files_of
 from podium.disk import locked, sha256
 from podium.images.decode import POLICY, Pixels, read_image, shrink
-from podium.images.store_builder import build_store
+from podium.images.store_builder import Decoding, build_store
 from podium.images.store_format import STORED, THUMB, FileRecord, read_manifest
 from podium.images.store_locks import is_locked, lock_for_reading, unlock
 from podium.terminal import say
@@ -43,6 +45,7 @@ class Store:
     names: NDArray[np.str_]  # paths of the images in `folder`, sorted
     side: int
     kept: bool  # the pixels are stored and are read from there
+    value_range: ValueRange | None = None  # the card's
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -80,14 +83,15 @@ class Store:
         return is_bad
 
     def digest(self, positions: NDArray[np.int64]) -> str:
-        """Returns a hash of the contents of these image files, in this order."""
-        return hashlib.sha256("".join(self.files[position].sha256 for position in positions).encode()).hexdigest()
+        """Returns a hash of the contents of these image files, in this order, and of the range of their values."""
+        contents = "".join(self.files[position].sha256 for position in positions)
+        return hashlib.sha256(f"{contents}{_in_key(self.value_range)}".encode()).hexdigest()
 
     def reader(self, positions: NDArray[np.int64]) -> Reader:
         """Returns a function from an index into `positions` to the pixels of that image."""
         if self.kept:
             return MappedReader(self.path / "pixels.bin", self.index[positions])
-        return DecodingReader(self.folder, self.names[positions], self.side)
+        return DecodingReader(self.folder, self.names[positions], self.side, self.value_range)
 
 
 @dataclass(frozen=True)
@@ -116,9 +120,10 @@ class DecodingReader:
     folder: Path
     names: NDArray[np.str_]
     side: int
+    value_range: ValueRange | None
 
     def __call__(self, number: int) -> Pixels:
-        return shrink(read_image(self.folder / str(self.names[number])), self.side)
+        return shrink(read_image(self.folder / str(self.names[number]), self.value_range), self.side)
 
 
 def stored_side(image_size: int) -> int:
@@ -141,17 +146,18 @@ def open_store(competition: Competition, root: Path, side: int, keep: bool | Non
     prepared = root / "data" / "prepared" / competition.slug
     # With the images that corrections drop: to drop an image, or to take it back, decodes nothing again.
     names = np.unique(np.concatenate([competition.train_in_files["image"], competition.test["image"]]).astype(str))
-    files_key = _compute_files_key(competition.folder, names)
+    decoding = Decoding(competition.folder, side, competition.card.value_range)
+    files_key = _compute_files_key(decoding, names)
     path = prepared / f"pixels-{files_key}-{0 if keep is False else side}"
     has_announced_wait = False
     while True:
         existing = _find_store(prepared, files_key, side, bool(keep))
         if existing and lock_for_reading(existing):
-            return Store(existing, competition.folder, names, side, bool(keep))
+            return Store(existing, competition.folder, names, side, bool(keep), decoding.value_range)
         with locked(prepared / ".store.lock") as is_builder:
             if is_builder and not _find_store(prepared, files_key, side, bool(keep)):  # else it was built meanwhile
                 _delete_outdated(prepared, files_key, path)
-                build_store(path, competition.folder, names, side, keep is not False)
+                build_store(path, names, decoding, keep is not False)
         if not is_builder:
             if not has_announced_wait:
                 say("podium: another process is decoding the images; waiting for it")
@@ -176,13 +182,17 @@ def open_verified_store(
     return store
 
 
-def _compute_files_key(folder: Path, names: NDArray[np.str_]) -> str:
-    digest = hashlib.sha256(f"policy {POLICY}, thumbs {THUMB}\n".encode())
+def _in_key(value_range: ValueRange | None) -> str:
+    return f", range {value_range}" if value_range else ""
+
+
+def _compute_files_key(decoding: Decoding, names: NDArray[np.str_]) -> str:
+    digest = hashlib.sha256(f"policy {POLICY}, thumbs {THUMB}{_in_key(decoding.value_range)}\n".encode())
     for name in names:
         stamps = []
         for file in files_of(name):
             try:
-                status = os.stat(f"{folder}/{file}")
+                status = os.stat(f"{decoding.folder}/{file}")
                 stamps.append(f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}")
             except OSError:
                 stamps.append("none")

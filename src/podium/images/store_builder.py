@@ -21,6 +21,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.competition.value_range import ValueRange
 from podium.containers.open_container import close_containers
 from podium.disk import explain_full_disk, rename_durably, sha256, write_json
 from podium.images.decode import POLICY, BadImage, decode_with_header, read_file, shrink
@@ -38,8 +39,16 @@ class DecodedFile(NamedTuple):
     thumb: bytes
 
 
-def build_store(path: Path, folder: Path, names: NDArray[np.str_], side: int, keep: bool) -> None:
-    """Decodes the images `names` in `folder`; the store appears at `path` when it is complete.
+class Decoding(NamedTuple):
+    """How the images of a store are decoded."""
+
+    folder: Path  # of the image files
+    side: int
+    value_range: ValueRange | None
+
+
+def build_store(path: Path, names: NDArray[np.str_], decoding: Decoding, keep: bool) -> None:
+    """Decodes the images `names`; the store appears at `path` when it is complete.
 
     With `keep=False` pixels.bin stays empty.
     """
@@ -52,7 +61,7 @@ def build_store(path: Path, folder: Path, names: NDArray[np.str_], side: int, ke
             StoreWriter(unfinished, records) as writer,
             progress_bar(total=len(names), initial=len(records), desc="decoding", unit="image") as progress,
         ):
-            for record, pixels, thumb in _decode_in_threads(folder, names[len(records) :], side):
+            for record, pixels, thumb in _decode_in_threads(names[len(records) :], decoding):
                 writer.add(record, pixels if keep else b"", thumb)
                 progress.update()
             hashes = writer.finish()
@@ -60,7 +69,7 @@ def build_store(path: Path, folder: Path, names: NDArray[np.str_], side: int, ke
         hashes["index.npy"] = sha256(unfinished / "index.npy")
         manifest = {
             "policy": POLICY,
-            "side": side,
+            "side": decoding.side,
             "kept": keep,
             "images": len(records),
             "largest": max(min(record.width, record.height) for record in records),
@@ -82,7 +91,7 @@ def _index_of(records: list[FileRecord]) -> NDArray[np.int64]:
 # --- decoding ----------------------------------------------------------------------------------------
 
 
-def _decode_in_threads(folder: Path, names: NDArray[np.str_], side: int) -> Iterator[DecodedFile]:
+def _decode_in_threads(names: NDArray[np.str_], decoding: Decoding) -> Iterator[DecodedFile]:
     """Yields the decoded files in order. Threads are enough: Pillow and OpenCV release the interpreter lock."""
     tasks = [names[start : start + IMAGES_PER_TASK] for start in range(0, len(names), IMAGES_PER_TASK)]
     thread_count = usable_cores()
@@ -90,7 +99,7 @@ def _decode_in_threads(folder: Path, names: NDArray[np.str_], side: int) -> Iter
     pool, stop = ThreadPoolExecutor(thread_count), threading.Event()
     try:
         for task in tasks:
-            pending.append(pool.submit(_decode_task, folder, task, side, stop))
+            pending.append(pool.submit(_decode_task, task, decoding, stop))
             if len(pending) > 4 * thread_count:  # bounds the memory
                 yield from pending.popleft().result()
         while pending:
@@ -100,25 +109,26 @@ def _decode_in_threads(folder: Path, names: NDArray[np.str_], side: int) -> Iter
         pool.shutdown(cancel_futures=True)
 
 
-def _decode_task(folder: Path, names: NDArray[np.str_], side: int, stop: threading.Event) -> list[DecodedFile]:
-    return [_decode_file(folder, str(name), side) for name in names if not stop.is_set()]
+def _decode_task(names: NDArray[np.str_], decoding: Decoding, stop: threading.Event) -> list[DecodedFile]:
+    return [_decode_file(str(name), decoding) for name in names if not stop.is_set()]
 
 
-def _decode_file(folder: Path, name: str, side: int) -> DecodedFile:
+def _decode_file(name: str, decoding: Decoding) -> DecodedFile:
     data = b""
     try:
-        content = read_file(folder / name)
+        content = read_file(decoding.folder / name, decoding.value_range)
         data = content if isinstance(content, bytes) else content.tobytes()
-        pixels, header = decode_with_header(content, name)
+        pixels, header = decode_with_header(content, name, decoding.value_range)
     except BadImage as bad:
         digest = hashlib.sha256(data).hexdigest()
         record = FileRecord(name, len(data), digest, "", "", "", 0, 0, 0, 0, bad.reason)
         return DecodedFile(record, b"", bytes(THUMB * THUMB * 3))
     height, width = pixels.shape[:2]
-    stored = shrink(pixels, side)
+    stored = shrink(pixels, decoding.side)
     thumb = cv2.resize(pixels, (THUMB, THUMB), interpolation=cv2.INTER_AREA)
     digest = hashlib.sha256(data).hexdigest()
-    record = FileRecord(name, len(data), digest, *header, width, height, stored.shape[1], stored.shape[0], "")
+    sizes = width, height, stored.shape[1], stored.shape[0]
+    record = FileRecord(name, len(data), digest, *header[:3], *sizes, "", header.values)
     return DecodedFile(record, stored.tobytes(), thumb.tobytes())
 
 

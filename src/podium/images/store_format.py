@@ -32,6 +32,7 @@ class FileRecord(NamedTuple):
     stored_width: int
     stored_height: int
     reason: str  # why the file cannot be read; "" if it can
+    values: tuple[float, float] | None = None  # the lowest and the highest, if it has more than 8 bits
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

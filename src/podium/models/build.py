@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
+from podium.competition.value_range import ValueRange
 from podium.disk import sha256
 from podium.image_size import ImageSize, area_of, sides_of, size_of
 from podium.models.hub import package_to_use, weights_unreachable
@@ -47,6 +48,7 @@ class ModelSpec:
     task: str = ONE_LABEL.name  # what the outputs stand for; as above
     norm: str = "train"  # as in the recipe; as above
     scales: tuple[tuple[float, float], ...] = ()  # of numbers: the mean and deviation that an output is measured in
+    value_range: ValueRange | None = None  # in which the images were decoded
 
 
 # --- what timm knows of a name -----------------------------------------------------------------------

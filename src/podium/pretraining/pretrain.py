@@ -24,6 +24,7 @@ from podium.explain.draw_pictures import draw_maps
 from podium.folds.split import strata_of
 from podium.image_size import shorter_side
 from podium.images.decode import Pixels
+from podium.images.few_greys import refuse_few_greys
 from podium.images.store import Store, open_store, stored_side
 from podium.models.device import (
     autocast,
@@ -105,6 +106,7 @@ def open_pool(plan: PretrainingPlan, device: torch.device) -> ImagePool:
         say(f"podium: warning: {plural(int(is_bad.sum()), 'image')} cannot be read; they are left out")
     if (~is_bad).sum() < 2:
         raise PodiumError(f"{competition.folder}: fewer than two images can be read; get the files again")
+    refuse_few_greys(competition, store, positions)
     order = generator(ORDER, 0).permutation(len(competition.train))
     in_store = store.positions(competition.train["image"])
     rows = [row for row in order if not is_bad[in_store[row]]][:MOST_NEIGHBOURS]

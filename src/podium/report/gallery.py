@@ -15,6 +15,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from podium.competition.value_range import ValueRange
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.report.numbers import HeldOutImages
 from podium.terminal import progress_bar
@@ -108,11 +109,11 @@ def card_of(images: HeldOutImages, position: int, file_of: Mapping[str, str]) ->
 # --- thumbnails --------------------------------------------------------------------------------------
 
 
-def add_thumbnails(cards: Sequence[Card], folder: Path) -> Gallery:
+def add_thumbnails(cards: Sequence[Card], folder: Path, value_range: ValueRange | None = None) -> Gallery:
     """Returns the cards whose thumbnails fit, the first ones first."""
     gallery, size = Gallery(), 0
     with ThreadPoolExecutor() as pool:
-        thumbnails = pool.map(lambda card: _thumbnail_of(folder / card.image), cards[:MOST_IMAGES])
+        thumbnails = pool.map(lambda card: _thumbnail_of(folder / card.image, value_range), cards[:MOST_IMAGES])
         bar = progress_bar(zip(cards, thumbnails, strict=False), total=min(len(cards), MOST_IMAGES), desc="thumbnails")
         for card, thumbnail in bar:
             size += len(thumbnail)
@@ -125,10 +126,10 @@ def add_thumbnails(cards: Sequence[Card], folder: Path) -> Gallery:
     return gallery
 
 
-def _thumbnail_of(path: Path) -> bytes:
+def _thumbnail_of(path: Path, value_range: ValueRange | None) -> bytes:
     """Returns a small JPEG, or nothing if the image cannot be read."""
     try:
-        return jpeg_of(shrink_to(read_image(path), SIDE))
+        return jpeg_of(shrink_to(read_image(path, value_range), SIDE))
     except (BadImage, OSError):
         return b""
 

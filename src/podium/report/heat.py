@@ -48,7 +48,7 @@ def add_heat(cards: Sequence[Card], run: Run, folder: Path) -> str:
             normalise = Normaliser(spec, torch.device("cpu"))
             for start in range(0, len(own), BATCH):
                 batch = own[start : start + BATCH]
-                pixels = [prepare(read_image(folder / card.image), spec) for card in batch]
+                pixels = [prepare(read_image(folder / card.image, spec.value_range), spec) for card in batch]
                 maps = explain(model, normalise(torch.from_numpy(np.stack(pixels))))
                 for card, image, values in zip(batch, pixels, maps, strict=True):
                     picture = shrink_to(np.asarray(highlight(image, values), np.uint8), SIDE)

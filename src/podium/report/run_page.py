@@ -160,7 +160,8 @@ def make_gallery(competition: Competition, root: Path, run: Run, images: HeldOut
     for place, card in enumerate(cards[: len(suspects)], 1):
         card.suspect, card.suggested = place, suggested[card.id]
     pairs = pair_cards(competition, root)
-    return add_thumbnails([*cards[: len(suspects)], *pairs, *cards[len(suspects) :]], competition.folder)
+    cards = [*cards[: len(suspects)], *pairs, *cards[len(suspects) :]]
+    return add_thumbnails(cards, competition.folder, competition.card.value_range)
 
 
 def _suspects(competition: Competition, root: Path, run: Run) -> dict[str, str]:

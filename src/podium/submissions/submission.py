@@ -126,8 +126,14 @@ def _refuse_missing_test_images(competition: Competition) -> None:
 
 
 def _refuse_unusable_runs(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> None:
-    """Raises if a run has other classes than the competition, or if a fold's weights are missing."""
+    """Raises if a run has other classes than the competition or saw other pixels, or if a fold's weights are missing."""
     for run, run_folds in folds.items():
+        trained_in, current = (values.get("range") or "none" for values in (run.recipe, competition.card))
+        if trained_in != current:
+            raise PodiumError(
+                f"{run.path} was trained on values in the range {trained_in}, but {competition.card.path} says {current}"
+                " now; restore the range there, train the run again, or leave it out with --except"
+            )
         for fold in run_folds:
             classes = run.out_of_fold(fold).classes
             if set(classes) != set(competition.classes):
@@ -148,6 +154,14 @@ def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> N
             say(f"podium: warning: {run.name} lacks its folds {numbers}, which are not trained yet")
         if doubt_about(run):
             say(f"podium: warning: {doubt_about(run)}, and so is the expected one")
+    changed = [
+        run.name for run in folds if run.recipe.get("data_sha256", "")[:32] not in ("", competition.train_hash[:32])
+    ]
+    if changed:
+        say(
+            f"podium: warning: the training data in {competition.folder} (ids, labels or images) have changed since"
+            f" {first_few(changed)} learned from them; train again under another --name, or restore them"
+        )
     if len({run.recipe.get("folds_sha256") for run in folds}) > 1:
         say("podium: warning: these runs have different folds; the expected score of their blend may be too good")
 

@@ -15,6 +15,7 @@ from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import sha256
 from podium.image_size import shorter_side
+from podium.images.few_greys import refuse_few_greys
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.models.build import ModelSpec
@@ -85,14 +86,14 @@ class Context:
         return BatchSampler(count, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
 
     def complete_spec(self, spec: ModelSpec, fold: int) -> ModelSpec:
-        """Returns the spec with the task and, for numbers, their mean and deviation in the fold's training images."""
+        """Returns the spec with what belongs to the competition; for numbers, also how those of training images vary."""
         task, scales = self.competition.task, tuple[tuple[float, float], ...]()
         if task is NUMBERS:
             numbers = self.target_of_image[self.training_rows(fold)]
             means, deviations = np.nanmean(numbers, 0), np.nanstd(numbers, 0)
             deviations = np.where(deviations > 0, deviations, 1.0)  # a column that never varies
             scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
-        return replace(spec, task=task.name, scales=scales)
+        return replace(spec, task=task.name, scales=scales, value_range=self.store.value_range)
 
     def keep_start(self, source: str) -> None:
         """Keeps what the run starts from, once a model is built: before that, the command may still be refused."""
@@ -125,6 +126,7 @@ def open_context(plan: Plan) -> Iterator[Context]:
             side = stored_side(shorter_side(recipe.image_size, recipe.test_size))
             store = open_store(competition, plan.root, side, machine.keep_pixels)
             fold_of_image = _leave_out_unreadable(plan, store)
+            refuse_few_greys(competition, store, store.positions(competition.train["image"]))
         yield Context(
             plan=plan,
             store=store,

@@ -224,7 +224,8 @@ def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
             return singular.square() / len(rows), axes.T
         variances, axes = torch.linalg.eigh(rows.T @ rows / len(rows))
         return variances, axes
-    except torch.linalg.LinAlgError:  # both are fast methods that may not converge if most features are constant
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        # Both are fast methods, which may not converge if most features are constant.
         from scipy.linalg import eigh
 
         values, vectors = eigh((rows.T @ rows / len(rows)).numpy(), driver="ev")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from podium import PodiumError
 from podium.competition.find_files import find_files
+from podium.competition.value_range import ValueRange
 from podium.images.decode import BadImage, Pixels, read_image, to_rgb
 from podium.machine import usable_cores
 from podium.models.build import ModelSpec
@@ -99,15 +100,16 @@ def _list_path(path: Path) -> list[Path]:
 def _prepare(image: Image, specs: Sequence[ModelSpec]) -> dict[ModelSpec, Pixels] | str:
     """Returns the image as models of each spec see it, or why it cannot be read."""
     try:
-        pixels = read_image(Path(image)) if isinstance(image, str | Path) else _pixels_of(image)
+        pixels = {value_range: _pixels_of(image, value_range) for value_range in {spec.value_range for spec in specs}}
     except BadImage as bad:
         return bad.reason
-    return {spec: prepare(pixels, spec) for spec in specs}
+    return {spec: prepare(pixels[spec.value_range], spec) for spec in specs}
 
 
-def _pixels_of(image: Any) -> Pixels:
-    """Returns the pixels of an array, or of an image of Pillow."""
-    pixels = np.asarray(to_rgb(image) if isinstance(image, PIL.Image.Image) else image)
+def _pixels_of(image: Image, value_range: ValueRange | None) -> Pixels:
+    if isinstance(image, str | Path):
+        return read_image(Path(image), value_range)
+    pixels = np.asarray(to_rgb(image, value_range) if isinstance(image, PIL.Image.Image) else image)
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
         raise PodiumError(
             f"an image must be an array of uint8, height x width x 3 (RGB), not {pixels.dtype} of shape {pixels.shape}"

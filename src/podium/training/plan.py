@@ -90,6 +90,7 @@ class Plan:
             "folds_sha256": sha256(folds_path(slug, self.root)),
             "own_parts_sha256": own_parts_digest(asdict(self.recipe)),
             "corrections_sha256": self.competition.corrections.sha256,
+            "range": self.competition.card.get("range") or None,
         }
 
     def unfinished_folds(self) -> list[int]:
