@@ -117,7 +117,8 @@ def test_where_whole_bits_leave_too_few_greys_the_values_themselves_are_advised(
 
 def test_stores_of_two_ranges_are_two_and_without_one_nothing_changes(deep: Path) -> None:
     keys, digests = [], []
-    for setting, value_range in (("", None), (RANGE, (0.0, 4095.0)), ('range = "image"\n', "image")):
+    ranges: dict[str, ValueRange | None] = {"": None, RANGE: (0.0, 4095.0), 'range = "image"\n': "image"}
+    for setting, value_range in ranges.items():
         write_card(deep, setting)
         for keep in (True, False):
             store = open_store(load("tiny", deep), deep, 128, keep)

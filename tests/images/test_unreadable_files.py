@@ -39,7 +39,7 @@ def refusal(data: bytes) -> str:
         (b"", "the file is empty"),
         (b"<!DOCTYPE html><html>Please log in</html>", "it is a web page, not a JPEG, PNG, BMP, GIF, WebP or TIFF"),
         (b"\0\0\0\x1cftypavif\0\0\0\0avifmif1miaf", "it is an AVIF image, not a JPEG"),
-        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "it is a HEIC image, not a JPEG"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "it is a HEIC image; install the package pillow-heif"),
         (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "it is an SVG drawing, not a JPEG"),
         (bytes(128) + b"DICM" + bytes(100), "it is a DICOM image, not a JPEG"),
         (b"PK\x03\x04" + bytes(100), "it is an archive, not a JPEG"),

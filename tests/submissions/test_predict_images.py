@@ -54,6 +54,27 @@ def test_the_table_shows_the_most_probable_classes_first(two_runs: Path, podium:
     assert "1 image cannot be read" in err
 
 
+def test_a_folder_names_the_images_that_it_leaves_out(
+    two_runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.competition.image_names.find_spec", lambda name: None)
+    folder = two_runs / "photos"
+    write_image(folder / "mine.jpg", COLOURS["red"], seed=5)
+    for name in ("b.HEIC", "a.heic", "scan.dcm", "notes.txt"):
+        (folder / name).write_bytes(b"in another format")
+    status, out, err = podium("predict", two_runs / "runs/tiny/good", folder)
+    assert status == 0, err
+    assert len(out.splitlines()) == 2
+    (warning,) = [line for line in err.splitlines() if "warning" in line]
+    assert "2 .heic (HEIC), 1 .dcm (DICOM)" in warning
+    assert "a.heic first" in warning
+    assert "pillow-heif" in warning
+    (folder / "mine.jpg").unlink()
+    refusal = one_line(podium("predict", two_runs / "runs/tiny/good", folder))
+    assert "no images that can be read, but 2 .heic" in refusal
+    assert "pillow-heif" in refusal
+
+
 def test_more_images_than_fit_into_a_block_keep_their_order(two_runs: Path) -> None:
     colours = [np.full((8, 8, 3), COLOURS[name], np.uint8) for name in ("red", "green", "blue")]
     images = [colours[number % 3] for number in range(BLOCK + 5)]

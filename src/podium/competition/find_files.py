@@ -12,13 +12,13 @@ from typing import Literal
 from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.coco_tables import MOST_FILES, is_coco
+from podium.competition.image_names import is_image_name
 from podium.containers.image_place import SUFFIXES
 from podium.containers.pixel_table import layout_of
 from podium.containers.radar_bands import has_bands
 
 Role = Literal["train", "test"]  # what images are for
 ROLES: tuple[Role, ...] = ("train", "test")
-IMAGE_SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 TABLE_SUFFIXES = {".csv", ".tsv"}
 VALIDATION = r"val(id(ation)?)?([\W_].*)?"  # the name of a folder for validation, in small letters
 
@@ -86,13 +86,13 @@ def find_files(folder: Path) -> Files:
         visited.add(real_path)
         subfolders[:] = sorted(name for name in subfolders if not name.startswith((".", "__MACOSX")))
         # An empty folder with an image's name counts as an image, like a dangling link: reading it gives an error.
-        names += [name for name in subfolders if _is_image(name) and not os.listdir(os.path.join(path, name))]
+        names += [name for name in subfolders if is_image_name(name) and not os.listdir(os.path.join(path, name))]
         relative = os.path.relpath(path, folder).replace(os.sep, "/")
         prefix = "" if relative == "." else relative + "/"
         for name in names:
             if name.startswith("."):
                 continue
-            if _is_image(name):
+            if is_image_name(name):
                 images.append(prefix + name)
             elif os.path.splitext(name)[1].lower() in TABLE_SUFFIXES:
                 tables.append(prefix + name)
@@ -197,10 +197,6 @@ def common_folder(images: Iterable[str]) -> str:
 def role_in_path(path: str) -> Role | None:
     """Returns the role in the outermost part of this path that contains one."""
     return next(filter(None, map(_role_in, _parts(path))), None)
-
-
-def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def _refuse_unreadable(error: OSError) -> None:

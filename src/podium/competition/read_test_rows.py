@@ -11,8 +11,8 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.answer_groups import read_test_images
-from podium.competition.find_files import IMAGE_SUFFIXES
 from podium.competition.find_tables import Sources, refuse_blank_cells
+from podium.competition.image_names import is_image_name
 from podium.competition.match_images import ImagePool
 
 
@@ -45,7 +45,7 @@ def _read_test_folder(sources: Sources, pool: ImagePool, train_id: str) -> pd.Da
     images = sorted(pool.list_images() if pool.folder else sources.files.images_with_role("test"))
     if not images:
         return pd.DataFrame({"id": [], "image": []}, dtype=object)
-    has_extension = PurePosixPath(train_id).suffix.lower() in IMAGE_SUFFIXES
+    has_extension = is_image_name(train_id)
     ids = [PurePosixPath(image).name if has_extension else PurePosixPath(image).stem for image in images]
     name, count = Counter(ids).most_common(1)[0]
     if count > 1:

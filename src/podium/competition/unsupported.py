@@ -4,15 +4,20 @@ Reads the list of files and the header of the training table. Writes nothing.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podium import PodiumError
 from podium.competition.find_files import Files
+from podium.competition.image_names import HEIC_REMEDY, HEIC_SUFFIXES
 
 if TYPE_CHECKING:
     from podium.competition.find_tables import Sources, Table
 
 FORMATS = {  # by the end of the name
+    **dict.fromkeys(sorted(HEIC_SUFFIXES), "HEIC"),
+    **{".avif": "AVIF", ".jp2": "JPEG 2000", ".jxl": "JPEG XL", ".svg": "SVG"},
+    **dict.fromkeys((".cr2", ".cr3", ".nef", ".arw", ".dng"), "raw photographs"),
     **{".dcm": "DICOM", ".dicom": "DICOM"},
     **{".svs": "whole slides", ".mrxs": "whole slides", ".ndpi": "whole slides"},
     **{".nii": "NIfTI", ".nii.gz": "NIfTI"},
@@ -30,16 +35,26 @@ BOX_CELL = r"([^\d\s]\S*( -?\d+(\.\d+)?){4} ?)+"  # a name and four numbers, onc
 
 def unread_images(files: Files) -> str:
     """Returns which files of images Podium cannot read, and what to do, in words; "" if there are none."""
-    counts: Counter[str] = Counter()
-    for name in files.others:
-        counts.update([ending for ending in FORMATS if name.lower().endswith(ending)][-1:])
+    counts, _ = count_unread(files.others)
     if not counts:
         return ""
-    found = ", ".join(f"{count:,} {ending} ({FORMATS[ending]})" for ending, count in counts.most_common())
-    return (
-        f"Podium does not read its files {found}; convert them to PNG or JPEG files with the same names in the folders"
-        " train_images/ and test_images/"
-    )
+    remedy = "convert them to PNG or JPEG files with the same names in the folders train_images/ and test_images/"
+    if "DICOM" in counts or "NIfTI" in counts:
+        remedy += ' (16 bits may need the card\'s range = "image")'
+    if "HEIC" in counts:
+        remedy = f"{HEIC_REMEDY}, or {remedy}"
+    return f"Podium does not read its files {counts}; {remedy}"
+
+
+def count_unread(others: Sequence[str]) -> tuple[str, str]:
+    """Counts the files of images that Podium cannot read: `2 .heic (HEIC)`; returns the name of the first, too."""
+    counts: Counter[str] = Counter()
+    first = ""
+    for name in others:
+        endings = [ending for ending in FORMATS if name.lower().endswith(ending)][-1:]
+        counts.update(endings)
+        first = first or (name if endings else "")
+    return ", ".join(f"{count:,} {ending} ({FORMATS[ending]})" for ending, count in counts.most_common()), first
 
 
 def refuse_boxes(sources: "Sources", table: "Table") -> None:

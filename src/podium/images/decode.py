@@ -2,7 +2,8 @@
 
 This is the only decoder: the audit, training and prediction all use it.
 
-- The content of a file decides (JPEG, PNG, BMP, GIF, WebP or TIFF), not its extension.
+- The content of a file decides (JPEG, PNG, BMP, GIF, WebP or TIFF), not its extension. HEIC is read if the package
+  pillow-heif is installed.
 - EXIF orientation is applied. Transparency is laid over white. CMYK, grey, palette and 1-bit images are
   converted to RGB.
 - 16-bit values are scaled to 8 bits. 32-bit integers and floats are read as 0..255, or as 0..65535 if a value is above
@@ -34,9 +35,11 @@ from PIL import Image, PngImagePlugin, UnidentifiedImageError
 from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium import PodiumError
+from podium.competition.image_names import HEIC_REMEDY, reads_heic
 from podium.competition.value_range import ValueRange
 from podium.containers.image_place import files_of, place_of
 from podium.containers.open_container import read_place
+from podium.terminal import first_line
 
 POLICY = 2  # raise it with every change to the decoded pixels: stores of another policy are stale
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")  # Pillow reads more, and starts other programs for some
@@ -49,9 +52,9 @@ SIGNATURES = {  # the first bytes of the formats that are read
     "WebP": rb"RIFF....WEBP",
     "TIFF": rb"II[*+]\0|MM\0[*+]",
 }
+HEIC = re.compile(rb"....ftyp(hei|hev|mif|msf)", re.DOTALL)
 OTHER_SIGNATURES = {  # the first bytes of other files that are often found among images
     "an AVIF image": rb"....ftypavi",
-    "a HEIC image": rb"....ftyp(hei|mif|msf)",
     "a JPEG 2000 image": rb"\0\0\0\x0cjP|\xff\x4f\xff\x51",
     "a JPEG XL image": rb"\0\0\0\x0cJXL|\xff\x0a",
     "a DICOM image": rb".{128}DICM",
@@ -165,7 +168,7 @@ def decode_with_header(data: bytes | Pixels, name: str, value_range: ValueRange 
     except MemoryError:
         raise BadImage(name, "there is not enough memory to decode it") from None
     except Exception as error:  # Pillow does not document what it raises for a broken file
-        raise BadImage(name, str(error) or type(error).__name__) from None
+        raise BadImage(name, first_line(error)) from None
 
 
 def shrink(image: Pixels, side: int) -> Pixels:
@@ -180,7 +183,7 @@ def shrink(image: Pixels, side: int) -> Pixels:
 
 def _open(data: bytes) -> tuple[Image.Image, str]:
     """Checks the data; returns the image, not yet decoded, and its `doubt`."""
-    image = Image.open(io.BytesIO(data), formats=FORMATS)
+    image = Image.open(io.BytesIO(data), formats=_formats_of(data))
     width, height = image.size
     if width * height > MAX_PIXELS:
         raise ValueError(f"it has {width} x {height} pixels, more than {MAX_PIXELS // 10**6} million")
@@ -195,6 +198,16 @@ def _open(data: bytes) -> tuple[Image.Image, str]:
     elif image.format == "TIFF" and image.info.get("compression") in ("tiff_deflate", "tiff_adobe_deflate"):
         _check_deflated_tiff(data, image)
     return image, doubt
+
+
+def _formats_of(data: bytes) -> tuple[str, ...]:
+    """Returns the formats that the data may have."""
+    if not HEIC.match(data) or not reads_heic():
+        return FORMATS
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
+    return (*FORMATS, "HEIF")
 
 
 def _jpeg_damage(data: bytes) -> str:
@@ -227,6 +240,9 @@ def _describe_unknown(data: bytes) -> str:
     for kind, signature in SIGNATURES.items():
         if re.match(signature, start, re.DOTALL):
             return f"it is an unusual {kind}, or its header is damaged"
+    if HEIC.match(start):
+        damage = "it is an unusual HEIC, or its header is damaged"
+        return damage if reads_heic() else f"it is a HEIC image; {HEIC_REMEDY}"
     for kind, signature in OTHER_SIGNATURES.items():
         if re.match(signature, start, re.DOTALL):
             return f"it is {kind}, not a {READABLE}"

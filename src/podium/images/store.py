@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium import PodiumError
+from podium.competition.image_names import reads_heic
 from podium.competition.load import Competition
 from podium.competition.value_range import ValueRange
 from podium.containers.image_place import files_of
@@ -187,7 +188,8 @@ def _in_key(value_range: ValueRange | None) -> str:
 
 
 def _compute_files_key(decoding: Decoding, names: NDArray[np.str_]) -> str:
-    digest = hashlib.sha256(f"policy {POLICY}, thumbs {THUMB}{_in_key(decoding.value_range)}\n".encode())
+    reader = ", HEIC" if reads_heic() else ""  # what could not be read may be readable now
+    digest = hashlib.sha256(f"policy {POLICY}, thumbs {THUMB}{reader}{_in_key(decoding.value_range)}\n".encode())
     for name in names:
         stamps = []
         for file in files_of(name):

@@ -126,13 +126,13 @@ def _refuse_missing_test_images(competition: Competition) -> None:
 
 
 def _refuse_unusable_runs(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> None:
-    """Raises if a run has other classes than the competition or saw other pixels, or if a fold's weights are missing."""
+    """Raises if a run has other classes or another range than the competition, or if a fold's weights are missing."""
     for run, run_folds in folds.items():
         trained_in, current = (values.get("range") or "none" for values in (run.recipe, competition.card))
         if trained_in != current:
             raise PodiumError(
-                f"{run.path} was trained on values in the range {trained_in}, but {competition.card.path} says {current}"
-                " now; restore the range there, train the run again, or leave it out with --except"
+                f"{run.path} was trained on values in the range {trained_in}, but {competition.card.path} now says"
+                f" {current}; restore the range there, train the run again, or leave it out with --except"
             )
         for fold in run_folds:
             classes = run.out_of_fold(fold).classes

@@ -14,11 +14,14 @@ from torch import Tensor
 
 from podium import PodiumError
 from podium.competition.find_files import find_files
+from podium.competition.image_names import HEIC_REMEDY
+from podium.competition.unsupported import count_unread
 from podium.competition.value_range import ValueRange
 from podium.images.decode import BadImage, Pixels, read_image, to_rgb
 from podium.machine import usable_cores
 from podium.models.build import ModelSpec
 from podium.models.normalise import Normaliser
+from podium.terminal import say
 from podium.training.fold_model import FoldModel, prepare
 from podium.training.run_folder import Run
 
@@ -91,10 +94,16 @@ def _list_path(path: Path) -> list[Path]:
         raise PodiumError(f"{path}: no such file or folder")
     if not path.is_dir():
         return [path]
-    names = find_files(path).images
-    if not names:
+    files = find_files(path)
+    unread, first = count_unread(files.others)
+    remedy = HEIC_REMEDY if "HEIC" in unread else "convert them to PNG or JPEG"
+    if not files.images and unread:
+        raise PodiumError(f"{path}: no images that can be read, but {unread}, {first} first; {remedy}")
+    if not files.images:
         raise PodiumError(f"{path}: no images below it; name files, or a folder of images")
-    return [path / name for name in names]
+    if unread:
+        say(f"podium: warning: {path}: {unread} cannot be read and are left out, {first} first; {remedy}")
+    return [path / name for name in files.images]
 
 
 def _prepare(image: Image, specs: Sequence[ModelSpec]) -> dict[ModelSpec, Pixels] | str:

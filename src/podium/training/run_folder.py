@@ -45,7 +45,7 @@ CORRECTIONS = "corrections.csv"  # a copy of those that the run was trained with
 TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
 PACKAGES = (
     *("torch", "torchvision", "timm", "albumentations", "numpy", "scipy", "scikit-learn"),
-    *("opencv-python-headless", "pillow"),
+    *("opencv-python-headless", "pillow", "pillow-heif"),
 )
 
 
