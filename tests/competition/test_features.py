@@ -36,6 +36,30 @@ def test_numbers_are_scaled_and_texts_become_columns(tmp_path: Path) -> None:
     assert features_of(tmp_path, other).sha256 != features.sha256
 
 
+@pytest.mark.parametrize("cell", ["abc", "1e308", "nan"])
+def test_a_cell_without_a_number_makes_a_column_of_texts_and_is_noted(tmp_path: Path, cell: str) -> None:
+    tables = TABLES | {"train.csv": TABLES["train.csv"].replace("3,cat,,", f"3,cat,{cell},")}
+    competition = load_files(tmp_path, IMAGES, tables, 'features = ["age"]')
+    (note,) = [note for note in competition.notes if "feature" in note]
+    assert "feature age has 1 cell without a number" in note
+    assert f"'{cell}' of 3" in note
+    assert "texts" in note
+    assert competition.features is not None
+    columns = competition.features.of_train(["1", "2", "3"])
+    assert sorted(columns.tolist()) == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("cell", ["abc", "1e308"])
+def test_a_cell_without_a_number_in_the_test_table_counts_as_the_mean_and_is_noted(tmp_path: Path, cell: str) -> None:
+    tables = TABLES | {"test.csv": TABLES["test.csv"].replace("4,30,", f"4,{cell},")}
+    competition = load_files(tmp_path, IMAGES, tables, 'features = ["age", "site"]')
+    (note,) = [note for note in competition.notes if "feature" in note]
+    assert f"'{cell}' of 4" in note
+    assert "mean" in note
+    assert competition.features is not None
+    assert competition.features.of_test[:, 0].tolist() == [1, 0]
+
+
 def test_the_ids_of_the_test_table_are_found_in_any_column(tmp_path: Path) -> None:
     rows = ["a,30,x,4", "b,50,y,5", "c,90,z,6"]
     features = features_of(tmp_path, TABLES | {"test.csv": table("row,age,empty,name", *rows)}, 'features = ["age"]')

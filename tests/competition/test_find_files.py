@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from layouts import (
     train_labels,
 )
 from podium import PodiumError
+from podium.competition.find_files import find_files
 from podium.competition.load import load
 
 
@@ -94,7 +96,58 @@ def test_images_of_a_linked_folder_count(tmp_path: Path) -> None:
         (other_disk / f"{name}.jpg").write_bytes(IMAGE)
     raw_path(tmp_path).mkdir(parents=True)
     raw_path(tmp_path, "train").symlink_to(other_disk)
-    assert load_files(tmp_path, IMAGES[3:], TABLES).train["image"][0] == "train/1.jpg"
+    competition = load_files(tmp_path, IMAGES[3:], TABLES)
+    assert competition.train["image"][0] == "train/1.jpg"
+    assert f"{raw_path(tmp_path, 'train')} -> {other_disk}" in competition.notes[0]
+
+
+def test_the_competitions_folder_may_be_a_link_itself(tmp_path: Path) -> None:
+    load_files(tmp_path, IMAGES, TABLES)
+    raw_path(tmp_path).rename(tmp_path / "disk")
+    raw_path(tmp_path).symlink_to(tmp_path / "disk")
+    assert load(SLUG, tmp_path).notes == ()
+
+
+@pytest.mark.parametrize("place", ["more", "train/more"])
+@pytest.mark.parametrize("target", ["/", "..", "~", "elsewhere/on"])
+def test_links_to_much_more_are_named_and_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, target: str
+) -> None:
+    """Such as one to the whole disk, or one that leads on from a folder elsewhere."""
+    load_files(tmp_path, IMAGES, TABLES)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for folder in ("home", "elsewhere", "third"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "6.jpg").write_bytes(IMAGE)
+    (tmp_path / "elsewhere" / "on").symlink_to(tmp_path / "third")
+    link, followed = raw_path(tmp_path, *place.split("/")), 0
+    if target == "elsewhere/on":
+        link.symlink_to(tmp_path / "elsewhere")
+        link, unfollowed, followed = link / "on", str(tmp_path / "third"), 1
+    else:
+        unfollowed = {"..": str(raw_path(tmp_path).parent), "~": str(tmp_path / "home")}.get(target, target)
+        link.symlink_to(unfollowed)
+    asked: list[str] = []
+    scan = os.scandir
+
+    def scan_and_note(path: str) -> Any:
+        asked.append(os.path.realpath(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scan_and_note)
+    files = find_files(raw_path(tmp_path))
+    assert len(files.images) == len(IMAGES) + followed
+    assert unfollowed not in asked
+    assert f"{link} -> {unfollowed}" in files.notes[-1]
+    assert "not followed" in files.notes[-1]
+    assert "link the folder of the images" in files.notes[-1]
+
+
+def test_a_linked_file_counts_wherever_it_is(tmp_path: Path) -> None:
+    load_files(tmp_path, IMAGES, TABLES)
+    raw_path(tmp_path, "train", "1.jpg").rename(tmp_path / "1.jpg")
+    raw_path(tmp_path, "train", "1.jpg").symlink_to(tmp_path / "1.jpg")
+    assert load(SLUG, tmp_path).train["image"][0] == "train/1.jpg"
 
 
 def test_a_folder_named_like_an_image_counts_only_if_it_is_empty(tmp_path: Path) -> None:

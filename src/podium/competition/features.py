@@ -4,7 +4,7 @@
 
 `podium submit --blend stacked` learns from them, as numbers: a column of numbers has mean 0 and deviation 1 among the
 training images, whose range the test images do not leave; any other column becomes a column of 0 and 1 for each of its
-most frequent texts.
+most frequent texts. A cell such as `abc` or `1e308` among numbers makes a column one of texts, which a note says.
 """
 
 import hashlib
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.find_tables import Sources, Table
-from podium.terminal import first_few
+from podium.terminal import first_few, plural
 
 Numbers = NDArray[np.float64]
 MOST_TEXTS = 30  # of a column; rarer ones are like none
+LARGEST = 1e100  # the squares of larger numbers overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,26 @@ class Features:
     @property
     def of_test(self) -> Numbers:
         return self._encoded[1]
+
+    def describe_odd_cells(self) -> list[str]:
+        """Returns a line for each column of numbers that has cells which are none."""
+        lines = []
+        for name in self.names:
+            is_odd, test_is_odd = (
+                ((column.str.strip() != "") & np.isnan(_numbers_in(column))).to_numpy()
+                for column in (self.train[name], self.test[name])
+            )
+            numbers = np.isfinite(_numbers_in(self.train[name])).sum()
+            for part, odd, result in (
+                (self.train, is_odd, "so the column counts as texts"),
+                (self.test, test_is_odd & (not is_odd.any()), "which count as the mean"),
+            ):
+                if numbers > is_odd.sum() and odd.any():
+                    cells = first_few(f"'{cell}' of {image}" for image, cell in part[name][odd].items())
+                    lines.append(
+                        f"the feature {name} has {plural(int(odd.sum()), 'cell')} without a number ({cells}), {result}"
+                    )
+        return lines
 
     @cached_property
     def sha256(self) -> str:
@@ -73,7 +94,9 @@ def take_features(sources: Sources, test: pd.DataFrame) -> Features | None:
             f"{sources.card.path}: features are columns of the training table, and there is none; delete that line"
         )
     if not len(test):
-        return Features(tuple(names), train, pd.DataFrame(columns=names))
+        features = Features(tuple(names), train, pd.DataFrame(columns=names))
+        sources.notes += features.describe_odd_cells()
+        return features
     table = sources.read_table("test_table")
     if table is None:
         if "features" in sources.card.known:
@@ -94,7 +117,9 @@ def take_features(sources: Sources, test: pd.DataFrame) -> Features | None:
             " rows, or " + sources.card.advise("no features")
         )
     by_id = table.rows.drop_duplicates(best).set_index(best)[names]
-    return Features(tuple(names), train, by_id.loc[ids])
+    features = Features(tuple(names), train, by_id.loc[ids])
+    sources.notes += features.describe_odd_cells()
+    return features
 
 
 def _names_in_card(sources: Sources) -> list[str]:
@@ -119,7 +144,7 @@ def _has_columns(sources: Sources, table: Table, names: list[str]) -> bool:
 def _encode(train: "pd.Series[str]", test: "pd.Series[str]") -> tuple[Numbers, Numbers]:
     """Returns the columns of numbers that stand for a column of text."""
     cells = [column.str.strip() for column in (train, test)]
-    numbers = [pd.to_numeric(column.replace("", np.nan), errors="coerce").to_numpy(np.float64) for column in cells]
+    numbers = [_numbers_in(column) for column in cells]
     is_blank = [(column == "").to_numpy() for column in cells]
     if np.isfinite(numbers[0][~is_blank[0]]).all() and not is_blank[0].all():
         known = numbers[0][~is_blank[0]]
@@ -134,6 +159,12 @@ def _encode(train: "pd.Series[str]", test: "pd.Series[str]") -> tuple[Numbers, N
         texts = sorted(counts.index, key=lambda text: (-counts[text], text))[:MOST_TEXTS]
         columns = [[(column == text).to_numpy() for text in texts] for column in cells]
     return _side_by_side(columns[0], len(train)), _side_by_side(columns[1], len(test))
+
+
+def _numbers_in(column: "pd.Series[str]") -> Numbers:
+    """Returns the numbers of a column of text; not a number where there is none, or one too large to compute with."""
+    numbers: Numbers = pd.to_numeric(column.str.strip().replace("", np.nan), errors="coerce").to_numpy(np.float64)
+    return np.where(np.abs(numbers) <= LARGEST, numbers, np.nan)
 
 
 def _side_by_side(columns: list[Any], row_count: int) -> Numbers:

@@ -4,7 +4,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -16,11 +16,56 @@ from podium.competition.image_names import is_image_name
 from podium.containers.image_place import SUFFIXES
 from podium.containers.pixel_table import layout_of
 from podium.containers.radar_bands import has_bands
+from podium.terminal import first_few, plural
 
 Role = Literal["train", "test"]  # what images are for
 ROLES: tuple[Role, ...] = ("train", "test")
 TABLE_SUFFIXES = {".csv", ".tsv"}
 VALIDATION = r"val(id(ation)?)?([\W_].*)?"  # the name of a folder for validation, in small letters
+
+
+class Links:
+    """Decides which links to folders are followed, and keeps those that leave the folder that is searched.
+
+    A link that the user made there may lead to a folder on another disk. It is not followed if that folder holds the
+    searched folder or the user's home, as / does: then most of the disk would be searched. Nor does a link lead on from
+    a folder elsewhere: whoever made it did not mean these files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.own = os.path.realpath(folder)
+        self.areas = [self.own]  # real paths of the folders that are searched
+        self.followed: list[str] = []
+        self.ignored: list[str] = []
+
+    def follows(self, parent: str, name: str) -> bool:
+        """Returns whether a folder in a folder is to be searched; it always is if it is no link."""
+        path = os.path.join(parent, name)
+        if not os.path.islink(path):
+            return True
+        target = os.path.realpath(path)
+        if any(_holds(area, target) for area in self.areas):
+            return True
+        is_own = _holds(self.own, os.path.realpath(parent))
+        if not is_own or _holds(target, self.own) or _holds(target, os.path.realpath(os.path.expanduser("~"))):
+            self.ignored.append(f"{path} -> {target}")
+            return False
+        self.areas.append(target)
+        self.followed.append(f"{path} -> {target}")
+        return True
+
+    def describe(self) -> list[str]:
+        """Returns a line for the links that are followed, and one for the others."""
+        lines = [f"{plural(len(self.followed), 'link')} to a folder elsewhere: {first_few(self.followed)}"]
+        lines += [
+            f"{plural(len(self.ignored), 'link')} not followed, because it would lead to much more than these files:"
+            f" {first_few(self.ignored)}; link the folder of the images instead"
+        ]
+        return [line for line, links in zip(lines, (self.followed, self.ignored), strict=True) if links]
+
+
+def _holds(folder: str, path: str) -> bool:
+    return os.path.commonpath([folder, path]) == folder
 
 
 @dataclass(frozen=True)
@@ -32,6 +77,7 @@ class Files:
     tables: tuple[str, ...]
     others: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()  # those of the tables and others that may hold images
+    notes: tuple[str, ...] = ()  # about links
 
     @cached_property
     def images_by_folder(self) -> dict[str, list[str]]:
@@ -73,18 +119,20 @@ class Files:
 
 
 def find_files(folder: Path) -> Files:
-    """Lists all files below a folder; follows links, and leaves out hidden files and folders."""
+    """Lists all files below a folder; follows links as `Links` says, and leaves out hidden files and folders."""
     images: list[str] = []
     tables: list[str] = []
     others: list[str] = []
     visited: set[str] = set()
+    links = Links(folder)
     for path, subfolders, names in os.walk(folder, onerror=_refuse_unreadable, followlinks=True):
         real_path = os.path.realpath(path)
         if real_path in visited:  # a link that leads back
             subfolders.clear()
             continue
         visited.add(real_path)
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith((".", "__MACOSX")))
+        shown = sorted(name for name in subfolders if not name.startswith((".", "__MACOSX")))
+        subfolders[:] = [name for name in shown if links.follows(path, name)]
         # An empty folder with an image's name counts as an image, like a dangling link: reading it gives an error.
         names += [name for name in subfolders if is_image_name(name) and not os.listdir(os.path.join(path, name))]
         relative = os.path.relpath(path, folder).replace(os.sep, "/")
@@ -104,7 +152,8 @@ def find_files(folder: Path) -> Files:
         if re.search("[\ud800-\udfff]", name):  # Python's stand-ins for bytes that are not UTF-8 cannot be printed
             raise PodiumError(f"{folder}: the file name {os.fsencode(name)!r} is not UTF-8; rename it")
     containers = _find_containers(folder, images, tables, others)
-    return Files(folder, *(tuple(sorted(names)) for names in (images, tables, others, containers)))
+    files = Files(folder, *(tuple(sorted(names)) for names in (images, tables, others, containers)))
+    return replace(files, notes=tuple(links.describe()))
 
 
 def _find_coco(folder: Path, others: list[str]) -> list[str]:

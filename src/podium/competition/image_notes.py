@@ -16,7 +16,7 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
     train_images, test_images = (own_files(rows["image"]) for rows in (train, test))
     in_both = train_images & test_images
     unused = set(files.images) - train_images - test_images
-    notes = []
+    notes = list(files.notes)
     if channels := channels_of(train["image"].iloc[0]):
         others = other_channels(train_images | test_images, unused)
         unused -= others

@@ -176,7 +176,10 @@ def _find_competition_files(slug: str, folder: Path) -> Files:
     if not files.images and not files.containers and (unread := unread_images(files)):
         raise PodiumError(f"{folder}: no images that can be read; {unread}")
     if not files.images and not files.containers:
-        raise PodiumError(f"{folder}: no images below it; unpack the archives in it, or delete it and run: {command}")
+        ignored = "".join(f" ({note})" for note in files.notes)
+        raise PodiumError(
+            f"{folder}: no images below it{ignored}; unpack the archives in it, or delete it and run: {command}"
+        )
     return files
 
 

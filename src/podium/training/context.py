@@ -86,7 +86,7 @@ class Context:
         return BatchSampler(count, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
 
     def complete_spec(self, spec: ModelSpec, fold: int) -> ModelSpec:
-        """Returns the spec with the task, the range of values and, for numbers, their mean and deviation in training."""
+        """Returns the spec with the task, the range of values and, for numbers, how the fold's training images vary."""
         task, scales = self.competition.task, tuple[tuple[float, float], ...]()
         if task is NUMBERS:
             numbers = self.target_of_image[self.training_rows(fold)]

@@ -95,6 +95,8 @@ def _list_path(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = find_files(path)
+    for note in files.notes:
+        say(f"podium: note: {note}")
     unread, first = count_unread(files.others)
     remedy = HEIC_REMEDY if "HEIC" in unread else "convert them to PNG or JPEG"
     if not files.images and unread:
