@@ -37,6 +37,18 @@ def test_a_few_images_beside_those_in_another_format_do_not_hide_them(tmp_path: 
     assert "Podium does not read its files 5 .dcm (DICOM)" in message
 
 
+def test_images_in_another_format_that_no_image_stands_for_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.competition.image_names.find_spec", lambda name: None)
+    write_files(tmp_path, ["train/cat/7.heic", "train/cat/8.HEIC", "train/cat/1.dcm"])
+    images = ["train/cat/1.jpg", "train/dog/2.jpg", "test/3.jpg"]
+    (note,) = [note for note in load_files(tmp_path, images, {}).notes if "HEIC" in note]
+    assert "2 .heic (HEIC), train/cat/7.heic first" in note
+    assert "DICOM" not in note
+    assert "pillow-heif" in note
+
+
 def test_images_beside_files_in_another_format_are_taken_without_a_question(tmp_path: Path) -> None:
     """The layout of SIIM-ISIC."""
     names = [image.removesuffix(".jpg") for image in IMAGES]

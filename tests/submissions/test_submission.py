@@ -25,6 +25,24 @@ def test_a_blend_is_written_with_its_lineage(two_runs: Path, podium: Podium) -> 
     assert {"commit", "versions", "train_sha256", "test_sha256", "sha256"} <= set(lineage)
 
 
+def test_a_training_table_that_changed_after_training_is_named(two_runs: Path, podium: Podium) -> None:
+    status, _, err = podium("submit", "-c", "tiny", "--runs", "good")
+    assert status == 0, err
+    assert "changed" not in err
+    table = two_runs / "data" / "raw" / "tiny" / "train.csv"
+    first, *others = table.read_text().splitlines()[1:]
+    name, _, label = first.partition(",")
+    other = next(line.partition(",")[2] for line in others if line.partition(",")[2] != label)
+    table.write_text(table.read_text().replace(first, f"{name},{other}", 1))
+    status, _, err = podium("submit", "-c", "tiny", "--runs", "good")
+    assert status == 0, err
+    (warning,) = [line for line in err.splitlines() if "changed" in line]
+    assert "warning: the training data in" in warning
+    assert str(table.parent) in warning
+    assert "since good learned" in warning
+    assert "--name" in warning
+
+
 def test_python_can_submit_without_options(two_runs: Path, podium: Podium) -> None:
     path = submit(load("tiny", two_runs), two_runs)
     written = path.read_bytes()

@@ -69,6 +69,7 @@ def submit(
     _refuse_unknown_strategy(options)
     _refuse_unusable_runs(competition, {run: run.finished() for run in runs})
     _announce(competition, {run: run.finished() for run in runs})
+    _warn_of_changed_data(competition, runs)
     runs, choice = _without_unused(runs, _choose(competition, root, runs, options))
     predictions = predict_blend(competition, root, {run: run.finished() for run in runs}, choice.blend, machine)
     probs = choice.decision.apply(predictions.probs) if choice.decision else predictions.probs
@@ -154,16 +155,18 @@ def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> N
             say(f"podium: warning: {run.name} lacks its folds {numbers}, which are not trained yet")
         if doubt_about(run):
             say(f"podium: warning: {doubt_about(run)}, and so is the expected one")
-    changed = [
-        run.name for run in folds if run.recipe.get("data_sha256", "")[:32] not in ("", competition.train_hash[:32])
-    ]
+    if len({run.recipe.get("folds_sha256") for run in folds}) > 1:
+        say("podium: warning: these runs have different folds; the expected score of their blend may be too good")
+
+
+def _warn_of_changed_data(competition: Competition, runs: Sequence[Run]) -> None:
+    current = competition.train_hash[:32]
+    changed = [run.name for run in runs if run.recipe.get("data_sha256", current)[:32] != current]
     if changed:
         say(
             f"podium: warning: the training data in {competition.folder} (ids, labels or images) have changed since"
             f" {first_few(changed)} learned from them; train again under another --name, or restore them"
         )
-    if len({run.recipe.get("folds_sha256") for run in folds}) > 1:
-        say("podium: warning: these runs have different folds; the expected score of their blend may be too good")
 
 
 def _choose(competition: Competition, root: Path, runs: Sequence[Run], options: SubmitOptions) -> BlendChoice:
