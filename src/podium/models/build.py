@@ -6,7 +6,7 @@ Errors of timm and the hub's client become one sentence each.
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,10 @@ class ModelSpec:
     norm: str = "train"  # as in the recipe; as above
     scales: tuple[tuple[float, float], ...] = ()  # of numbers: the mean and deviation that an output is measured in
     value_range: ValueRange | None = None  # in which the images were decoded
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the fields; the range only if there is one, so that other models keep their bits."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 # --- what timm knows of a name -----------------------------------------------------------------------

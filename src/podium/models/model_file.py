@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ SPEC_KEY = "podium"  # in the metadata of the file
 
 
 def save_model(path: Path, model: "nn.Module", spec: ModelSpec) -> None:
-    save_tensors(path, dict(model.state_dict()), {SPEC_KEY: json.dumps(asdict(spec))})
+    save_tensors(path, dict(model.state_dict()), {SPEC_KEY: json.dumps(spec.as_json())})
 
 
 def load_model(path: Path) -> tuple["nn.Module", ModelSpec]:
