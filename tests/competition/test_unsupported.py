@@ -44,7 +44,7 @@ def test_images_in_another_format_that_no_image_stands_for_are_counted(
     write_files(tmp_path, ["train/cat/7.heic", "train/cat/8.HEIC", "train/cat/1.dcm"])
     images = ["train/cat/1.jpg", "train/dog/2.jpg", "test/3.jpg"]
     (note,) = [note for note in load_files(tmp_path, images, {}).notes if "HEIC" in note]
-    assert "2 .heic (HEIC), train/cat/7.heic first" in note
+    assert "2 .heic (HEIC): train/cat/7.heic, train/cat/8.HEIC" in note
     assert "DICOM" not in note
     assert "pillow-heif" in note
 

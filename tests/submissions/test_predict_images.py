@@ -67,7 +67,7 @@ def test_a_folder_names_the_images_that_it_leaves_out(
     assert len(out.splitlines()) == 2
     (warning,) = [line for line in err.splitlines() if "warning" in line]
     assert "2 .heic (HEIC), 1 .dcm (DICOM)" in warning
-    assert "a.heic first" in warning
+    assert "a.heic, b.HEIC, scan.dcm" in warning
     assert "pillow-heif" in warning
     (folder / "mine.jpg").unlink()
     refusal = one_line(podium("predict", two_runs / "runs/tiny/good", folder))

@@ -29,10 +29,10 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
     test_folders = {os.path.dirname(image) for image in test_images & set(files.images)}
     beside_test = {image for image in unused if os.path.dirname(image) in test_folders}
     stems = {os.path.splitext(os.path.basename(image))[0] for image in files.images}
-    unread, first = count_unread([name for name in files.others if os.path.basename(name).split(".")[0] not in stems])
+    unread, names = count_unread([name for name in files.others if os.path.basename(name).split(".")[0] not in stems])
     if unread and not files.containers:
         remedy = HEIC_REMEDY if "HEIC" in unread else "convert them to PNG or JPEG to use them"
-        notes.append(f"files of images that Podium does not read: {unread}, {first} first; {remedy}")
+        notes.append(f"files of images that Podium does not read: {unread}: {names}; {remedy}")
     if in_both:
         notes.append(f"{plural(len(in_both), 'image')} in both the training and the test rows")
     if beside_test:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from podium import PodiumError
 from podium.competition.find_files import Files
 from podium.competition.image_names import HEIC_REMEDY, HEIC_SUFFIXES
+from podium.terminal import first_few
 
 if TYPE_CHECKING:
     from podium.competition.find_tables import Sources, Table
@@ -47,14 +48,11 @@ def unread_images(files: Files) -> str:
 
 
 def count_unread(others: Sequence[str]) -> tuple[str, str]:
-    """Counts the files of images that Podium cannot read: `2 .heic (HEIC)`; returns the name of the first, too."""
-    counts: Counter[str] = Counter()
-    first = ""
-    for name in others:
-        endings = [ending for ending in FORMATS if name.lower().endswith(ending)][-1:]
-        counts.update(endings)
-        first = first or (name if endings else "")
-    return ", ".join(f"{count:,} {ending} ({FORMATS[ending]})" for ending, count in counts.most_common()), first
+    """Counts the files of images that Podium cannot read, and names some: `2 .heic (HEIC)`, `a.heic, b.heic`."""
+    endings = {name: [ending for ending in FORMATS if name.lower().endswith(ending)][-1:] for name in others}
+    counts = Counter(ending for found in endings.values() for ending in found)
+    names = first_few(name for name, found in endings.items() if found)
+    return ", ".join(f"{count:,} {ending} ({FORMATS[ending]})" for ending, count in counts.most_common()), names
 
 
 def refuse_boxes(sources: "Sources", table: "Table") -> None:

@@ -97,14 +97,14 @@ def _list_path(path: Path) -> list[Path]:
     files = find_files(path)
     for note in files.notes:
         say(f"podium: note: {note}")
-    unread, first = count_unread(files.others)
+    unread, names = count_unread(files.others)
     remedy = HEIC_REMEDY if "HEIC" in unread else "convert them to PNG or JPEG"
     if not files.images and unread:
-        raise PodiumError(f"{path}: no images that can be read, but {unread}, {first} first; {remedy}")
+        raise PodiumError(f"{path}: no images that can be read, but {unread}: {names}; {remedy}")
     if not files.images:
         raise PodiumError(f"{path}: no images below it; name files, or a folder of images")
     if unread:
-        say(f"podium: warning: {path}: {unread} cannot be read and are left out, {first} first; {remedy}")
+        say(f"podium: warning: {path}: {unread} cannot be read and are left out: {names}; {remedy}")
     return [path / name for name in files.images]
 
 
