@@ -3,8 +3,10 @@
 from podium import PodiumError
 from podium.competition.find_tables import Sources
 from podium.competition.metric_of_file import is_metric_of_file, use_metric_of_file
+from podium.competition.positive_class import ABOUT_POSITIVE, note_guess
 from podium.competition.submission_format import SubmissionFormat
 from podium.metrics import METRICS
+from podium.task import ONE_LABEL
 
 USUAL_METRICS = {  # by task, and what a submission holds
     ("one_label", "labels"): "accuracy",
@@ -38,6 +40,8 @@ def choose_metric(sources: Sources, submission: SubmissionFormat, classes: list[
         sources.notes.append(f"{problem}, which this copy of the competition has: {usual} stands for it")
         del card["metric"]
         return usual
+    if metric in ABOUT_POSITIVE and task is ONE_LABEL and len(submission.answer_columns) > 1:
+        note_guess(sources, classes)
     if built.wants not in (wants, ""):
         sources.notes.append(f"{metric} is a metric of {built.wants}, but the submission holds {wants}")
     return metric

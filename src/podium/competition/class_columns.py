@@ -1,35 +1,15 @@
 """Finds the class that each column of probabilities stands for, by the names of columns and classes."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pandas as pd
 
 from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.find_tables import Table
-from podium.competition.labels import MARKS, NO_MARKS, normalised_label
+from podium.competition.labels import normalised_label
 from podium.terminal import first_few
-
-
-def put_positive_last(card: Mapping[str, Any], labels: list[str], column: str = "") -> list[str]:
-    """Returns the labels; of two, the positive one comes last, where metrics and single columns look for it.
-
-    That one is the card's `positive`, else the class that the column is named after (cat, is_cat), else the mark 1 of
-    0 and 1, else the second one.
-    """
-    positive = card.get("positive")
-    if positive is None and len(labels) == 2:
-        *first_words, last_word = re.split(r"[\W_]+", column.lower())
-        is_negated = bool({"no", "not", "non"} & set(first_words))
-        names = [column.lower()] if is_negated else [column.lower(), last_word]
-        positive = next((label for name in names for label in labels if label.lower() == name), None)
-        if positive is None and all(label in (*MARKS, *NO_MARKS) for label in labels):
-            positive = next((label for label in labels if label in MARKS), None)
-    elif positive is not None and (positive not in labels or len(labels) != 2):
-        raise PodiumError(f'positive = "{positive}" is not one of two classes; the classes are {first_few(labels)}')
-    return labels if positive is None else [*(label for label in labels if label != positive), positive]
 
 
 def classes_of_columns(

@@ -55,6 +55,7 @@ class Sources:
     columns: list[str] = field(default_factory=list)  # of the training table that hold numbers, or a label each
     answer_groups: "AnswerGroups | None" = None  # if a row of the submission is the answer for several images
     ids_name_images: bool = False  # those of the sample submission
+    marked: str | None = None  # the label of two that another column of the training table marks with 1
     notes: list[str] = field(default_factory=list)
     train_features: pd.DataFrame | None = None  # the columns that the card names, by the ids of the training images
     validation_lines: frozenset[int] = frozenset()  # of the training table

@@ -11,13 +11,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium import PodiumError
-from podium.competition.class_columns import classes_of_columns, put_positive_last
+from podium.competition.class_columns import classes_of_columns
 from podium.competition.find_tables import Table
 from podium.competition.labels import find_separator, normalised_label, sort_labels
+from podium.competition.positive_class import find_positive, put_positive_last
 from podium.competition.solution import Pairs, true_labels, true_marks
 from podium.metrics import METRICS
 from podium.task import SEVERAL_LABELS
-from podium.terminal import first_few
+from podium.terminal import first_few, say
 
 Array = NDArray[Any]
 CONFIDENCE = r"(\S+) ([0-9.]+(?:[eE][-+]?[0-9]+)?)"  # after a label: `138982 0.1`
@@ -137,12 +138,22 @@ def _read_probs(pairs: Pairs, labels: "pd.Series[str]", positive: str | None) ->
         if len(classes) != 2:
             problem = f"only one column of probabilities for {len(classes)} classes; give it a column for each class"
             raise PodiumError(f"{pairs.path}: {problem}")
+        _note_guess(_card(positive), classes, columns[0])
         classes = put_positive_last(_card(positive), classes, columns[0])
         return _numbers_of(labels, classes), np.hstack([1 - values, values])
     _refuse_values(pairs, values, values.sum(axis=1) == 0)
     classes = classes_of_columns(columns, classes, Table(pairs.path, answers))
     order = _order_of(classes, positive)
     return _numbers_of(labels, [classes[number] for number in order]), values[:, order]
+
+
+def _note_guess(card: dict[str, str], classes: Sequence[str], column: str) -> None:
+    found = find_positive(card, classes, column)
+    if found and found.is_guess:
+        say(
+            f"podium: note: that the probabilities are of '{found.label}' is a guess (the last by the alphabet);"
+            f" --positive says which of {first_few(classes)}"
+        )
 
 
 def _numbers_of(labels: "pd.Series[str]", classes: Sequence[str]) -> Array:

@@ -14,6 +14,7 @@ from podium.competition.labels import check_labels, find_labels
 from podium.competition.labels_in_names import read_labels_in_names
 from podium.competition.long_tables import widen_training_table
 from podium.competition.match_images import ImagePool
+from podium.competition.positive_class import marked_label
 from podium.competition.unsupported import refuse_boxes
 from podium.terminal import first_few, plural
 
@@ -46,6 +47,7 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
     rows = pd.DataFrame({"id": table.rows[id_column], "target": labels})
     refuse_blank_cells(rows["id"], table.path, "id")
     check_labels(sources, table.path, rows["target"])
+    sources.marked = marked_label(labels, table.rows.drop(columns=[id_column, label_column], errors="ignore"))
     if "group_column" in sources.card:
         rows["group"] = table.rows[sources.card_column("group_column", table)].str.strip()
     if groups:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 
 from podium import PodiumError
 from podium.competition.card import Card
-from podium.competition.class_columns import advise_other_sample, classes_of_columns, put_positive_last
+from podium.competition.class_columns import advise_other_sample, classes_of_columns
 from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
 from podium.competition.find_tables import Sources, Table
 from podium.competition.labels import sort_labels
 from podium.competition.long_tables import LongRows
+from podium.competition.positive_class import note_guess, put_positive_last
 from podium.metrics import METRICS
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 from podium.terminal import first_few
@@ -74,7 +75,7 @@ def submission_format_of(
         )
     wants, classes = _answers_in(sources, sample, train_labels)
     column_classes = tuple(classes) if len(answer_columns) > 1 and sources.task is ONE_LABEL else ()
-    classes = _as_metrics_count(card, classes) if column_classes else classes
+    classes = _as_metrics_count(sources, classes) if column_classes else classes
     position = sample.id_position
     columns = (*answer_columns[:position], str(sample.rows.columns[0]), *answer_columns[position:])
     csv_style = csv_style_of(sample.path, list(sample.long.columns if sample.long else columns))
@@ -89,14 +90,14 @@ def submission_format_of(
     return replace(form, has_confidence=has_confidence, long=sample.long, column_classes=column_classes), classes
 
 
-def _as_metrics_count(card: Card, classes: list[str]) -> list[str]:
+def _as_metrics_count(sources: Sources, classes: list[str]) -> list[str]:
     """Returns the classes of several columns in the order that metrics rely on, whatever the order of the columns.
 
     Of two classes the positive one comes last; grades are in the order of their value.
     """
     if len(classes) == 2:
-        return put_positive_last(card, classes)
-    return sort_labels(set(classes)) if card.get("metric") == "quadratic_kappa" else classes
+        return put_positive_last(sources.card, classes, marked=sources.marked)
+    return sort_labels(set(classes)) if sources.card.get("metric") == "quadratic_kappa" else classes
 
 
 def _answers_in(sources: Sources, sample: Table, train_labels: list[str]) -> tuple[str, list[str]]:
@@ -121,7 +122,8 @@ def _answers_in(sources: Sources, sample: Table, train_labels: list[str]) -> tup
     if len(train_labels) != 2:
         problem = f"one column to fill for {len(train_labels)} classes"
         raise PodiumError(f'{sample.path}: {problem}; remove wants = "probs" from {card.path}')
-    return wants, put_positive_last(card, train_labels, answer_columns[0])
+    note_guess(sources, train_labels, answer_columns[0])
+    return wants, put_positive_last(card, train_labels, answer_columns[0], sources.marked)
 
 
 def _format_without_sample(
@@ -140,7 +142,11 @@ def _format_without_sample(
     wants = card.get("wants", default)
     is_single_column = wants != "probs" or (len(train_labels) == 2 and has_one_label)
     columns = train_columns if is_single_column else (train_columns[0], *train_labels)
-    classes = put_positive_last(card, train_labels, train_columns[1]) if has_one_label else train_labels
+    classes = train_labels
+    if has_one_label:
+        classes = put_positive_last(card, train_labels, train_columns[1], sources.marked)
+        if wants == "probs":
+            note_guess(sources, train_labels, train_columns[1])
     places = _places(sources) if wants == "ranking" else 1
     return SubmissionFormat(columns, wants, NO_SAMPLE, separator=separator, places=places), classes
 
