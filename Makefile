@@ -15,6 +15,14 @@ PODIUM := PODIUM_CALLED_BY=make $(BIN)/podium
 RAW    := data/raw/$(COMP)
 FOLDED := data/prepared/$(COMP)/folds.csv
 
+# An environment runs the code of one clone. A second one that shares it would run that code, or replace it.
+OWNER := $(shell cat '$(VENV)/.ready' 2>/dev/null)
+ifneq ($(and $(OWNER),$(filter-out help clean,$(MAKECMDGOALS))),)
+ifneq ($(OWNER),$(CURDIR))
+  $(error $(VENV) is the environment of $(OWNER), whose code it runs; name another one with VENV=, or delete it)
+endif
+endif
+
 # Make ignores variables that it does not know, or that a target does not use: then a misspelt one changes nothing.
 ALWAYS   := COMP VENV PYTHON CONSTRAINTS ARGS
 TRAINING := MODEL FOLDS EPOCHS LR BATCH SIZE SEED SEEDS WEIGHTS NAME GPUS BUDGET
@@ -164,7 +172,7 @@ $(READY): requirements.txt
 	  { echo 'Podium needs Python 3.11 or newer: make PYTHON=python3.11 ...' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check $(if $(CONSTRAINTS),-c $(CONSTRAINTS)) -r requirements.txt -e .
-	@touch $@
+	@echo '$(CURDIR)' > $@
 
 $(RAW): | $(READY)
 	$(PODIUM) data -c $(COMP)

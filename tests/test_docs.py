@@ -195,6 +195,23 @@ def test_every_podium_command_of_the_table_exists_with_its_flags(capsys: pytest.
         assert all(flag in help_text for flag in re.findall(r"--?[a-z][a-z-]*", rest)), name
 
 
+def test_an_environment_belongs_to_one_clone(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    ready = clone / ".venv" / ".ready"
+    ready.write_text(f"{clone}\n")
+    assert make(clone, "-n", "doctor").returncode == 0
+    other = tmp_path_factory.mktemp("other clone")
+    shutil.copy2(clone / "Makefile", other / "Makefile")
+    shutil.copy2(clone / "requirements.txt", other / "requirements.txt")  # newer: it would be installed
+    shared = f"VENV={clone / '.venv'}"
+    for target in ("doctor", "setup", "test"):
+        done = make(other, target, shared)
+        assert done.returncode != 0
+        assert f"is the environment of {clone}" in done.stderr
+        assert "VENV=" in done.stderr
+    assert make(other, "help", shared).returncode == 0
+    assert ready.read_text() == f"{clone}\n"
+
+
 def test_make_without_a_model_says_what_is_missing(clone: Path) -> None:
     done = make(clone, "train")
     assert done.returncode != 0
