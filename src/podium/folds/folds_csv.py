@@ -90,7 +90,7 @@ def _say_validation(competition: Competition, folds: Ints) -> None:
 
 
 def verify_folds(competition: Competition, root: Path, path: Path | None) -> None:
-    """Prints what a folds file guarantees; raises if a guarantee does not hold."""
+    """Prints what a folds file guarantees; raises if it leaks."""
     own_path = folds_path(competition.slug, root)
     path = path or own_path
     folds = read_folds(competition, root, path)
@@ -102,26 +102,14 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
     except PodiumError:  # there is nothing to compare with
         possible = folds
     certificate = certify(competition, rows, folds, path, possible)
-    if certificate.broken and competition.corrections.sha256:
-        # Folds are stratified by the labels of their day: those of the files are as good as those of today.
-        original = certify(competition, _with_labels_in_files(competition, rows), folds, path, possible)
-        certificate = certificate if original.broken else original
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
     _warn_of_copies(certificate.as_json())
     if path.resolve() == own_path.resolve():
-        path.with_suffix(".json").unlink(missing_ok=True)
-        if not certificate.broken:
-            write_json(path.with_suffix(".json"), certificate.as_json())
+        write_json(path.with_suffix(".json"), certificate.as_json())  # also if it fails: it names the columns
     if certificate.broken:
         remedy = f"correct that file, or split again with: {command_for('folds', competition.slug)}"
         raise PodiumError(f"{path}: {'; '.join(certificate.broken)}; {remedy}")
     say(f"podium: {path} guarantees all of this")
-
-
-def _with_labels_in_files(competition: Competition, rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns the audit's rows with the labels before the corrections."""
-    labels = competition.train_in_files.set_index("id")["target"]
-    return rows.assign(target=rows["target"].where(rows["role"] != "train", rows["id"].map(labels)))
 
 
 def _split(
