@@ -103,14 +103,14 @@ def main(
 
 def trials_of(root: Path, slug: str, common: Options, seeds: list[int], changes: list[str]) -> Iterator[Trial]:
     plan = make_plan(slug, root, Request(common, folds=(0,)), only_shown=True)
-    held_out = int((plan.fold_of_image == 0).sum())
+    held_out = int(plan.folds.validates(0).sum())
     rate = measure_training(plan.recipe, plan.competition.classes, "auto")
     for change in dict.fromkeys(("defaults", *changes)):
         options = CHANGES[change](plan.recipe)
         if options and all(asdict(plan.recipe)[name] == value for name, value in options.items()):
             continue  # the default itself
         recipe = make_plan(slug, root, Request({**common, **options}, folds=(0,)), only_shown=True).recipe
-        seconds = estimate_seconds(recipe, len(plan.fold_of_image) - held_out, held_out, rate)
+        seconds = estimate_seconds(recipe, len(plan.folds) - held_out, held_out, rate)
         for seed in seeds[:1] if recipe.linear else seeds:  # a head needs no random numbers
             yield Trial(slug, common["model"], change, seed, {**common, **options, "seed": seed}, seconds)
 

@@ -53,7 +53,7 @@ def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> N
     folds, before = folds_path("tiny", tiny).read_bytes(), load("tiny", tiny)
     load_audit(before, tiny)  # builds the store of this copy
     pixels = stored_pixels(tiny)
-    fold_of_image = dict(zip(before.train["id"], read_folds(before, tiny), strict=True))
+    fold_of_image = dict(zip(before.train["id"], read_folds(before, tiny).of_image, strict=True))
     corrections = write_corrections(tiny, "000,blue,", "001,drop,")
     status, _, err = podium(*TRAIN, "--folds", "0", "--corrections", corrections)
     assert status == 0, err
@@ -61,7 +61,7 @@ def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> N
     assert stored_pixels(tiny) == pixels  # no image was decoded again
     assert folds_path("tiny", tiny).read_bytes() == folds
     corrected = load("tiny", tiny)
-    assert read_folds(corrected, tiny).tolist() == [fold_of_image[name] for name in corrected.train["id"]]
+    assert read_folds(corrected, tiny).of_image.tolist() == [fold_of_image[name] for name in corrected.train["id"]]
     rows = load_audit(corrected, tiny)
     assert "001" not in set(rows["id"][rows["role"] == "train"])
     assert rows.set_index(["role", "id"])["target"]["train", "000"] == "blue"
@@ -73,7 +73,7 @@ def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> N
 def test_folds_stay_certified_when_corrected_labels_make_them_uneven(tiny: Path, podium: Podium) -> None:
     before = load("tiny", tiny)
     folds = read_folds(before, tiny)
-    of_fold_0 = before.train["id"][(folds == 0) & (before.train["target"] == "red")]
+    of_fold_0 = before.train["id"][folds.validates(0) & (before.train["target"] == "red")]
     corrections = write_corrections(tiny, *(f"{name},blue," for name in of_fold_0))
     status, out, err = podium("folds", "-c", "tiny", "--verify", "--corrections", corrections)
     assert status == 0, err

@@ -60,7 +60,9 @@ class Competition(competition_files.Competition):
             in_use_by = [] if force else run_folder.names_of_runs_on_folds(self.slug, self.root)
             write_folds(grouped, self.root, 5 if k is None else k, seed or 0, in_use_by)
         groups = self.train["id"].map(read_groups(self, self.root)).fillna("")
-        return self.train[["id", "target"]].assign(fold=read_folds(self, self.root), group=groups)
+        folds = read_folds(self, self.root)
+        rows = self.train[["id", "target"]].assign(fold=folds.of_image, group=groups)
+        return rows.assign(trained_from=folds.trained_from) if folds.is_rolling else rows
 
     def correct(self, path: str | Path) -> "Competition":
         """Adds a file of corrections to the competition's own; returns the competition with corrected labels."""

@@ -24,11 +24,12 @@ from podium.competition.submission_format import SubmissionFormat
 from podium.disk import sha256
 from podium.folds import folds_csv
 from podium.folds.certificate import Certificate, certify
+from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path, write_folds
 from podium.task import ONE_LABEL
 from tiny import Podium
 
-Folds = dict[str, int]
+FoldOfImage = dict[str, int]
 ImageRow = tuple[str, str, str, bool]  # label, group of duplicates, scene, whether it is unreadable
 
 
@@ -41,11 +42,11 @@ def folder(tmp_path: Path) -> Path:
     return write_image_competition(tmp_path, train, {"leak": photograph(0).resize((60, 45)), "x": photograph(99)})
 
 
-def good_folds() -> Folds:
+def good_folds() -> FoldOfImage:
     return {**{str(seed): seed % 2 for seed in range(12)}, "6": 1, "7": 0, "lonely": -1}
 
 
-def write_hand_made(path: Path, folds: Folds) -> Path:
+def write_hand_made(path: Path, folds: FoldOfImage) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_table(path, [("fold", "id"), *((str(fold), name) for name, fold in reversed(folds.items()))])
     return path
@@ -82,18 +83,18 @@ def test_verifying_a_file_elsewhere_writes_nothing(tmp_path: Path, podium: Podiu
     assert not certificate_path(tmp_path).exists()
 
 
-def swap(image: str, other: str) -> Callable[[Folds], Folds]:
+def swap(image: str, other: str) -> Callable[[FoldOfImage], FoldOfImage]:
     return lambda folds: {**folds, image: folds[other], other: folds[image]}
 
 
 DUPLICATES_APART = "duplicates of one image are in different folds: train/1.png"
 CLASSES_UNEVEN = "classes less even than their groups allow"
-MISTAKES: dict[str, Callable[[Folds], Folds]] = {
+MISTAKES: dict[str, Callable[[FoldOfImage], FoldOfImage]] = {
     "a copy in another fold": swap("6", "8"),
     "a copy that is always trained on": lambda folds: {**folds, "6": -1},
     "a copy among further faults": lambda folds: {**folds, "lonely": 1, "6": 0, "0": 1, "2": 1},
 }
-FACTS: dict[str, tuple[Callable[[Folds], Folds], list[str]]] = {
+FACTS: dict[str, tuple[Callable[[FoldOfImage], FoldOfImage], list[str]]] = {
     "uneven classes": (
         lambda folds: {**folds, "0": 1, "2": 1, "7": 1, "9": 0, "11": 0, "8": 0},
         [f"{CLASSES_UNEVEN}: 1 (a)"],
@@ -188,6 +189,7 @@ def test_folds_json_holds_the_whole_certificate(tmp_path: Path, podium: Podium, 
     assert certificate.pop("largest_difference") in (0, 1, 2)
     assert certificate == {
         "folds": 2,
+        "is_rolling": False,
         "images": 13,
         "trained_in_every_fold": 1,
         "bad_images": 1,
@@ -357,7 +359,7 @@ def test_the_certificate_counts_right(
     path = tmp_path_factory.getbasetemp() / "folds.csv"
     path.write_text("any content")
     competition, audit = audited_competition(path.parent, [row for row, _ in rows])
-    certificate = certify(competition, audit, np.array(folds), path, np.array(folds))
+    certificate = certify(competition, audit, Folds.of(np.array(folds)), path, np.array(folds))
 
     good = [(*row[:3], fold) for row, fold in rows if not row[3]]
     per_class = {name: Counter(fold for label, _, _, fold in good if label == name) for (name, *_), _ in rows}

@@ -181,7 +181,7 @@ def test_python_callers_may_write_paths_as_text(tmp_path: Path) -> None:
     with pytest.raises(PodiumError, match="k must be a whole number of folds, such as 5, not '3'"):
         write_folds(competition, tmp_path, "3", 0)  # type: ignore[arg-type]
     write_folds(competition, str(tmp_path), 3, 0)
-    assert set(read_folds(competition, str(tmp_path))) == {-1, 0, 1, 2}
+    assert set(read_folds(competition, str(tmp_path)).of_image) == {-1, 0, 1, 2}
 
 
 def test_a_file_that_does_not_exist_is_a_wrong_path(tiny: Path, podium: Podium) -> None:

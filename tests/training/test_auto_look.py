@@ -312,7 +312,7 @@ def test_a_named_model_weights_of_none_and_a_begun_run_are_not_looked_at(tiny: P
 def test_the_looks_see_no_label_of_the_held_out_images(tiny: Path, tmp_path: Path) -> None:
     plan = plan_of(tiny, image_size=32, batch_size=8)
     other = plan.competition.train.copy()
-    held_out = np.flatnonzero(plan.fold_of_image == 0)
+    held_out = np.flatnonzero(plan.folds.validates(0))
     other.loc[other.index[held_out], "target"] = plan.competition.classes[0]
     blind = replace(plan, competition=replace(plan.competition, train=other))
     seen = []

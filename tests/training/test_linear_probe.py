@@ -17,6 +17,7 @@ from torch import Tensor
 import bars
 from podium import PodiumError
 from podium.competition.csv_files import read_table
+from podium.folds.folds import Folds
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import DTYPES
@@ -31,10 +32,10 @@ from podium.training.linear_probe import (
     STRENGTHS,
     Head,
     fit_head,
+    inner_split,
     linear_layers,
     predict_head,
     set_layer,
-    validating_rows,
 )
 from podium.training.loader import batches_in_order, load_batches
 from podium.training.run_folder import Run
@@ -57,13 +58,14 @@ def test_a_whole_fold_chooses_the_strength_whatever_folds_are_left(tiny: Path) -
     podium_at(tiny, "folds", "-c", "tiny", "--k", "4")
     with context_of(tiny, model="test_resnet") as context:
         for left, chosen in (((1, 2, 3), 1), ((2, 3), 2), ((0, 3), 3)):
-            rows = np.flatnonzero(np.isin(context.fold_of_image, left))
-            validating = rows[validating_rows(context, 0 if 0 not in left else 2, rows)]
-            assert np.array_equal(validating, np.flatnonzero(context.fold_of_image == chosen))
+            rows = np.flatnonzero(np.isin(context.folds.of_image, left))
+            learns, judges = inner_split(context, 0 if 0 not in left else 2, rows)
+            assert np.array_equal(rows[judges], np.flatnonzero(context.folds.of_image == chosen))
+            assert np.array_equal(learns, ~judges)
         for known in ((1,), (-1, 1)):  # -1: always trained on
-            rows = np.flatnonzero(np.isin(context.fold_of_image, known))
-            validating = context.fold_of_image[rows[validating_rows(context, 0, rows)]]
-            assert 0 < (validating == 1).sum() < (context.fold_of_image == 1).sum()
+            rows = np.flatnonzero(np.isin(context.folds.of_image, known))
+            judging = context.folds.of_image[rows[inner_split(context, 0, rows)[1]]]
+            assert 0 < (judging == 1).sum() < (context.folds.of_image == 1).sum()
 
 
 def blocks_of(root: Path) -> list[Path]:
@@ -323,9 +325,9 @@ def test_the_head_is_the_minimum_of_its_objective(
     evidence = rng.normal(size=(300, 5))
     targets = (evidence[:, :4] + rng.normal(size=(300, 4))).argmax(1)
     features = 3 + evidence * [3, 1, 1, 0.1, 0.01]
-    folds = np.arange(300) % 3
-    plan = replace(float32_context.plan, fold_of_image=folds)
-    context = replace(float32_context, plan=plan, fold_of_image=folds, target_of_image=targets)
+    folds = Folds.of(np.arange(300) % 3)
+    plan = replace(float32_context.plan, folds=folds)
+    context = replace(float32_context, plan=plan, folds=folds, target_of_image=targets)
     monkeypatch.setattr(linear_probe, "STRENGTHS", (l2,))
     spec = build_model(context.recipe, context.competition.classes)[1]
     known = Features(np.arange(300), features[None].astype(np.float32))

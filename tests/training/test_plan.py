@@ -9,8 +9,9 @@ import torch
 
 from podium import PodiumError
 from podium.competition.load import load
+from podium.folds.folds import Folds
 from podium.training.plan import Request, data_of, make_plan
-from tiny import FAST, Podium, one_line, run_of
+from tiny import FAST, Podium, one_line
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
 
@@ -99,7 +100,8 @@ def test_a_ranking_by_probabilities_is_no_loss_of_them(tiny: Path, metric: str, 
     card.parent.mkdir(parents=True, exist_ok=True)
     card.write_text(f'metric = "{metric}"\n')
     competition = load("tiny", tiny)
-    assert data_of(competition, np.zeros(len(competition.train), np.int64)).is_loss_of_probabilities == is_loss
+    folds = Folds.of(np.zeros(len(competition.train), np.int64))
+    assert data_of(competition, folds).is_loss_of_probabilities == is_loss
 
 
 def test_a_teacher_that_is_not_there_is_told_before_weights_are_sought(

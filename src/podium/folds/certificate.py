@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import sha256
-from podium.folds.split import Ints, Labels, cells_of, count_folds, labels_of
+from podium.folds.folds import Folds, Ints, Mask
+from podium.folds.split import Labels, cells_of, labels_of
 from podium.images.audit_report import find_leaked_test_images
 from podium.images.duplicates import merge_groupings
 from podium.terminal import first_few
@@ -27,13 +27,14 @@ class Certificate:
     """What a split guarantees and leaves open. The fields are the keys of folds.json."""
 
     folds: int
+    is_rolling: bool  # a fold trains on some of the other images only, such as earlier ones
     images: int
     trained_in_every_fold: int  # images of fold -1
     bad_images: int  # that cannot be read
     duplicate_groups: int  # groups of duplicates
-    duplicates_across_folds: list[str]  # groups of duplicates in several folds, by the name of their first image
+    duplicates_across_folds: list[str]  # groups that a fold trains on and validates, by the name of their first image
     group_column: str | None
-    groups_across_folds: list[str]  # groups of that column in several folds
+    groups_across_folds: list[str]  # groups of that column that a fold trains on and validates
     largest_difference: int  # between two folds, in the images of a class
     uneven_classes: list[str]  # whose folds differ by more than their largest group and their mixed groups explain
     classes_never_validated: list[str]
@@ -41,7 +42,7 @@ class Certificate:
     images_validated: int
     images_that_could_be: int  # validated, in a split by `podium folds`
     classes_partly_validated: list[str]
-    classes_not_trained: list[str]  # all their images are in one fold, whose model never sees the class
+    classes_not_trained: list[str]  # by a fold, whose model never sees the class
     test_images: int
     test_copies: int  # test images with a duplicate among the training images
     data_sha256: str  # of ids, labels and files
@@ -51,19 +52,23 @@ class Certificate:
     def broken(self) -> list[str]:
         """Returns the leaks, in words: what a fold's model learns of the images that it is scored on."""
         leaks = [
-            ("duplicates of one image are in different folds", self.duplicates_across_folds),
-            (f"groups of {self.group_column} are in different folds", self.groups_across_folds),
+            (f"duplicates of one image are {self._apart}", self.duplicates_across_folds),
+            (f"groups of {self.group_column} are {self._apart}", self.groups_across_folds),
         ]
         return [f"{leak}: {first_few(names)}" for leak, names in leaks if names]
+
+    @property
+    def _apart(self) -> str:
+        return "on both sides of a split" if self.is_rolling else "in different folds"
 
     def __str__(self) -> str:
         """Returns a line for each guarantee, then a line for each further fact."""
         return "\n".join([*self._guarantee_lines(), *self._fact_lines()])
 
     def _guarantee_lines(self) -> list[str]:
-        groups = [(self.groups_across_folds, f"groups of {self.group_column} in different folds")]
+        groups = [(self.groups_across_folds, f"groups of {self.group_column} {self._apart}")]
         guarantees = [
-            (self.duplicates_across_folds, "duplicates of one image in different folds"),
+            (self.duplicates_across_folds, f"duplicates of one image {self._apart}"),
             *(groups if self.group_column else []),
         ]
         return [f"  {'FAILS' if names else 'holds'}  {text}: {len(names):,}" for names, text in guarantees]
@@ -91,7 +96,7 @@ class Certificate:
         return {**asdict(self), "holds": not self.broken}
 
 
-def certify(competition: Competition, rows: pd.DataFrame, folds: Ints, path: Path, possible: Ints) -> Certificate:
+def certify(competition: Competition, rows: pd.DataFrame, folds: Folds, path: Path, possible: Ints) -> Certificate:
     """Checks `folds`, the folds of the training images as read from `path`.
 
     `rows` are the audit's. `possible` is a split that shows what these images and groups allow.
@@ -100,36 +105,37 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: Ints, path: Pat
     named_groups = pd.Series("", index=range(len(train))) if competition.groups is None else competition.groups
     labels = labels_of(list(train["target"]), competition.task)
     classes, readable = np.array(labels.classes, dtype=object), labels.of_images(is_good)
-    k = count_folds(folds)
-    counts, possible_counts = (_images_per_fold(readable, split[is_good], k) for split in (folds, possible))
-    validated, could_be_validated = counts[:, :k], possible_counts[:, :k]
-    is_validated: NDArray[np.bool_] = validated.sum(1) > 0
-    is_in_one_fold = (validated == counts.sum(1, keepdims=True)).any(1) & counts.any(1)
+    k, good_folds = folds.count, folds.some(is_good)
+    validated, could_be_validated = (
+        _images_per_fold(readable, split, k) for split in (good_folds.of_image, possible[is_good])
+    )
+    is_validated: Mask = validated.sum(1) > 0
     difference = np.ptp(validated, axis=1)
     largest_group, is_mixed = _groups_of_classes(readable, fold_groups(competition, train)[is_good])
     # If classes share groups, a split that is more even for one class is less even for another.
     allowed = largest_group + 2 * np.maximum(np.ptp(could_be_validated, axis=1), 1) * is_mixed
 
-    def names(mask: NDArray[np.bool_]) -> list[str]:
+    def names(mask: Mask) -> list[str]:
         return [str(name) for name in classes[mask]]
 
     return Certificate(
         folds=k,
+        is_rolling=folds.is_rolling,
         images=len(train),
-        trained_in_every_fold=int(((folds == -1) & is_good).sum()),
+        trained_in_every_fold=int(((good_folds.of_image == -1) & (good_folds.trained_from == 0)).sum()),
         bad_images=int((~is_good).sum()),
         duplicate_groups=int(train["group"][train["group"].duplicated() & (train["group"] != "")].nunique()),
-        duplicates_across_folds=_groups_across_folds(train["group"][is_good], folds[is_good]),
+        duplicates_across_folds=_groups_across_folds(train["group"][is_good], good_folds),
         group_column=None if competition.groups is None else str(competition.groups.name),
-        groups_across_folds=_groups_across_folds(named_groups[is_good], folds[is_good]),
+        groups_across_folds=_groups_across_folds(named_groups[is_good], good_folds),
         largest_difference=int(difference.max()),
         uneven_classes=names(difference > allowed),
         classes_never_validated=names(~is_validated),
         classes_left_out=names(~is_validated & (could_be_validated.sum(1) > 0)),
-        images_validated=int((folds[is_good] >= 0).sum()),
+        images_validated=int((good_folds.of_image >= 0).sum()),
         images_that_could_be=int((possible[is_good] >= 0).sum()),
         classes_partly_validated=names(is_validated & (validated == 0).any(1)),
-        classes_not_trained=names(is_in_one_fold),
+        classes_not_trained=names(_is_missing_somewhere(readable, good_folds)),
         test_images=int((rows["role"] == "test").sum()),
         test_copies=len(find_leaked_test_images(rows)),
         data_sha256=competition.train_hash,
@@ -137,10 +143,10 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: Ints, path: Pat
     )
 
 
-def readable_train_images(competition: Competition, rows: pd.DataFrame) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+def readable_train_images(competition: Competition, rows: pd.DataFrame) -> tuple[pd.DataFrame, Mask]:
     """Returns the audit's rows of the training images, and a mask of those that can be read; raises if none can."""
     train = rows[rows["role"] == "train"]
-    is_good: NDArray[np.bool_] = (train["reason"] == "").to_numpy()
+    is_good: Mask = (train["reason"] == "").to_numpy()
     if not is_good.any():
         raise PodiumError(f"{competition.folder}: none of the training images can be read; download it again")
     return train, is_good
@@ -155,13 +161,22 @@ def fold_groups(competition: Competition, train: pd.DataFrame) -> Ints:
 
 
 def _images_per_fold(labels: Labels, folds: Ints, k: int) -> Ints:
-    """Counts the images of each class in each fold; the last column is fold -1."""
+    """Counts the images of each class that each fold validates."""
     counts = np.zeros((len(labels.classes), k + 1), dtype=np.int64)
     np.add.at(counts, (labels.label, folds[labels.image]), 1)
-    return counts
+    return counts[:, :k]  # the last column is fold -1
 
 
-def _groups_of_classes(labels: Labels, group: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def _is_missing_somewhere(labels: Labels, folds: Folds) -> Mask:
+    """Marks the classes of which some fold trains on no image, although there are some."""
+    class_count = len(labels.classes)
+    is_missing = np.zeros(class_count, dtype=np.bool_)
+    for fold in range(folds.count):
+        is_missing |= np.bincount(labels.label[folds.trains(fold)[labels.image]], minlength=class_count) == 0
+    return np.asarray(is_missing & (np.bincount(labels.label, minlength=class_count) > 0))
+
+
+def _groups_of_classes(labels: Labels, group: Ints) -> tuple[Ints, Mask]:
     """Returns, for each class, its images in its largest group, and whether a group of it holds other classes too."""
     class_count = len(labels.classes)
     cells = cells_of(labels.label, group[labels.image], class_count)
@@ -171,11 +186,18 @@ def _groups_of_classes(labels: Labels, group: Ints) -> tuple[Ints, NDArray[np.bo
     return largest, is_mixed
 
 
-def _groups_across_folds(groups: "pd.Series[str]", folds: Ints) -> list[str]:
-    """Returns the groups in more than one fold. Fold -1 counts as a fold: its images train the models of all others."""
+def _groups_across_folds(groups: "pd.Series[str]", folds: Folds) -> list[str]:
+    """Returns the groups that some fold trains on and validates."""
     is_named = (groups != "").to_numpy()
-    is_across = pd.Series(folds[is_named]).groupby(groups[is_named].to_numpy()).nunique() > 1
-    return [str(name) for name in is_across.index[is_across]]
+    group, names = pd.factorize(groups[is_named], sort=True)
+    named = folds.some(is_named)
+    leaks = np.zeros(len(names), dtype=np.bool_)
+    for fold in range(folds.count):
+        is_trained, is_validated = (
+            np.bincount(group[mask], minlength=len(names)) > 0 for mask in (named.trains(fold), named.validates(fold))
+        )
+        leaks |= is_trained & is_validated
+    return [str(name) for name in names[leaks]]
 
 
 def _count_and_names(names: list[str]) -> str:

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import sha256, write_bytes, write_json
 from podium.folds.certificate import certify, fold_groups, readable_train_images
-from podium.folds.split import Ints, assign_folds, count_folds, labels_of, strata_of, validation_fold
+from podium.folds.folds import Folds, Ints, Mask
+from podium.folds.split import assign_folds, labels_of, strata_of, validation_fold
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group, doubt_of_copies
 from podium.terminal import command_for, first_few, plural, podium_command, say, show, table
@@ -68,9 +68,9 @@ def write_folds(competition: Competition, root: Path | str, k: int, seed: int, i
     targets_in_files = competition.train_in_files.set_index("id")["target"].loc[ids]
     lines = zip(ids, targets_in_files, folds.tolist(), ids[groups], strict=True)
     has_changed = _replace_folds(path, csv_text([("id", "target", "fold", "group"), *lines]).encode(), in_use_by)
-    certificate = certify(competition, rows, folds, path, folds)
+    certificate = certify(competition, rows, Folds.of(folds), path, folds)
     write_json(path.with_suffix(".json"), certificate.as_json())
-    show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
+    show(f"{folds_table(competition, Folds.of(folds), is_good)}\n\n{certificate}")
     _warn_of_copies(certificate.as_json())
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}" if has_changed else f"podium: {path} is unchanged")
     return path
@@ -96,11 +96,11 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
     folds = read_folds(competition, root, path)
     rows = load_audit(competition, root)
     train, is_good = readable_train_images(competition, rows)
-    groups, k = fold_groups(competition, train), count_folds(folds)
+    groups = fold_groups(competition, train)
     try:
-        possible = _split(competition, train, is_good, groups, k, 0)
+        possible = _split(competition, train, is_good, groups, folds.count, 0)
     except PodiumError:  # there is nothing to compare with
-        possible = folds
+        possible = folds.of_image
     certificate = certify(competition, rows, folds, path, possible)
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
     _warn_of_copies(certificate.as_json())
@@ -112,9 +112,7 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
     say(f"podium: {path} guarantees all of this")
 
 
-def _split(
-    competition: Competition, train: pd.DataFrame, is_good: NDArray[np.bool_], groups: Ints, k: int, seed: int
-) -> Ints:
+def _split(competition: Competition, train: pd.DataFrame, is_good: Mask, groups: Ints, k: int, seed: int) -> Ints:
     """Assigns folds to the images that can be read; the others get fold -1."""
     folds = np.full(len(train), -1, dtype=np.int64)
     targets, task = strata_of(list(train["target"]), competition.task)
@@ -148,8 +146,8 @@ def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> bool
 # --- reading -----------------------------------------------------------------------------------------
 
 
-def read_folds(competition: Competition, root: Path | str, path: Path | None = None) -> Ints:
-    """Returns the fold of every row of `competition.train`, from folds.csv or another file.
+def read_folds(competition: Competition, root: Path | str, path: Path | None = None) -> Folds:
+    """Returns the folds of the rows of `competition.train`, from folds.csv or another file.
 
     The file may also list images that the corrections drop.
     """
@@ -169,7 +167,8 @@ def read_folds(competition: Competition, root: Path | str, path: Path | None = N
         )
     if "target" in rows.columns:
         _refuse_other_labels(path, rows["target"], competition)
-    folds: Ints = rows["fold"].astype(np.int64).to_numpy()
+    trained_from = rows["trained_from"].replace("", "0").astype(np.int64).to_numpy() if "trained_from" in rows else None
+    folds = Folds.of(rows["fold"].astype(np.int64).to_numpy(), trained_from)
     _refuse_empty_folds(path, folds)
     return folds
 
@@ -190,6 +189,13 @@ def _refuse_bad_lines(path: Path, rows: pd.DataFrame, train_ids: "pd.Series[str]
     if len(invalid):
         raise PodiumError(
             f"{path}, line {invalid.index[0]}: fold '{invalid.iloc[0]}' is not -1, 0, 1, ...; correct that line"
+        )
+    first = rows.get("trained_from", pd.Series("", index=rows.index))
+    invalid = first[~first.str.fullmatch("|0|[1-9][0-9]{0,3}")]
+    if len(invalid):
+        raise PodiumError(
+            f"{path}, line {invalid.index[0]}: trained_from '{invalid.iloc[0]}' is not the number of the first fold"
+            " that trains on the image (blank: all others do); correct that line"
         )
     unknown = ids[~ids.isin(train_ids)]
     if len(unknown):
@@ -212,13 +218,16 @@ def _refuse_other_labels(path: Path, labels: "pd.Series[str]", competition: Comp
         )
 
 
-def _refuse_empty_folds(path: Path, folds: Ints) -> None:
-    empty = sorted(set(range(count_folds(folds))) - set(folds.tolist()))
-    if empty or folds.max() < 0:
+def _refuse_empty_folds(path: Path, folds: Folds) -> None:
+    empty = [fold for fold in range(folds.count) if not folds.validates(fold).any()]
+    if empty or not folds.count:
         fold = empty[0] if empty else 0
         raise PodiumError(f"{path}: no image in fold {fold}; number the folds from 0 without gaps")
-    if (folds >= 0).all() and folds.max() == 0:
+    if folds.validates(0).all():
         raise PodiumError(f"{path}: all images are in fold 0, so none is left to train on; make at least two folds")
+    idle = [fold for fold in range(folds.count) if not folds.trains(fold).any()]
+    if idle:
+        raise PodiumError(f"{path}: fold {idle[0]} trains on no image; correct the column trained_from")
 
 
 def read_groups(competition: Competition, root: Path) -> dict[str, str]:
@@ -232,17 +241,15 @@ def read_groups(competition: Competition, root: Path) -> dict[str, str]:
     return {image_id: group for image_id, group in zip(ids, groups, strict=True) if group}
 
 
-def folds_table(competition: Competition, folds: Ints, is_good: NDArray[np.bool_] | None = None) -> str:
+def folds_table(competition: Competition, folds: Folds, is_good: Mask) -> str:
     """Returns a table: how many images each fold trains on and validates. `is_good` selects the readable images."""
-    labels = labels_of(list(competition.train["target"]), competition.task)
-    k = count_folds(folds)
-    if is_good is not None:
-        labels, folds = labels.of_images(is_good), folds[is_good]
+    labels = labels_of(list(competition.train["target"]), competition.task).of_images(is_good)
+    folds = folds.some(is_good)
     rows = []
-    for fold in range(k):
-        validated = int((folds == fold).sum())
-        classes = len(set(labels.label[folds[labels.image] == fold].tolist()))
-        rows.append([fold, f"{len(folds) - validated:,}", f"{validated:,}", classes])
+    for fold in range(folds.count):
+        is_trained, is_validated = folds.trains(fold), folds.validates(fold)
+        classes = len(set(labels.label[is_validated[labels.image]].tolist()))
+        rows.append([fold, f"{is_trained.sum():,}", f"{is_validated.sum():,}", classes])
     return table(["fold", "train", "validate", "classes"], rows)
 
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, hstack
 
 from podium import PodiumError
+from podium.folds.folds import Ints
 from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, Task
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 NO_LABEL = "(none)"  # the class of images without a label
@@ -26,10 +26,6 @@ MOST_RANGES, IN_A_RANGE = 10, 20  # of numbers: the ranges of a column, and the 
 # The exchange of groups between folds: the most rounds over all pairs of folds, the most groups of a fold in a round,
 # and the relative improvement below which the exchange ends.
 ROUNDS, CANDIDATES, MIN_IMPROVEMENT = 30, 256, 1e-7
-
-
-def count_folds(folds: Ints) -> int:
-    return int(folds.max()) + 1
 
 
 class Labels(NamedTuple):

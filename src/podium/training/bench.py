@@ -26,6 +26,7 @@ import torch.nn.functional as F
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import write_text
+from podium.folds.folds import Folds
 from podium.image_size import ImageSize, sides_of
 from podium.machine import Machine, peak_memory_mb
 from podium.models.build import build_model, resolve_recipe
@@ -103,12 +104,12 @@ def bench(
     requests = [Request({**options, **fixed, "model": model}, machine=machine or Machine()) for model in models]
     checked = [check_request(competition.slug, root, request) for request in requests]  # all, before it takes time
     for request, request_options in zip(requests, checked, strict=True):
-        fold_of_image = np.arange(len(competition.train)) % FOLDS
-        data = data_of(competition, fold_of_image)
+        folds = Folds.of(np.arange(len(competition.train)) % FOLDS)
+        data = data_of(competition, folds)
         recipe = resolve_recipe(request_options, competition.recipe, data)
         with tempfile.TemporaryDirectory() as folder:
             run = Run(Path(folder))
-            plan = Plan(competition, root, request, run, recipe, fold_of_image, (0,), data)
+            plan = Plan(competition, root, request, run, recipe, folds, (0,), data)
             with open_context(plan) as context, explain_hardware_errors(recipe.batch_size):
                 run.begin(asdict(recipe), {"folds": FOLDS})
                 measurements.append(_measure(context, started))

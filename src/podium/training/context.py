@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import sha256
+from podium.folds.folds import Folds
 from podium.image_size import shorter_side
 from podium.images.few_greys import refuse_few_greys
 from podium.images.store import Store, open_store, stored_side
@@ -30,14 +31,12 @@ from podium.training.prediction_files import Predictions
 from podium.training.processes import Processes, join_processes
 from podium.training.run_folder import Run, discarded_if_failed
 
-LEFT_OUT = -2  # the fold of an image that cannot be read
-
 
 @dataclass(frozen=True)
 class Context:
     plan: Plan
     store: Store
-    fold_of_image: NDArray[np.int64]  # as in the plan, but LEFT_OUT for images that cannot be read
+    folds: Folds  # as in the plan, but without the images that cannot be read
     target_of_image: Targets  # encoded, see task.py
     device: torch.device
     precision: torch.dtype
@@ -67,14 +66,14 @@ class Context:
         return replace(self, plan=replace(self.plan, recipe=recipe))
 
     def training_rows(self, fold: int) -> NDArray[np.int64]:
-        return np.flatnonzero((self.fold_of_image != fold) & (self.fold_of_image != LEFT_OUT))
+        return np.flatnonzero(self.folds.trains(fold))
 
     def some_training_rows(self, fold: int, count: int) -> NDArray[np.int64]:
         rng = np.random.default_rng(self.recipe.seed)
         return rng.permutation(self.training_rows(fold))[:count]
 
     def held_out_rows(self, fold: int) -> NDArray[np.int64]:
-        return np.flatnonzero(self.fold_of_image == fold)
+        return np.flatnonzero(self.folds.validates(fold))
 
     def images(self, rows: NDArray[np.int64], view: View) -> ImageDataset:
         positions = self.store.positions(self.competition.train["image"].iloc[rows])
@@ -125,12 +124,12 @@ def open_context(plan: Plan) -> Iterator[Context]:
         with processes.first_then_others():  # the first builds the store, the others find it
             side = stored_side(shorter_side(recipe.image_size, recipe.test_size))
             store = open_store(competition, plan.root, side, machine.keep_pixels)
-            fold_of_image = _leave_out_unreadable(plan, store)
+            folds = _leave_out_unreadable(plan, store)
             refuse_few_greys(competition, store, store.positions(competition.train["image"]))
         yield Context(
             plan=plan,
             store=store,
-            fold_of_image=fold_of_image,
+            folds=folds,
             target_of_image=competition.task.encode(competition.train["target"], competition.classes),
             device=device,
             precision=precision,
@@ -138,13 +137,13 @@ def open_context(plan: Plan) -> Iterator[Context]:
         )
 
 
-def _leave_out_unreadable(plan: Plan, store: Store) -> NDArray[np.int64]:
-    """Returns the fold of every image. Images that cannot be read are left out with --skip-bad, and refused without."""
+def _leave_out_unreadable(plan: Plan, store: Store) -> Folds:
+    """Returns the plan's folds. Images that cannot be read are left out with --skip-bad, and refused without."""
     competition = plan.competition
     positions = store.positions(competition.train["image"])
     unreadable = store.bad(positions)
     if not unreadable.any():
-        return plan.fold_of_image
+        return plan.folds
     first = store.files[positions[unreadable][0]]
     count = plural(int(unreadable.sum()), "training image")
     problem = f"{count} cannot be read; the first is {competition.folder / first.image} ({first.reason})"
@@ -152,9 +151,9 @@ def _leave_out_unreadable(plan: Plan, store: Store) -> NDArray[np.int64]:
         listing = command_for("audit", competition.slug)
         raise PodiumError(f"{problem}; {listing} lists them all: replace them, or leave them out with --skip-bad")
     say(f"podium: warning: {problem}; they are left out")
-    fold_of_image = np.where(unreadable, LEFT_OUT, plan.fold_of_image)
-    for fold in range(plan.fold_count):
-        if not (fold_of_image == fold).any():
+    folds = plan.folds.without(unreadable)
+    for fold in range(folds.count):
+        if not (folds.validates(fold).any() and folds.trains(fold).any()):
             remedy = command_for("folds", competition.slug)
             raise PodiumError(f"fold {fold} has no image that can be read; make new folds: {remedy}")
-    return fold_of_image
+    return folds

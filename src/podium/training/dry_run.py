@@ -33,8 +33,8 @@ def show_plan(plan: Plan) -> None:
     if plan.request.budget is not None:
         say("podium: note: --budget would measure the first steps, and train fewer epochs or folds if needed")
     unfinished = list(plan.folds_to_train) if changes else plan.unfinished_folds()
-    counts = np.array([(plan.fold_of_image == fold).sum() for fold in folds])
-    training = len(plan.fold_of_image) - counts
+    counts = np.array([plan.folds.validates(fold).sum() for fold in folds])
+    training = np.array([plan.folds.trains(fold).sum() for fold in folds])
     show(
         f"\n{run.path}: {plural(len(folds), 'fold')}, {plural(len(unfinished), 'fold')} left to train;"
         f" about {training.mean():,.0f} images to train on and {counts.mean():,.0f} to validate"

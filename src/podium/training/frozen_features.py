@@ -30,7 +30,7 @@ from podium.own_parts import own_parts_digest
 from podium.project_root import prepared_folder
 from podium.terminal import plural, progress_bar, say
 from podium.training.augment import TestView
-from podium.training.context import LEFT_OUT, Context
+from podium.training.context import Context
 from podium.training.loader import ImageDataset, Key, load_batches
 
 BLOCK = 1024  # images in a file: the most work that a killed process loses
@@ -58,7 +58,7 @@ def compute_features(
 
     Images that cannot be read have none.
     """
-    rows = np.flatnonzero(context.fold_of_image != LEFT_OUT)
+    rows = np.flatnonzero(context.folds.is_used)
     if most is not None and len(rows) > most:
         rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]

@@ -248,8 +248,8 @@ def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -
     start = Head(torch.zeros(len(bias), len(variances), device=device), bias)
     fit_loss = _loss_of(spec, context.target_of_image[rows])
 
-    validates = validating_rows(context, fold, rows)
-    trains = torch.from_numpy(~validates).to(device)
+    learns, validates = inner_split(context, fold, rows)
+    trains = torch.from_numpy(learns).to(device)
     validation_features, validation_targets = features.of(rows[validates]), context.target_of_image[rows[validates]]
     prior = predict_head(context, standard.head_for_raw_features(start), validation_features, spec)
     strength, lowest_loss, best, head, inner = STRENGTHS[0], math.inf, start, start, None
@@ -284,19 +284,21 @@ def _repeated(targets: Tensor, views: int) -> Tensor:
     return torch.cat([targets] * views)
 
 
-def validating_rows(context: Context, fold: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Marks the training images that choose the strength: those of the next fold, which keeps groups whole.
+def inner_split(context: Context, fold: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Marks the training images that a trial learns from, and those that choose the strength.
 
-    With images of one fold only, it marks every fifth one, from the second on: of each class, if each has one label.
+    The latter are those of another fold, which keeps groups whole. With images of one fold only, they are every fifth
+    image, from the second on: of each class, if each has one label.
     """
-    folds, count = context.fold_of_image[rows], context.plan.fold_count
-    later = [(fold + step) % count for step in range(1, count) if (folds == (fold + step) % count).any()]
-    if len(later) > 1:
-        return np.asarray(folds == later[0])
+    judge = context.folds.judge_within(fold, rows)
+    if judge is not None:
+        return context.folds.trains(judge)[rows], context.folds.validates(judge)[rows]
     if context.competition.task.name != ONE_LABEL.name:
-        return np.asarray(np.arange(len(rows)) % 5 == 1)
-    targets = context.competition.train["target"].iloc[rows]
-    return np.asarray(targets.groupby(targets).cumcount() % 5 == 1)
+        number = np.arange(len(rows))
+    else:
+        targets = context.competition.train["target"].iloc[rows]
+        number = targets.groupby(targets).cumcount().to_numpy()
+    return number % 5 != 1, number % 5 == 1
 
 
 def _loss_of(spec: ModelSpec, targets: Targets) -> Loss:

@@ -25,11 +25,11 @@ from podium.recipe import Options, Recipe
 from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_PRETRAINED, AUTO_WITH_MANY, OPTIONS_OF_LEVEL
 from podium.task import Targets
 from podium.terminal import plural, say
-from podium.training.context import LEFT_OUT, Context, open_context
+from podium.training.context import Context, open_context
 from podium.training.forecast import FORWARD_SHARE
 from podium.training.frozen_features import Features
 from podium.training.learner import Diverged
-from podium.training.linear_probe import Inner, fit_head, fit_head_of, validating_rows
+from podium.training.linear_probe import Inner, fit_head, fit_head_of, inner_split
 from podium.training.loop import train_fold
 from podium.training.plan import Plan, with_options
 from podium.training.quick_measure import estimate_seconds, measure_training
@@ -67,8 +67,8 @@ class Looks:
         self.given = {name: value for name, value in plan.request.options.items() if name != "model"}
         self.asked: Mapping[str, Any] = {**plan.competition.recipe, **self.given}
         self.task_loss, self.metric = plan.competition.task.loss, plan.competition.metric
-        self.held_out = int((plan.fold_of_image == self.fold).sum())
-        self.training = len(plan.fold_of_image) - self.held_out
+        self.held_out = int(plan.folds.validates(self.fold).sum())
+        self.training = int(plan.folds.trains(self.fold).sum())
         self.rates: dict[str, float] = {}  # of training, by model: pixels per second
         self.seen: list[dict[str, Any]] = []  # for recipe.json
 
@@ -80,8 +80,8 @@ class Looks:
             spec = context.complete_spec(spec, self.fold)
             normalise = place_model(model, spec, context.device, context.precision)
             most = self._most_images()
-            if len(context.fold_of_image) > most:  # else the run will use all features again
-                context = replace(context, fold_of_image=self._without_held_out(context))
+            if len(context.folds) > most:  # else the run will use all features again
+                context = replace(context, folds=context.folds.without(~context.folds.trains(self.fold)))
             fitted = fit_head_of(context, self.fold, model, spec, normalise, most)
             look = self._judge(options, fitted.inner)
             if (
@@ -102,15 +102,13 @@ class Looks:
         rate = self._rate(recipe, recipe.image_size)
         with self._open({**options, **NOT_SMOOTHED}) as context:
             rows = context.training_rows(self.fold)
-            judges = validating_rows(context, self.fold, rows)
-            learned = _sample(rows[~judges], max(IMAGES[0], round(seconds * rate)))
+            learns, judges = inner_split(context, self.fold, rows)
+            learned = _sample(rows[learns], max(IMAGES[0], round(seconds * rate)))
             judging = _sample(rows[judges], IMAGES[0])
             whole = estimate_seconds(recipe, len(learned), len(judging), rate)
             epochs = min(max(1, round(recipe.epochs * seconds / whole)), recipe.epochs)
-            folds = np.full_like(context.fold_of_image, LEFT_OUT)
-            folds[learned], folds[judging] = context.fold_of_image[learned], self.fold
             short = context.with_recipe(replace(context.recipe, epochs=epochs))
-            found = self._train(replace(short, fold_of_image=folds), 3 * seconds)
+            found = self._train(replace(short, folds=context.folds.inside(self.fold, learned, judging)), 3 * seconds)
         what = {"model": recipe.model, "image_size": recipe.image_size, "epochs": epochs}
         has_diverged = math.isinf(found.loss)
         self.seen.append({**what, **({"diverged": True} if has_diverged else found._asdict())})
@@ -119,7 +117,7 @@ class Looks:
         return found
 
     def _train(self, context: Context, seconds: float) -> Trial:
-        context.run.begin(asdict(context.recipe), {"folds": self.plan.fold_count})
+        context.run.begin(asdict(context.recipe), {"folds": self.plan.folds.count})
         try:
             with _quiet():
                 train_fold(context, self.fold, deadline=time.monotonic() + seconds)
@@ -172,9 +170,6 @@ class Looks:
     def _open(self, options: Options) -> Iterator[Context]:
         with open_context(with_options(self.plan, options)) as context:
             yield context
-
-    def _without_held_out(self, context: Context) -> NDArray[np.int64]:
-        return np.where(context.fold_of_image == self.fold, LEFT_OUT, context.fold_of_image)
 
     def _judge(self, options: Options, inner: Inner | None) -> Look:
         if inner is None:

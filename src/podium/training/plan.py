@@ -21,10 +21,8 @@ from podium.terminal import say
 from podium.torchrun import world_size
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from podium.competition.load import Competition
+    from podium.folds.folds import Folds
     from podium.recipe_defaults import Data
     from podium.training.run_folder import Run
 
@@ -49,7 +47,7 @@ class Plan:
     request: Request
     run: "Run"
     recipe: Recipe
-    fold_of_image: "NDArray[np.int64]"  # of every training image
+    folds: "Folds"  # of every training image
     folds_to_train: tuple[int, ...]
     data: "Data"  # what the defaults depend on
     earlier_runs: Mapping[str, tuple["Run", ...]] = field(default_factory=dict)  # by option: teacher, start
@@ -71,12 +69,6 @@ class Plan:
         from podium.training.pretrained_backbones import find_backbone
 
         return find_backbone(self.competition.slug, self.root, self.recipe.weights)
-
-    @property
-    def fold_count(self) -> int:
-        from podium.folds.split import count_folds
-
-        return count_folds(self.fold_of_image)
 
     def identity(self) -> dict[str, Any]:
         """Returns what must stay the same when the run is resumed; the images are checked when they are read."""
@@ -104,22 +96,21 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     check_sources(slug, root, options, only_shown)
     from podium.competition.load import load_and_report
     from podium.folds.folds_csv import read_folds
-    from podium.folds.split import count_folds
     from podium.models.build import resolve_recipe
     from podium.project_root import runs_folder
     from podium.training.known_images import find_origin
     from podium.training.run_folder import Run
 
     competition = load_and_report(slug, root, request.corrections)
-    fold_of_image = read_folds(competition, root)
-    folds = request.folds
-    if options.get("start") and not folds:
-        folds = Run(runs_folder(slug, root) / options["start"]).finished()
-    folds_to_train = _choose_folds(folds, count_folds(fold_of_image), slug)
-    data = data_of(competition, fold_of_image)
+    folds = read_folds(competition, root)
+    numbers = request.folds
+    if options.get("start") and not numbers:
+        numbers = Run(runs_folder(slug, root) / options["start"]).finished()
+    folds_to_train = _choose_folds(numbers, folds.count, slug)
+    data = data_of(competition, folds)
     recipe = resolve_recipe(options, competition.recipe, data)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
-    plan = with_options(Plan(competition, root, request, run, recipe, fold_of_image, folds_to_train, data), options)
+    plan = with_options(Plan(competition, root, request, run, recipe, folds, folds_to_train, data), options)
     plan = replace(plan, earlier_runs=_find_earlier_runs(plan))
     if not only_shown:
         _refuse_other_recipe(plan)
@@ -140,8 +131,8 @@ def with_options(plan: Plan, options: Options) -> Plan:
     return replace(plan, recipe=recipe, origins=_find_origins(plan, options))
 
 
-def data_of(competition: "Competition", fold_of_image: "NDArray[np.int64]") -> "Data":
-    """Returns what the defaults of a run depend on."""
+def data_of(competition: "Competition", folds: "Folds") -> "Data":
+    """Returns what the defaults of a run depend on; the last fold of a rolling split learns from the most images."""
     from podium.images.usual_shape import usual_shape
     from podium.metrics import METRICS
     from podium.recipe_defaults import Data
@@ -149,7 +140,7 @@ def data_of(competition: "Competition", fold_of_image: "NDArray[np.int64]") -> "
     listed = METRICS.get(competition.metric)  # a file's metric is not
     metric = listed() if listed else None
     return Data(
-        images=int((fold_of_image != 0).sum()),
+        images=int(folds.trains(folds.count - 1 if folds.is_rolling else 0).sum()),
         is_loss_of_probabilities=metric is not None and metric.wants == "probs" and metric.better < 0,
         shape=usual_shape(competition),
     )

@@ -41,12 +41,12 @@ def train(plan: Plan) -> Run:
     with open_context(plan) as context:
         _train_folds(context)
         context.processes.wait()
-        show(results_table(run, plan.fold_count, competition.metric))
+        show(results_table(run, plan.folds.count, competition.metric))
     say(f"podium: wrote {run.path}" if is_new else f"podium: {run.path} was trained already; nothing has changed")
     if not any(_has_learned(run, fold, competition.metric) for fold in run.finished()):
         say("next: other options under another --name; submissions leave this run out: it is not better than chance")
         return run
-    unfinished = [str(fold) for fold in range(plan.fold_count) if fold not in run.finished()]
+    unfinished = [str(fold) for fold in range(plan.folds.count) if fold not in run.finished()]
     folds = f"fold{'s' if len(unfinished) > 1 else ''} {','.join(unfinished)}"
     first = f"the same command for {folds}, or " if unfinished else ""
     say(f"next: {first}{command_for('submit' if len(competition.test) else 'compare', competition.slug)}")
@@ -98,7 +98,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         check_same_data(option, runs, data_sha256)
     earlier_hashes = {option: hash_weights(runs, unfinished) for option, runs in plan.earlier_runs.items()}
     machine_facts = {
-        "folds": plan.fold_count,
+        "folds": plan.folds.count,
         "metric": competition.metric,
         "device": device_name(context.device),
         "computed_in": precision_name(context.precision),
