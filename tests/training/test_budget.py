@@ -27,7 +27,7 @@ TRAIN = ("train", *FAST, "--model", "test_vit", "--folds", "0")
 def test_fewer_epochs_come_before_fewer_folds(
     seconds: float, folds: int, epochs: int, expected: tuple[int, int]
 ) -> None:
-    assert choose_epochs(lambda epochs: 20 + 10 * epochs, seconds, folds, epochs) == expected
+    assert choose_epochs(lambda epochs: 20 + 10 * epochs, seconds, [1.0] * folds, epochs) == expected
 
 
 def test_every_fold_gets_an_equal_share_and_the_submission_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

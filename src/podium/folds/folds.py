@@ -5,6 +5,7 @@ that it does not validate. In a rolling split, it trains on earlier images only:
 on it, and all later folds do, too.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,6 +48,12 @@ class Folds:
     def validates(self, fold: int) -> Mask:
         """Marks the images that the fold holds out."""
         return np.asarray(self.of_image == fold)
+
+    def sizes(self, folds: Sequence[int], unit: int) -> list[float]:
+        """Returns how many images these folds train on, in units of another fold's number."""
+        if not self.is_rolling:
+            return [1.0] * len(folds)
+        return [float(self.trains(fold).sum() / self.trains(unit).sum()) for fold in folds]
 
     def some(self, is_chosen: Mask) -> "Folds":
         """Returns the folds of some of the images."""

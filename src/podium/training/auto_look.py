@@ -165,7 +165,7 @@ def seconds_allowed(looks: Looks) -> float:
     request = looks.plan.request
     if request.budget is not None:
         left = request.budget - (time.monotonic() - request.started)
-        return max(1.0, left) / len(looks.plan.folds_to_train)
+        return max(1.0, left) / sum(looks.plan.folds.sizes(looks.plan.folds_to_train, looks.fold))
     shortest, longest = SECONDS
     return min(max(looks.training / IMAGES_PER_SECOND, shortest), longest)
 

@@ -21,10 +21,10 @@ class Budget:
     def seconds_left(self) -> float:
         return self.end - self.reserved - time.monotonic()
 
-    def start_fold(self, folds_left: int) -> float:
+    def start_fold(self, folds_left: float) -> float:
         """Reserves time for the fold's part of the submission; returns when its training has to be finished.
 
-        Every fold gets an equal share of the time.
+        Every fold gets a share of the time by its size; `folds_left` is in units of this fold's.
         """
         share = self.seconds_left() / folds_left
         self.reserved += share * self.test_share

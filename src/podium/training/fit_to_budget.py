@@ -8,7 +8,7 @@ import math
 import tempfile
 import time
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -67,7 +67,7 @@ def _fit(context: Context, budget: Budget) -> Fit:
         return measured.start_up + test_seconds + measured.seconds_per_step * work
 
     (missing,) = processes.maximum(MARGIN * budget.seconds - budget.seconds_left())
-    fold_count, epochs = choose_epochs(fold_seconds, -missing, len(folds), recipe.epochs)
+    fold_count, epochs = choose_epochs(fold_seconds, -missing, context.folds.sizes(folds, folds[0]), recipe.epochs)
     if not epochs:
         spent = time.monotonic() - budget.started + budget.reserved
         needed = duration(math.ceil(1.05 * (fold_seconds(1) + spent) / (1 - SPARE - MARGIN)))
@@ -114,10 +114,15 @@ def _measure(context: Context, fold: int) -> Measured:
     return Measured(learner, forecast, pace, start_up)
 
 
-def choose_epochs(fold_seconds: Callable[[int], float], seconds: float, folds: int, epochs: int) -> tuple[int, int]:
-    """Returns how many folds, of how many epochs, fit into the seconds; a fold of n epochs takes `fold_seconds(n)`."""
-    for fold_count in range(folds, 0, -1):
-        fitting = bisect_right(range(1, epochs + 1), seconds / fold_count, key=fold_seconds)
+def choose_epochs(
+    fold_seconds: Callable[[int], float], seconds: float, sizes: Sequence[float], epochs: int
+) -> tuple[int, int]:
+    """Returns how many folds, of how many epochs, fit into the seconds.
+
+    The first fold, which is the unit of `sizes`, takes `fold_seconds(n)` with n epochs.
+    """
+    for fold_count in range(len(sizes), 0, -1):
+        fitting = bisect_right(range(1, epochs + 1), seconds / sum(sizes[:fold_count]), key=fold_seconds)
         if fitting >= epochs * MIN_EPOCHS or fold_count == 1:
             break
     return fold_count, fitting

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,11 +21,11 @@ class Forecast:
         sampler: BatchSampler,
         held_out_ratio: float,  # number of held-out images / number of training images
         recipe: Recipe,
-        folds_left: int = 1,
+        later: Sequence[float] = (),  # the sizes of the folds after this one, in units of this one's
         deadline: float = math.inf,  # on the clock of time.monotonic()
         checked_ratio: float = 0.0,  # number of predictions of kept_start.py at a validation / training images
     ) -> None:
-        self.sampler, self.epochs, self.folds_left, self.deadline = sampler, recipe.epochs, folds_left, deadline
+        self.sampler, self.epochs, self.later, self.deadline = sampler, recipe.epochs, later, deadline
         areas = [relative_area(image_size_at(epoch, recipe), recipe) for epoch in range(recipe.epochs)]
         self.epoch_ends = sampler.per_epoch * np.arange(recipe.epochs + 1)
         self.training_work = sampler.per_epoch * np.append(0.0, np.cumsum(areas))
@@ -78,11 +79,11 @@ class Forecast:
 
     def _report(self, step: int) -> None:
         pace = self.seconds_per_step(step)
-        seconds = pace * (self.work_left(step) + (self.folds_left - 1) * self.work_left(0))
-        if self.folds_left == 1:
+        seconds = pace * (self.work_left(step) + sum(self.later) * self.work_left(0))
+        if not self.later:
             seconds = min(seconds, self.deadline - time.monotonic())
         end = time.strftime("%a %H:%M", time.localtime(time.time() + seconds))
-        folds = f"{self.folds_left} folds" if self.folds_left > 1 else "this fold"
+        folds = f"{1 + len(self.later)} folds" if self.later else "this fold"
         rate = f"{self.sampler.batch_size / pace:,.1f} images/s"
         epochs = plural(self.epochs, "epoch")
         say(f"podium: {rate}; {folds} of {epochs} will take about {duration(seconds)}, to about {end}")

@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -41,14 +41,14 @@ from podium.training.live_line import LiveLine
 from podium.training.loader import Batch, batches_in_order, load_batches
 
 
-def train_fold(context: Context, fold: int, folds_left: int = 1, deadline: float = math.inf) -> None:
+def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), deadline: float = math.inf) -> None:
     """Trains until the schedule ends; validates and saves at every epoch."""
     recipe, processes = context.recipe, context.processes
-    learner = start_or_resume(context, fold, folds_left)
+    learner = start_or_resume(context, fold, 1 + len(later_folds))
     progress = learner.progress
     if progress.step == 0:
         start_head(learner)
-    forecast = make_forecast(learner, recipe, folds_left, deadline)
+    forecast = make_forecast(learner, recipe, later_folds, deadline)
     planned_steps = progress.total_steps  # a schedule that the deadline has shortened does not grow again
     checkpoint = CheckpointWriter(context.run.fold_folder(fold))
     with explain_failures(learner, checkpoint):
@@ -113,11 +113,14 @@ def training_batches(learner: Learner) -> Generator[Batch]:
     return load_batches(images, learner.sampler, context.workers)
 
 
-def make_forecast(learner: Learner, recipe: Recipe, folds_left: int = 1, deadline: float = math.inf) -> Forecast:
+def make_forecast(
+    learner: Learner, recipe: Recipe, later_folds: Sequence[int] = (), deadline: float = math.inf
+) -> Forecast:
     context, fold = learner.context, learner.fold
     training, held_out = len(context.training_rows(fold)), len(context.held_out_rows(fold))
     checked = images_checked(recipe.keep, training)
-    return Forecast(learner.sampler, held_out / training, recipe, folds_left, deadline, checked / training)
+    later = context.folds.sizes(later_folds, fold)
+    return Forecast(learner.sampler, held_out / training, recipe, later, deadline, checked / training)
 
 
 def _refuse_full_disk(learner: Learner, folds_left: int) -> None:

@@ -75,13 +75,14 @@ def _train_folds(context: Context) -> None:
         unfinished = unfinished[processes.rank :: processes.size]
         context = replace(context, processes=Processes())
     for number, fold in enumerate(unfinished):
-        folds_left = len(unfinished) - number
-        deadline = budget.start_fold(folds_left) if budget else math.inf
+        later_folds = unfinished[number + 1 :]
+        sizes = context.folds.sizes([fold, *later_folds], fold)
+        deadline = budget.start_fold(sum(sizes)) if budget else math.inf
         with explain_hardware_errors(context.recipe.batch_size):
             if context.recipe.linear:
                 train_head(context, fold)
             else:
-                train_fold(context, fold, folds_left, deadline)
+                train_fold(context, fold, later_folds, deadline)
 
 
 def _each_process_has_folds(context: Context, fold_count: int) -> bool:
