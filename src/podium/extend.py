@@ -1,4 +1,4 @@
-"""Your own metrics, losses, augmentations, views and readers: decorators for a file of your project.
+"""Your own metrics, losses, augmentations, views, splitters and readers: decorators for a file of your project.
 
     extend = "mine.py"           in podium.toml, or in the competition's card
 
@@ -21,6 +21,7 @@ from podium.task import ONE_LABEL, TASKS
 Function = Callable[..., Any]
 
 READERS: dict[str, Function] = {}
+SPLITTERS: dict[str, Function] = {}
 _registered: list[tuple[dict[str, Any], str]] = []  # table and name, so that another project's parts can replace them
 
 
@@ -111,6 +112,14 @@ def view(function: Function | None = None, *, further: int = 1) -> Function:
         return views
 
     return _register("view", VIEWS, function, View(1 + further, checked))
+
+
+def splitter(function: Function) -> Function:
+    """Registers a splitter for `podium folds --strategy`: (images, k, seed) -> the fold of each image, or -1.
+
+    `images` is a data frame of id, target, group and the columns of the training table, all text.
+    """
+    return _register("splitter", SPLITTERS, function, wraps(function)(partial(_call, function, "splitter")))
 
 
 def reader(function: Function) -> Function:

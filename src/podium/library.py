@@ -42,23 +42,33 @@ class Competition(competition_files.Competition):
     root: Path
 
     def folds(
-        self, k: int | None = None, group: str | None = None, seed: int | None = None, force: bool = False
+        self,
+        k: int | None = None,
+        group: str | None = None,
+        seed: int | None = None,
+        force: bool = False,
+        by_time: str | tuple[str, float] | None = None,
+        strategy: str | None = None,
     ) -> "pd.DataFrame":
         """Returns id, target, fold and group of every training image.
 
-        Makes five folds if there are none. With `k`, `group` (a column) or `seed` it makes new ones; with `force` also
-        if runs were trained on the present ones.
+        Makes five folds if there are none. With `k`, `group` (a column), `seed`, `by_time` (a column, or a column and a
+        gap) or `strategy` (a splitter) it makes new ones; with `force` also if runs were trained on the present ones.
+        Folds by time have a further column, trained_from: the first fold that trains on the image.
         """
         from podium.folds.folds_csv import folds_path, read_folds, read_groups, write_folds
+        from podium.folds.strategies import Split
 
         for name, number in {"k": k, "seed": seed}.items():
             if number is not None and not isinstance(number, int):
                 raise PodiumError(f"{name} must be a whole number, not {number!r}")
         path, settings = folds_path(self.slug, self.root), {} if group is None else {"group_column": group}
-        if not path.exists() or (k, group, seed) != (None, None, None):
-            grouped = competition_files.load(self.slug, self.root, **settings)
+        if not path.exists() or {k, group, seed, by_time, strategy} != {None}:
+            time, gap = by_time if isinstance(by_time, tuple) else (by_time, 0.0)
+            split = Split(5 if k is None else k, seed or 0, time, gap, strategy)
+            grouped = competition_files.load(self.slug, self.root, None, split.needs_columns, **settings)
             in_use_by = [] if force else run_folder.names_of_runs_on_folds(self.slug, self.root)
-            write_folds(grouped, self.root, 5 if k is None else k, seed or 0, in_use_by)
+            write_folds(grouped, self.root, split, in_use_by)
         groups = self.train["id"].map(read_groups(self, self.root)).fillna("")
         folds = read_folds(self, self.root)
         rows = self.train[["id", "target"]].assign(fold=folds.of_image, group=groups)

@@ -26,6 +26,7 @@ from podium.folds import folds_csv
 from podium.folds.certificate import Certificate, certify
 from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path, write_folds
+from podium.folds.strategies import Split
 from podium.task import ONE_LABEL
 from tiny import Podium
 
@@ -193,6 +194,10 @@ def test_folds_json_holds_the_whole_certificate(tmp_path: Path, podium: Podium, 
         "images": 13,
         "trained_in_every_fold": 1,
         "bad_images": 1,
+        "time_column": None,
+        "gap": 0.0,
+        "gap_unit": "",
+        "late_folds": [],
         "duplicate_groups": 1,
         "duplicates_across_folds": [],
         "group_column": None,
@@ -359,7 +364,7 @@ def test_the_certificate_counts_right(
     path = tmp_path_factory.getbasetemp() / "folds.csv"
     path.write_text("any content")
     competition, audit = audited_competition(path.parent, [row for row, _ in rows])
-    certificate = certify(competition, audit, Folds.of(np.array(folds)), path, np.array(folds))
+    certificate = certify(competition, audit, Folds.of(np.array(folds)), path, np.array(folds), None)
 
     good = [(*row[:3], fold) for row, fold in rows if not row[3]]
     per_class = {name: Counter(fold for label, _, _, fold in good if label == name) for (name, *_), _ in rows}
@@ -395,7 +400,7 @@ def test_the_certificate_of_our_own_folds_holds(
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         patch.setattr(folds_csv, "load_audit", lambda competition, root: audit)
         try:
-            write_folds(competition, root, k, seed)
+            write_folds(competition, root, Split(k, seed))
         except PodiumError:  # too few images or groups; see test_split.py
             return
     certificate = read_certificate(root)

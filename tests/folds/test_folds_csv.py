@@ -11,6 +11,7 @@ from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.load import load
 from podium.folds.folds_csv import folds_path, read_folds, write_folds
+from podium.folds.strategies import Split
 from tiny import Podium, one_line, write_competition
 
 QUICK_TRAINING = ("train", "-c", "tiny", "--model", "test_vit", "--weights", "none", "--epochs", "1")
@@ -179,8 +180,8 @@ def test_python_callers_may_write_paths_as_text(tmp_path: Path) -> None:
     write_competition(tmp_path, per_class=3, test_images=1)
     competition = load("tiny", str(tmp_path))
     with pytest.raises(PodiumError, match="k must be a whole number of folds, such as 5, not '3'"):
-        write_folds(competition, tmp_path, "3", 0)  # type: ignore[arg-type]
-    write_folds(competition, str(tmp_path), 3, 0)
+        write_folds(competition, tmp_path, Split("3"))  # type: ignore[arg-type]
+    write_folds(competition, str(tmp_path), Split(3))
     assert set(read_folds(competition, str(tmp_path)).of_image) == {-1, 0, 1, 2}
 
 

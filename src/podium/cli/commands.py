@@ -56,22 +56,26 @@ def _list_suspects(args: argparse.Namespace) -> None:
 
 def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
-    from podium.folds.folds_csv import certified_group_column, folds_path, verify_folds, write_folds
+    from podium.folds.folds_csv import certified_columns, folds_path, verify_folds, write_folds
+    from podium.folds.strategies import Split
     from podium.training.run_folder import names_of_runs_on_folds
 
-    group = args.group
-    if args.verify is not None and group is None:
-        group = certified_group_column(args.competition, args.root)
-    competition = _competition(args, **({} if group is None else {"group_column": group}))
+    group, split = args.group, Split(args.k, args.seed, args.by_time, args.gap, args.strategy)
+    if args.verify is not None:
+        certified_group, time, gap = certified_columns(args.competition, args.root)
+        group = certified_group if group is None else group
+        split = Split(by_time=time, gap=args.gap or gap) if args.by_time is None else split
+    settings = {} if group is None else {"group_column": group}
+    competition = _competition(args, split.needs_columns, **settings)
     if args.verify is None:
         in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
         path = folds_path(args.competition, args.root)
         before = path.read_bytes() if path.exists() else None
-        write_folds(competition, args.root, args.k, args.seed, in_use_by)
+        write_folds(competition, args.root, split, in_use_by)
         if path.read_bytes() != before:
             terminal.say(f"next: {terminal.command_for('train', competition.slug, model='auto')}")
     else:
-        verify_folds(competition, args.root, args.verify or None)
+        verify_folds(competition, args.root, args.verify or None, split)
     competition.corrections.save()
 
 
@@ -293,10 +297,10 @@ def doctor(args: argparse.Namespace) -> None:
 # --- from flags to arguments -------------------------------------------------------------------------
 
 
-def _competition(args: argparse.Namespace, **settings: str) -> "Competition":
+def _competition(args: argparse.Namespace, with_columns: bool = False, /, **settings: str) -> "Competition":
     from podium.competition.load import load_and_report
 
-    return load_and_report(args.competition, args.root, getattr(args, "corrections", None), **settings)
+    return load_and_report(args.competition, args.root, getattr(args, "corrections", None), with_columns, **settings)
 
 
 def _recipe_options(args: argparse.Namespace) -> dict[str, Any]:

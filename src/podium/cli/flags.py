@@ -103,6 +103,12 @@ def folds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=_count, default=0, help="seed of the shuffle (default: %(default)s)")
     text = "column of the training table, such as patient or scene: images with the same value share a fold"
     command.add_argument("--group", type=_column, metavar="COLUMN", help=text)
+    text = "column of dates or numbers in the training table: each fold validates a block of time and trains on earlier"
+    command.add_argument("--by-time", type=_column, metavar="COLUMN", help=f"{text} images only")
+    text = "with --by-time: leave out the last N days before a block (of numbers: N of their unit)"
+    command.add_argument("--gap", type=float, default=0.0, metavar="N", help=text)
+    text = "split with a splitter of the project's own, see docs/extend.md"
+    command.add_argument("--strategy", metavar="NAME", help=text)
     command.add_argument("--force", action="store_true", help="replace folds that runs were trained on")
     _corrections_flag(command)
     text = "make no folds; check what FILE guarantees (default: the competition's folds.csv)"

@@ -58,6 +58,8 @@ class Sources:
     marked: str | None = None  # the label of two that another column of the training table marks with 1
     notes: list[str] = field(default_factory=list)
     train_features: pd.DataFrame | None = None  # the columns that the card names, by the ids of the training images
+    keeps_columns: bool = False  # also those of the training table that nothing else needs
+    train_columns: pd.DataFrame = field(default_factory=pd.DataFrame)  # of text, by the ids of the training images
     validation_lines: frozenset[int] = frozenset()  # of the training table
     validation: frozenset[str] = frozenset()  # the ids of the training images that are for validation
     tables_read: set[str] = field(default_factory=set)

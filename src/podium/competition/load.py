@@ -58,6 +58,9 @@ class Competition:
     answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
     validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
+    columns: pd.DataFrame | None = field(
+        default=None, kw_only=True
+    )  # of the training table, by image id; None: not kept
 
     @property
     def answer_ids(self) -> list[str]:
@@ -106,16 +109,16 @@ def raw_folder(slug: str, root: Path) -> Path:
     return folder
 
 
-def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, **settings: str) -> Competition:
-    """Reads a competition from its files; `settings` replace the card's.
+def load(
+    slug: str, root: Path | str, corrections_file: Path | None = None, with_columns: bool = False, /, **settings: str
+) -> Competition:
+    """Reads a competition from its files, also `with_columns`; `settings` replace the card's.
 
     The lines of `corrections_file` join the competition's own; `corrections.save()` keeps them.
     """
     root = Path(root)
-    card = read_card(slug, root)
-    card.update(settings)
-    sources = Sources(card, _find_competition_files(slug, raw_folder(slug, root)))
-    sources.sample = read_sample_submission(sources)
+    sources = _open_sources(slug, root, with_columns, settings)
+    card, files = sources.card, sources.files
     train, test, train_columns = _read_rows(sources)
     answers = take_answers(sources, train, test)
     groups = take_groups(sources, train, answers)
@@ -123,24 +126,23 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
     validation = choose_validation(sources, train)
     train_labels = sort_labels(labels_in(sources.task, train["target"]))
     note_possible_samples(sources)
-    _refuse_missing_folder(sources.files, card, train, test)
+    _refuse_missing_folder(files, card, train, test)
     submission_format, classes = submission_format_of(sources, train_columns, train_labels)
     corrections = read_corrections(slug, root, train, classes, sources.task)
-    if corrections_file:
-        corrections = corrections.with_file(corrections_file)
+    corrections = corrections.with_file(corrections_file) if corrections_file else corrections
     corrected, groups = _apply(corrections, groups, answers)
     metric = choose_metric(sources, submission_format, classes)
     notes = (
         *dict.fromkeys(sources.notes),
         *submission_format.notes,
         *_notes_on_classes(sources.task, classes, labels_in(sources.task, corrected["target"])),
-        *notes_on_images(train, test, sources.files, sources.sample),
+        *notes_on_images(train, test, files, sources.sample),
         *corrections.note(),
     )
     return Competition(
         slug=slug,
         title=card.get("title", slug),
-        folder=sources.files.folder,
+        folder=files.folder,
         train=corrected,
         test=test,
         classes=tuple(classes),
@@ -155,15 +157,26 @@ def load(slug: str, root: Path | str, corrections_file: Path | None = None, /, *
         answers=answers,
         features=features,
         validation=validation,
+        columns=sources.train_columns if with_columns else None,
     )
 
 
-def load_and_report(slug: str, root: Path, corrections_file: Path | None = None, /, **settings: str) -> Competition:
+def load_and_report(
+    slug: str, root: Path, corrections_file: Path | None = None, with_columns: bool = False, /, **settings: str
+) -> Competition:
     """Loads a competition and prints its notes."""
-    competition = load(slug, root, corrections_file, **settings)
+    competition = load(slug, root, corrections_file, with_columns, **settings)
     for note in competition.notes:
         say(f"podium: note: {note}")
     return competition
+
+
+def _open_sources(slug: str, root: Path, with_columns: bool, settings: dict[str, str]) -> Sources:
+    card = read_card(slug, root)
+    card.update(settings)
+    sources = Sources(card, _find_competition_files(slug, raw_folder(slug, root)), keeps_columns=with_columns)
+    sources.sample = read_sample_submission(sources)
+    return sources
 
 
 def _find_competition_files(slug: str, folder: Path) -> Files:

@@ -56,6 +56,8 @@ def read_train_rows(sources: Sources) -> tuple[pd.DataFrame, tuple[str, str]]:
     rows = _drop_repeated_rows(sources, table.path, rows)
     names = sources.find_image_names(table, table.rows.loc[rows.index, id_column], pool)
     rows["image"] = pool.match(names, table.path)
+    if sources.keeps_columns:
+        sources.train_columns = table.rows.loc[rows.index].set_axis(rows["id"].to_numpy())
     sources.train_features = read_train_features(sources, table, rows)
     sources.validation = frozenset(rows["id"][rows.index.isin(sources.validation_lines)])
     return rows.reset_index(drop=True), (id_column, label_column)

@@ -28,11 +28,14 @@ def read_with_extension(sources: Sources) -> tuple[pd.DataFrame, pd.DataFrame | 
         refuse = partial(_refuse, f"{file_of(reader)}: the reader {name}")
         if not (isinstance(result, tuple) and len(result) == 2):
             refuse("must return None or two data frames, (train, test)")
-        train, test = result
-        has_group = isinstance(train, pd.DataFrame) and "group" in train
+        given, test = result
+        has_group = isinstance(given, pd.DataFrame) and "group" in given
         if "group_column" in sources.card and not has_group:
             refuse("gives no column group, but a group column is asked for")
-        train = _checked(sources, train, (*TRAIN_COLUMNS, *(["group"] if has_group else [])), "train", refuse)
+        train = _checked(sources, given, (*TRAIN_COLUMNS, *(["group"] if has_group else [])), "train", refuse)
+        if sources.keeps_columns:
+            cells = {str(name): ["" if pd.isna(cell) else str(cell) for cell in given[name]] for name in given}
+            sources.train_columns = pd.DataFrame(cells, index=train["id"].to_numpy(), dtype=object)
         if test is not None:
             test = _in_order_of_sample(sources, _checked(sources, test, TEST_COLUMNS, "test", refuse), refuse)
         return train, test

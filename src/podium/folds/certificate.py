@@ -17,6 +17,7 @@ from podium.competition.load import Competition
 from podium.disk import sha256
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import Labels, cells_of, labels_of
+from podium.folds.time_order import TimeOrder
 from podium.images.audit_report import find_leaked_test_images
 from podium.images.duplicates import merge_groupings
 from podium.terminal import first_few
@@ -35,6 +36,10 @@ class Certificate:
     duplicates_across_folds: list[str]  # groups that a fold trains on and validates, by the name of their first image
     group_column: str | None
     groups_across_folds: list[str]  # groups of that column that a fold trains on and validates
+    time_column: str | None
+    gap: float  # between training and validation
+    gap_unit: str  # "days"; "" for the unit of that column
+    late_folds: list[str]  # that train on images which are not earlier than those they validate, by the gap
     largest_difference: int  # between two folds, in the images of a class
     uneven_classes: list[str]  # whose folds differ by more than their largest group and their mixed groups explain
     classes_never_validated: list[str]
@@ -54,6 +59,7 @@ class Certificate:
         leaks = [
             (f"duplicates of one image are {self._apart}", self.duplicates_across_folds),
             (f"groups of {self.group_column} are {self._apart}", self.groups_across_folds),
+            (f"folds train on {self._late_images}", self.late_folds),
         ]
         return [f"{leak}: {first_few(names)}" for leak, names in leaks if names]
 
@@ -61,15 +67,22 @@ class Certificate:
     def _apart(self) -> str:
         return "on both sides of a split" if self.is_rolling else "in different folds"
 
+    @property
+    def _late_images(self) -> str:
+        gap = f", or within {self.gap:g} {self.gap_unit}".rstrip() + " before" if self.gap else ""
+        return f"images as late as those that they validate{gap} ({self.time_column})"
+
     def __str__(self) -> str:
         """Returns a line for each guarantee, then a line for each further fact."""
         return "\n".join([*self._guarantee_lines(), *self._fact_lines()])
 
     def _guarantee_lines(self) -> list[str]:
         groups = [(self.groups_across_folds, f"groups of {self.group_column} {self._apart}")]
+        late = [(self.late_folds, f"folds that train on {self._late_images}")]
         guarantees = [
             (self.duplicates_across_folds, f"duplicates of one image {self._apart}"),
             *(groups if self.group_column else []),
+            *(late if self.time_column else []),
         ]
         return [f"  {'FAILS' if names else 'holds'}  {text}: {len(names):,}" for names, text in guarantees]
 
@@ -96,13 +109,14 @@ class Certificate:
         return {**asdict(self), "holds": not self.broken}
 
 
-def certify(competition: Competition, rows: pd.DataFrame, folds: Folds, path: Path, possible: Ints) -> Certificate:
+def certify(
+    competition: Competition, rows: pd.DataFrame, folds: Folds, path: Path, possible: Ints, times: TimeOrder | None
+) -> Certificate:
     """Checks `folds`, the folds of the training images as read from `path`.
 
     `rows` are the audit's. `possible` is a split that shows what these images and groups allow.
     """
     train, is_good = readable_train_images(competition, rows)
-    named_groups = pd.Series("", index=range(len(train))) if competition.groups is None else competition.groups
     labels = labels_of(list(train["target"]), competition.task)
     classes, readable = np.array(labels.classes, dtype=object), labels.of_images(is_good)
     k, good_folds = folds.count, folds.some(is_good)
@@ -125,9 +139,13 @@ def certify(competition: Competition, rows: pd.DataFrame, folds: Folds, path: Pa
         trained_in_every_fold=int(((good_folds.of_image == -1) & (good_folds.trained_from == 0)).sum()),
         bad_images=int((~is_good).sum()),
         duplicate_groups=int(train["group"][train["group"].duplicated() & (train["group"] != "")].nunique()),
-        duplicates_across_folds=_groups_across_folds(train["group"][is_good], good_folds),
+        duplicates_across_folds=_groups_across_folds(train["group"], is_good, folds),
         group_column=None if competition.groups is None else str(competition.groups.name),
-        groups_across_folds=_groups_across_folds(named_groups[is_good], good_folds),
+        groups_across_folds=_groups_across_folds(competition.groups, is_good, folds),
+        time_column=None if times is None else times.column,
+        gap=0.0 if times is None else times.gap,
+        gap_unit="days" if times is not None and times.has_dates else "",
+        late_folds=[] if times is None else times.late_folds(folds, is_good),
         largest_difference=int(difference.max()),
         uneven_classes=names(difference > allowed),
         classes_never_validated=names(~is_validated),
@@ -186,9 +204,11 @@ def _groups_of_classes(labels: Labels, group: Ints) -> tuple[Ints, Mask]:
     return largest, is_mixed
 
 
-def _groups_across_folds(groups: "pd.Series[str]", folds: Folds) -> list[str]:
+def _groups_across_folds(groups: "pd.Series[str] | None", is_good: Mask, folds: Folds) -> list[str]:
     """Returns the groups that some fold trains on and validates."""
-    is_named = (groups != "").to_numpy()
+    if groups is None:
+        return []
+    is_named = (groups != "").to_numpy() & is_good
     group, names = pd.factorize(groups[is_named], sort=True)
     named = folds.some(is_named)
     leaks = np.zeros(len(names), dtype=np.bool_)

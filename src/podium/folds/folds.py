@@ -75,6 +75,16 @@ class Folds:
         rest.of_image[judging] = fold
         return rest
 
+    def fault(self) -> str:
+        """Returns what makes these folds useless, and the remedy; "" if nothing does."""
+        empty = [fold for fold in range(self.count) if not self.validates(fold).any()]
+        if empty or not self.count:
+            return f"no image in fold {empty[0] if empty else 0}; number the folds from 0 without gaps"
+        if self.validates(0).all():
+            return "all images are in fold 0, so none is left to train on; make at least two folds"
+        idle = [fold for fold in range(self.count) if not self.trains(fold).any()]
+        return f"fold {idle[0]} trains on no image; correct the column trained_from" if idle else ""
+
     def judge_within(self, fold: int, rows: Ints) -> int | None:
         """Returns the fold whose images, among these training rows of `fold`, may judge a model of the others.
 

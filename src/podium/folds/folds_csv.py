@@ -26,12 +26,11 @@ from podium.competition.load import Competition
 from podium.disk import sha256, write_bytes, write_json
 from podium.folds.certificate import certify, fold_groups, readable_train_images
 from podium.folds.folds import Folds, Ints, Mask
-from podium.folds.split import assign_folds, labels_of, strata_of, validation_fold
+from podium.folds.split import labels_of
+from podium.folds.strategies import Split, split_images, stratified_folds
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group, doubt_of_copies
 from podium.terminal import command_for, first_few, plural, podium_command, say, show, table
-
-MAX_FOLDS = 100
 
 
 def folds_path(slug: str, root: Path | str) -> Path:
@@ -41,67 +40,79 @@ def folds_path(slug: str, root: Path | str) -> Path:
 # --- making and verifying ----------------------------------------------------------------------------
 
 
-def write_folds(competition: Competition, root: Path | str, k: int, seed: int, in_use_by: Sequence[str] = ()) -> Path:
+def write_folds(competition: Competition, root: Path | str, split: Split, in_use_by: Sequence[str] = ()) -> Path:
     """Splits the training images, writes folds.csv and folds.json, and prints what the split guarantees.
 
     Raises if that would replace folds that the runs `in_use_by` were trained on.
     """
-    if not isinstance(k, (int, np.integer)):
-        raise PodiumError(f"k must be a whole number of folds, such as 5, not {k!r}")
-    if k < 2:
-        raise PodiumError(f"--k {k}: at least two folds are needed, one to train on and one to validate on")
-    if k > MAX_FOLDS:
-        raise PodiumError(f"--k {k}: every fold is a model to train; use at most {MAX_FOLDS}")
+    split.check()
     path = folds_path(competition.slug, root)
+    times = split.times(competition)
     rows = load_audit(competition, Path(root))
     train, is_good = readable_train_images(competition, rows)
     groups = fold_groups(competition, train)
     advice = advise_on_large_group(competition, rows)
     try:
-        folds = _split(competition, train, is_good, groups, k, seed)
+        folds = split_images(competition, train, is_good, groups, split, times)
     except PodiumError as error:
         raise PodiumError("; ".join(filter(None, (str(error), advice)))) from None
     if advice:
         say(f"podium: warning: {advice}")
     _say_validation(competition, folds)
-    ids = train["id"].to_numpy()
-    targets_in_files = competition.train_in_files.set_index("id")["target"].loc[ids]
-    lines = zip(ids, targets_in_files, folds.tolist(), ids[groups], strict=True)
-    has_changed = _replace_folds(path, csv_text([("id", "target", "fold", "group"), *lines]).encode(), in_use_by)
-    certificate = certify(competition, rows, Folds.of(folds), path, folds)
+    has_changed = _replace_folds(path, _lines_of(competition, train["id"], folds, groups), in_use_by)
+    possible = _possible_folds(competition, train, is_good, folds) if split.needs_columns else folds.of_image
+    certificate = certify(competition, rows, folds, path, possible, times)
     write_json(path.with_suffix(".json"), certificate.as_json())
-    show(f"{folds_table(competition, Folds.of(folds), is_good)}\n\n{certificate}")
+    show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
     _warn_of_copies(certificate.as_json())
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}" if has_changed else f"podium: {path} is unchanged")
+    if certificate.broken:  # only a splitter of the project can cause it
+        say(f"podium: warning: {path}: {'; '.join(certificate.broken)}; correct the splitter {split.strategy}")
     return path
 
 
-def _say_validation(competition: Competition, folds: Ints) -> None:
+def _lines_of(competition: Competition, ids: "pd.Series[str]", folds: Folds, groups: Ints) -> bytes:
+    """Returns the content of folds.csv; only a rolling split needs the column trained_from."""
+    targets_in_files = competition.train_in_files.set_index("id")["target"].loc[ids]
+    names = ids.to_numpy()
+    columns = [names, targets_in_files, folds.of_image.tolist(), names[groups]]
+    header = ["id", "target", "fold", "group"]
+    if folds.is_rolling:
+        header, columns = [*header, "trained_from"], [*columns, folds.trained_from.tolist()]
+    return csv_text([header, *zip(*columns, strict=True)]).encode()
+
+
+def _possible_folds(competition: Competition, train: pd.DataFrame, is_good: Mask, folds: Folds) -> Ints:
+    """Returns as many stratified folds, which show what these images and groups allow."""
+    try:
+        return stratified_folds(competition, train, is_good, fold_groups(competition, train), Split(folds.count))
+    except PodiumError:  # there is nothing to compare with
+        return folds.of_image
+
+
+def _say_validation(competition: Competition, folds: Folds) -> None:
     """Says which images for validation are trained on; raises if all are."""
     if not competition.validation:
         return
     count = len(competition.validation & set(competition.train["id"]))
-    kept = count - int((folds == 0).sum())
+    kept = count - int(folds.validates(0).sum())
     reason = "they are duplicates of training images or share a group with them, cannot be read, or hold a class alone"
-    if not (folds == 0).any():
+    if not folds.validates(0).any():
         raise PodiumError(f"no image for validation is left: {reason}; delete folds in {competition.card.path}")
     if kept:
         say(f"podium: {kept:,} of {count:,} images for validation are trained on: {reason}")
 
 
-def verify_folds(competition: Competition, root: Path, path: Path | None) -> None:
-    """Prints what a folds file guarantees; raises if it leaks."""
+def verify_folds(competition: Competition, root: Path, path: Path | None, split: Split) -> None:
+    """Prints what a folds file guarantees; raises if it leaks. Of `split`, only the column of times counts."""
+    split.check()
     own_path = folds_path(competition.slug, root)
     path = path or own_path
     folds = read_folds(competition, root, path)
     rows = load_audit(competition, root)
     train, is_good = readable_train_images(competition, rows)
-    groups = fold_groups(competition, train)
-    try:
-        possible = _split(competition, train, is_good, groups, folds.count, 0)
-    except PodiumError:  # there is nothing to compare with
-        possible = folds.of_image
-    certificate = certify(competition, rows, folds, path, possible)
+    possible = _possible_folds(competition, train, is_good, folds)
+    certificate = certify(competition, rows, folds, path, possible, split.times(competition))
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
     _warn_of_copies(certificate.as_json())
     if path.resolve() == own_path.resolve():
@@ -110,19 +121,6 @@ def verify_folds(competition: Competition, root: Path, path: Path | None) -> Non
         remedy = f"correct that file, or split again with: {command_for('folds', competition.slug)}"
         raise PodiumError(f"{path}: {'; '.join(certificate.broken)}; {remedy}")
     say(f"podium: {path} guarantees all of this")
-
-
-def _split(competition: Competition, train: pd.DataFrame, is_good: Mask, groups: Ints, k: int, seed: int) -> Ints:
-    """Assigns folds to the images that can be read; the others get fold -1."""
-    folds = np.full(len(train), -1, dtype=np.int64)
-    targets, task = strata_of(list(train["target"]), competition.task)
-    if competition.validation:
-        labels = labels_of(targets, task).of_images(is_good)
-        is_validation = train["id"].isin(competition.validation).to_numpy()
-        folds[is_good] = validation_fold(is_validation[is_good], labels, groups[is_good])
-        return folds
-    folds[is_good] = assign_folds(np.array(targets, dtype=object)[is_good].tolist(), k, seed, groups[is_good], task)
-    return folds
 
 
 def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> bool:
@@ -169,7 +167,8 @@ def read_folds(competition: Competition, root: Path | str, path: Path | None = N
         _refuse_other_labels(path, rows["target"], competition)
     trained_from = rows["trained_from"].replace("", "0").astype(np.int64).to_numpy() if "trained_from" in rows else None
     folds = Folds.of(rows["fold"].astype(np.int64).to_numpy(), trained_from)
-    _refuse_empty_folds(path, folds)
+    if fault := folds.fault():
+        raise PodiumError(f"{path}: {fault}")
     return folds
 
 
@@ -218,18 +217,6 @@ def _refuse_other_labels(path: Path, labels: "pd.Series[str]", competition: Comp
         )
 
 
-def _refuse_empty_folds(path: Path, folds: Folds) -> None:
-    empty = [fold for fold in range(folds.count) if not folds.validates(fold).any()]
-    if empty or not folds.count:
-        fold = empty[0] if empty else 0
-        raise PodiumError(f"{path}: no image in fold {fold}; number the folds from 0 without gaps")
-    if folds.validates(0).all():
-        raise PodiumError(f"{path}: all images are in fold 0, so none is left to train on; make at least two folds")
-    idle = [fold for fold in range(folds.count) if not folds.trains(fold).any()]
-    if idle:
-        raise PodiumError(f"{path}: fold {idle[0]} trains on no image; correct the column trained_from")
-
-
 def read_groups(competition: Competition, root: Path) -> dict[str, str]:
     """Returns the group of each training image that has one, from folds.csv or else from the card's group column."""
     train, path = competition.train, folds_path(competition.slug, root)
@@ -256,10 +243,11 @@ def folds_table(competition: Competition, folds: Folds, is_good: Mask) -> str:
 # --- the certificate on disk -------------------------------------------------------------------------
 
 
-def certified_group_column(slug: str, root: Path) -> str | None:
-    """Returns the column of groups in the certificate of the competition's folds."""
-    column = _read_certificate(folds_path(slug, root)).get("group_column")
-    return str(column) if column else None
+def certified_columns(slug: str, root: Path) -> tuple[str | None, str | None, float]:
+    """Returns the column of groups, the column of times and the gap in the certificate of the competition's folds."""
+    certificate = _read_certificate(folds_path(slug, root))
+    group, time = (str(certificate[key]) if certificate.get(key) else None for key in ("group_column", "time_column"))
+    return group, time, float(certificate.get("gap") or 0) if time else 0.0
 
 
 def warn_unless_certified(competition: Competition, root: Path) -> None:
