@@ -286,7 +286,7 @@ def test_the_examples_of_ones_own_parts_run(tmp_path: Path, podium: Podium, monk
         status, _, err = podium(*words, *(QUICK if words[0] == "train" else ()))
         assert status == 0, f"{line}\n{err}"
     every_kind = {"register_model", "extend.metric", "extend.loss", "extend.augmentation", "extend.view"}
-    assert set(re.findall(r"^@([\w.]+)", EXTEND, re.MULTILINE)) == every_kind | {"extend.reader"}
+    assert set(re.findall(r"^@([\w.]+)", EXTEND, re.MULTILINE)) == every_kind | {"extend.reader", "extend.splitter"}
 
 
 def test_the_worked_examples_of_the_architecture_page_work(

@@ -52,6 +52,12 @@ def test_the_images_for_validation_are_the_only_fold(colours: Path, podium: Podi
     assert len(pd.read_csv(out.strip())) == 3
 
 
+def test_a_second_way_to_split_is_refused(colours: Path, podium: Podium) -> None:
+    message = one_line(podium("folds", "-c", "tiny", "--by-time", "taken"))
+    assert 'tiny.toml: folds = "val" decides the folds' in message
+    assert "leave out --by-time" in message
+
+
 def test_duplicates_of_training_images_are_not_validated(colours: Path, podium: Podium) -> None:
     folder = colours / "data" / "raw" / "tiny"
     shutil.copy(folder / "train" / "red" / "0.jpg", folder / "val" / "red" / "copy.jpg")

@@ -1,11 +1,13 @@
 """Splits the training images into K folds, once for all runs; reads, checks and certifies folds.csv.
 
-    podium folds [-c SLUG] [--k 5] [--seed 0] [--group COLUMN]          podium folds --verify [FILE]
+    podium folds [-c SLUG] [--k 5] [--seed 0] [--group COLUMN] [--by-time COLUMN --gap N]
+    podium folds --verify [FILE]
 
 Reads the audit, so that duplicates share a fold. Writes data/prepared/<slug>/folds.csv, with the columns
 id,target,fold,group, and its certificate, folds.json. In folds.csv a group is named by the id of its first image. Fold
--1 is trained on in every fold and validated in none: it holds the classes with fewer than K images or only one group. A
-file from elsewhere works if it has the columns id and fold.
+-1 is trained on in every fold and validated in none: it holds the classes with fewer than K images or only one group.
+Only a split by time has a fifth column, trained_from: the first fold that trains on an image; all later ones do, too.
+A file from elsewhere works if it has the columns id and fold; a blank trained_from means all other folds.
 
 The targets in folds.csv are those of the competition's files, without corrections: the folds of images whose labels are
 corrected later, or which are dropped, stay valid.
@@ -46,6 +48,7 @@ def write_folds(competition: Competition, root: Path | str, split: Split, in_use
     Raises if that would replace folds that the runs `in_use_by` were trained on.
     """
     split.check()
+    split.refuse_validation(competition)
     path = folds_path(competition.slug, root)
     times = split.times(competition)
     rows = load_audit(competition, Path(root))

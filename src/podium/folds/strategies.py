@@ -53,6 +53,14 @@ class Split:
         """Whether the columns of the training table decide."""
         return self.by_time is not None or self.strategy is not None
 
+    def refuse_validation(self, competition: Competition) -> None:
+        """Refuses a second way to split where the card names the images for validation."""
+        if competition.validation and self.needs_columns:
+            flag = "--by-time" if self.strategy is None else "--strategy"
+            raise PodiumError(
+                f'{competition.card.path}: folds = "val" decides the folds; delete that line, or leave out {flag}'
+            )
+
     def times(self, competition: Competition) -> TimeOrder | None:
         return None if self.by_time is None else read_times(competition, self.by_time, self.gap)
 
@@ -61,11 +69,6 @@ def split_images(
     competition: Competition, train: pd.DataFrame, is_good: Mask, groups: Ints, split: Split, times: TimeOrder | None
 ) -> Folds:
     """Assigns folds to the images that can be read; `train` are the audit's rows, `groups` those of duplicates too."""
-    if competition.validation and split.needs_columns:
-        flag = "--by-time" if split.strategy is None else "--strategy"
-        raise PodiumError(
-            f'{competition.card.path}: folds = "val" decides the folds; delete that line, or leave out {flag}'
-        )
     if times is not None:
         return times.rolling_folds(is_good, groups, split.k)
     if split.strategy is not None:
