@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from podium.folds.folds import Folds
 from podium.image_size import area_of
 from podium.models import hub, weight_packages
 from podium.recipe import Options, Recipe
@@ -309,11 +310,18 @@ def test_a_named_model_weights_of_none_and_a_begun_run_are_not_looked_at(tiny: P
 
 
 @pytest.mark.slow
-def test_the_looks_see_no_label_of_the_held_out_images(tiny: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_rolling", [False, True])
+def test_the_looks_see_no_label_of_the_held_out_images(tiny: Path, tmp_path: Path, is_rolling: bool) -> None:
+    """Nor, in a rolling split, of later images."""
     plan = plan_of(tiny, image_size=32, batch_size=8)
+    if is_rolling:  # a third of the images, of all classes, is early
+        block = np.arange(len(plan.folds)) % 3
+        plan = replace(plan, folds=Folds.of(block - 1, block))
+        assert plan.folds.is_rolling
     other = plan.competition.train.copy()
-    held_out = np.flatnonzero(plan.folds.validates(0))
-    other.loc[other.index[held_out], "target"] = plan.competition.classes[0]
+    unseen = np.flatnonzero(~plan.folds.trains(0))
+    assert len(unseen) > plan.folds.validates(0).sum() or not is_rolling
+    other.loc[other.index[unseen], "target"] = plan.competition.classes[0]
     blind = replace(plan, competition=replace(plan.competition, train=other))
     seen = []
     for number, each in enumerate((plan, blind)):
