@@ -11,7 +11,7 @@ from podium import PodiumError
 from podium.competition.load import load
 from podium.folds.folds import Folds
 from podium.training.plan import Request, data_of, make_plan
-from tiny import FAST, Podium, one_line
+from tiny import FAST, Podium, one_line, run_of
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
 
