@@ -124,6 +124,7 @@ def test_a_fold_at_chance_says_what_was_compared(tiny: Path, podium: Podium) -> 
     assert "held-out images is not clearly better than chance" in line
     assert "higher --lr" in line
     assert "submissions leave this run out" in err
+    assert "podium submit" not in err
 
 
 def test_a_fold_that_learns_is_not_at_chance(tiny: Path, podium: Podium) -> None:

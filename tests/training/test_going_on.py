@@ -25,13 +25,6 @@ def test_a_linear_head_is_not_trained_further(tiny: Path, podium: Podium) -> Non
     assert "--head-first" in one_line(podium(*MORE, "--from", "test_vit-linear"))
 
 
-def test_a_run_that_has_learned_nothing_is_not_advised_for_submission(tiny: Path, podium: Podium) -> None:
-    words = ("--model", "test_vit", "--epochs", "1", "--folds", "0", "--lr", "1e-9")
-    _, _, err = podium("train", *FAST, *words)
-    assert "next: other options under another --name" in err
-    assert "podium submit" not in err
-
-
 def test_a_level_replaces_the_options_that_it_sets(tiny: Path, podium: Podium) -> None:
     assert podium("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0", "--name", "first")[0] == 0
     assert podium(*MORE, "--from", "first", "--level", "strong")[0] == 0
