@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DEVIATIONS = 2.0  # by which a mean over images is clearly better
 DEALT = 39  # how often the predictions are dealt to other images
 DEALT_DEVIATIONS = 2.5  # as above, where the deviation is that of so few scores
+RANKED_CLASSES = 64  # at a time
 MOST_IMAGES = 1000  # that these scores are computed of: some metrics are slow
 
 
@@ -83,12 +84,19 @@ def _orders_images(targets: Targets, probs: Array) -> bool:
     task = task_of(targets)
     if task not in (ONE_LABEL, SEVERAL_LABELS):
         return False
-    ranks, images = rankdata(probs, axis=0) / len(probs), np.arange(len(targets))
     if task is ONE_LABEL:
         counts = np.bincount(targets, minlength=probs.shape[1])
         weights = 1 / counts[targets]  # all classes count the same
-        return _stands_out(lambda order: float((ranks[order[images], targets] * weights).sum()), len(targets))
-    shares = targets / targets.sum(0).clip(1)
+        ranks = np.empty(probs.shape, np.float32)  # holds halves exactly, up to eight million images
+        for start in range(0, probs.shape[1], RANKED_CLASSES):  # rankdata makes five tables
+            columns = slice(start, start + RANKED_CLASSES)
+            ranks[:, columns] = rankdata(probs[:, columns], axis=0)
+
+        def mean_rank(order: NDArray[np.int64]) -> float:
+            return float((ranks[order, targets].astype(np.float64) / len(probs) * weights).sum())
+
+        return _stands_out(mean_rank, len(targets))
+    ranks, shares = rankdata(probs, axis=0) / len(probs), targets / targets.sum(0).clip(1)
     return _stands_out(lambda order: float((ranks[order] * shares).sum()), len(targets))
 
 

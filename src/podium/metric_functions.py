@@ -41,8 +41,14 @@ def log_loss_of_images(targets: Array, probs: Array) -> Scores:
     if task_of(targets) is not ONE_LABEL:
         clipped = probs.astype(np.float64).clip(least, 1 - least)
         return np.asarray(-np.where(targets > 0, np.log(clipped), np.log1p(-clipped)).mean(1))
-    scaled = probs.astype(np.float64) / probs.sum(1, keepdims=True)
-    return np.asarray(-np.log(scaled[np.arange(len(targets)), targets].clip(least)))
+    return np.asarray(-np.log(_true_probs(targets, probs).clip(least)))
+
+
+def _true_probs(targets: Array, probs: Array) -> Scores:
+    """Returns the probability of each image's class, of probabilities that are scaled to a sum of 1."""
+    import numpy as np
+
+    return np.asarray(probs[np.arange(len(targets)), targets].astype(np.float64) / probs.sum(1))
 
 
 def brier_of_images(targets: Array, probs: Array) -> Scores:
@@ -179,14 +185,15 @@ def gap(targets: Array, probs: Array) -> float:
 
 
 def log_loss(targets: Array, probs: Array) -> float:
-    """One label: scikit-learn's. Several labels: the mean over the labels."""
+    """One label: as scikit-learn's log_loss, which makes six tables of images and classes. Several: their mean."""
     import numpy as np
 
     if task_of(targets) is not ONE_LABEL:
         return float(log_loss_of_images(targets, probs).mean())
-    from sklearn.metrics import log_loss as loss_of_one_label
-
-    return float(loss_of_one_label(targets, probs / probs.sum(1, keepdims=True), labels=np.arange(probs.shape[1])))
+    true_probs, least = _true_probs(targets, probs), np.finfo(np.float64).eps
+    if not np.isfinite(true_probs).all():
+        raise ValueError("probabilities must be finite")
+    return float(-np.log(true_probs.clip(least, 1 - least)).mean())
 
 
 def balanced_log_loss(targets: Array, probs: Array) -> float:

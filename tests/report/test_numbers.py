@@ -12,6 +12,7 @@ from podium.report.numbers import (
     class_table,
     confusion_matrix,
     fold_scores,
+    most_confused,
     order_by_confusion,
     reliability,
 )
@@ -41,12 +42,34 @@ def test_the_confusion_matrix_has_labels_as_rows() -> None:
 
 
 def test_precision_recall_and_the_class_that_is_taken_for_it() -> None:
-    rows = class_table(np.array([[1, 2, 0], [0, 1, 0], [0, 0, 0]]), CLASSES)
+    images = images_of([0, 0, 0, 1], [0, 1, 1, 1], [0.9] * 4)
+    rows = class_table(images, np.arange(3))
     assert rows[0] == {
         "name": "a", "support": 3, "precision": 1.0, "recall": pytest.approx(1 / 3), "f1": 0.5, "mistaken_for": "b",
     }  # fmt: skip
     assert (rows[1]["precision"], rows[1]["recall"], rows[1]["mistaken_for"]) == (pytest.approx(1 / 3), 1.0, "")
     assert (rows[2]["precision"], rows[2]["recall"], rows[2]["f1"]) == (None, None, None)
+
+
+def test_the_class_that_most_mistakes_name_is_the_first_of_equals() -> None:
+    images = images_of([0, 0, 0, 1, 1, 1], [2, 1, 0, 2, 2, 0], [0.9] * 6)
+    assert [row["mistaken_for"] for row in class_table(images, np.array([0, 1]))] == ["b", "c"]
+
+
+def test_a_cut_matrix_holds_the_classes_with_the_most_mistakes() -> None:
+    count = 5000
+    targets = np.arange(count).repeat(2)
+    predicted = targets.copy()
+    predicted[[14, 15, 80]] = [9, 9, 7]  # class 7 is taken for 9 twice, class 40 for 7
+    probs = np.zeros((len(targets), count), np.float32)
+    probs[np.arange(len(targets)), predicted] = 1
+    ids, folds = np.arange(len(targets)).astype(str), np.zeros(len(targets), np.int64)
+    images = HeldOutImages(ids, folds, targets, probs, tuple(map(str, range(count))))  # type: ignore[arg-type]
+    shown = most_confused(images, 3)
+    assert shown.tolist() == [7, 9, 40]
+    assert confusion_matrix(images, shown).tolist() == [[0, 2, 0], [0, 2, 0], [1, 0, 1]]
+    assert [row["support"] for row in class_table(images, shown)] == [2, 2, 2]
+    assert most_confused(images_of([0, 1, 2], [1, 1, 2], [0.9] * 3), 3).tolist() == [0, 1, 2]
 
 
 def test_confused_classes_become_neighbours() -> None:
@@ -100,6 +123,22 @@ def test_one_fold_is_calibrated_by_halves() -> None:
     probs, temperature = calibrated_probs(replace(images, folds=np.zeros(1000, np.int64)))
     assert temperature == pytest.approx(1, rel=0.3)
     assert probs.sum(1) == pytest.approx(np.ones(1000))
+
+
+def test_the_temperature_of_many_images_is_fitted_to_a_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[int] = []
+
+    def count(probs: np.ndarray, targets: np.ndarray) -> float:
+        fitted.append(len(targets))
+        return 1.0
+
+    monkeypatch.setattr("podium.report.numbers.fit_temperature", count)
+    calibrated_probs(simulated_images(count=4000))
+    assert sum(fitted) == 4000 * (len(fitted) - 1)
+    monkeypatch.setattr("podium.report.numbers.MOST_FITTED", 5 * 1500)
+    fitted.clear()
+    calibrated_probs(simulated_images(count=4000))
+    assert set(fitted) == {1500}
 
 
 def test_scores_of_folds() -> None:

@@ -13,13 +13,15 @@ import pytest
 
 from podium import PodiumError
 from podium.competition.load import load
-from podium.report import gallery
+from podium.report import run_page
 from podium.report.charts import Line, line_chart
 from podium.report.gallery import Card, add_thumbnails, shrink_to
+from podium.report.numbers import HeldOutImages
 from podium.report.page import as_script
 from podium.report.sections import html_table
 from podium.submissions.held_out import current_labels
 from podium.submissions.pair_tests import compare_pairs
+from podium.training.run_folder import Run
 from tiny import Podium, one_line, write_image
 
 
@@ -158,13 +160,12 @@ def test_what_is_unknown_is_an_empty_cell(value: float | None) -> None:
     assert html_table(["a", "b"], [["x", value]]).count('<td data-value=""></td>') == 1
 
 
-def test_thumbnails_stop_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thumbnails_stop_at_the_limit(tmp_path: Path) -> None:
     for number in range(6):
         write_image(tmp_path / f"{number}.png", (9, 99, 200), number, (300, 200))
     cards = [Card(id=str(number), image=f"{number}.png", label="a") for number in range(6)]
-    size = len(base64.b64decode(add_thumbnails(cards, tmp_path).cards[0].thumbnail))
-    monkeypatch.setattr(gallery, "MOST_BYTES", round(size * 3.5))
-    limited = add_thumbnails(cards, tmp_path)
+    size = len(json.dumps(add_thumbnails(cards, tmp_path, 10**9).cards[0].as_json()))
+    limited = add_thumbnails(cards, tmp_path, round(size * 3.5))
     assert [card.id for card in limited.cards] == ["0", "1", "2"]
     assert limited.left_out == 3
 
@@ -172,6 +173,30 @@ def test_thumbnails_stop_at_the_limit(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(("shape", "expected"), [((400, 200), (112, 56)), ((1, 1000), (1, 112)), ((20, 10), (20, 10))])
 def test_thumbnails_keep_the_shape_of_the_image(shape: tuple[int, int], expected: tuple[int, int]) -> None:
     assert shrink_to(np.zeros((*shape, 3), np.uint8), 112).shape[:2] == expected
+
+
+def test_a_page_of_thousands_of_classes_shows_those_that_matter(
+    two_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of confusions does not end for thousands of classes, and a table of all would fill the page."""
+    count, images = 6000, 12_000
+    rng = np.random.default_rng(0)
+    names = tuple(f"class {number}" for number in range(count))
+    targets = rng.integers(count, size=images)
+    probs = np.zeros((images, count))
+    probs[np.arange(images), np.where(rng.random(images) < 0.3, rng.integers(count, size=images), targets)] = 1
+    held_out = HeldOutImages(np.arange(images).astype(str), np.arange(images) % 2, targets, probs, names)
+    competition, run = load("tiny", two_runs), Run(two_runs / "runs" / "tiny" / "good")
+    monkeypatch.setattr(run_page, "read_held_out", lambda run, labels: held_out)
+    monkeypatch.setattr(run_page, "_headline", lambda *_: [])
+    path = run_page.write_run_page(competition, two_runs, run)
+    text = path.read_text(encoding="utf-8")
+    assert path.stat().st_size < 8_000_000
+    assert "150 of 6,000 classes with the most mistakes" in text
+    assert "1,000 of 6,000 classes with the most mistakes" in text
+    assert text.count('<th scope="row">') == 150
+    assert len(Page(text).data["classes"]) == count
+    path.unlink()
 
 
 def test_the_page_says_which_labels_it_shows(two_runs: Path, podium: Podium) -> None:

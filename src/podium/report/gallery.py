@@ -2,10 +2,11 @@
 
 A page of some megabytes cannot hold all images of a competition. The most telling come first: images whose label is
 probably wrong, the most confident mistakes, then mistakes of every cell of the confusion matrix in turn, then
-duplicates. What does not fit into MOST_BYTES has no thumbnail; the page says how many.
+duplicates. What does not fit into the page is left out; the page says how many.
 """
 
 import base64
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,7 +23,6 @@ from podium.terminal import progress_bar
 
 SIDE = 112  # pixels of the longer side of a thumbnail: enough to see what the image shows
 QUALITY = 75  # of its JPEG
-MOST_BYTES = 8_000_000  # of all thumbnails; text makes a third more of them
 MOST_IMAGES = 4_000
 MOST_CORRECT = 4  # correct images of each class, to compare the others with
 
@@ -109,17 +109,19 @@ def card_of(images: HeldOutImages, position: int, file_of: Mapping[str, str]) ->
 # --- thumbnails --------------------------------------------------------------------------------------
 
 
-def add_thumbnails(cards: Sequence[Card], folder: Path, value_range: ValueRange | None = None) -> Gallery:
-    """Returns the cards whose thumbnails fit, the first ones first."""
+def add_thumbnails(
+    cards: Sequence[Card], folder: Path, most_bytes: int, value_range: ValueRange | None = None
+) -> Gallery:
+    """Returns the cards that fit into so many bytes of the page with their thumbnails, the first ones first."""
     gallery, size = Gallery(), 0
     with ThreadPoolExecutor() as pool:
         thumbnails = pool.map(lambda card: _thumbnail_of(folder / card.image, value_range), cards[:MOST_IMAGES])
         bar = progress_bar(zip(cards, thumbnails, strict=False), total=min(len(cards), MOST_IMAGES), desc="thumbnails")
         for card, thumbnail in bar:
-            size += len(thumbnail)
-            if size > MOST_BYTES:
-                break
             card.thumbnail = base64.b64encode(thumbnail).decode()
+            size += len(json.dumps(card.as_json(), ensure_ascii=False).encode())
+            if size > most_bytes:
+                break
             gallery.cards.append(card)
         pool.shutdown(cancel_futures=True)
     gallery.left_out = len(cards) - len(gallery.cards)

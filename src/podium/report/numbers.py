@@ -20,6 +20,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 BINS = 15  # of the reliability diagram, with equally many images each
+MOST_FITTED, MIN_FITTED = 10_000_000, 1000  # probabilities, and images, that a temperature is fitted to
 MIN_BIN = 20  # images; with fewer images in all, there are fewer bins
 
 
@@ -75,10 +76,24 @@ def read_held_out(run: Run, labels: Mapping[str, str]) -> HeldOutImages:
 # --- classes -----------------------------------------------------------------------------------------
 
 
-def confusion_matrix(images: HeldOutImages) -> Ints:
-    """Returns how many images of each class (row) are predicted to be of each class (column)."""
-    count = len(images.classes)
-    return np.bincount(images.targets * count + images.predicted, minlength=count**2).reshape(count, count)
+def most_confused(images: HeldOutImages, most: int) -> Ints:
+    """Returns the numbers of the classes that take part in the most mistakes, as labels or as predictions."""
+    count, wrong = len(images.classes), images.is_wrong
+    mistakes = sum(np.bincount(numbers[wrong], minlength=count) for numbers in (images.targets, images.predicted))
+    return np.sort(np.argsort(-np.asarray(mistakes), kind="stable")[:most])
+
+
+def confusion_matrix(images: HeldOutImages, shown: Ints | None = None) -> Ints:
+    """Returns how many images of each class (row) are predicted to be of each class (column).
+
+    `shown` are the classes of the table (default: all); a table of ten thousand classes would take a gigabyte.
+    """
+    shown = np.arange(len(images.classes)) if shown is None else shown
+    place, count = np.full(len(images.classes), -1), len(shown)
+    place[shown] = np.arange(count)
+    rows, columns = place[images.targets], place[images.predicted]
+    is_shown = (rows >= 0) & (columns >= 0)
+    return np.bincount(rows[is_shown] * count + columns[is_shown], minlength=count**2).reshape(count, count)
 
 
 def order_by_confusion(matrix: Ints) -> list[int]:
@@ -97,26 +112,36 @@ def order_by_confusion(matrix: Ints) -> list[int]:
     return [int(place) for place in leaves_list(linkage(squareform(distance), "average", optimal_ordering=True))]
 
 
-def class_table(matrix: Ints, classes: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Returns precision, recall, F1 and support of each class; None where they are undefined."""
+def class_table(images: HeldOutImages, shown: Ints) -> list[dict[str, Any]]:
+    """Returns precision, recall, F1 and support of the shown classes; None where they are undefined."""
+    count, is_right = len(images.classes), ~images.is_wrong
+    counted = (images.targets[is_right], images.targets, images.predicted)
+    rights, supports, predictions = (np.bincount(numbers, minlength=count).tolist() for numbers in counted)
+    mistaken_for = _most_often_mistaken_for(images)
     rows = []
-    for number, name in enumerate(classes):
-        right, support, predicted = (
-            int(n) for n in (matrix[number, number], matrix[number].sum(), matrix[:, number].sum())
-        )
-        others = matrix[number].copy()
-        others[number] = 0
+    for number in shown.tolist():
+        right, support, predicted = rights[number], supports[number], predictions[number]
         rows.append(
             {
-                "name": name,
+                "name": images.classes[number],
                 "support": support,
                 "precision": right / predicted if predicted else None,
                 "recall": right / support if support else None,
                 "f1": 2 * right / (support + predicted) if support + predicted else None,
-                "mistaken_for": classes[int(others.argmax())] if others.any() else "",
+                "mistaken_for": mistaken_for.get(number, ""),
             }
         )
     return rows
+
+
+def _most_often_mistaken_for(images: HeldOutImages) -> dict[int, str]:
+    """Returns for each class with a mistake the class that most of its mistakes name; of equals, the first."""
+    cells = images.targets[images.is_wrong] * len(images.classes) + images.predicted[images.is_wrong]
+    cells, counts = np.unique(cells, return_counts=True)
+    targets, predicted = np.divmod(cells, len(images.classes))
+    rarest_first = np.lexsort((-predicted, counts))
+    pairs = zip(targets[rarest_first].tolist(), predicted[rarest_first].tolist(), strict=True)
+    return {target: images.classes[other] for target, other in pairs}
 
 
 # --- calibration -------------------------------------------------------------------------------------
@@ -150,15 +175,19 @@ def calibrated_probs(images: HeldOutImages) -> tuple[Floats, float]:
     """Returns the probabilities after temperature scaling, and the mean temperature.
 
     The temperature of a fold is fitted to the other folds, so that the diagram shows what to expect of new images. With
-    one fold, two halves take the place of the folds.
+    one fold, two halves take the place of the folds. A random part of the images is enough if they have many classes.
     """
+    most, rng = max(MIN_FITTED, MOST_FITTED // len(images.classes)), np.random.default_rng(0)
     parts = images.folds if len(set(images.folds.tolist())) > 1 else np.arange(len(images)) % 2
     probs, temperatures = images.probs.copy(), []
     for part in sorted(set(parts.tolist())):
         others, own = parts != part, parts == part
         if not others.any():
             continue
-        temperature = fit_temperature(images.probs[others], images.targets[others])
+        fitted = np.flatnonzero(others)
+        if len(fitted) > most:
+            fitted = np.sort(rng.choice(fitted, most, replace=False))
+        temperature = fit_temperature(images.probs[fitted], images.targets[fitted])
         probs[own] = apply_temperature(images.probs[own], temperature)
         temperatures.append(temperature)
     return probs, float(np.mean(temperatures)) if temperatures else 1.0

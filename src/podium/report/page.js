@@ -45,6 +45,7 @@ const ORDERS = {
   id: (a, b) => a.id.localeCompare(b.id, undefined, { numeric: true }),
 };
 const AT_ONCE = 60;
+const MANY = 500; // classes
 let shown = AT_ONCE;
 
 function chosenCards() {
@@ -100,11 +101,25 @@ function markOf(card) {
   const others = data.classes.filter((name) => name !== first && name !== card.label);
   const select = element("select", { "aria-label": `judge the label of ${card.id}` });
   const option = (value, text) => select.append(element("option", { value }, text));
-  option("", "not judged");
-  option(card.label, "label is right");
-  for (const name of first ? [first, ...others] : others) option(name, `should be ${name}`);
-  option(data.drop, "drop the image");
-  select.value = marks[card.id] ?? "";
+  const fill = () => {
+    const value = marks[card.id] ?? "";
+    select.replaceChildren();
+    option("", "not judged");
+    option(card.label, "label is right");
+    for (const name of first ? [first, ...others] : others) option(name, `should be ${name}`);
+    option(data.drop, "drop the image");
+    select.value = value;
+  };
+  if (data.classes.length <= MANY) fill();
+  else {
+    // Sixty cards with an option for each of thousands of classes would take seconds: a card gets them when it is used.
+    const value = marks[card.id] ?? "";
+    option("", "not judged");
+    if (value) option(value, value === card.label ? "label is right" : value === data.drop ? "drop the image" : `should be ${value}`);
+    select.value = value;
+    select.addEventListener("focus", fill, { once: true });
+    select.addEventListener("pointerdown", () => select.focus(), { once: true });
+  }
   select.addEventListener("change", () => mark(card, select.value));
   return select;
 }
@@ -193,6 +208,8 @@ function download() {
 // --- start ----------------------------------------------------------------------------------------
 
 if ($("cards")) {
+  for (const id of ["label", "predicted"])
+    $(id).append(...data.classes.map((name) => element("option", { value: name }, name)));
   for (const id of ["label", "predicted", "order"]) $(id).addEventListener("change", redraw);
   $("kind").addEventListener("change", () => { $("order").value = KINDS[$("kind").value].order; redraw(); });
   $("find").addEventListener("input", redraw);

@@ -26,6 +26,7 @@ from podium.report.numbers import (
     class_table,
     confusion_matrix,
     fold_scores,
+    most_confused,
     order_by_confusion,
     read_held_out,
     reliability,
@@ -53,6 +54,10 @@ LINKS = {
     "#lineage": "Submissions",
     f"../{REPORT}": "All runs",
 }
+MOST_BYTES = 8_000_000  # of a page, which a browser opens at once
+OTHER_BYTES = 1_000_000  # of it for the style, the script and the pictures of where the model looks
+MOST_IN_MATRIX = 150  # classes; a larger table is too wide to read, and to put it in order takes long
+MOST_ROWS = 1000  # of the table of classes
 MOST_SUSPECTS = 1000
 MOST_PAIRS = 300  # of duplicates
 
@@ -64,23 +69,23 @@ def run_page(competition: Competition, root: Path, run: Run) -> str:
     images = read_held_out(run, current_labels(competition))
     if not len(images):
         raise PodiumError(f"{run.path}: no held-out image has a label, so there is nothing to report")
-    matrix, histories = confusion_matrix(images), _read_histories(run)
-    metric = str(run.recipe["metric"])
-    gallery = make_gallery(competition, root, run, images)
-    looks = add_heat(gallery.cards, run, competition.folder)
-    calibrated, temperature = calibrated_probs(images)
-    after = replace(reliability(calibrated, images.targets), temperature=temperature)
-    parts = [
+    histories, class_count = _read_histories(run), len(images.classes)
+    above = [
         sections.tiles(_headline(competition, root, run, images)),
-        sections.learning_curves(histories, metric),
-        sections.confusion_section(matrix, order_by_confusion(matrix), images.classes),
-        sections.gallery_section(images.classes, 1 - images.is_wrong.mean(), gallery.left_out, looks),
-        sections.classes_section(class_table(matrix, images.classes)),
-        sections.calibration_section(reliability(images.probs, images.targets), after),
+        sections.learning_curves(histories, str(run.recipe["metric"])),
+        _confusion(images),
+    ]
+    below = [
+        sections.classes_section(class_table(images, most_confused(images, MOST_ROWS)), class_count),
+        _calibration(images),
         sections.costs_section(histories, costs_of(run)),
         sections.recipe_section(run.recipe),
         sections.lineage_section(_lineages(competition, root, run)),
     ]
+    taken = sum(len(text.encode()) for text in (*above, *below, *images.classes))
+    gallery = make_gallery(competition, root, run, images, MOST_BYTES - OTHER_BYTES - taken)
+    looks = add_heat(gallery.cards, run, competition.folder)
+    shown = sections.gallery_section(1 - images.is_wrong.mean(), gallery.left_out, looks)
     data = {
         "competition": competition.slug,
         "folder": Path(os.path.relpath(competition.folder.resolve(), run.path.resolve())).as_posix() + "/",
@@ -90,7 +95,22 @@ def run_page(competition: Competition, root: Path, run: Run) -> str:
     }
     doubt = f"; {doubt_about(run)}" if doubt_about(run) else ""
     subtitle = f"{run.recipe['model']} on {competition.title}{_labels_used(competition, run)}{doubt}"
-    return page(run.name, subtitle, parts, data, LINKS)
+    return page(run.name, subtitle, [*above, shown, *below], data, LINKS)
+
+
+def _confusion(images: HeldOutImages) -> str:
+    numbers = most_confused(images, MOST_IN_MATRIX)
+    matrix = confusion_matrix(images, numbers)
+    order = order_by_confusion(matrix)
+    names = [images.classes[number] for number in numbers[order]]
+    supports = np.bincount(images.targets, minlength=len(images.classes))[numbers[order]]
+    return sections.confusion_section(matrix[order][:, order], names, supports.tolist(), len(images.classes))
+
+
+def _calibration(images: HeldOutImages) -> str:
+    calibrated, temperature = calibrated_probs(images)
+    after = replace(reliability(calibrated, images.targets), temperature=temperature)
+    return sections.calibration_section(reliability(images.probs, images.targets), after)
 
 
 def _labels_used(competition: Competition, run: Run) -> str:
@@ -149,8 +169,8 @@ def _lineages(competition: Competition, root: Path, run: Run) -> list[str]:
 # --- images ------------------------------------------------------------------------------------------
 
 
-def make_gallery(competition: Competition, root: Path, run: Run, images: HeldOutImages) -> Gallery:
-    """Returns the images of the page with their thumbnails, the most telling first."""
+def make_gallery(competition: Competition, root: Path, run: Run, images: HeldOutImages, most_bytes: int) -> Gallery:
+    """Returns the images that fit into so many bytes of the page, with their thumbnails, the most telling first."""
     file_of = dict(zip(competition.train["id"], competition.train["image"], strict=True))
     position_of = {str(image_id): position for position, image_id in enumerate(images.ids)}
     suggested = _suspects(competition, root, run)
@@ -161,7 +181,7 @@ def make_gallery(competition: Competition, root: Path, run: Run, images: HeldOut
         card.suspect, card.suggested = place, suggested[card.id]
     pairs = pair_cards(competition, root)
     cards = [*cards[: len(suspects)], *pairs, *cards[len(suspects) :]]
-    return add_thumbnails(cards, competition.folder, competition.card.value_range)
+    return add_thumbnails(cards, competition.folder, most_bytes, competition.card.value_range)
 
 
 def _suspects(competition: Competition, root: Path, run: Run) -> dict[str, str]:

@@ -79,24 +79,26 @@ def learning_curves(histories: Mapping[int, Sequence[EpochRecord]], metric: str)
     return section("curves", "Learning curves", note(text), f'<div class="charts">{"".join(charts)}</div>')
 
 
-def confusion_section(matrix: Ints, order: Sequence[int], classes: Sequence[str]) -> str:
-    """Shows the confusion matrix as buttons, which choose the images of the gallery."""
-    columns = "".join(f'<th scope="col"><div>{escape(classes[number])}</div></th>' for number in order)
+def confusion_section(matrix: Ints, classes: Sequence[str], supports: Sequence[int], all_classes: int) -> str:
+    """Shows the confusion matrix as buttons, which choose the images of the gallery.
+
+    `classes` are those of the rows and columns, `supports` how many images each has.
+    """
+    columns = "".join(f'<th scope="col"><div>{escape(name)}</div></th>' for name in classes)
     rows = []
     is_first = True
-    for row in order:
+    for label, counts, support in zip(classes, matrix.tolist(), supports, strict=True):
         cells = []
-        for column in order:
-            count = int(matrix[row, column])
+        for predicted, count in zip(classes, counts, strict=True):
             if not count:
                 cells.append("<td></td>")
                 continue
-            cells.append(_matrix_cell(classes[row], classes[column], count, count / int(matrix[row].sum()), is_first))
+            cells.append(_matrix_cell(label, predicted, count, count / support, is_first))
             is_first = False
-        rows.append(f'<tr><th scope="row">{escape(classes[row])}</th>{"".join(cells)}</tr>')
+        rows.append(f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>')
     text = (
         "Rows are labels, columns predictions; classes that are often confused stand side by side. A cell shows its"
-        " images in the gallery below. Arrow keys move between cells."
+        f" images in the gallery below. Arrow keys move between cells.{_which_classes(len(classes), all_classes)}"
     )
     table = f"<table><thead><tr><th></th>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return section("confusion", "Confusion matrix", note(text), f'<div class="wide matrix">{table}</div>')
@@ -112,14 +114,19 @@ def _matrix_cell(label: str, predicted: str, count: int, share: float, is_first:
     )
 
 
-def classes_section(rows: Sequence[Mapping[str, Any]]) -> str:
+def _which_classes(shown: int, all_classes: int) -> str:
+    """Says which classes are shown, if not all are."""
+    return f" Shown: the {shown:,} of {all_classes:,} classes with the most mistakes." if shown < all_classes else ""
+
+
+def classes_section(rows: Sequence[Mapping[str, Any]], all_classes: int) -> str:
     header = ["class", "most often mistaken for", "images", "precision", "recall", "F1"]
     names = ("name", "mistaken_for", "support", "precision", "recall", "f1")
     ordered = sorted(rows, key=lambda row: -row["support"])
     table = html_table(header, [[row[name] for name in names] for row in ordered], text_columns=2)
     text = (
         "Precision: of the images predicted to be of the class, the share that is. Recall: of the class's images, the"
-        " share that is found. Click a heading to sort."
+        f" share that is found. Click a heading to sort.{_which_classes(len(rows), all_classes)}"
     )
     return section("classes", "Classes", note(text), table)
 
@@ -135,7 +142,7 @@ def calibration_section(before: Reliability, after: Reliability) -> str:
     return section("calibration", "Calibration", note(text), f'<div class="charts">{charts}</div>')
 
 
-def gallery_section(classes: Sequence[str], accuracy: float, left_out: int, heat: str) -> str:
+def gallery_section(accuracy: float, left_out: int, heat: str) -> str:
     """The empty gallery; page.js fills it from the page's data. `heat` says what shows where the model looks."""
     kinds = {
         "suspects": "labels that are probably wrong",
@@ -150,8 +157,7 @@ def gallery_section(classes: Sequence[str], accuracy: float, left_out: int, heat
         "pair": "pairs together",
         "id": "by id",
     }
-    options = "".join(f'<option value="{escape(name)}">{escape(name)}</option>' for name in classes)
-    any_class = f'<option value="">any</option>{options}'
+    any_class = '<option value="">any</option>'  # page.js adds the classes
     text = (
         "A click on an image opens its file. Judge the labels that look wrong, and download the judgements as"
         " corrections.csv. Train with --corrections FILE (with make: CORRECTIONS=FILE) to use them. The model is right"

@@ -112,7 +112,10 @@ def apply_temperature(probs: Probs, temperature: float) -> Probs:
     """Returns the probabilities of one label after their logits are divided by the temperature."""
     if temperature == 1:
         return probs
-    logits = np.log(probs.clip(MIN_PROB)) / temperature
-    powers: Probs = np.exp(logits - logits.max(1, keepdims=True))
-    scaled: Probs = powers / powers.sum(1, keepdims=True)
+    scaled: Probs = probs.clip(MIN_PROB)  # the only copy
+    np.log(scaled, out=scaled)
+    scaled /= temperature
+    scaled -= scaled.max(1, keepdims=True)
+    np.exp(scaled, out=scaled)
+    scaled /= scaled.sum(1, keepdims=True)
     return scaled

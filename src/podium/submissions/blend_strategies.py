@@ -25,6 +25,7 @@ Weights = NDArray[np.float64]  # [runs]
 Loss = Callable[[Weights], tuple[float, Weights]]  # weights -> loss, gradient
 
 BAGS, STEPS = 10, 10  # of the greedy strategy: the weights are as fine as about 1/100
+CACHED_VALUES = 32_768
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
 
 
@@ -188,15 +189,23 @@ def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, featur
 
 
 def fit_temperature(probs: Probs, targets: Targets) -> float:
-    """Returns the temperature that minimises the log loss."""
+    """Returns the temperature that minimises the log loss.
+
+    The images are taken in parts that the processor's cache holds: a step of the search makes no table of all.
+    """
     logits = np.log(probs.clip(MIN_PROB))
-    rows = np.arange(len(targets))
+    images = max(1, CACHED_VALUES // logits.shape[1])
+    parts = [slice(start, start + images) for start in range(0, len(logits), images)]
+
+    def log_losses(part: slice, temperature: float) -> Weights:
+        scaled = logits[part] / temperature
+        true = scaled[np.arange(len(scaled)), targets[part]]
+        highest = scaled.max(1)
+        scaled -= highest[:, None]
+        return np.asarray(highest + np.log(np.exp(scaled, out=scaled).sum(1)) - true)
 
     def log_loss(temperature: float) -> float:
-        scaled = logits / temperature
-        highest = scaled.max(1)
-        log_sum = highest + np.log(np.exp(scaled - highest[:, None]).sum(1))
-        return float((log_sum - scaled[rows, targets]).mean())
+        return float(np.concatenate([log_losses(part, temperature) for part in parts]).mean())
 
     return find_temperature(log_loss)
 

@@ -59,7 +59,7 @@ def compare_runs(
         facts = {"run": run.name, "left_out": reasons.get(run, ""), "public_score": public_scores.get(run)}
         pair = None
         if run in complete:
-            pair = replace(shared, probs=shared.probs[[best, complete.index(run)]])
+            pair = _pair_of(shared, best, complete.index(run))
         elif reasons[run] != OTHER_CLASSES:
             pair = pool_held_out(collect_held_out([complete[best], run], classes, groups, labels), competition)
         rows.append(facts | _recipe_of(run) | _scores_of(run, pair, metric, labels) | costs_of(run))
@@ -102,6 +102,13 @@ def _position_of_best(held_out: HeldOut, metric: str) -> int:
         return float(np.nan_to_num(METRICS[metric]().better * score, nan=-np.inf)), -loss_score
 
     return max(range(len(held_out.probs)), key=merit)
+
+
+def _pair_of(held_out: HeldOut, first: int, second: int) -> HeldOut:
+    """Returns two of the runs, or one of them twice, without a copy of their probabilities."""
+    probs, step = held_out.probs, second - first
+    pair = probs[first::step][:2] if step else np.broadcast_to(probs[first], (2, *probs.shape[1:]))
+    return replace(held_out, probs=pair)
 
 
 def _recipe_of(run: Run) -> dict[str, Any]:

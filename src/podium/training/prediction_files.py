@@ -30,7 +30,8 @@ class Predictions:
             return self
         if set(classes) != set(self.classes):
             raise PodiumError("these runs were trained on different classes; choose runs that agree with --runs")
-        order = np.array([self.classes.index(name) for name in classes])
+        place = {name: number for number, name in enumerate(self.classes)}
+        order = np.array([place[name] for name in classes])
         if task_of(self.target) is ONE_LABEL:
             target = np.where(self.target < 0, -1, order.argsort()[self.target])
         else:
