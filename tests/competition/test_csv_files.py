@@ -223,3 +223,21 @@ def test_any_content_is_a_table_or_is_refused_with_file_and_line(tmp_path: Path,
         assert all(isinstance(cell, str) for row in table.to_numpy() for cell in row)
         assert table.columns.is_unique
         assert table.index.is_monotonic_increasing
+
+
+def test_a_table_of_as_many_columns_as_a_colour_photograph_has_pixels_is_read(tmp_path: Path) -> None:
+    """Work for each column that grows with the number of columns would not end here."""
+    count = 224 * 224 * 3
+    names, path = [f"value {number}" for number in range(count)], tmp_path / "train.csv"
+    cells = ",".join(map(str, range(count)))
+    path.write_text(f"{','.join(names)}\n{cells}\n{cells}\n")
+    rows = read_table(path)
+    assert list(rows.columns) == names
+    assert rows.iloc[1, -1] == str(count - 1)
+    path.write_text(f"{','.join([*names, 'value 7'])}\n{cells},1\n")
+    with pytest.raises(PodiumError, match="line 1.*'value 7' twice; rename"):
+        read_table(path)
+    path.write_text(f"{','.join(names)}\n1\n")
+    with pytest.raises(PodiumError, match="line 2: 1 field.*correct that line") as refusal:
+        read_table(path)
+    assert len(str(refusal.value)) < 1000

@@ -8,14 +8,16 @@ import codecs
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from podium import PodiumError
-from podium.terminal import plural
+from podium.terminal import first_few, plural
 
 # The first bytes of files that have a table's name but are something else.
 SIGNATURES = {
@@ -51,7 +53,7 @@ def read_table(path: Path, remedy: str = "download it again", may_be_empty: bool
             elif len(row) != len(header):
                 raise PodiumError(
                     f"{path}, line {line}: {plural(len(row), 'field')}, but the header has {len(header)}"
-                    f" ({', '.join(header)}); correct that line"
+                    f" ({first_few(header, 20)}); correct that line"
                 )
             else:
                 rows.append(row)
@@ -63,7 +65,9 @@ def read_table(path: Path, remedy: str = "download it again", may_be_empty: bool
         raise PodiumError(f"{path}: the file is empty; {remedy}")
     if not rows and not may_be_empty:
         raise PodiumError(f"{path}: a header but no rows; {remedy}")
-    return pd.DataFrame(rows, columns=header, index=pd.Index(lines, name="line"), dtype=object)
+    # From one array, because pandas takes a list of rows apart into a column each, and there may be a million.
+    cells = np.array(rows, dtype=object).reshape(len(rows), len(header or ()))
+    return pd.DataFrame(cells, columns=header, index=pd.Index(lines, name="line"), dtype=object)
 
 
 def csv_text(rows: Iterable[Iterable[object]], newline: str = "\n", delimiter: str = ",") -> str:
@@ -148,7 +152,7 @@ def _delimiter_of(text: str) -> str:
 def _column_names(cells: list[str], path: Path, line: int) -> list[str]:
     names = [cell.strip() for cell in cells]
     names = [name or f"column {i + 1}" for i, name in enumerate(names)]  # pandas writes its index without a name
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise PodiumError(f"{path}, line {line}: the header has the column '{repeated[0]}' twice; rename one")
     return names

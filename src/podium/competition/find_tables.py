@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.competition.card import Card
@@ -229,11 +231,11 @@ def _check_line_breaks(sources: Sources, table: Table, key: TableKey) -> None:
 
     If a quote is not closed, the rows after it become part of its cell.
     """
-    columns = [has_line_break(table.rows[column]) for column in table.rows]
-    for is_long in columns[1:] if key == "sample_submission" else ():
-        if is_long.any():
-            raise PodiumError(f"{table.path}, line {is_long.idxmax()}: a cell of several lines; close its quote")
-    is_long = pd.concat(columns, axis=1).any(axis=1)
+    has_break = have_line_breaks(table.rows)
+    if key == "sample_submission" and has_break[:, 1:].any():
+        first = table.rows.index[has_break[:, 1:].T.argmax() % len(table.rows)]
+        raise PodiumError(f"{table.path}, line {first}: a cell of several lines; close its quote")
+    is_long = pd.Series(has_break.any(1), table.rows.index)
     if is_long.any():
         sources.notes.append(
             f"{table.path.name}: {plural(int(is_long.sum()), 'row')} with a cell of several lines, the first on"
@@ -306,5 +308,8 @@ def refuse_blank_cells(cells: pd.Series, path: Path, column_name: str) -> None:
         raise PodiumError(f"{path}, line {is_blank.idxmax()}: no {column_name}; fill it in or delete the line")
 
 
-def has_line_break(cells: pd.Series) -> pd.Series:
-    return cells.str.contains("[\r\n]")
+def have_line_breaks(cells: pd.DataFrame | pd.Series) -> NDArray[np.bool_]:
+    """Returns which cells of text have one; one loop over all, because there may be a million columns."""
+    texts = cells.to_numpy(object)
+    has_break = ("\n" in text or "\r" in text for text in texts.flat)
+    return np.fromiter(has_break, bool, texts.size).reshape(texts.shape)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from podium import PodiumError
 from podium.competition.card import Card
-from podium.competition.find_tables import Sources, Table, has_line_break, refuse_blank_cells
+from podium.competition.find_tables import Sources, Table, have_line_breaks, refuse_blank_cells
 from podium.competition.number_columns import find_number_columns, read_numbers
 from podium.metrics import METRICS
 from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, SEVERAL_TARGETS
@@ -196,7 +196,7 @@ def check_labels(sources: Sources, path: Path, labels: pd.Series) -> None:
         return
     if sources.task is ONE_LABEL:
         refuse_blank_cells(labels, path, "label")
-    is_long = has_line_break(labels)
+    is_long = pd.Series(have_line_breaks(labels), labels.index)
     if is_long.any():
         line = is_long.idxmax()
         start = labels[line].splitlines()[0]

@@ -67,9 +67,12 @@ class ImagePool:
 
     def find_column(self, rows: "pd.DataFrame", preferred: object = None) -> str | None:
         """Returns the column whose first cells name the most images, None if no cell does; `preferred` wins a tie."""
-        rows = rows.head(FIRST_ROWS)
-        candidates = self.find_candidates({cell for column in rows for cell in rows[column]})
-        match_counts = {str(column): sum(bool(candidates[cell]) for cell in set(rows[column])) for column in rows}
+        first_rows = rows.head(FIRST_ROWS).to_numpy(object)
+        candidates = self.find_candidates(set(first_rows.flat))
+        match_counts = {
+            str(column): sum(bool(candidates[cell]) for cell in set(cells))
+            for column, cells in zip(rows.columns, first_rows.T, strict=True)
+        }
         best = max(match_counts, key=lambda column: (match_counts[column], column == preferred))
         return best if match_counts[best] else None
 

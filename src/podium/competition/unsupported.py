@@ -3,6 +3,7 @@
 Reads the list of files and the header of the training table. Writes nothing.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ BOX_COLUMNS = (
     {"x", "y", "w", "h"},
 )
 MASK_COLUMNS = {"encodedpixels", "rle", "rle_mask", "segmentation"}
-BOX_CELL = r"([^\d\s]\S*( -?\d+(\.\d+)?){4} ?)+"  # a name and four numbers, once or more
+BOX_CELL = re.compile(r"([^\d\s]\S*( -?\d+(\.\d+)?){4} ?)+")  # a name and four numbers, once or more
 
 
 def unread_images(files: Files) -> str:
@@ -61,9 +62,10 @@ def refuse_boxes(sources: "Sources", table: "Table") -> None:
         return
     columns = {str(column).strip().lower(): str(column) for column in table.rows.columns}
     boxes = next((names for names in BOX_COLUMNS if names <= set(columns)), None)
-    for column in table.rows:
-        cells = table.rows[column].head(FIRST_CELLS)
-        if (cells != "").any() and cells[cells != ""].str.fullmatch(BOX_CELL).all():
+    first_rows = table.rows.head(FIRST_CELLS).to_numpy(object)
+    for column, cells in zip(table.rows.columns, first_rows.T, strict=True):
+        filled = [cell for cell in cells if cell != ""]
+        if filled and all(BOX_CELL.fullmatch(cell) for cell in filled):
             boxes = {str(column).strip().lower()}
     masks = MASK_COLUMNS & set(columns)
     if masks:
