@@ -15,6 +15,7 @@ from pathlib import Path
 
 from podium import DEFAULT_COMPETITION, STOPPED, PodiumError, terminal, torchrun
 from podium.cli.commands import COMMANDS
+from podium.cli.end_soon import end_soon_after_sigterm, stop_line
 from podium.cli.flags import parser
 from podium.project_root import find_root, usual_competition
 
@@ -30,9 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not args.root.samefile(terminal.root) and not terminal.quiet:
             print(f"podium: using the project in {args.root}", file=sys.stderr)
         _choose_competition(args)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: nothing is left half written
-        args.run(args)
-        sys.stdout.flush()
+        with end_soon_after_sigterm():
+            args.run(args)
+            sys.stdout.flush()
     except PodiumError as error:
         return _report(error)
     except BrokenPipeError:  # the reader of our output has closed it
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt as stop:
         if not terminal.quiet:
-            print(f"podium: {str(stop) or 'stopped'}; run the same command again to resume", file=sys.stderr)
+            print(stop_line(str(stop)), file=sys.stderr)
         return STOPPED
     return 0
 

@@ -30,6 +30,7 @@ def atomic(path: Path) -> Iterator[Path]:
     """Yields a temporary path, which is renamed to `path` if the block succeeds and deleted if it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+    _unfinished.add(temporary)
     try:
         with explain_full_disk(path):
             yield temporary
@@ -42,6 +43,17 @@ def atomic(path: Path) -> Iterator[Path]:
         raise PodiumError(f"{path} cannot be written: {problem}; check the permissions of its folder") from None
     finally:
         with contextlib.suppress(OSError):  # the folder may be read-only
+            temporary.unlink(missing_ok=True)
+        _unfinished.discard(temporary)
+
+
+_unfinished: set[Path] = set()
+
+
+def delete_unfinished() -> None:
+    """Deletes the temporary files of this process, for an end that comes between two instructions."""
+    for temporary in list(_unfinished):
+        with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 

@@ -1,0 +1,90 @@
+"""Ends a command soon after SIGTERM, whatever it is doing.
+
+The signal raises KeyboardInterrupt, as Ctrl-C does, so that nothing is left half written. But Python does this between
+two of its own instructions only: a long computation in a library comes first, and an open pool waits for its tasks. So
+a thread ends the process if it is still there after PATIENCE seconds. Training has a handler of its own
+(training/loop.py), which finishes the step and saves; the thread leaves it alone.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from podium import STOPPED, disk, terminal
+
+PATIENCE = 1.0  # seconds
+
+
+def stop_line(reason: str = "") -> str:
+    return f"podium: {reason or 'stopped'}; run the same command again to resume"
+
+
+@contextmanager
+def end_soon_after_sigterm() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
+        yield
+        return
+    numbers, wakeup = os.pipe()  # Python's handler in C writes the number of each signal into it, at once
+    os.set_blocking(wakeup, False)
+    has_ended = threading.Event()
+    handler = signal.signal(signal.SIGTERM, _Interrupt())
+    earlier_wakeup = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    watcher = threading.Thread(target=_watch, args=(numbers, has_ended), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        signal.set_wakeup_fd(earlier_wakeup)
+        os.close(wakeup)  # the watcher reads the end, and returns
+        watcher.join()
+        os.close(numbers)
+        signal.signal(signal.SIGTERM, handler)
+
+
+class Terminated(KeyboardInterrupt):
+    """Ends like Ctrl-C. After a plain KeyboardInterrupt in code that was a text, Python kills itself at its end."""
+
+
+class _Interrupt:
+    """Raises once: a second exception would interrupt the end."""
+
+    was_raised = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if not self.was_raised:
+            self.was_raised = True
+            raise Terminated
+
+
+def _watch(numbers: int, has_ended: threading.Event) -> None:
+    while received := os.read(numbers, 64):
+        if signal.SIGTERM in received and _is_ours() and not has_ended.wait(PATIENCE) and _is_ours():
+            _end_now()
+
+
+def _is_ours() -> bool:
+    return isinstance(signal.getsignal(signal.SIGTERM), _Interrupt)
+
+
+def _end_now() -> None:
+    """Ends this process and its pools, without a half-written file and without waiting for anything."""
+    if not terminal.quiet:
+        os.write(2, f"{stop_line()}\n".encode())  # print would wait for a lock that the main thread may hold
+    disk.delete_unfinished()
+    multiprocessing = sys.modules.get("multiprocessing")
+    for child in multiprocessing.active_children() if multiprocessing else ():
+        child.kill()
+    os._exit(STOPPED)
+
+
+def _forget_in_child() -> None:
+    """A signal to a forked process is no signal to its parent, whose watcher reads the pipe."""
+    signal.set_wakeup_fd(-1)
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

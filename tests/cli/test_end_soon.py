@@ -1,0 +1,70 @@
+"""SIGTERM ends a command, whatever it is doing."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from podium import STOPPED
+from podium.cli.end_soon import end_soon_after_sigterm
+
+# A command that is deaf: an interrupt ends nothing in it, like a long computation in a library.
+DEAF = """
+import sys, threading
+from pathlib import Path
+from podium import __main__, disk
+from podium.cli import flags
+
+def deaf(args):
+    with disk.atomic(Path(sys.argv[1])) as temporary:
+        temporary.write_text("half")
+        print("ready", flush=True)
+        while True:
+            try:
+                threading.Event().wait()
+            except KeyboardInterrupt:
+                pass
+
+__main__.COMMANDS["models"] = (deaf, flags.no_flags)
+sys.exit(__main__.main(["models"]))
+"""
+
+
+@pytest.mark.slow
+def test_a_command_that_hears_nothing_ends_with_one_line_and_without_half_a_file(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", DEAF, str(tmp_path / "file.csv")]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == STOPPED
+    (line,) = err.splitlines()
+    assert line.startswith("podium: stopped")
+    assert "same command" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_signal_of_a_child_is_none_of_its_parent() -> None:
+    """Pools end their forked processes with SIGTERM."""
+    with end_soon_after_sigterm():
+        child = os.fork()
+        if not child:
+            signal.signal(signal.SIGTERM, lambda number, frame: None)
+            signal.raise_signal(signal.SIGTERM)
+            os._exit(signal.set_wakeup_fd(-1) + 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_the_first_signal_interrupts_and_later_ones_let_it_end() -> None:
+    handler, threads = signal.getsignal(signal.SIGTERM), threading.active_count()
+    with end_soon_after_sigterm():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert threading.active_count() == threads
