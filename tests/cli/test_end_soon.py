@@ -49,6 +49,15 @@ def test_a_command_that_hears_nothing_ends_with_one_line_and_without_half_a_file
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
+def test_a_signal_after_the_end_changes_no_exit_status() -> None:
+    """Libraries such as torch take a while to take down what they hold, and the work is done by then."""
+    script = "import atexit, signal, sys; atexit.register(signal.raise_signal, signal.SIGTERM)"
+    script += "; from podium.__main__ import main; sys.exit(main(['models', 'no_model_of_this_name']))"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert process.returncode == 1, process.stderr
+
+
 def test_the_signal_of_a_child_is_none_of_its_parent() -> None:
     """Pools end their forked processes with SIGTERM."""
     with end_soon_after_sigterm():

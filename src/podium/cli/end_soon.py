@@ -6,6 +6,7 @@ a thread ends the process if it is still there after PATIENCE seconds. Training 
 (training/loop.py), which finishes the step and saves; the thread leaves it alone.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -44,6 +45,8 @@ def end_soon_after_sigterm() -> Iterator[None]:
         watcher.join()
         os.close(numbers)
         signal.signal(signal.SIGTERM, handler)
+        atexit.unregister(_ignore_sigterm)
+        atexit.register(_ignore_sigterm)  # the last one registered runs first
 
 
 class Terminated(KeyboardInterrupt):
@@ -80,6 +83,11 @@ def _end_now() -> None:
     for child in multiprocessing.active_children() if multiprocessing else ():
         child.kill()
     os._exit(STOPPED)
+
+
+def _ignore_sigterm() -> None:
+    """All is done, and libraries take down what they hold: a signal would only spoil the exit status."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _forget_in_child() -> None:

@@ -161,7 +161,7 @@ def run_schedule(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -
                     close_epoch(plan, pool, learner)
                 checkpoint.save(progress.step, *learner.state())
                 started = time.monotonic()
-            if stop and progress.step < progress.total_steps:
+            if stop:
                 checkpoint.wait()
                 raise KeyboardInterrupt(
                     f"stopped after step {progress.step:,} of {progress.total_steps:,}; all is saved"
