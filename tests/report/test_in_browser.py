@@ -91,6 +91,33 @@ def test_a_cell_of_the_confusion_matrix_shows_its_images(browser: Browser, page:
 
 
 @pytest.mark.slow
+def test_usual_ids_and_labels_stand_in_one_line_and_the_runs_fit(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    card = "{id: 'train_photo_000123', label: 'Northern Mockingbird', predicted: 'Black-footed Albatross'}"
+    browser.run(f"document.querySelector('.card dl').replaceWith(factsOf({card}))")
+    heights = browser.run(
+        "[...document.querySelectorAll('.card')[0].querySelectorAll('dd')].map((d) => d.clientHeight)"
+    )
+    assert len(heights) == 5
+    assert len(set(heights)) == 1, heights
+    browser.open(page.parent.parent / "report.html")
+    assert browser.run("[...document.querySelectorAll('#runs .wide')].every((w) => w.scrollWidth <= w.clientWidth)")
+
+
+@pytest.mark.slow
+def test_a_judgement_can_be_given_among_thousands_of_classes(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.run("for (let number = 0; number < 5000; number++) data.classes.push(`class ${number}`); draw()")
+    assert browser.run("document.querySelector('.card select').options.length") == 1
+    browser.run("document.querySelector('.card select').focus()")
+    assert browser.run("document.querySelector('.card select').options.length") > 5000
+    browser.choose(".card select", "class 4999")
+    browser.run("draw()")
+    assert browser.run("document.querySelector('.card select').value") == "class 4999"
+    browser.click("#forget")
+
+
+@pytest.mark.slow
 def test_the_arrow_keys_move_between_cells(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.run("document.querySelector('.matrix button[tabindex=\"0\"]').focus()")
@@ -107,7 +134,7 @@ def test_the_gallery_filters_and_sorts(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.choose("#kind", "mistakes")
     browser.choose("#label", "red")
-    labels = browser.run("[...document.querySelectorAll('.card dd:nth-of-type(2)')].map((cell) => cell.textContent)")
+    labels = browser.run("[...document.querySelectorAll('.card dl div:nth-of-type(2) dd')].map((cell) => cell.textContent)")
     assert labels
     assert set(labels) == {"red"}
     browser.choose("#label", "")

@@ -13,12 +13,13 @@ import pytest
 
 from podium import PodiumError
 from podium.competition.load import load
-from podium.report import run_page
+from podium.report import competition_page, run_page
 from podium.report.charts import Line, line_chart
 from podium.report.gallery import Card, add_thumbnails, shrink_to
 from podium.report.numbers import HeldOutImages
 from podium.report.page import as_script
 from podium.report.sections import html_table
+from podium.submissions.compare import compare_runs
 from podium.submissions.held_out import current_labels
 from podium.submissions.pair_tests import compare_pairs
 from podium.training.run_folder import Run
@@ -131,6 +132,22 @@ def test_pairs_are_tested_with_the_labels_of_today_and_all_runs_are_shown(two_ru
         today["only_run"],
         today["only_other"],
     ]
+
+
+def test_a_run_is_linked_where_it_is_named_and_not_where_a_model_has_its_name(
+    two_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = compare_runs(load("tiny", two_runs), two_runs)
+    runs.loc[runs["run"] == "good", "model"] = "idle"  # the first row
+    folder = two_runs / "runs" / "tiny"
+    for name in ("good", "idle"):
+        (folder / name / "report.html").write_text("")
+    rows = competition_page._runs_section(runs, folder).split("<tr>")[2:]
+    assert [row.index("<a href") for row in rows] == [row.index("<td") + len('<td class="text">') for row in rows]
+    assert [re.findall('<a href="([^"]*)">', row) for row in rows] == [["good/report.html"], ["idle/report.html"]]
+    monkeypatch.setattr(competition_page, "FEW_PAIRS", 0)
+    pairs = competition_page._pairs_section(load("tiny", two_runs), two_runs, runs)
+    assert "<details><summary>1 pair</summary>" in pairs
 
 
 def test_only_the_named_runs_get_a_page(two_runs: Path, podium: Podium) -> None:

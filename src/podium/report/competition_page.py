@@ -15,7 +15,7 @@ from podium.competition.load import Competition
 from podium.project_root import runs_folder
 from podium.report.page import page
 from podium.report.run_page import REPORT
-from podium.report.sections import Cell, html_table, note, section, tiles
+from podium.report.sections import Cell, Link, html_table, note, section, tiles
 from podium.submissions.compare import compare_runs, find_disagreements
 from podium.submissions.comparison_picture import comparison_svg
 from podium.submissions.comparison_text import chance
@@ -24,7 +24,8 @@ from podium.submissions.kaggle_scores import read_history
 from podium.submissions.pair_tests import compare_pairs
 from podium.terminal import amount, duration, plural
 
-MOST_RUNS = 12  # in the tables of pairs
+MOST_RUNS = 12  # in the table of pairs
+FEW_PAIRS = 10  # that the page shows at once; more are folded
 LINKS = {"#runs": "Runs", "#costs": "Scores and costs", "#pairs": "Pairs", "#kaggle": "Kaggle", "#data": "Data"}
 
 
@@ -42,7 +43,7 @@ def competition_page(competition: Competition, root: Path, pages: Collection[Pat
     parts = [
         tiles(facts),
         _runs_section(runs, folder, pages),
-        section("costs", "Scores and costs", f'<figure class="wide">{comparison_svg(runs)}</figure>'),
+        _costs_section(runs),
         _pairs_section(competition, root, runs),
         _kaggle_section(root / "submissions" / competition.slug / "history.csv"),
         section("data", "Data", f'<div class="wide"><pre>{escape(competition.describe())}</pre></div>'),
@@ -51,31 +52,36 @@ def competition_page(competition: Competition, root: Path, pages: Collection[Pat
 
 
 def _runs_section(runs: pd.DataFrame, folder: Path, pages: Collection[Path]) -> str:
-    header = ["run", "model", "folds", "score", "± folds", "log loss", "gain, 95 %", "size", "parameters"]
-    header += ["multiply-adds", "img/s", "time", "left out because"]
-    table = html_table(
-        header, [_run_row(row, place == 0) for place, row in enumerate(runs.to_dict("records"))], text_columns=2
-    )
-    for name in runs["run"]:
-        path = folder / name / REPORT
-        if path in pages or path.exists():
-            cell = f'<td class="text">{escape(name)}</td>'
-            link = f'<td class="text"><a href="{escape(name)}/{REPORT}">{escape(name)}</a></td>'
-            table = table.replace(cell, link, 1)
+    header = ["run", "model", "folds", "score", "± folds", "log loss", "gain, 95 %", "left out because"]
+    linked = {name for name in runs["run"] if (path := folder / name / REPORT) in pages or path.exists()}
+    rows = [_run_row(row, place == 0, linked) for place, row in enumerate(runs.to_dict("records"))]
     text = "gain: the run's score minus that of the best run on the same images; 95 % interval."
-    return section("runs", "Runs", note(text), table)
+    return section("runs", "Runs", note(text), html_table(header, rows, text_columns=2))
 
 
-def _run_row(row: Mapping[str, Any], is_best: bool) -> list[Cell]:
+def _run_row(row: Mapping[str, Any], is_best: bool, linked: Collection[str]) -> list[Cell]:
+    name = str(row["run"])
     gain = "" if np.isnan(row["gain_low"]) else f"{row['gain_low']:+.4f} to {row['gain_high']:+.4f}"
     gain = "best" if is_best else gain
     return [
-        *(row["run"], row["model"], f"{row['folds']} of {row['folds_in_all']}", row["score"], row["fold_spread"]),
-        *(row["log_loss"], gain, str(row["image_size"]), amount(row["parameters"])),
+        Link(name, f"{name}/{REPORT}") if name in linked else name,
+        *(row["model"], f"{row['folds']} of {row['folds_in_all']}", row["score"], row["fold_spread"]),
+        *(row["log_loss"], gain, row["left_out"]),
+    ]
+
+
+def _costs_section(runs: pd.DataFrame) -> str:
+    header = ["run", "size", "parameters", "multiply-adds", "img/s", "time"]
+    table = html_table(header, [_costs_row(row) for row in runs.to_dict("records")])
+    return section("costs", "Scores and costs", f'<figure class="wide">{comparison_svg(runs)}</figure>', table)
+
+
+def _costs_row(row: Mapping[str, Any]) -> list[Cell]:
+    return [
+        *(row["run"], str(row["image_size"]), amount(row["parameters"])),
         "" if np.isnan(row["multiply_adds"]) else amount(row["multiply_adds"]),
         "" if np.isnan(row["images_per_s"]) else f"{row['images_per_s']:,.0f}",
         "" if np.isnan(row["seconds"]) else duration(row["seconds"]),
-        row["left_out"],
     ]
 
 
@@ -100,7 +106,11 @@ def _pairs_section(competition: Competition, root: Path, runs: pd.DataFrame) -> 
         "Runs with similar scores that often disagree gain most from a blend. p: McNemar's test, corrected for all"
         " pairs; below 0.05, one of the two is more accurate."
     )
-    return section("pairs", "Pairs", note(text), html_table(header, rows, text_columns=2))
+    of_runs = f" of the first {len(names)} of {len(runs)} runs" if len(names) < len(runs) else ""
+    summary = f"<summary>{plural(len(rows), 'pair')}{of_runs}</summary>"
+    is_open = " open" if len(rows) <= FEW_PAIRS else ""  # more would make pages
+    table = html_table(header, rows, text_columns=2)
+    return section("pairs", "Pairs", note(text), f"<details{is_open}>{summary}{table}</details>")
 
 
 def _kaggle_section(history: Path) -> str:

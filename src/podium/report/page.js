@@ -82,17 +82,18 @@ function factsOf(card) {
   if (card.label) facts.push(["label", `${card.label}`]);
   else facts.push(["", "test image"]);
   const list = element("dl", {});
-  for (const [name, value] of facts) list.append(element("dt", {}, name), element("dd", {}, value));
+  const add = (name, value, ofName = {}, ofValue = {}) =>
+    list.append(element("div", {}, element("dt", ofName, name), element("dd", ofValue, value)));
+  for (const [name, value] of facts) add(name, value);
   if (card.predicted) {
     const tone = card.label === card.predicted ? "good" : "bad";
-    list.append(element("dt", {}, "predicted"), element("dd", { class: tone }, card.predicted));
-    const number = (name, title, share) =>
-      list.append(element("dt", { title }, name), element("dd", { class: "number" }, percent(share)));
+    add("predicted", card.predicted, {}, { class: tone });
+    const number = (name, title, share) => add(name, percent(share), { title }, { class: "number" });
     number("confidence", "the model's probability of the predicted class", card.confidence);
     if (tone === "bad") number("its label", "the model's probability of the label", card.label_prob);
   }
-  if (card.suspect) list.append(element("dt", {}, "suspect"), element("dd", {}, `no. ${card.suspect}`));
-  if (card.pair) list.append(element("dt", {}, "pair"), element("dd", {}, `no. ${card.pair}`));
+  if (card.suspect) add("suspect", `no. ${card.suspect}`);
+  if (card.pair) add("pair", `no. ${card.pair}`);
   return list;
 }
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from podium.report.charts import Line, line_chart, reliability_chart
 from podium.report.numbers import Ints, Reliability
@@ -11,7 +11,13 @@ from podium.submissions.suspect_list import CAUTION
 from podium.terminal import amount, duration
 from podium.training.epoch_record import EpochRecord
 
-Cell = str | int | float | None
+
+class Link(NamedTuple):
+    text: str
+    address: str
+
+
+Cell = str | int | float | Link | None
 
 
 def section(name: str, title: str, *parts: str) -> str:
@@ -47,6 +53,8 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], text_colum
 def _cell(value: Cell, is_text: bool) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return '<td data-value=""></td>'
+    if isinstance(value, Link):
+        return f'<td class="text"><a href="{escape(value.address)}">{escape(value.text)}</a></td>'
     if is_text or isinstance(value, str):
         return f'<td class="text">{escape(str(value))}</td>' if is_text else f"<td>{escape(str(value))}</td>"
     text = f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
