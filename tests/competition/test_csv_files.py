@@ -235,9 +235,9 @@ def test_a_table_of_as_many_columns_as_a_colour_photograph_has_pixels_is_read(tm
     assert list(rows.columns) == names
     assert rows.iloc[1, -1] == str(count - 1)
     path.write_text(f"{','.join([*names, 'value 7'])}\n{cells},1\n")
-    with pytest.raises(PodiumError, match="line 1.*'value 7' twice; rename"):
+    with pytest.raises(PodiumError, match=r"line 1.*'value 7' twice; rename"):
         read_table(path)
     path.write_text(f"{','.join(names)}\n1\n")
-    with pytest.raises(PodiumError, match="line 2: 1 field.*correct that line") as refusal:
+    with pytest.raises(PodiumError, match=r"line 2: 1 field.*correct that line") as refusal:
         read_table(path)
     assert len(str(refusal.value)) < 1000

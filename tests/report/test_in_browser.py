@@ -134,7 +134,9 @@ def test_the_gallery_filters_and_sorts(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.choose("#kind", "mistakes")
     browser.choose("#label", "red")
-    labels = browser.run("[...document.querySelectorAll('.card dl div:nth-of-type(2) dd')].map((cell) => cell.textContent)")
+    labels = browser.run(
+        "[...document.querySelectorAll('.card dl div:nth-of-type(2) dd')].map((cell) => cell.textContent)"
+    )
     assert labels
     assert set(labels) == {"red"}
     browser.choose("#label", "")
