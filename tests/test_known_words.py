@@ -2,9 +2,11 @@
 
 import argparse
 
+import pytest
+
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import Parser
-from podium.known_words import FLAGS, OTHER_NAMES, REASONS, SAME_REASON, explain_flag
+from podium.known_words import FLAGS, OTHER_NAMES, REASONS, SAME_REASON, explain_flag, explain_option
 
 
 def flags_of(command: str) -> set[str]:
@@ -23,6 +25,34 @@ def test_every_flag_that_an_answer_names_exists() -> None:
 def test_no_word_has_two_answers() -> None:
     words = [word for group in (*FLAGS.values(), *SAME_REASON.values()) for word in group] + list(REASONS)
     assert len(words) == len(set(words))
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--swa", ("--ema",)),
+        ("--tune", ("podium train --model", "podium compare")),
+        ("--search", ("podium train --model", "podium compare")),
+        ("--export", ("run.export(path)", "timm")),
+        ("--onnx", ("run.export(path)", "timm")),
+        ("--pseudo", ("training table", "fold -1", "folds.csv", "--teacher")),
+        ("--external", ("training table", "fold -1", "folds.csv")),
+    ],
+)
+def test_what_podium_does_not_have_is_answered_with_what_there_is(flag: str, words: tuple[str, ...]) -> None:
+    answer = explain_flag(flag, flags_of("train"))
+    assert all(word in answer for word in words), answer
+    if flag not in ("--swa", "--tune", "--search"):
+        assert explain_flag(flag, flags_of("submit")) == answer
+
+
+def test_in_python_flags_have_no_hyphens_and_commands_keep_theirs() -> None:
+    known = flags_of("train")
+    assert explain_option("fold", known) == "it is folds here"
+    assert explain_option("bs", known) == "it is batch_size here"
+    assert "fine-tuning" in explain_option("dropout", known)
+    assert "drop_path" in explain_option("dropout", known)
+    assert "podium folds --k" in explain_option("n_folds", known)
 
 
 def test_a_command_names_only_flags_of_its_own() -> None:

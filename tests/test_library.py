@@ -107,6 +107,8 @@ def test_a_run_is_trained_and_read(root: Path) -> None:
         (lambda c: podium.train(c, "test_vit", budget="soon", **OPTIONS), "budget must be a time such as '8h'"),
         (lambda c: podium.train(c, "test_vit", learning_rate=1e-3), "no option 'learning_rate'; it is lr here"),
         (lambda c: podium.train(c, "test_vit", bs=8), "no option 'bs'; it is batch_size here"),
+        (lambda c: podium.train(c, "test_vit", fold=0), "no option 'fold'; it is folds here"),
+        (lambda c: podium.train(c, "test_vit", dropout=0.1), "fine-tuning .*: drop_path"),
         (lambda c: podium.train(c, "test_vit", device="cpu"), "it is an argument of podium.Machine"),
         (lambda c: podium.train(c, "test_vit", machine="gpu", **OPTIONS), "choose auto, cpu, cuda"),
         (lambda c: podium.Machine(workers=-1), "workers must be a number of processes"),

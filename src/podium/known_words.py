@@ -1,5 +1,7 @@
 """Flags of other programs, and what Podium has in their place: for the error message of an unknown flag."""
 
+import re
+
 from podium.recipe import flag_of, recipe_options
 
 # timm's train.py, Hugging Face's example, Lightning, fastai and Kaggle notebooks use these words.
@@ -23,7 +25,7 @@ FLAGS = {
     "--colour": ("color", "color-jitter", "jitter"),
     "--mirror": ("hflip", "horizontal-flip"),
     "--crop": ("scale", "random-resized-crop"),
-    "--ema": ("model-ema", "model-ema-decay", "ema-decay"),
+    "--ema": ("model-ema", "model-ema-decay", "ema-decay", "swa", "use-swa", "stochastic-weight-avg"),
     "--drop-path": ("drop-path-rate", "stochastic-depth"),
     "--layer-decay": ("llrd", "layerwise-lr-decay", "discriminative-lr"),
     "--precision": ("amp", "fp16", "bf16", "half", "mixed-precision", "amp-dtype"),
@@ -58,7 +60,13 @@ REASONS = {
     "pin-memory": "it is on where there is a GPU",
     "local-rank": "--processes starts the processes, or torchrun does",
     "list-models": "podium models finds models by parts of their names",
+    "tune": "no options are searched; podium train --model A B trains several models, and podium compare compares runs",
+    "export": "run.export(path) in Python writes one file for timm; there is no ONNX",
+    "pseudo": "add the rows to the training table yourself, with fold -1 in folds.csv, so that no score counts them;"
+    " or podium train --teacher RUN",
+    "external": "put the images into the training table, with fold -1 in folds.csv: trained on, never validated on",
 }
+FOR_ALL_COMMANDS = ("export", "pseudo", "external")  # the other reasons are for commands that train
 SAME_REASON = {
     "resume": ("resume-from", "resume-from-checkpoint", "auto-resume", "ckpt-path"),
     "scheduler": ("sched", "lr-scheduler", "lr-scheduler-type", "schedule", "min-lr", "decay-epochs", "one-cycle"),
@@ -71,7 +79,20 @@ SAME_REASON = {
     "pin-memory": ("pin-mem",),
     "local-rank": ("rank",),
     "list-models": ("models-list", "show-models", "help-models"),
+    "tune": ("search", "optuna", "hpo", "hyperparameter-search", "auto-tune", "n-trials", "sweep", "grid-search"),
+    "export": ("onnx", "export-onnx", "to-onnx", "torchscript", "tflite"),
+    "pseudo": ("pseudo-label", "pseudo-labels", "pseudo-labeling", "pseudo-labelling", "pseudolabel"),
+    "external": ("external-data", "extra-data", "extra-images", "extra-train"),
 }
+
+
+def explain_option(word: str, known: set[str]) -> str:
+    """Returns the same for an option in Python, where flags are called without hyphens."""
+
+    def in_python(flag: re.Match[str]) -> str:
+        return flag[0] if flag[1] else flag[2].replace("-", "_")
+
+    return re.sub(r"(podium [a-z]+ )?--([a-z-]+)", in_python, explain_flag(word, known))
 
 
 def explain_flag(flag: str, known: set[str]) -> str:
@@ -84,6 +105,6 @@ def explain_flag(flag: str, known: set[str]) -> str:
     if f"--{word}" in map(flag_of, recipe_options()):
         return "it is a flag of podium train, and the run keeps its value"
     for reason, words in SAME_REASON.items():
-        if word in (reason, *words) and "--lr" in known:  # commands that train
+        if word in (reason, *words) and (reason in FOR_ALL_COMMANDS or "--lr" in known):
             return REASONS[reason]
     return ""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from podium import PodiumError
 from podium.competition import load as competition_files
 from podium.disk import check_name
-from podium.known_words import explain_flag
+from podium.known_words import explain_option
 from podium.machine import Machine
 from podium.project_root import find_root
 from podium.recipe import flag_of, recipe_options
@@ -343,6 +343,6 @@ def _refuse_unknown_options(options: Mapping[str, Any]) -> None:
             continue
         if word in {field.name for field in fields(Machine)}:
             raise PodiumError(f"no option '{word}'; it is an argument of podium.Machine: machine=podium.Machine(...)")
-        hint = explain_flag(word, {flag_of(name) for name in known})
+        hint = explain_option(word, {*map(flag_of, known), "--folds", "--name", "--budget"})
         if hint:
-            raise PodiumError(f"no option '{word}'; {hint.replace('it is --', 'it is ')}".replace("-", "_"))
+            raise PodiumError(f"no option '{word}'; {hint}")
