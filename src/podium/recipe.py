@@ -6,7 +6,7 @@ recipe_defaults.py fills in the options that are not given; the run's recipe.jso
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
@@ -254,14 +254,14 @@ def check_options(values: Options, where: str = "") -> None:
             hint = did_you_mean(name, options, otherwise=f"there are {', '.join(options)}")
             raise PodiumError(f"{where}no option '{name}'; {hint}")
         flag = f"{where}{name}" if where else flag_of(name)
-        problem = _problem_with(value, recipe_options()[name][0], options[name])
+        problem = _problem_with(value, recipe_options()[name][0], options[name].metadata)
         if problem:
             raise PodiumError(f"{flag} must be {problem}")
 
 
-def _problem_with(value: Any, kind: Kind, option: Field[Any]) -> str:
+def _problem_with(value: Any, kind: Kind, limits: Mapping[str, Any]) -> str:
     """Returns what the value must be and what it is; nothing if it is right."""
-    lowest, highest, choices, parts = (option.metadata[key] for key in ("lowest", "highest", "choices", "parts"))
+    lowest, highest, choices, parts = (limits[key] for key in ("lowest", "highest", "choices", "parts"))
     if kind is parse_size:
         return _problem_with_size(value, lowest, highest)
     accepted: Any = (int, float) if kind is float else kind
@@ -333,6 +333,23 @@ def names_pretraining(weights: str) -> bool:
 def recorded_values(recorded: Options, names: Iterable[str]) -> dict[str, Any]:
     """Returns these values of a recipe.json, which may be older than an option."""
     return {name: recorded.get(name, NEUTRAL.get(name)) for name in names}
+
+
+def problem_in(recorded: Options) -> str:
+    """Returns which option of a recipe.json has a value that no run can have, and why; nothing if all are right.
+
+    Names that a project's own parts add to the built-in ones are not checked: their files may not be loaded.
+    """
+    kinds = recipe_options()
+    for option in fields(Recipe):
+        words = option.metadata["choices"]
+        own = {"parts": None, "choices": words if isinstance(words, tuple) else ()}
+        limits = {**option.metadata, **own}
+        if option.name in recorded:
+            problem = _problem_with(recorded[option.name], kinds[option.name][0], limits)
+            if problem:
+                return f"{option.name} must be {problem}"
+    return ""
 
 
 def differences(old: Options, new: Options) -> list[str]:

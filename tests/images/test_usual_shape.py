@@ -1,5 +1,6 @@
 """The shape that nearly all images have decides how they become square."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,14 @@ def test_a_camera_s_orientation_counts(tmp_path: Path) -> None:
         exif[ORIENTATION] = 6
         image.save(path, exif=exif)
     assert shape_in(tmp_path) == 40 / 30
+
+
+def test_a_pipe_is_not_opened_and_has_no_shape(tmp_path: Path) -> None:
+    write_competition(tmp_path)
+    for path in images_of(tmp_path)[:3]:
+        path.unlink()
+        os.mkfifo(path)
+    assert shape_in(tmp_path) == 30 / 40
 
 
 def test_an_image_that_cannot_be_read_has_no_shape(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The files of a run that are damaged, replaced or deleted after they were written, and who may write them."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -94,13 +95,33 @@ def test_a_run_that_is_older_than_an_option_resumes_if_the_option_changes_nothin
     assert "sam was 0.0 and is 0.05" in one_line(podium(*TRAIN, "--sam", "0.05"))
 
 
-@pytest.mark.parametrize("content", ["", "5", "null", "[1]", "{}", "not json", '{"folds": "2"}', "\xff"])
+@pytest.mark.parametrize("content", ["", "5", "null", "[1]", "{}", "not json", "[" * 99_999, '{"folds": "2"}', "\xff"])
 def test_a_file_that_is_not_a_recipe_is_reported(run: Run, podium: Podium, content: str) -> None:
     (run.path / "recipe.json").write_text(content, encoding="latin-1")
     for command in (SUBMIT, TRAIN):
         message = one_line(podium(*command))
         assert f"{run.path}/recipe.json: " in message
         assert f"restore it, or delete {run.path}" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("image_size", value) for value in ("x", "../../etc", True, 10**30)),
+        *(("test_size", value) for value in ("x", True)),
+        *(("batch_size", value) for value in (-3, 10**30)),
+        *(("folds", value) for value in (0, 10**30)),
+        *(("lr", "x"), ("lr", math.nan), ("precision", "x"), ("linear", "yes")),
+        *(("model", None), ("metric", 3), ("versions", "x"), ("budget", [1]), ("data_sha256", 7)),
+    ],
+)
+def test_a_recipe_with_a_value_that_no_run_has_is_reported(run: Run, podium: Podium, key: str, value: object) -> None:
+    recipe = json.loads((run.path / "recipe.json").read_text())
+    (run.path / "recipe.json").write_text(json.dumps({**recipe, key: value}))
+    message = one_line(podium(*SUBMIT))
+    assert f"{run.path}/recipe.json: " in message
+    assert key in message
+    assert f"restore it, or delete {run.path}" in message
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff\xfe", b'{"loss": 1', b'{"loss": null, "seconds": 1}\n', b"[]\n"])

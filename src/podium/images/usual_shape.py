@@ -35,10 +35,11 @@ def usual_shape(competition: Competition) -> float:
 
 def _shape_of(competition: Competition, name: str) -> float | None:
     """Returns None for an image without a header that can be read."""
-    if place_of(name):
+    path = competition.folder / file_of(name)
+    if place_of(name) or not path.is_file():  # opening a pipe would block, and a device may have no end
         return None
     with contextlib.suppress(Exception):  # Pillow does not document what it raises for a broken file
-        with Image.open(competition.folder / file_of(name), formats=FORMATS) as image:
+        with Image.open(path, formats=FORMATS) as image:
             width, height = image.size
             if image.getexif().get(ORIENTATION) in SIDEWAYS:
                 width, height = height, width

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from podium import PodiumError
 from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
 from podium.metrics import evaluate
 from podium.project_root import runs_folder
-from podium.recipe import differences, recorded_values
+from podium.recipe import differences, problem_in, recorded_values
 from podium.terminal import command_for, did_you_mean, duration, first_few, say, table
 from podium.training.checkpoint import checkpoints
 from podium.training.epoch_record import EpochRecord
@@ -40,6 +41,14 @@ READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "batch_size": int,
     "views": str,
     "precision": str,
+}
+MOST_FOLDS = 100_000  # a folds.csv that is written by hand may have more than --k allows
+READ_BY_REPORT: dict[str, Any] = {"model": str, "metric": str}
+OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and their types; a run may lack them
+    **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "device", "computed_in"), str),
+    **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "weights_source"), (str, NoneType)),
+    **dict.fromkeys(("auto", "budget", "start_sha256", "teacher_sha256", "versions"), dict),
+    "range": (str, list, NoneType),
 }
 CORRECTIONS = "corrections.csv"  # a copy of those that the run was trained with
 TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
@@ -65,12 +74,11 @@ class Run:
         path = self.path / "recipe.json"
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise PodiumError(f"{path}: cannot be read ({error}); {self._restore()}") from None
         content = content if isinstance(content, dict) else {}
-        wrong = [key for key, kind in READ_BY_SUBMIT.items() if not isinstance(content.get(key), kind)]
-        if wrong:
-            raise PodiumError(f"{path}: it is not a recipe, {wrong[0]} is missing; {self._restore()}")
+        if problem := _problem_with_recipe(content):
+            raise PodiumError(f"{path}: it is not a recipe, {problem}; {self._restore()}")
         return content
 
     def has_begun(self) -> bool:
@@ -216,6 +224,19 @@ def discarded_if_failed(run: Run) -> Iterator[None]:
                     fold_folder.rmdir()
                 run.path.rmdir()
         raise
+
+
+def _problem_with_recipe(content: Mapping[str, Any]) -> str:
+    """Returns what is wrong with a recipe.json, which anybody may have written; nothing if it is right."""
+    for key, kind in (READ_BY_SUBMIT | READ_BY_REPORT).items():
+        if not isinstance(content.get(key), kind):
+            return f"{key} is missing"
+    for key, kind in OTHER_FACTS.items():
+        if key in content and not isinstance(content[key], kind):
+            return f"{key} cannot be {str(content[key])[:40]!r}"
+    if not 1 <= content["folds"] <= MOST_FOLDS:
+        return f"folds must be between 1 and {MOST_FOLDS:,}, not {content['folds']}"
+    return problem_in(content)
 
 
 def _kept_corrections(run: Run, changes: Sequence[str]) -> str:
