@@ -15,7 +15,7 @@ from podium import PodiumError
 from podium.recipe import Options
 from podium.terminal import first_few, say, show
 from podium.torchrun import started_by_torchrun
-from podium.training.plan import Request, check_request, check_sources, data_of, make_plan, name_of_run
+from podium.training.plan import Request, check_request, check_weights, data_of, make_plan, name_of_run
 
 
 def train_in_turn(args: argparse.Namespace, request: Request) -> None:
@@ -26,7 +26,7 @@ def train_in_turn(args: argparse.Namespace, request: Request) -> None:
         models = []
         for single in requests:
             options = check_request(args.competition, args.root, single, args.processes if launches else 1)
-            check_sources(args.competition, args.root, options, args.dry_run)
+            check_weights(args.competition, args.root, options, args.dry_run)
             models.append(options["model"])
         if request.options.get("linear"):
             requests = _smallest_model_first(requests, models)

@@ -111,7 +111,7 @@ def bench(
             run = Run(Path(folder))
             plan = Plan(competition, root, request, run, recipe, folds, (0,), data)
             with open_context(plan) as context, explain_hardware_errors(recipe.batch_size):
-                run.begin(asdict(recipe), {"folds": FOLDS})
+                run.begin(asdict(recipe), {"folds": FOLDS, "metric": competition.metric})
                 measurements.append(_measure(context, started))
         started = time.monotonic()
     show(_table(measurements))

@@ -96,7 +96,7 @@ def _measure(context: Context, fold: int) -> Measured:
     with tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, dir=context.run.path) as folder:
         run = Run(Path(folder))
         if processes.is_first:
-            run.begin(asdict(recipe), {"folds": 1})
+            run.begin(asdict(recipe), {"folds": 1, "metric": context.competition.metric})
         trial = replace(context, plan=replace(context.plan, run=run))
         learner = start_or_resume(trial, fold, folds_left=1)
         forecast = make_forecast(learner, recipe)

@@ -117,7 +117,8 @@ class Looks:
         return found
 
     def _train(self, context: Context, seconds: float) -> Trial:
-        context.run.begin(asdict(context.recipe), {"folds": self.plan.folds.count})
+        facts = {"folds": self.plan.folds.count, "metric": context.competition.metric}
+        context.run.begin(asdict(context.recipe), facts)
         try:
             with _quiet():
                 train_fold(context, self.fold, deadline=time.monotonic() + seconds)

@@ -93,7 +93,8 @@ class Plan:
 def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False) -> Plan:
     """Returns the plan of a run; `only_shown`: also if a run of this name was started with another recipe."""
     options = check_request(slug, root, request, world_size())
-    check_sources(slug, root, options, only_shown)
+    _refuse_unknown_teacher(slug, root, request, options)
+    check_weights(slug, root, options, only_shown)
     from podium.competition.load import load_and_report
     from podium.folds.folds_csv import read_folds
     from podium.models.build import resolve_recipe
@@ -183,16 +184,23 @@ def _choice_of_begun_run(slug: str, root: Path, request: Request) -> Options:
     return dict(run.recipe.get("auto", {}).get("options", {})) if run.has_begun() else {}
 
 
-def check_sources(slug: str, root: Path, options: Options, only_shown: bool) -> None:
-    """Refuses a teacher that is not there, and weights that are neither here nor on a hub that answers."""
+def _refuse_unknown_teacher(slug: str, root: Path, request: Request, options: Options) -> None:
+    """Refuses a teacher that is not there before weights are sought. A finished fold needs its teacher no more."""
+    if options.get("teacher"):
+        from podium.project_root import runs_folder
+        from podium.training.run_folder import Run, find_runs
+
+        if not Run(runs_folder(slug, root) / name_of_run(request, options)).has_begun():
+            find_runs(slug, root, options["teacher"].split("+"))
+
+
+def check_weights(slug: str, root: Path, options: Options, only_shown: bool) -> None:
+    """Refuses weights that are neither here nor on a hub that answers."""
     from podium.competition.card import read_card
     from podium.models.hub import WeightsUnreachable, check_weights_available
     from podium.training.pretrained_backbones import find_backbone, names_of_pretrainings
-    from podium.training.run_folder import find_runs
 
     options = {**read_card(slug, root).get("recipe", {}), **options}
-    if teacher := options.get("teacher"):
-        find_runs(slug, root, teacher.split("+"))
     weights = options.get("weights", "pretrained")
     if options.get("start") or find_backbone(slug, root, weights) is not None:  # the weights are those of a run
         return
