@@ -68,7 +68,7 @@ def test_a_budget_keeps_the_number_of_epochs_of_its_first_call(tiny: Path) -> No
     options = {"model": "test_vit", "weights": "none", "image_size": 32}
     started = make_plan("tiny", tiny, Request({**options, "epochs": 3}))
     started.run.fold_folder(0).mkdir(parents=True)
-    started.run.begin(started.identity(), {"folds": 2})
+    started.run.begin(started.identity(), {"folds": 2, "metric": "accuracy"})
     (started.run.fold_folder(0) / "checkpoint-000000001.safetensors").touch()
     assert make_plan("tiny", tiny, Request(options, budget=60.0)).run.has_begun()
     with pytest.raises(PodiumError, match="epochs was 3"):
