@@ -231,8 +231,10 @@ def read_groups(competition: Competition, root: Path) -> dict[str, str]:
     return {image_id: group for image_id, group in zip(ids, groups, strict=True) if group}
 
 
-def folds_table(competition: Competition, folds: Folds, is_good: Mask) -> str:
+def folds_table(competition: Competition, folds: Folds, is_good: Mask | None = None) -> str:
     """Returns a table: how many images each fold trains on and validates. `is_good` selects the readable images."""
+    if is_good is None:
+        is_good = np.ones(len(competition.train), bool)
     labels = labels_of(list(competition.train["target"]), competition.task).of_images(is_good)
     folds = folds.some(is_good)
     rows = []
