@@ -5,8 +5,11 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.training.run_folder import Run
@@ -14,6 +17,7 @@ from tiny import FAST, Podium, one_line, podium_at, run_of
 from training.damage import cut_end, empty, flip_bit
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")
+Array = NDArray[Any]
 SUBMIT = ("submit", "-c", "tiny")
 
 
@@ -102,6 +106,38 @@ def test_a_file_that_is_not_a_recipe_is_reported(run: Run, podium: Podium, conte
         message = one_line(podium(*command))
         assert f"{run.path}/recipe.json: " in message
         assert f"restore it, or delete {run.path}" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("id", lambda ids: ids[0]),
+        ("id", lambda ids: ids[:3]),
+        ("id", lambda ids: np.full_like(ids, ids[0])),
+        ("id", lambda ids: np.arange(len(ids))),
+        ("probs", lambda probs: probs[:3]),
+        ("probs", lambda probs: np.hstack([probs, probs])),
+        ("probs", lambda probs: probs.astype(str)),
+        ("probs", lambda probs: probs * np.nan),
+        ("target", lambda target: target[:2]),
+        ("target", lambda target: target + 99),
+        ("target", lambda target: target / 2),
+        ("target", lambda target: target.astype(str)),
+        ("classes", lambda classes: np.full_like(classes, classes[0])),
+        ("classes", lambda classes: classes[:3]),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_reported(
+    run: Run, podium: Podium, name: str, change: Callable[[Array], Array]
+) -> None:
+    path = run.fold_folder(0) / "oof.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **{**arrays, name: change(arrays[name])})
+    for command in (SUBMIT, ("compare", "-c", "tiny"), TRAIN):
+        message = one_line(podium(*command))
+        assert f"{path}: " in message
+        assert f"restore it, or delete {path.parent}" in message
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,21 @@ class Predictions:
         digest = hashlib.sha256(self.probs.tobytes()).hexdigest()
         return {"predicted_on": self.made_on, "predicted_from": self.key, "predictions_sha256": digest}
 
+    def check(self) -> None:
+        """Raises ValueError unless the arrays fit together; anybody may have written them."""
+        images, classes, labels = self.id.size, len(self.classes), self.target
+        if self.id.ndim != 1 or self.id.dtype.kind != "U" or len(np.unique(self.id)) < images:
+            raise ValueError("its ids are not different texts")
+        if len(set(self.classes)) < classes:
+            raise ValueError("two of its classes have one name")
+        if self.probs.shape != (images, classes) or self.probs.dtype.kind != "f" or not np.isfinite(self.probs).all():
+            raise ValueError(f"its probabilities are not {images:,} rows of {classes:,} finite numbers")
+        shapes = {1: (images,), 2: (images, classes)}
+        if labels.dtype.kind not in "if" or shapes.get(labels.ndim) != labels.shape:
+            raise ValueError(f"its targets are not those of {images:,} images")
+        if labels.ndim == 1 and not (labels.dtype.kind == "i" and ((labels >= -1) & (labels < classes)).all()):
+            raise ValueError(f"its targets are not numbers of its {classes:,} classes")
+
     def save(self, path: Path) -> None:
         with atomic(path) as temporary, temporary.open("wb") as file:
             np.savez(
@@ -73,7 +88,9 @@ class Predictions:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 classes = tuple(str(name) for name in file["classes"])
                 key, made_on = str(file["key"]), str(file["made_on"])
-                return Predictions(file["id"], file["probs"], file["target"], classes, key, made_on)
+                predictions = Predictions(file["id"], file["probs"], file["target"], classes, key, made_on)
+            predictions.check()
+            return predictions
         except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
             # numpy's own advice, to allow pickles, would be unsafe.
             problem = "it is not an archive of arrays" if "pickle" in str(error) else error
