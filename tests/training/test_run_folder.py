@@ -122,6 +122,7 @@ def test_a_file_that_is_not_a_recipe_is_reported(run: Run, podium: Podium, conte
         ("target", lambda target: target[:2]),
         ("target", lambda target: target + 99),
         ("target", lambda target: target / 2),
+        ("target", lambda target: np.full_like(target, -1)),
         ("target", lambda target: target.astype(str)),
         ("classes", lambda classes: np.full_like(classes, classes[0])),
         ("classes", lambda classes: classes[:3]),

@@ -1,12 +1,15 @@
 """Reads an HDF5 file with a dataset for each image, called by its id, that holds the bytes of a JPEG or PNG file."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from podium import PodiumError
+from podium.containers.image_place import MAX_BYTES
 from podium.containers.pixel_names import import_package
+from podium.terminal import first_line
 
 
 class Hdf5File:
@@ -18,19 +21,34 @@ class Hdf5File:
         try:
             self.file = h5py.File(path, "r")
             self.names = list(self.file)
-        except (OSError, RuntimeError) as error:
-            raise PodiumError(f"{path}: {error}; download it again") from None
-        if self.names and not isinstance(self.file[self.names[0]], h5py.Dataset):
-            self.names = []  # the weights of a model, or another tree
+            if self.names and not isinstance(self.file[self.names[0]], h5py.Dataset):
+                self.names = []  # the weights of a model, or another tree
+        except (OSError, RuntimeError, KeyError) as error:
+            raise PodiumError(f"{path}: {first_line(error)}; download it again") from None
+        self.kinds = h5py.HardLink, h5py.Dataset
         self.keys = self.names
         self.rows = pd.DataFrame({"id": self.names}, index=range(1, len(self.names) + 1), dtype=object)
 
     def read(self, key: str) -> bytes:
-        if key not in self.file:
-            raise ValueError("the file has no such dataset")
-        value = np.asarray(self.file[key][()])
+        try:
+            value = np.asarray(self._own_dataset(key)[()])
+        except (OSError, RuntimeError, KeyError) as error:
+            raise ValueError(f"the dataset is damaged ({first_line(error)})") from None
         if value.dtype.kind == "O":
             value = np.asarray(value.item())
         if value.dtype.kind not in "SV" and (value.dtype != np.uint8 or value.ndim != 1):
             raise ValueError("the dataset does not hold the bytes of an image file")
         return value.tobytes()
+
+    def _own_dataset(self, key: str) -> Any:
+        """Returns a dataset whose values are in this file, and of which memory can hold them."""
+        link, dataset = self.kinds
+        found = self.file[key] if isinstance(self.file.get(key, getlink=True), link) else None
+        if not isinstance(found, dataset):
+            raise ValueError("the file has no such dataset")
+        if found.external:
+            raise ValueError("its values are in another file")
+        size = (found.size or 0) * found.dtype.itemsize
+        if size > MAX_BYTES:
+            raise ValueError(f"it has {size / 1e9:,.1f} GB, more than {MAX_BYTES / 1e9:.0f} GB")
+        return found

@@ -1,6 +1,7 @@
 """Opens a container of images, whatever its kind. A process opens each file once, and again if the file has changed."""
 
 import os
+import stat
 import threading
 from collections.abc import Callable
 from functools import lru_cache
@@ -52,6 +53,8 @@ def open_container(path: Path, shape: str = "") -> Container:
         status = path.stat()
     except OSError as error:
         raise PodiumError(f"{path}: {error.strerror}; download it again") from None
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would block
+        raise PodiumError(f"{path}: it is not a regular file; download it again")
     with OPENING:
         return _open(path, shape, status.st_size, status.st_mtime_ns, os.getpid())
 

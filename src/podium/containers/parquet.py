@@ -2,6 +2,7 @@
 
 import bisect
 import threading
+from collections import Counter
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from podium import PodiumError
 from podium.containers.pixel_names import import_package, names_of, pixel_columns, shape_of
+from podium.terminal import first_few
 
 COLUMNS_AT_ONCE = 1024  # of pixels: bounds the memory
 READING = threading.Lock()
@@ -29,6 +31,8 @@ class ParquetFile:
             raise PodiumError(f"{path}: not a Parquet file that can be read ({reason}); download it again") from None
         self.schema = self.file.schema_arrow
         columns = list(self.schema.names)
+        if repeated := [name for name, count in Counter(columns).items() if count > 1]:
+            raise PodiumError(f"{path}: several columns are called {first_few(repeated)}; rename all but one")
         self.pixel_names = [columns[position] for position in pixel_columns(columns)]
         self.image_name = "" if self.pixel_names else self._image_column()
         self.pixels = ""

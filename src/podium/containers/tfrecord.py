@@ -5,6 +5,7 @@ names of features to lists of bytes, floats or whole numbers. The checksums of l
 cut off is detected. Damage in an image is left to its decoder.
 """
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,15 +51,15 @@ class TfRecordFile:
 def _records(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yields the offset and the data of each record."""
     with path.open("rb") as file:
-        number = 1
+        number, size = 1, os.fstat(file.fileno()).st_size
         while head := file.read(LENGTH.size):
             length, checksum = LENGTH.unpack(head) if len(head) == LENGTH.size else (0, -1)
             if checksum != masked_crc(head[:8]):
                 raise PodiumError(f"{path}, record {number}: its length is damaged; download it again")
-            data, tail = file.read(length), file.read(4)
-            if len(data) < length or len(tail) < 4:
+            if length + 4 > size - file.tell():
                 raise PodiumError(f"{path}, record {number}: the file ends in it; download it again")
-            yield file.tell() - length - 4, data
+            yield file.tell(), file.read(length)
+            file.seek(4, os.SEEK_CUR)  # its checksum
             number += 1
 
 

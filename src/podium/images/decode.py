@@ -37,7 +37,7 @@ from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 from podium import PodiumError
 from podium.competition.image_names import HEIC_REMEDY, reads_heic
 from podium.competition.value_range import ValueRange
-from podium.containers.image_place import files_of, place_of
+from podium.containers.image_place import MAX_BYTES, files_of, place_of
 from podium.containers.open_container import read_place
 from podium.terminal import first_line
 
@@ -64,7 +64,6 @@ OTHER_SIGNATURES = {  # the first bytes of other files that are often found amon
     "an archive": rb"PK\x03\x04|\x1f\x8b|Rar!|7z\xbc\xaf",
 }
 MAX_PIXELS = 100_000_000
-MAX_BYTES = 1_000_000_000  # MAX_PIXELS take less than this in any format, also uncompressed
 ORIENTATION = 0x0112  # the EXIF tag that says how the camera was held
 UPRIGHT: dict[object, Image.Transpose] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

@@ -55,7 +55,7 @@ class Predictions:
         digest = hashlib.sha256(self.probs.tobytes()).hexdigest()
         return {"predicted_on": self.made_on, "predicted_from": self.key, "predictions_sha256": digest}
 
-    def check(self) -> None:
+    def check(self, is_labelled: bool) -> None:
         """Raises ValueError unless the arrays fit together; anybody may have written them."""
         images, classes, labels = self.id.size, len(self.classes), self.target
         if self.id.ndim != 1 or self.id.dtype.kind != "U" or len(np.unique(self.id)) < images:
@@ -67,7 +67,8 @@ class Predictions:
         shapes = {1: (images,), 2: (images, classes)}
         if labels.dtype.kind not in "if" or shapes.get(labels.ndim) != labels.shape:
             raise ValueError(f"its targets are not those of {images:,} images")
-        if labels.ndim == 1 and not (labels.dtype.kind == "i" and ((labels >= -1) & (labels < classes)).all()):
+        lowest = 0 if is_labelled else -1
+        if labels.ndim == 1 and not (labels.dtype.kind == "i" and ((labels >= lowest) & (labels < classes)).all()):
             raise ValueError(f"its targets are not numbers of its {classes:,} classes")
 
     def save(self, path: Path) -> None:
@@ -83,13 +84,13 @@ class Predictions:
             )
 
     @staticmethod
-    def load(path: Path, remedy: str) -> "Predictions":
+    def load(path: Path, remedy: str, is_labelled: bool = False) -> "Predictions":
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 classes = tuple(str(name) for name in file["classes"])
                 key, made_on = str(file["key"]), str(file["made_on"])
                 predictions = Predictions(file["id"], file["probs"], file["target"], classes, key, made_on)
-            predictions.check()
+            predictions.check(is_labelled)
             return predictions
         except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
             # numpy's own advice, to allow pickles, would be unsafe.

@@ -158,7 +158,7 @@ class Run:
         return sorted(int(match[1]) for match in matches if match)
 
     def out_of_fold(self, fold: int) -> Predictions:
-        return Predictions.load(self.fold_folder(fold) / "oof.npz", self._restore(fold))
+        return Predictions.load(self.fold_folder(fold) / "oof.npz", self._restore(fold), is_labelled=True)
 
     def weights_path(self, fold: int) -> Path:
         path = self.fold_folder(fold) / "model.safetensors"
