@@ -149,7 +149,7 @@ def test_arrays_that_do_not_fit_together_are_reported(
         *(("batch_size", value) for value in (-3, 10**30)),
         *(("folds", value) for value in (0, 10**30)),
         *(("lr", "x"), ("lr", math.nan), ("precision", "x"), ("linear", "yes")),
-        *(("model", None), ("metric", 3), ("versions", "x"), ("budget", [1]), ("data_sha256", 7)),
+        *(("model", None), ("epochs", None), ("metric", 3), ("versions", "x"), ("budget", [1]), ("data_sha256", 7)),
     ],
 )
 def test_a_recipe_with_a_value_that_no_run_has_is_reported(run: Run, podium: Podium, key: str, value: object) -> None:
@@ -170,6 +170,22 @@ def test_a_fold_without_its_history_is_still_finished(run: Run, podium: Podium, 
     assert "metrics.jsonl: cannot be read" in err
     assert "over 1 of 2 folds" in out
     assert podium(*SUBMIT)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("epoch", value) for value in (None, "1", [1], True, 10**30, math.inf)),
+        *(("loss", value) for value in ("1.5", math.nan, 10**400)),
+        *(("seconds", math.inf), ("images_per_s", "x"), ("views", 3), ("memory_mb", {}), ("accuracy", 10**400)),
+    ],
+)
+def test_a_history_with_a_value_that_no_epoch_has_is_reported(run: Run, name: str, value: object) -> None:
+    path = run.fold_folder(0) / "metrics.jsonl"
+    line = json.loads(path.read_text().splitlines()[0])
+    path.write_text(json.dumps({**line, name: value}))
+    with pytest.raises(PodiumError, match=r"metrics\.jsonl: cannot be read \(.*\); no prediction depends on it"):
+        run.history(0)
 
 
 @pytest.mark.parametrize("damage", [cut_end, empty])

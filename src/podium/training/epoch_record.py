@@ -11,6 +11,7 @@ from podium.machine import memory_mb
 from podium.metrics import evaluate
 from podium.task import task_of
 
+LARGEST = 1e18  # of the numbers in a file
 OPTIONAL = ("gpu_mb", "l2", "kept")
 DIGITS = {"images_per_s": 1, "seconds": 2, "validation_seconds": 2}  # in the file
 
@@ -51,9 +52,18 @@ class EpochRecord:
         if not isinstance(line, Mapping):
             raise TypeError("a line is not an object")
         own = {name: line[name] for name in _NAMES if name in line}
-        scores = {name: float(value) for name, value in line.items() if name not in own}
-        floats = {name: float(line[name]) for name in ("loss", "seconds")}
-        return EpochRecord(**{**own, **floats}, scores=scores)
+        for name, value in own.items():
+            _check(name, value)
+        return EpochRecord(**own, scores={name: float(value) for name, value in line.items() if name not in own})
+
+
+def _check(name: str, value: Any) -> None:
+    """Raises TypeError or ValueError for a value that a record cannot have; a page shows it."""
+    kind: Any = EpochRecord.__dataclass_fields__[name].type
+    if not isinstance(value, kind | int if kind in (float, float | None) else kind) or isinstance(value, bool):
+        raise TypeError(f"{name} cannot be {value!r}")
+    if isinstance(value, int | float) and not abs(value) < LARGEST:  # NaN fails this comparison as well
+        raise ValueError(f"{name} cannot be {value}")
 
 
 _NAMES = [name for name in EpochRecord.__dataclass_fields__ if name != "scores"]

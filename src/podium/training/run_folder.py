@@ -43,7 +43,7 @@ READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "precision": str,
 }
 MOST_FOLDS = 100_000  # a folds.csv that is written by hand may have more than --k allows
-READ_BY_REPORT: dict[str, Any] = {"model": str, "metric": str}
+READ_ELSEWHERE: dict[str, Any] = {"model": str, "metric": str, "epochs": int}
 OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and their types; a run may lack them
     **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "device", "computed_in"), str),
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "weights_source"), (str, NoneType)),
@@ -187,7 +187,7 @@ class Run:
             if not lines:
                 raise ValueError("it is empty")
             return [EpochRecord.from_json(line) for line in lines]
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             raise PodiumError(f"{path}: cannot be read ({error}); no prediction depends on it") from None
 
     def write_history(self, fold: int, records: Sequence[EpochRecord]) -> None:
@@ -228,7 +228,7 @@ def discarded_if_failed(run: Run) -> Iterator[None]:
 
 def _problem_with_recipe(content: Mapping[str, Any]) -> str:
     """Returns what is wrong with a recipe.json, which anybody may have written; nothing if it is right."""
-    for key, kind in (READ_BY_SUBMIT | READ_BY_REPORT).items():
+    for key, kind in (READ_BY_SUBMIT | READ_ELSEWHERE).items():
         if not isinstance(content.get(key), kind):
             return f"{key} is missing"
     for key, kind in OTHER_FACTS.items():
