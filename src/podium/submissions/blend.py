@@ -43,6 +43,8 @@ class Blend:
         """Returns the weighted mean of the runs' calibrated probabilities, at the temperature of the mean."""
         if self.stack:
             return self.stack.apply(calibrated, features)
+        if self.weights == (1.0,) and self.mean == "arithmetic":
+            return apply_temperature(calibrated[0], self.temperature)
         scale, scale_back = MEANS[self.mean]
         weighted = (weight * scale(probs) for weight, probs in zip(self.weights, calibrated, strict=True))
         mean: Probs = sum(weighted, np.zeros_like(calibrated[0]))

@@ -4,8 +4,10 @@ The score on held-out images estimates that on test images, with one difference:
 held-out image, and the mean of all its fold models predicts a test image. `add_fold_gain` adds what this mean gains.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +116,7 @@ def add_fold_gain(
     estimate: Estimate,
     blend: Blend,
     metric: str,
-    fold_probs: Sequence[Sequence[Probs]],
+    fold_probs: Sequence[Sequence[NDArray[np.floating[Any]]]],
     decision: Decision | None = None,
     features: Inputs | None = None,
 ) -> Estimate:
@@ -123,43 +125,87 @@ def add_fold_gain(
     `fold_probs` holds, for each run, what each of its fold models predicts for the same test images, whose `features`
     a stack uses. The decision follows the blend.
     """
-    models = [[blend.calibrate(number, probs) for probs in folds] for number, folds in enumerate(fold_probs)]
-    mean = blend.average([np.mean(folds, axis=0) for folds in models], features)
-    # The k-th single: the k-th fold model of each run. A run with fewer models starts over.
-    singles = [
-        blend.average([folds[k % len(folds)] for folds in models], features) for k in range(max(map(len, models)))
-    ]
-    gain = _fold_gain(mean, singles, metric, estimate.loss, decision)
+    models = FoldModels(blend, fold_probs, features)
+    gain = _fold_gain(models, metric, estimate.loss, decision)
     better, limit = METRICS[metric]().better, METRICS[metric]().limit
     low, high = (min(bound + gain, limit) if better > 0 else max(bound + gain, limit) for bound in estimate.interval)
     return replace(estimate, fold_gain=gain, interval=(low, high))
 
 
-def _fold_gain(mean: Probs, singles: Sequence[Probs], metric: str, log_loss: float, decision: Decision | None) -> float:
+@dataclass(frozen=True)
+class FoldModels:
+    """What the fold models of each run predict for the same images: one table at a time is in memory as it is used."""
+
+    blend: Blend
+    fold_probs: Sequence[Sequence[NDArray[np.floating[Any]]]]  # [run][fold model], not calibrated
+    features: Inputs | None
+
+    def mean(self) -> Probs:
+        """Returns the blend of the means of each run's fold models."""
+        runs = range(len(self.fold_probs))
+        means = [mean_of([partial(self._calibrated, run, k) for k in range(len(self.fold_probs[run]))]) for run in runs]
+        return self.blend.average(means, self.features)
+
+    def singles(self) -> list[Callable[[], Probs]]:
+        """Returns what computes the k-th single: the k-th fold model of each run. One with fewer models starts over."""
+        return [partial(self._single, k) for k in range(max(map(len, self.fold_probs)))]
+
+    def _single(self, k: int) -> Probs:
+        runs = range(len(self.fold_probs))
+        return self.blend.average([self._calibrated(run, k) for run in runs], self.features)
+
+    def _calibrated(self, run: int, k: int) -> Probs:
+        folds = self.fold_probs[run]
+        return self.blend.calibrate(run, folds[k % len(folds)].astype(np.float64))
+
+
+def mean_of(tables: Sequence[Callable[[], Probs]]) -> Probs:
+    """Returns the mean of tables that are computed one after another, to the same bits as np.mean."""
+    total = tables[0]().copy()
+    for table in tables[1:]:
+        total += table()
+    total /= len(tables)
+    return total
+
+
+def _fold_gain(models: FoldModels, metric: str, log_loss: float, decision: Decision | None) -> float:
     """Returns how much the score rises from single fold models to their mean.
 
     The test labels are unknown, so they are drawn from the mean's own probabilities.
     """
+    singles = models.singles()
     if len(singles) == 1:
         return 0.0
-    cumulative = _label_probs(mean, singles, log_loss).cumsum(1)
-    if decision:
-        mean, singles = decision.apply(mean), [decision.apply(single) for single in singles]
+    mean = models.mean()
     is_slow = score_per_image(metric, np.zeros(1, np.int64), mean[:1]) is None
-    rng, gains = np.random.default_rng(3), []
-    for _ in range(SLOW_LABEL_DRAWS if is_slow else LABEL_DRAWS):
-        labels = (cumulative > rng.random((len(mean), 1)) * cumulative[:, -1:]).argmax(1)
-        single_scores = [_mean_score(metric, labels, single) for single in singles]
-        gains.append(_mean_score(metric, labels, mean) - np.mean(single_scores))
+    draws = _draw_labels(_label_probs(mean, singles, log_loss), SLOW_LABEL_DRAWS if is_slow else LABEL_DRAWS)
+
+    def scores(probs: Probs) -> list[float]:
+        decided = decision.apply(probs) if decision else probs
+        return [_mean_score(metric, labels, decided) for labels in draws]
+
+    of_singles = zip(*(scores(single()) for single in singles), strict=True)  # a row for each draw
+    gains = [score - np.mean(others) for score, others in zip(scores(mean), of_singles, strict=True)]
     return float(np.nanmean(gains)) if np.isfinite(gains).any() else 0.0
 
 
-def _label_probs(mean: Probs, singles: Sequence[Probs], log_loss: float) -> Probs:
+def _draw_labels(probs: Probs, count: int) -> list[NDArray[np.int64]]:
+    cumulative, rng = probs.cumsum(1), np.random.default_rng(3)
+    return [(cumulative > rng.random((len(probs), 1)) * cumulative[:, -1:]).argmax(1) for _ in range(count)]
+
+
+def _label_probs(mean: Probs, singles: Sequence[Callable[[], Probs]], log_loss: float) -> Probs:
     """Returns the probabilities that labels are drawn from: those of the mean, at a fitted temperature.
 
     At this temperature, single models have the same log loss on the drawn labels as on held-out images.
     """
-    losses = -np.mean([np.log(single.clip(MIN_PROB)) for single in singles], axis=0)
+
+    def log_probs(single: Callable[[], Probs]) -> Probs:
+        probs = single().clip(MIN_PROB)
+        return np.asarray(np.log(probs, out=probs))
+
+    losses = mean_of([partial(log_probs, single) for single in singles])
+    np.negative(losses, out=losses)
 
     def mismatch(temperature: float) -> float:
         expected_loss = float((apply_temperature(mean, temperature) * losses).sum(1).mean())

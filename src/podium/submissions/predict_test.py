@@ -6,7 +6,7 @@ fold model predicts only once.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ PredictionFacts = dict[Run, dict[int, dict[str, str]]]  # by run and fold: hashe
 
 class BlendedPredictions(NamedTuple):
     probs: Probs  # of the submission's rows
-    fold_probs: list[list[Probs]]  # [run][fold model]: of a sample of these rows, not calibrated
+    fold_probs: list[list[NDArray[np.floating[Any]]]]  # [run][fold model]: of a sample of these rows, not calibrated
     facts: PredictionFacts
     fold_features: Inputs | None  # of the sample of rows
 
@@ -46,7 +46,7 @@ def predict_blend(
     count, features = len(competition.answer_ids), pool_test_features(competition) if blend.stack else None
     sample = np.random.default_rng(0).permutation(count)[:GAIN_SAMPLE]
     means: list[Probs] = []
-    fold_probs: list[list[Probs]] = []
+    fold_probs: list[list[NDArray[np.floating[Any]]]] = []
     facts: PredictionFacts = {}
     for number, (run, run_folds) in enumerate(folds.items()):
         total: Probs = np.zeros((count, len(competition.classes)))
@@ -55,10 +55,12 @@ def predict_blend(
         for fold in run_folds:
             predictions = predict_test(competition, stores[sides[run]], run, fold, machine)
             probs = pool_test(competition, predictions.probs.astype(np.float64), blend.pooling)
+            is_pooled = competition.answers is not None  # then float32, as it was predicted, would not be exact
+            fold_probs[-1].append((probs if is_pooled else predictions.probs)[sample])
             total += blend.calibrate(number, probs)
-            fold_probs[-1].append(probs[sample])
             facts[run][fold] = predictions.facts()
-        means.append(total / len(run_folds))
+        total /= len(run_folds)
+        means.append(total)
     fold_features = None if features is None else features[sample]
     return BlendedPredictions(blend.average(means, features), fold_probs, facts, fold_features)
 

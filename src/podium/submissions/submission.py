@@ -200,7 +200,8 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], options: 
         if choice.blend.stack and competition.features:
             weights.append(f"the features {first_few(competition.features.names)}")
         say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")
-    return _decide(competition, held_out, choice) if options.decision == "auto" else choice
+    choice = _decide(competition, held_out, choice) if options.decision == "auto" else choice
+    return replace(choice, nested=np.empty(0))  # a table of images and classes, which the prediction does not need
 
 
 def _decide(competition: Competition, held_out: HeldOut, choice: BlendChoice) -> BlendChoice:
