@@ -1,12 +1,16 @@
 """Measures how time and memory of each stage grow with the number of images.
 
     python docs/measure_growth.py FOLDER [100000 1000000]
+    python docs/measure_growth.py FOLDER --load 5000x100xmirror 20000x5000xmirror
 
 Writes competitions with the given numbers of made-up training images of 32 x 32 pixels, and a quarter as many test
 images, into new folders below FOLDER (for a million: about 25 GB in all with what Podium prepares). Then each stage
 runs as a command of its own. Prints a table: seconds, and the most memory that the command and its processes held at
 once. Memory that several processes share counts for each of them. Files that are mapped into memory do not count,
 because the system drops their pages when it needs the memory.
+
+With --load, the competitions are named by images, classes and views, and the stages are those that hold a table of
+images and classes: training of two folds for an epoch, submission, comparison and report.
 """
 
 import argparse
@@ -47,6 +51,25 @@ def main(folder: Path, counts: list[int]) -> None:
     for name in columns[0]:
         cells = [f"{column[name][0]:.0f} s, {column[name][1]:.1f} GB" for column in columns]
         print(f"| {name} | {' | '.join(cells)} | {columns[-1][name][0] / columns[0][name][0]:.1f} |")
+
+
+def measure_loads(folder: Path, loads: list[str]) -> None:
+    """Prints a row for each competition: the seconds and the memory of each command."""
+    names = ("train", "submit", "compare", "report")
+    print(f"| images | classes | views | {' | '.join(f'`podium {name}`' for name in names)} |")
+    print("| --- " * (len(names) + 3) + "|")
+    for load in loads:
+        images, classes, views = load.split("x")
+        root = folder / load
+        write_competition(root, SLUG, int(images), int(images) // 4, int(classes), size=(32, 32))
+        options = ["-c", SLUG, "--runs", "run"]
+        podium = [sys.executable, "-m", "podium", "--root", str(root)]
+        measure([*podium, "folds", "-c", SLUG, "--k", "2"])
+        train = ["-c", SLUG, "--name", "run", "--views", views, *OPTIONS]
+        given = {"train": train, "submit": [*options, "--anyway"]}  # a model that has learned little is no mistake here
+        words = {name: [*podium, name, *given.get(name, options)] for name in names}
+        cells = ["{:.0f} s, {:.1f} GB".format(*measure(words[name])) for name in names]
+        print(f"| {int(images):,} | {int(classes):,} | {views} | {' | '.join(cells)} |", flush=True)
 
 
 def stages(root: Path) -> dict[str, list[str]]:
@@ -128,5 +151,10 @@ if __name__ == "__main__":
     else:
         parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("folder", type=Path)
+        parser.add_argument("--load", nargs="+", metavar="IMAGESxCLASSESxVIEWS", default=[])
         parser.add_argument("counts", type=int, nargs="*", default=[100_000, 1_000_000], help="default: %(default)s")
-        main(**vars(parser.parse_args()))
+        given = parser.parse_args()
+        if given.load:
+            measure_loads(given.folder, given.load)
+        else:
+            main(given.folder, given.counts)
