@@ -45,12 +45,15 @@ def find_suspects(targets: Targets, probs: Probs) -> Suspects:
     rows, class_count = np.arange(len(targets)), probs.shape[1]
     counts = np.bincount(targets, minlength=class_count)
     shares = (counts + PSEUDO_IMAGES / class_count) / (len(targets) + PSEUDO_IMAGES)
-    evidence = np.log(probs.clip(MIN_PROB)) - SHARE_POWER * np.log(shares)
-    others = np.where(counts > 0, evidence, -np.inf)
-    others[rows, targets] = -np.inf
-    suggested = others.argmax(1)
+    evidence = probs.clip(MIN_PROB)  # the only table beside that of the probabilities
+    np.log(evidence, out=evidence)
+    evidence -= SHARE_POWER * np.log(shares)
+    given = evidence[rows, targets]
+    evidence[:, counts == 0] = -np.inf
+    evidence[rows, targets] = -np.inf
+    suggested = evidence.argmax(1)
     with np.errstate(over="ignore"):
-        odds = np.exp(others[rows, suggested] - evidence[rows, targets])
+        odds = np.exp(evidence[rows, suggested] - given)
     is_suspect = (odds >= MIN_ODDS) & (probs[rows, suggested] >= NEARLY * _thresholds(targets, probs)[suggested])
     order = np.argsort(-odds, kind="stable")
     return Suspects(order, suggested[order], odds[order], is_suspect[order])

@@ -40,7 +40,8 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
             f"no training image was held out by all of the runs {', '.join(run.name for run in runs)}; name runs of the"
             " same folds, or one run"
         )
-    probs, classes = held_out.probs.mean(0), np.array(competition.classes, dtype=object)
+    probs = held_out.probs[0] if len(runs) == 1 else held_out.probs.mean(0)  # the mean of one would be a copy
+    classes = np.array(competition.classes, dtype=object)
     suspects = find_suspects(held_out.targets, probs)
     order, given = suspects.order, held_out.targets[suspects.order]
     ids = np.array(held_out.ids, dtype=object)[order]
