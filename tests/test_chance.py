@@ -1,6 +1,5 @@
 """What counts as chance: four ways to be better than it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,6 @@ import pandas as pd
 import pytest
 
 from podium.chance import is_better_than_chance
-from podium.extend import register_metric_of_file
 from podium.metrics import METRICS, Metric
 from podium.recipe import Recipe
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
@@ -48,15 +46,15 @@ def test_the_order_of_the_images_is_better_than_chance() -> None:
 
 
 @pytest.fixture
-def only_rare() -> Iterator[str]:
+def only_rare(monkeypatch: pytest.MonkeyPatch) -> str:
     """A metric of one's own: whether the images of the last class are found, whatever happens to the others."""
 
     def score(targets: np.ndarray, probs: np.ndarray) -> float:
         return float((probs.argmax(1) == 2)[targets == 2].mean() - (probs.argmax(1) == 2).mean())
 
-    register_metric_of_file("rare.py:score", Metric("labels", 1, score, np.inf, frozenset({ONE_LABEL.name})))
-    yield "rare.py:score"
-    del METRICS["rare.py:score"]
+    metric = Metric("labels", 1, score, np.inf, frozenset({ONE_LABEL.name}))
+    monkeypatch.setitem(METRICS, "rare.py:score", lambda: metric)
+    return "rare.py:score"
 
 
 def test_the_competitions_own_metric_is_compared_too(only_rare: str) -> None:

@@ -186,12 +186,18 @@ def _choice_of_begun_run(slug: str, root: Path, request: Request) -> Options:
 
 def _refuse_unknown_teacher(slug: str, root: Path, request: Request, options: Options) -> None:
     """Refuses a teacher that is not there before weights are sought. A finished fold needs its teacher no more."""
-    if options.get("teacher"):
+    if teachers := options.get("teacher"):
         from podium.project_root import runs_folder
         from podium.training.run_folder import Run, find_runs
 
-        if not Run(runs_folder(slug, root) / name_of_run(request, options)).has_begun():
-            find_runs(slug, root, options["teacher"].split("+"))
+        name = name_of_run(request, options)
+        if name in teachers.split("+"):
+            raise PodiumError(
+                f"run '{name}' cannot be its own teacher; give the student another name (--name RUN, with make"
+                " NAME=RUN) or take another --teacher"
+            )
+        if not Run(runs_folder(slug, root) / name).has_begun():
+            find_runs(slug, root, teachers.split("+"))
 
 
 def check_weights(slug: str, root: Path, options: Options, only_shown: bool) -> None:
@@ -287,11 +293,6 @@ def _find_earlier_runs(plan: Plan) -> dict[str, tuple["Run", ...]]:
     for option, value in {"teacher": plan.recipe.teacher, "start": plan.recipe.start}.items():
         if not value or not folds:
             continue
-        if plan.run.name in value.split("+"):
-            raise PodiumError(
-                f"run '{plan.run.name}' cannot be its own teacher; give the student another name (--name RUN, with make"
-                " NAME=RUN) or take another --teacher"
-            )
         runs = find_earlier_runs(plan.competition.slug, plan.root, option, value, folds)
         check_same_folds(option, runs, folds, plan.competition.classes, plan.identity()["folds_sha256"])
         earlier_runs[option] = runs
