@@ -9,12 +9,12 @@ import pytest
 
 from podium import PodiumError
 from podium.competition.card import Card
+from podium.competition.grades import are_grades
 from podium.metrics import evaluate
 from podium.submissions.blend import Probs, Targets
 from podium.submissions.choose_decision import (
     DecisionKind,
     JudgedDecision,
-    are_grades,
     choose_decision,
     decide_nested,
     find_kind,
@@ -220,10 +220,10 @@ def test_cut_points_of_separate_grades_stand_between_them() -> None:
 
 
 def test_only_whole_numbers_in_order_are_grades() -> None:
-    assert are_grades(("0", "1", "2", "10"))
-    assert are_grades(("-1", "0", "3"))
+    assert are_grades({}, ("0", "1", "2", "10"))
+    assert are_grades({}, ("-1", "0", "3"))
     for classes in (("0", "1", "10", "2"), ("low", "high"), ("0", "0.5", "1"), ("1", "01")):
-        assert not are_grades(classes)
+        assert not are_grades({}, classes)
         assert find_kind("quadratic_kappa", ONE_LABEL, classes, Card(Path("x.toml"), {})) is None
 
 

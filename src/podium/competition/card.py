@@ -38,6 +38,7 @@ KEYS = {
     "target_column": str,
     "label_pattern": str,  # a regular expression; its group is the label in an image's file name
     "positive": str,  # with two classes: the one whose probability a single column holds
+    "grades": list,  # words that are grades, from the lowest to the highest, for quadratic_kappa (grades.py)
     "group_column": str,  # images of one group (a patient, a scene) must share a fold
     "group_pattern": str,  # a regular expression; its group is the group in an image's id
     "features": list,  # columns of the tables that a stack learns from: an age, a place, a camera
@@ -50,6 +51,7 @@ KEYS = {
 }
 KINDS = {  # of values; the others are texts
     "features": "a list of texts",
+    "grades": "a list of texts",
     "range": "a list of two numbers, or text",
     "shares": "a table",
     "recipe": "a table",

@@ -2,6 +2,7 @@
 
 from podium import PodiumError
 from podium.competition.find_tables import Sources
+from podium.competition.grades import check_grades
 from podium.competition.metric_of_file import is_metric_of_file, use_metric_of_file
 from podium.competition.positive_class import ABOUT_POSITIVE, note_guess
 from podium.competition.submission_format import SubmissionFormat
@@ -42,6 +43,7 @@ def choose_metric(sources: Sources, submission: SubmissionFormat, classes: list[
         return usual
     if metric in ABOUT_POSITIVE and task is ONE_LABEL and len(submission.answer_columns) > 1:
         note_guess(sources, classes)
+    check_grades(sources, classes)
     if built.wants not in (wants, ""):
         sources.notes.append(f"{metric} is a metric of {built.wants}, but the submission holds {wants}")
     return metric

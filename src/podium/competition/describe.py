@@ -8,6 +8,7 @@ import pandas as pd
 
 from podium.competition.contained_images import describe_contained
 from podium.competition.find_files import common_folder
+from podium.competition.grades import METRIC, are_grades
 from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 from podium.terminal import first_few, plural
@@ -75,8 +76,8 @@ def _describe_targets(competition: "Competition") -> str:
 
 def _describe_task(competition: "Competition") -> str:
     if competition.task is ONE_LABEL:
-        are_grades = competition.metric == "quadratic_kappa" and all(name.isdecimal() for name in competition.classes)
-        return "one label for each image" + (f", a grade: {' < '.join(competition.classes)}" if are_grades else "")
+        has_order = competition.metric == METRIC and are_grades(competition.card, competition.classes)
+        return "one label for each image" + (f", a grade: {' < '.join(competition.classes)}" if has_order else "")
     if competition.task is NUMBERS:
         count = len(competition.classes)
         return "a number for each image" if count == 1 else f"{count} numbers for each image"

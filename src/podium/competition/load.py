@@ -25,8 +25,8 @@ from podium.competition.features import Features, take_features
 from podium.competition.find_files import Files, find_files
 from podium.competition.find_tables import Sources, note_possible_samples, read_sample_submission
 from podium.competition.fold_settings import choose_validation, take_groups
+from podium.competition.grades import in_order
 from podium.competition.image_notes import notes_on_images
-from podium.competition.labels import sort_labels
 from podium.competition.read_test_rows import read_test_rows
 from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
@@ -124,7 +124,7 @@ def load(
     groups = take_groups(sources, train, answers)
     features = take_features(sources, test)
     validation = choose_validation(sources, train)
-    train_labels = sort_labels(labels_in(sources.task, train["target"]))
+    train_labels = in_order(card, labels_in(sources.task, train["target"]))
     note_possible_samples(sources)
     _refuse_missing_folder(files, card, train, test)
     submission_format, classes = submission_format_of(sources, train_columns, train_labels)

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from podium import PodiumError
 from podium.competition.class_columns import classes_of_columns
 from podium.competition.find_tables import Table
+from podium.competition.grades import METRIC as GRADES_METRIC
+from podium.competition.grades import are_grades
 from podium.competition.labels import find_separator, normalised_label, sort_labels
 from podium.competition.positive_class import find_positive, put_positive_last
 from podium.competition.solution import Pairs, true_labels, true_marks
@@ -52,6 +54,7 @@ def read_answers(pairs: Pairs, metric: str | None, positive: str | None) -> Answ
     if metric is None:
         _refuse_numbers(pairs, labels)
     _refuse_other_labels(pairs, cells, labels)
+    _note_guess_of_grades(metric, {*labels, *cells})
     return Answers(metric or "accuracy", *_read_labels(cells, labels))
 
 
@@ -153,6 +156,15 @@ def _note_guess(card: dict[str, str], classes: Sequence[str], column: str) -> No
         say(
             f"podium: note: that the probabilities are of '{found.label}' is a guess (the last by the alphabet);"
             f" --positive says which of {first_few(classes)}"
+        )
+
+
+def _note_guess_of_grades(metric: str | None, labels: set[str]) -> None:
+    classes = sort_labels(labels)
+    if metric == GRADES_METRIC and len(classes) > 2 and not are_grades({}, classes):
+        say(
+            f"podium: note: that the grades rise as {first_few(classes)} is a guess, their order as text; write them as"
+            " numbers in both files"
         )
 
 

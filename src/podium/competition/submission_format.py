@@ -12,6 +12,7 @@ from podium.competition.card import Card
 from podium.competition.class_columns import advise_other_sample, classes_of_columns
 from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
 from podium.competition.find_tables import Sources, Table
+from podium.competition.grades import METRIC, in_order
 from podium.competition.labels import sort_labels
 from podium.competition.long_tables import LongRows
 from podium.competition.positive_class import note_guess, put_positive_last
@@ -93,11 +94,11 @@ def submission_format_of(
 def _as_metrics_count(sources: Sources, classes: list[str]) -> list[str]:
     """Returns the classes of several columns in the order that metrics rely on, whatever the order of the columns.
 
-    Of two classes the positive one comes last; grades are in the order of their value.
+    Of two classes the positive one comes last; grades are in theirs.
     """
     if len(classes) == 2:
         return put_positive_last(sources.card, classes, marked=sources.marked)
-    return sort_labels(set(classes)) if sources.card.get("metric") == "quadratic_kappa" else classes
+    return in_order(sources.card, set(classes)) if sources.card.get("metric") == METRIC else classes
 
 
 def _answers_in(sources: Sources, sample: Table, train_labels: list[str]) -> tuple[str, list[str]]:

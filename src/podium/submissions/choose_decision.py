@@ -10,12 +10,12 @@ chance.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from podium import PodiumError
 from podium.competition.card import Card
+from podium.competition.grades import are_grades
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import Probs, Targets
 from podium.submissions.decision import Decision
@@ -77,19 +77,11 @@ def find_kind(metric: str, task: Task, classes: Sequence[str], card: Card) -> De
     if metric in OF_CLASS_WEIGHTS:
         return DecisionKind("class_weights")
     if metric == "quadratic_kappa":
-        return DecisionKind("cut_points") if are_grades(classes) else None
+        return DecisionKind("cut_points") if are_grades(card, classes) else None
     if metric.startswith("map_at_"):
         unknown = next((name for name in (card.get("unknown"), *UNKNOWN_NAMES) if name in classes), None)
         return None if unknown is None else DecisionKind("unknown_threshold", unknown=classes.index(unknown))
     return DecisionKind("clip_one_label") if metric == "log_loss" else None
-
-
-def are_grades(classes: Sequence[str]) -> bool:
-    """Returns whether the classes are whole numbers in the order of their value: text may sort 10 before 9."""
-    if not all(re.fullmatch("-?[0-9]{1,18}", name) for name in classes):
-        return False
-    values = [int(name) for name in classes]
-    return all(lower < higher for lower, higher in pairwise(values))
 
 
 def _shares_in(card: Card, classes: Sequence[str]) -> tuple[float, ...]:

@@ -1,0 +1,56 @@
+"""The order of grades, of which quadratic_kappa counts how far a wrong answer is from the right one.
+
+Whole numbers have it. The card gives that of words, `grades = ["mild", "severe"]`; else it is a guess, the alphabet,
+and a note says so.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from podium import PodiumError
+from podium.competition.card import Card
+from podium.competition.find_tables import Sources
+from podium.competition.labels import sort_labels
+from podium.terminal import first_few
+
+METRIC = "quadratic_kappa"
+
+
+def are_grades(card: Mapping[str, Any], classes: Sequence[str]) -> bool:
+    """Returns whether the classes are in a known order: that of the card, or of whole numbers.
+
+    Text may sort 10 before 9, and does so with -1 and -2.
+    """
+    if "grades" in card:
+        return True
+    if not all(re.fullmatch("-?[0-9]{1,18}", name) for name in classes):
+        return False
+    values = [int(name) for name in classes]
+    return all(lower < higher for lower, higher in pairwise(values))
+
+
+def in_order(card: Card, labels: set[str]) -> list[str]:
+    """Returns the labels from the lowest grade to the highest, if the card gives grades; else sorted."""
+    if "grades" not in card:
+        return sort_labels(labels)
+    grades = list(card["grades"])
+    if len(set(grades)) < len(grades):
+        raise PodiumError(f"{card.path}: grades names a label twice; name each once, from the lowest to the highest")
+    if missing := sort_labels(labels - set(grades)):
+        raise PodiumError(f"{card.path}: grades lacks the labels {first_few(missing)}; put each in its place")
+    return [grade for grade in grades if grade in labels]
+
+
+def check_grades(sources: Sources, classes: Sequence[str]) -> None:
+    """Refuses grades that are no classes; adds a note if the metric needs an order and nothing tells it."""
+    card, count = sources.card, len(classes)
+    if unknown := [grade for grade in card.get("grades", ()) if grade not in classes]:
+        raise PodiumError(f"{card.path}: grades names {first_few(unknown)}, but the classes are {first_few(classes)}")
+    if card.get("metric") == METRIC and count > 2 and not are_grades(card, classes):
+        quoted = ", ".join([f'"{name}"' for name in classes[:3]] + ["..."] * (count > 3))
+        sources.notes.append(
+            f"{METRIC} counts how far grades are apart; that they rise as {first_few(classes)} is a guess, their order"
+            f" as text; " + card.advise(f"grades = [{quoted}]") + ", the lowest first"
+        )
