@@ -1,5 +1,6 @@
 """folds.csv: duplicates and groups stay together, and a mistake in a hand-made file is refused."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -319,6 +320,23 @@ def test_training_warns_unless_the_folds_are_verified(tmp_path: Path, podium: Po
     assert f"podium: warning: {path}: " in err
     assert "not verified" in err
     assert "folds -c tiny --verify" in err
+
+
+def test_training_says_that_verified_folds_leak(tmp_path: Path, podium: Podium) -> None:
+    folder = write_competition(tmp_path)
+    (folder / "train_image" / "copy.jpg").write_bytes((folder / "train_image" / "000.jpg").read_bytes())
+    table = (folder / "train.csv").read_text()
+    label = table.splitlines()[1].partition(",")[2]
+    (folder / "train.csv").write_text(f"{table}copy,{label}\n")
+    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    path = folds_path("tiny", tmp_path)
+    rows = path.read_text()
+    path.write_text(re.sub(r"^(copy,\w+),([01])", lambda row: f"{row[1]},{1 - int(row[2])}", rows, flags=re.MULTILINE))
+    assert podium("folds", "-c", "tiny", "--verify")[0] == 1
+    err = podium(*QUICK_TRAINING, "--image-size", "32", "--folds", "1")[2]
+    assert "not verified" not in err
+    assert f"podium: warning: {path}: these folds leak" in err
+    assert "folds -c tiny --verify says where" in err
 
 
 def test_test_images_among_the_training_images_are_a_warning_everywhere(tmp_path: Path, podium: Podium) -> None:

@@ -256,16 +256,17 @@ def certified_columns(slug: str, root: Path) -> tuple[str | None, str | None, fl
 
 
 def warn_unless_certified(competition: Competition, root: Path) -> None:
-    """Warns that folds may leak unless a certificate of these very folds and images holds, and of test images in it."""
+    """Warns that folds leak, or that no certificate of these very folds and images exists; and of copies in it."""
     path = folds_path(competition.slug, root)
     certificate = _read_certificate(path)
     _warn_of_copies(certificate)
-    if certificate.get("holds"):
-        hashes = certificate.get("folds_sha256"), certificate.get("data_sha256")
-        if hashes == (sha256(path), competition.train_hash):
-            return
-    problem = "duplicates of an image may be in different folds, because the folds are not verified"
-    say(f"podium: warning: {path}: {problem}; run: {podium_command()} folds -c {competition.slug} --verify")
+    command = f"{podium_command()} folds -c {competition.slug}"
+    if (certificate.get("folds_sha256"), certificate.get("data_sha256")) != (sha256(path), competition.train_hash):
+        problem = "duplicates of an image may be in different folds, because the folds are not verified"
+        say(f"podium: warning: {path}: {problem}; run: {command} --verify")
+    elif not certificate.get("holds"):
+        problem = "these folds leak, so the scores may be too high"
+        say(f"podium: warning: {path}: {problem}; {command} --verify says where, and {command} makes others")
 
 
 def _warn_of_copies(certificate: Mapping[str, Any]) -> None:
