@@ -73,8 +73,10 @@ def test_numbers_are_compared_with_their_mean_and_in_order() -> None:
     assert is_better_than_chance(targets, 100 * targets, "spearman")  # in other units: the order is right
 
 
-def test_thousands_of_classes_are_compared_at_once() -> None:
-    targets = np.arange(3000) % 1500
+@pytest.mark.parametrize("ranked", [20_000_000, 300_000])  # all classes, or 100
+def test_thousands_of_classes_are_compared_at_once(monkeypatch: pytest.MonkeyPatch, ranked: int) -> None:
+    monkeypatch.setattr("podium.chance.MOST_RANKED", ranked)
+    targets = np.where(np.arange(3000) < 1000, np.arange(3000) % 100, np.arange(3000) % 1500)
     probs = noise(3000, 1500).astype(np.float32)
     assert not is_better_than_chance(targets, probs, "accuracy")
     probs[np.arange(3000), targets] *= 2

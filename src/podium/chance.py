@@ -23,6 +23,7 @@ DEVIATIONS = 2.0  # by which a mean over images is clearly better
 DEALT = 39  # how often the predictions are dealt to other images
 DEALT_DEVIATIONS = 2.5  # as above, where the deviation is that of so few scores
 RANKED_CLASSES = 64  # at a time
+MOST_RANKED = 20_000_000  # probabilities; of more, those of the classes with the most images
 MOST_IMAGES = 1000  # that these scores are computed of: some metrics are slow
 
 
@@ -86,14 +87,17 @@ def _orders_images(targets: Targets, probs: Array) -> bool:
         return False
     if task is ONE_LABEL:
         counts = np.bincount(targets, minlength=probs.shape[1])
-        weights = 1 / counts[targets]  # all classes count the same
-        ranks = np.empty(probs.shape, np.float32)  # holds halves exactly, up to eight million images
-        for start in range(0, probs.shape[1], RANKED_CLASSES):  # rankdata makes five tables
+        ranked = np.sort(np.argsort(-counts, kind="stable")[: max(2, MOST_RANKED // len(probs))])  # of the classes
+        ranks = np.empty((len(probs), len(ranked)), np.float32)  # holds halves exactly, up to eight million images
+        for start in range(0, len(ranked), RANKED_CLASSES):  # rankdata makes five tables
             columns = slice(start, start + RANKED_CLASSES)
-            ranks[:, columns] = rankdata(probs[:, columns], axis=0)
+            ranks[:, columns] = rankdata(probs[:, ranked[columns]], axis=0)
+        images = np.flatnonzero(np.isin(targets, ranked))
+        columns_of = np.searchsorted(ranked, targets[images])
+        weights = 1 / counts[targets[images]]  # all classes count the same
 
         def mean_rank(order: NDArray[np.int64]) -> float:
-            return float((ranks[order, targets].astype(np.float64) / len(probs) * weights).sum())
+            return float((ranks[order[images], columns_of].astype(np.float64) / len(probs) * weights).sum())
 
         return _stands_out(mean_rank, len(targets))
     ranks, shares = rankdata(probs, axis=0) / len(probs), targets / targets.sum(0).clip(1)

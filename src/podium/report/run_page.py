@@ -33,7 +33,7 @@ from podium.report.numbers import (
 )
 from podium.report.page import page
 from podium.submissions.expected_score import bootstrap_scores, percentile_interval
-from podium.submissions.held_out import collect_held_out, current_labels
+from podium.submissions.held_out import HeldOut, current_labels, number_groups
 from podium.submissions.lineage import read_lineage
 from podium.submissions.run_costs import costs_of
 from podium.submissions.suspect_list import rank_labels
@@ -128,10 +128,9 @@ def _labels_used(competition: Competition, run: Run) -> str:
 def _headline(competition: Competition, root: Path, run: Run, images: HeldOutImages) -> list[tuple[str, str, str]]:
     """Returns the first numbers of the page: name, value and remark."""
     metric, scores = str(run.recipe["metric"]), fold_scores(images, str(run.recipe["metric"]))
-    held_out = collect_held_out(
-        [run], images.classes, read_groups(competition, root), labels=current_labels(competition)
-    )
-    low, high = percentile_interval(bootstrap_scores(held_out, held_out.probs[0], metric))
+    groups = number_groups(images.ids.tolist(), read_groups(competition, root))
+    held_out = HeldOut(images.probs[None], images.targets, images.folds, groups)
+    low, high = percentile_interval(bootstrap_scores(held_out, images.probs, metric))
     values = list(scores.values())
     spread = f"folds ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else "one fold"
     return [

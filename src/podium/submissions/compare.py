@@ -105,10 +105,9 @@ def _position_of_best(held_out: HeldOut, metric: str) -> int:
 
 
 def _pair_of(held_out: HeldOut, first: int, second: int) -> HeldOut:
-    """Returns two of the runs, or one of them twice, without a copy of their probabilities."""
+    """Returns two of the runs, or one of them alone, without a copy of their probabilities."""
     probs, step = held_out.probs, second - first
-    pair = probs[first::step][:2] if step else np.broadcast_to(probs[first], (2, *probs.shape[1:]))
-    return replace(held_out, probs=pair)
+    return replace(held_out, probs=probs[first::step][:2] if step else probs[first : first + 1])
 
 
 def _recipe_of(run: Run) -> dict[str, Any]:
@@ -118,7 +117,7 @@ def _recipe_of(run: Run) -> dict[str, Any]:
 
 
 def _scores_of(run: Run, pair: HeldOut | None, metric: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the scores of the second run of the pair, and its gain over the first; NaN if there is no pair."""
+    """Returns the scores of the last run of the pair, and its gain over the first, which may be itself; else NaN."""
     fold_scores = [run.score(fold, metric, labels) for fold in run.finished()]
     values = {
         "metric": metric,
@@ -129,24 +128,24 @@ def _scores_of(run: Run, pair: HeldOut | None, metric: str, labels: Mapping[str,
     if not pair:
         return values | dict.fromkeys(("score", "log_loss", "gain", "gain_low", "gain_high", "p"), math.nan)
     task = task_of(pair.targets)
-    best_score, score = (evaluate(metric, pair.targets, probs) for probs in pair.probs)
+    scores = [evaluate(metric, pair.targets, probs) for probs in pair.probs]
     low, high = _gain_interval(pair, metric)
     return values | {
-        "score": score,
-        "log_loss": math.nan if task is NUMBERS else evaluate("log_loss", pair.targets, pair.probs[1]),
-        "gain": METRICS[metric]().better * (score - best_score) + 0.0,  # turns -0.0 into 0.0
+        "score": scores[-1],
+        "log_loss": math.nan if task is NUMBERS else evaluate("log_loss", pair.targets, pair.probs[-1]),
+        "gain": METRICS[metric]().better * (scores[-1] - scores[0]) + 0.0,  # turns -0.0 into 0.0
         "gain_low": low,
         "gain_high": high,
-        "p": mcnemar(pair)[2],
+        "p": mcnemar(pair)[2] if len(pair.probs) > 1 else 1.0,
     }
 
 
 def _gain_interval(pair: HeldOut, metric: str) -> Interval:
-    """Returns the 95 % interval of the second run's gain over the first: both are scored on the same resamples."""
+    """Returns the 95 % interval of the last run's gain over the first: both are scored on the same resamples."""
     if len(np.unique(pair.groups)) == 1:  # says nothing about other groups
         return math.nan, math.nan
-    best_scores, scores = (bootstrap_scores(pair, probs, metric) for probs in pair.probs)
-    return percentile_interval(METRICS[metric]().better * (scores - best_scores) + 0.0)
+    scores = [bootstrap_scores(pair, probs, metric) for probs in pair.probs]
+    return percentile_interval(METRICS[metric]().better * (scores[-1] - scores[0]) + 0.0)
 
 
 def find_disagreements(slug: str, root: Path, names: list[str]) -> pd.DataFrame:

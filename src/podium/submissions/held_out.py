@@ -66,12 +66,16 @@ def collect_held_out(
     predictions = [_read_out_of_fold(run, classes, labels) for run in runs]
     first = predictions[0]
     ids = [image_id for image_id in first if all(image_id in by_id for by_id in predictions)]
-    group_numbers = _number_groups(ids, groups or {})
+    group_numbers = number_groups(ids, groups or {})
     parts = np.array([first[image_id].fold for image_id in ids], np.int64)
     if len(set(parts.tolist())) == 1:
         parts = np.random.default_rng(0).permutation(group_numbers.max() + 1)[group_numbers] % RANDOM_PARTS
+    probs = np.empty((len(runs), len(ids), *np.shape(next(iter(first.values())).probs)) if ids else (len(runs), 0))
+    for by_id, table in zip(predictions, probs, strict=True):
+        for place, image_id in enumerate(ids):  # numpy would look at every number of a list of rows
+            table[place] = by_id[image_id].probs
     return HeldOut(
-        probs=np.array([[by_id[image_id].probs for image_id in ids] for by_id in predictions], np.float64),
+        probs=probs,
         targets=np.array([first[image_id].target for image_id in ids]) if ids else np.empty(0, np.int64),
         parts=parts,
         groups=group_numbers,
@@ -93,7 +97,8 @@ def _read_out_of_fold(run: Run, classes: tuple[str, ...], labels: Mapping[str, s
     return by_id
 
 
-def _number_groups(ids: Sequence[str], groups: Mapping[str, str]) -> NDArray[np.int64]:
+def number_groups(ids: Sequence[str], groups: Mapping[str, str]) -> NDArray[np.int64]:
+    """Returns the number of each image's group; an image without one is a group of its own."""
     names = {image_id: f"group {group}" for image_id, group in groups.items()}
     # The prefixes keep an image from joining a group whose name is the image's id.
     numbers: NDArray[np.int64] = np.unique(

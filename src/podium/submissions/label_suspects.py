@@ -24,6 +24,7 @@ NEARLY = 0.8  # of a class's threshold
 PSEUDO_IMAGES = 20
 # Rare classes are predicted too seldom. The whole share of a class would blame all frequent ones; its root is between.
 SHARE_POWER = 0.5
+MOST_FITTED = 50_000_000  # probabilities that the temperature is fitted to
 
 
 class Suspects(NamedTuple):
@@ -41,7 +42,7 @@ def find_suspects(targets: Targets, probs: Probs) -> Suspects:
     `targets` are the given labels, `probs` [images, classes] the predictions of models that have not seen the image.
     A class without a label is never suggested.
     """
-    probs = apply_temperature(probs, fit_temperature(probs, targets))
+    probs = apply_temperature(probs, _temperature(probs, targets))
     rows, class_count = np.arange(len(targets)), probs.shape[1]
     counts = np.bincount(targets, minlength=class_count)
     shares = (counts + PSEUDO_IMAGES / class_count) / (len(targets) + PSEUDO_IMAGES)
@@ -57,6 +58,15 @@ def find_suspects(targets: Targets, probs: Probs) -> Suspects:
     is_suspect = (odds >= MIN_ODDS) & (probs[rows, suggested] >= NEARLY * _thresholds(targets, probs)[suggested])
     order = np.argsort(-odds, kind="stable")
     return Suspects(order, suggested[order], odds[order], is_suspect[order])
+
+
+def _temperature(probs: Probs, targets: Targets) -> float:
+    """Returns the temperature that fits all images; of very large tables, a random part is enough."""
+    images = MOST_FITTED // probs.shape[1]
+    if len(probs) <= images:
+        return fit_temperature(probs, targets)
+    fitted = np.sort(np.random.default_rng(0).choice(len(probs), images, replace=False))
+    return fit_temperature(probs[fitted], targets[fitted])
 
 
 def _thresholds(targets: Targets, probs: Probs) -> Probs:

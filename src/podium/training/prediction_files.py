@@ -48,6 +48,8 @@ class Predictions:
             return self
         known = np.array([str(image_id) in labels for image_id in self.id], bool)
         target = task.encode([labels[str(image_id)] for image_id in self.id[known]], self.classes)
+        if known.all():  # without a copy of the probabilities
+            return replace(self, target=target)
         return replace(self, id=self.id[known], probs=self.probs[known], target=target)
 
     def facts(self) -> dict[str, str]:
