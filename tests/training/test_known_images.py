@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from podium.competition.csv_files import read_table
 from podium.training.known_images import doubt_about, folds_seen_before
 from tiny import FAST, Podium, run_of
 
@@ -27,7 +28,7 @@ def test_a_run_from_a_folds_weights_is_doubted_everywhere(first: Path, tiny: Pat
     assert "is the model of fold 0 of test_vit" in err
     assert "--from test_vit" in err
     again = run_of(tiny, "again")
-    assert again.recipe["weights_have_seen"] == {"run": "test_vit", "unseen_fold": 0}
+    assert again.recipe["weights_have_seen"] == {"run": "test_vit", "unseen_folds": [0]}
     assert folds_seen_before(again) == [1]
     status, out, err = podium("compare", "-c", "tiny")
     assert status == 0, err
@@ -73,3 +74,17 @@ def test_no_fold_is_honest_on_other_folds_or_from_unknown_or_doubted_weights(
     assert status == 0, err
     assert "trained by Podium on these classes" in err
     assert folds_seen_before(run_of(tiny, "unknown")) == [0]
+
+
+def test_in_a_split_by_time_the_later_folds_are_unseen(tiny: Path, podium: Podium) -> None:
+    path = tiny / "data" / "prepared" / "tiny" / "folds.csv"
+    rows = read_table(path)
+    fold = (rows.index.to_series() - rows.index[0]) % 4 - 1  # a quarter comes before the first fold
+    rows.assign(fold=fold, trained_from=fold + 1).to_csv(path, index=False)
+    assert podium(*TRAIN)[0] == 0
+    for of, seen in ((0, []), (1, [0]), (2, [0, 1])):
+        status, _, err = podium(*TRAIN, "--name", f"from{of}", "--weights", run_of(tiny).weights_path(of))
+        assert status == 0, err
+        assert (f"is the model of fold {of} of test_vit, which has seen" in err) == bool(seen)
+        assert ("the held-out images of earlier folds" in err) == (of == 1)
+        assert folds_seen_before(run_of(tiny, f"from{of}")) == seen

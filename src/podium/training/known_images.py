@@ -9,6 +9,7 @@ from typing import Any
 
 from podium.competition.load import Competition
 from podium.disk import sha256
+from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path
 from podium.models.model_file import classes_of_weights
 from podium.project_root import runs_folder
@@ -18,8 +19,11 @@ from podium.training.run_folder import Run
 KEY = "weights_have_seen"  # in recipe.json
 
 
-def find_origin(weights: str, competition: Competition, root: Path) -> dict[str, Any]:
-    """Returns what recipe.json records of weights that Podium trained on these classes, and warns; else nothing."""
+def find_origin(weights: str, competition: Competition, root: Path, folds: Folds) -> dict[str, Any]:
+    """Returns what recipe.json records of weights that Podium trained on these classes, and warns; else nothing.
+
+    The model of a fold has not seen the held-out images of its own fold and, in a split by time, of the later ones.
+    """
     if classes_of_weights(weights) != competition.classes:
         return {}
     origin = _run_of(sha256(Path(weights)), competition.slug, root)
@@ -28,17 +32,20 @@ def find_origin(weights: str, competition: Competition, root: Path) -> dict[str,
             f"podium: warning: {weights} was trained by Podium on these classes; the scores will be too high on the"
             " held-out images that it has seen, and a plain submission leaves this run out"
         )
-        return {KEY: {"run": None, "unseen_fold": None}}
+        return {KEY: {"run": None, "unseen_folds": []}}
     run, fold = origin
     has_same_folds = run.recipe.get("folds_sha256") == sha256(folds_path(competition.slug, root))
     is_clean = has_same_folds and not folds_seen_before(run)
-    seen = "the other folds" if is_clean else "these folds"
+    unseen = [other for other in range(folds.count) if not (folds.trains(fold) & folds.validates(other)).any()]
+    if is_clean and len(unseen) == folds.count:
+        return {}
+    seen = "all folds" if not is_clean else "the other folds" if unseen == [fold] else "earlier folds"
     say(
         f"podium: warning: {weights} is the model of fold {fold} of {run.name}, which has seen the held-out images of"
         f" {seen}: the scores there will be too high, and a plain submission leaves this run out; --from {run.name}"
         " starts each fold from its own model"
     )
-    return {KEY: {"run": run.name, "unseen_fold": fold if is_clean else None}}
+    return {KEY: {"run": run.name, "unseen_folds": unseen if is_clean else []}}
 
 
 def _run_of(weights_sha256: str, slug: str, root: Path) -> tuple[Run, int] | None:
@@ -54,7 +61,9 @@ def _run_of(weights_sha256: str, slug: str, root: Path) -> tuple[Run, int] | Non
 def folds_seen_before(run: Run) -> list[int]:
     """Returns the finished folds whose held-out images had been seen by the weights that the run started from."""
     origin = run.recipe.get(KEY)
-    return [fold for fold in run.finished() if isinstance(origin, dict) and fold != origin.get("unseen_fold")]
+    unseen = origin.get("unseen_folds") if isinstance(origin, dict) else []
+    clean = unseen if isinstance(unseen, list) else []  # anybody may have written the recipe
+    return [fold for fold in run.finished() if origin is not None and fold not in clean]
 
 
 def doubt_about(run: Run) -> str:

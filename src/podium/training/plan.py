@@ -115,7 +115,7 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     plan = replace(plan, earlier_runs=_find_earlier_runs(plan))
     if not only_shown:
         _refuse_other_recipe(plan)
-    return replace(plan, facts=find_origin(recipe.weights, competition, root))
+    return replace(plan, facts=find_origin(recipe.weights, competition, root, folds))
 
 
 def with_options(plan: Plan, options: Options) -> Plan:
