@@ -1,5 +1,6 @@
 """The project's root: --root, else PODIUM_ROOT, else the nearest folder upwards that holds the data."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from podium import DEFAULT_COMPETITION, PodiumError
 from podium.__main__ import main
+from podium.library import load
 from podium.project_root import find_root, usual_competition
 from tiny import FAST, Podium, one_line, write_competition
 
@@ -46,6 +48,19 @@ def test_variable_and_argument_replace_the_search(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PODIUM_ROOT", "missing")
     with pytest.raises(PodiumError, match="PODIUM_ROOT missing: no such folder"):
         find_root()
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """safetensors cannot read a model there."""
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    (Path(folder) / "data/raw/own").mkdir(parents=True)
+    monkeypatch.setenv("PODIUM_ROOT", folder)
+    with pytest.raises(PodiumError, match=r"PODIUM_ROOT .*caf\\xe9' is not UTF-8; rename it"):
+        find_root()
+    monkeypatch.delenv("PODIUM_ROOT")
+    monkeypatch.chdir(folder)
+    with pytest.raises(PodiumError, match=r"the project's folder .*caf\\xe9' is not UTF-8; rename it"):
+        load("own")
 
 
 def test_commands_run_from_a_folder_below(

@@ -17,6 +17,7 @@ from podium import DEFAULT_COMPETITION, STOPPED, PodiumError, terminal, torchrun
 from podium.cli.commands import COMMANDS
 from podium.cli.end_soon import end_soon_after_sigterm, stop_line
 from podium.cli.flags import parser
+from podium.disk import check_utf8
 from podium.project_root import find_root, usual_competition
 
 
@@ -24,8 +25,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     terminal.quiet = torchrun.process_rank() != 0  # only the first process speaks
     try:
         _make_streams_safe()
-        args = parser(COMMANDS).parse_args(argv)
-        args.words = list(sys.argv[1:] if argv is None else argv)
+        words = list(sys.argv[1:] if argv is None else argv)
+        for word in words:
+            check_utf8(word, "the name")
+        args = parser(COMMANDS).parse_args(words)
+        args.words = words
         terminal.root = args.root or Path()
         args.root = find_root(args.root)
         if not args.root.samefile(terminal.root) and not terminal.quiet:

@@ -25,6 +25,12 @@ def check_name(name: object, role: str) -> None:
         raise PodiumError(f"{role} cannot be {name!r}; use letters, digits and . _ - + =")
 
 
+def check_utf8(path: str, where: str) -> None:
+    """Refuses a path that is not UTF-8: Python's stand-ins for its other bytes can be neither printed nor written."""
+    if re.search("[\udc80-\udcff]", path):
+        raise PodiumError(f"{where} {os.fsencode(path)!r} is not UTF-8; rename it")
+
+
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yields a temporary path, which is renamed to `path` if the block succeeds and deleted if it fails."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium import PodiumError
 from podium.competition import load as competition_files
-from podium.disk import check_name
+from podium.disk import check_name, check_utf8
 from podium.known_words import explain_option
 from podium.machine import Machine
 from podium.project_root import find_root
@@ -231,6 +231,7 @@ def load(competition: str, root: str | Path | None = None, folder: str | Path | 
     """
     check_name(competition, "the name of a competition (its folder in data/raw/)")
     root = find_root(root).absolute()  # absolute: a notebook may change the current folder
+    check_utf8(str(root), "the project's folder")
     if folder is not None:
         _link_raw(competition_files.raw_folder(competition, root), Path(folder).absolute())
     loaded = competition_files.load_and_report(competition, root)

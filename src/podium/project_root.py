@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from podium import DEFAULT_COMPETITION, PodiumError
+from podium.disk import check_utf8
 
 VARIABLE = "PODIUM_ROOT"
 DIGITS_SLUG = "sample"  # the handwritten digits
@@ -15,6 +16,7 @@ def find_root(given: str | Path | None = None) -> Path:
     origin = "--root" if given is not None else VARIABLE
     chosen = given if given is not None else os.environ.get(VARIABLE)
     if chosen:
+        check_utf8(str(chosen), origin)
         root = Path(chosen)
         if not root.is_dir():
             raise PodiumError(f"{origin} {root}: no such folder; make it, or name another one")

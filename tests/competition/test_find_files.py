@@ -143,6 +143,14 @@ def test_links_to_much_more_are_named_and_not_followed(
     assert "link the folder of the images" in files.notes[-1]
 
 
+def test_a_note_of_a_link_can_be_written_whatever_its_name(tmp_path: Path) -> None:
+    load_files(tmp_path, IMAGES, TABLES)
+    Path(os.fsdecode(os.fsencode(raw_path(tmp_path)) + b"/all\xff")).symlink_to("/")
+    (note,) = find_files(raw_path(tmp_path)).notes
+    assert "all\\udcff -> /" in note
+    assert note.encode().isascii()
+
+
 def test_a_linked_file_counts_wherever_it_is(tmp_path: Path) -> None:
     load_files(tmp_path, IMAGES, TABLES)
     raw_path(tmp_path, "train", "1.jpg").rename(tmp_path / "1.jpg")

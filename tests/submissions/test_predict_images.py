@@ -1,6 +1,7 @@
 """podium predict: images of one's own, with a run or with the blend of a submission."""
 
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +122,12 @@ def test_an_array_must_hold_rgb_pixels() -> None:
 def test_other_arrays_are_refused(array: np.ndarray, two_runs: Path) -> None:
     with pytest.raises(PodiumError, match="array of uint8, height x width x 3"):
         predict_images(*find_models("good", "tiny", two_runs), [array])
+
+
+def test_a_name_that_is_not_utf_8_is_refused(two_runs: Path, podium: Podium) -> None:
+    path = os.fsdecode(os.fsencode(two_runs) + b"/caf\xe9.jpg")
+    write_image(Path(path), COLOURS["red"], seed=5)
+    line = one_line(podium("predict", "good", path, "--csv"))
+    assert "caf\\xe9.jpg' is not UTF-8; rename it" in line
+    with pytest.raises(PodiumError, match="is not UTF-8; rename it"):
+        list_images([path])

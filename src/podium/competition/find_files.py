@@ -16,7 +16,8 @@ from podium.competition.image_names import is_image_name
 from podium.containers.image_place import SUFFIXES
 from podium.containers.pixel_table import layout_of
 from podium.containers.radar_bands import has_bands
-from podium.terminal import first_few, plural
+from podium.disk import check_utf8
+from podium.terminal import first_few, plural, printable
 
 Role = Literal["train", "test"]  # what images are for
 ROLES: tuple[Role, ...] = ("train", "test")
@@ -44,14 +45,15 @@ class Links:
         if not os.path.islink(path):
             return True
         target = os.path.realpath(path)
+        shown = printable(f"{path} -> {target}")  # pages have it, too
         if any(_holds(area, target) for area in self.areas):
             return True
         is_own = _holds(self.own, os.path.realpath(parent))
         if not is_own or _holds(target, self.own) or _holds(target, os.path.realpath(os.path.expanduser("~"))):
-            self.ignored.append(f"{path} -> {target}")
+            self.ignored.append(shown)
             return False
         self.areas.append(target)
-        self.followed.append(f"{path} -> {target}")
+        self.followed.append(shown)
         return True
 
     def describe(self) -> list[str]:
@@ -149,8 +151,7 @@ def find_files(folder: Path) -> Files:
     tables += (coco := _find_coco(folder, others))
     others = [name for name in others if name not in coco]
     for name in images + tables:
-        if re.search("[\ud800-\udfff]", name):  # Python's stand-ins for bytes that are not UTF-8 cannot be printed
-            raise PodiumError(f"{folder}: the file name {os.fsencode(name)!r} is not UTF-8; rename it")
+        check_utf8(name, f"{folder}: the file name")
     containers = _find_containers(folder, images, tables, others)
     files = Files(folder, *(tuple(sorted(names)) for names in (images, tables, others, containers)))
     return replace(files, notes=tuple(links.describe()))

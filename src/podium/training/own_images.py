@@ -17,6 +17,7 @@ from podium.competition.find_files import find_files
 from podium.competition.image_names import HEIC_REMEDY
 from podium.competition.unsupported import count_unread
 from podium.competition.value_range import ValueRange
+from podium.disk import check_utf8
 from podium.images.decode import BadImage, Pixels, read_image, to_rgb
 from podium.machine import usable_cores
 from podium.models.build import ModelSpec
@@ -90,6 +91,7 @@ def read_for_model(images: Any, spec: ModelSpec) -> Tensor:
 
 
 def _list_path(path: Path) -> list[Path]:
+    check_utf8(str(path), "the file name")
     if not path.exists():
         raise PodiumError(f"{path}: no such file or folder")
     if not path.is_dir():
