@@ -1,13 +1,17 @@
 """The competition's own metric, a function of two tables as Kaggle's metric notebooks define it."""
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from layouts import IMAGES, load_files, table
+from podium import PodiumError
 from podium.competition.load import load
+from podium.extend import call_metric
 from podium.metrics import METRICS, evaluate
 from several_labels import SLUG as STRIPES
 from several_labels import write_competition
@@ -124,9 +128,61 @@ def test_a_mistake_is_one_line(tiny: Path, podium: Podium, source: str, card: st
     [
         ("raise ValueError('your ids')", "metric.py, line 2: the metric score: ValueError: your ids; correct it"),
         ("return 'good'", "the metric score returned 'good', not a number"),
+        ("raise SystemExit(0)", "metric.py, line 2: the metric score: SystemExit: 0; correct it"),
     ],
 )
 def test_an_error_inside_is_one_line(tiny: Path, podium: Podium, body: str, problem: str) -> None:
     source = f"def score(solution, submission, row_id_column_name):\n    {body}\n"
     use_metric(tiny, "tiny", source, 'metric = "metric.py:score"')
     assert problem in one_line(podium("train", *FAST, "--model", "test_resnet"))
+
+
+def call(body: str) -> float:
+    space: dict[str, Any] = {}
+    exec(compile(f"def score(solution):\n    {body}\n", __file__, "exec"), space)
+    return call_metric(space["score"], None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import sys; sys.exit(0)",
+        "raise BaseException('x')",
+        "raise MemoryError",
+        "raise ValueError('no memory of it')",
+        "raise ValueError('x' * 100_000)",
+        "return 'x' * 100_000",
+        "return [0.5] * 100_000",
+    ],
+)
+def test_whatever_it_does_is_one_short_line(body: str) -> None:
+    with pytest.raises(PodiumError, match="the metric score.*; correct it") as error:
+        call(body)
+    assert len(str(error.value)) < 600
+
+
+def test_a_signal_inside_still_stops() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        call("raise KeyboardInterrupt")
+
+
+def test_an_infinite_score_is_none() -> None:
+    assert math.isnan(call("return -float('inf')"))
+
+
+def test_what_it_prints_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("print('checked'); return 1") == 1
+    assert capsys.readouterr() == ("", "checked\n")
+
+
+def test_runs_without_a_score_have_pages_and_no_picture(tiny: Path, podium: Podium) -> None:
+    source = "def score(*tables):\n    return float('inf')\n"
+    use_metric(tiny, "tiny", source, 'metric = "metric.py:score"')
+    status, _, err = podium("train", *FAST, "--model", "test_resnet", "--epochs", "1", "--folds", "0")
+    assert status == 0, err
+    status, out, err = podium("report", "-c", "tiny")
+    assert status == 0, err
+    assert "<figure class=" not in Path(out.strip()).read_text(encoding="utf-8")
+    line = one_line(podium("compare", "-c", "tiny", "--picture", tiny / "scores.svg"))
+    assert "scores.svg; train a run, or correct the metric" in line
+    assert not (tiny / "scores.svg").exists()

@@ -5,8 +5,11 @@
 docs/extend.md has an example of each. Models need only timm's own `register_model`. extension_files.py loads the files.
 """
 
+import contextlib
 import inspect
 import math
+import reprlib
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
@@ -60,11 +63,12 @@ def register_metric_of_file(name: str, built: Metric) -> None:
 
 
 def call_metric(function: Function, *arguments: Any) -> float:
-    """Returns the score; explains the errors of the function."""
-    value = _call(function, "metric", *arguments)
+    """Returns the score, not a number where it is infinite; explains the errors of the function."""
+    with contextlib.redirect_stdout(sys.stderr):  # what it prints is no result of a command
+        value = _call(function, "metric", *arguments)
     if not isinstance(value, Real):
-        raise _wrong(function, "metric", f"returned {value!r}, not a number")
-    return float(value)
+        raise _wrong(function, "metric", f"returned {reprlib.repr(value)}, not a number")
+    return float(value) if math.isfinite(value) else math.nan
 
 
 def loss(function: Function) -> Function:
@@ -160,11 +164,11 @@ def _call(function: Function, kind: str, *arguments: Any) -> Any:
     """Calls a function of an extension; explains its errors, except those of the hardware."""
     try:
         return function(*arguments)
-    except (PodiumError, MemoryError):
+    except (PodiumError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        if "memory" in str(error).lower():  # a GPU's, which models/hardware_errors.py explains
-            raise
+    except BaseException as error:  # sys.exit() would end the command as if all was done
+        if isinstance(error, RuntimeError) and "memory" in str(error).lower():
+            raise  # a GPU's, which models/hardware_errors.py explains
         place = place_of(error, file_of(function))
         raise PodiumError(f"{place}: the {kind} {function.__name__}: {summary_of(error)}; correct it") from error
 
@@ -180,7 +184,7 @@ def place_of(error: BaseException, file: str) -> str:
 def summary_of(error: BaseException) -> str:
     """Returns the kind of an error and the first line of its message."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"{type(error).__name__}: {message.strip()}".partition("\n")[0].removesuffix(": ")
+    return f"{type(error).__name__}: {message.strip()}".partition("\n")[0][:300].removesuffix(": ")
 
 
 def _wrong(function: Function, kind: str, problem: str) -> PodiumError:

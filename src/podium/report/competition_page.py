@@ -73,7 +73,8 @@ def _run_row(row: Mapping[str, Any], is_best: bool, linked: Collection[str]) -> 
 def _costs_section(runs: pd.DataFrame) -> str:
     header = ["run", "size", "parameters", "multiply-adds", "img/s", "time"]
     table = html_table(header, [_costs_row(row) for row in runs.to_dict("records")])
-    return section("costs", "Scores and costs", f'<figure class="wide">{comparison_svg(runs)}</figure>', table)
+    figure = f'<figure class="wide">{svg}</figure>' if (svg := comparison_svg(runs)) else ""
+    return section("costs", "Scores and costs", figure, table)
 
 
 def _costs_row(row: Mapping[str, Any]) -> list[Cell]:

@@ -73,15 +73,18 @@ class Point:
 
 def draw_comparison(runs: pd.DataFrame, path: Path) -> None:
     """Writes the picture of what compare_runs returns."""
-    write_text(path, comparison_svg(runs) + "\n")
+    svg = comparison_svg(runs)
+    if not svg:
+        raise PodiumError(f"no run has a score that could be drawn in {path}; train a run, or correct the metric")
+    write_text(path, svg + "\n")
     say(f"podium: wrote {path}")
 
 
 def comparison_svg(runs: pd.DataFrame) -> str:
-    """Draws what compare_runs returns; runs without a score or a cost are left out."""
+    """Draws what compare_runs returns; runs without a score or a cost are left out. Returns "" if none is left."""
     drawn = [row for row in runs.itertuples() if not math.isnan(row.score)]
     if not drawn:
-        raise PodiumError("no run has a score that could be drawn; train a run first")
+        return ""
     metric = drawn[0].metric
     better = "" if METRICS[metric]().better > 0 else " (lower is better)"
     bars = ", bar: standard deviation over the folds" if any(row.fold_spread > 0 for row in drawn) else ""
