@@ -156,7 +156,7 @@ def call(body: str) -> float:
     ],
 )
 def test_whatever_it_does_is_one_short_line(body: str) -> None:
-    with pytest.raises(PodiumError, match="the metric score.*; correct it") as error:
+    with pytest.raises(PodiumError, match=r"the metric score.*; correct it") as error:
         call(body)
     assert len(str(error.value)) < 600
 
