@@ -109,9 +109,9 @@ def assign_folds(
             break
         is_barred |= is_in_one_fold
     if not most_validated:
-        hint = "; try fewer folds (--k 2) or smaller groups" if k > 2 else ""
+        hint = "try fewer folds (--k 2) or smaller groups" if k > 2 else "add images, or make the groups smaller"
         raise PodiumError(
-            f"nothing could be validated: no class has {k} images in two or more groups that can be held out{hint}"
+            f"nothing could be validated: no class has {k} images in two or more groups that can be held out; {hint}"
         )
     empty = sorted(set(range(k)) - set(folds.tolist()))
     if empty:
