@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn.metrics
 from numpy.typing import NDArray
 
 from podium import PodiumError
@@ -307,3 +308,16 @@ def test_a_correlation_of_one_image_says_nothing() -> None:
 def test_a_probability_of_exactly_zero_is_a_large_loss_not_an_infinite_one() -> None:
     for targets, probs in ((np.array([0]), np.array([[0.0, 1.0]])), (np.array([[1]]), np.array([[0.0]]))):
         assert 30 < evaluate("log_loss", targets, probs) < 40
+
+
+def test_auc_is_that_of_scikit_learn_and_computed_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resamples of hundreds of labels take minutes with scikit-learn."""
+    rng = np.random.default_rng(0)
+    targets = (rng.random((60, 5)) < 0.3).astype(np.float32)
+    probs = rng.random((60, 5)).round(1)  # with ties
+    expected = sklearn.metrics.roc_auc_score(targets, probs)
+    monkeypatch.delattr(sklearn.metrics, "roc_auc_score")
+    assert evaluate("roc_auc", targets, probs) == pytest.approx(expected, abs=1e-12)
+    probs[3, 2] = np.nan
+    with pytest.raises(ValueError, match="must be finite"):
+        evaluate("roc_auc", targets, probs)
