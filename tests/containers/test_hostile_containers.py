@@ -1,5 +1,6 @@
 """Containers that are damaged, or that somebody made to do harm, are refused in words."""
 
+import datetime
 import os
 import struct
 from collections.abc import Callable
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 from contained import example_of, jpegs, record
+from layouts import SLUG, raw_path
 from podium import PodiumError
+from podium.competition.load import load
 from podium.containers.image_place import MAX_BYTES, Place
 from podium.containers.open_container import open_container, read_place
 from podium.containers.tfrecord import masked_crc
@@ -79,3 +82,21 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.Table.from_arrays([ids, ids], names=["image_id", "image_id"]), path)
     with pytest.raises(PodiumError, match="several columns are called image_id; rename"):
         open_container(path)
+
+
+@pytest.mark.parametrize("cell", [[1, 2], {"a": 1}, datetime.date(1970, 1, 2), datetime.time(3), b"abc"])
+def test_a_column_of_pixels_that_holds_no_numbers_is_refused(tmp_path: Path, cell: object) -> None:
+    columns = {f"pixel{number}": [0, 1] for number in range(64)}
+    path = tmp_path / "train.parquet"
+    parquet.write_table(pyarrow.table({**columns, "pixel5": [cell, cell]}), path)
+    with pytest.raises(PodiumError, match=r"train\.parquet: the column 'pixel5' holds .*; write whole numbers"):
+        open_container(path)
+
+
+@pytest.mark.parametrize("cell", ["abc", 5, [1, 2]])
+def test_a_parquet_file_without_images_is_refused(tmp_path: Path, cell: object) -> None:
+    path = raw_path(tmp_path, "train.parquet")
+    path.parent.mkdir(parents=True)
+    parquet.write_table(pyarrow.table({"label": ["a", "b"], "image": [cell, cell]}), path)
+    with pytest.raises(PodiumError, match=r"train\.parquet: none of its columns holds images .*; write the bytes"):
+        load(SLUG, tmp_path)

@@ -208,6 +208,7 @@ def test_a_competition_without_a_readable_image_is_refused_in_one_line(
     assert (status, out) == (1, "")
     last_line = err.splitlines()[-1]
     assert last_line.startswith(f"podium: error: {duplicates_folder}: none of its 15 images can be read")
+    assert ".png first (the file is empty)" in last_line
     assert "download it again" in last_line
 
 

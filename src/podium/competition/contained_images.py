@@ -90,6 +90,11 @@ def rows_in_container(files: Files, card: Card, name: str, id_column: str) -> pd
     """Returns the columns that are no pixels. Without ids, `id_column` counts the rows from 1."""
     container = open_contained(files, card, name)
     rows = container.rows
+    if len(rows) and not container.keys:
+        raise PodiumError(
+            f"{files.folder / name}: none of its columns holds images ({first_few(rows.columns)}); write the bytes of"
+            " image files in one column, or a number from 0 to 255 in a column for each pixel: pixel0, pixel1, ..."
+        )
     usage = next((column for column in rows if str(column).lower() == "usage"), None)
     if usage is not None and TEST_USAGES & set(rows[usage].str.lower()):
         raise PodiumError(

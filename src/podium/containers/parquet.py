@@ -37,6 +37,7 @@ class ParquetFile:
         self.image_name = "" if self.pixel_names else self._image_column()
         self.pixels = ""
         if self.pixel_names:
+            self._refuse_other_types()
             self.shape = shape_of(len(self.pixel_names), shape, str(path))
             self.pixels = f"{self.shape[0]} x {self.shape[1]} pixels, grey"
         metadata = self.file.metadata
@@ -45,6 +46,17 @@ class ParquetFile:
         # Zeros in front: the store reads images in the order of their names, and this is then that of the rows.
         self.keys = [f"{row:0{len(str(count))}}" for row in range(1, count + 1)]
         self.names, self.has_ids = names_of(self.rows, count) if count else ([], False)
+
+    def _refuse_other_types(self) -> None:
+        """Refuses columns of pixels whose type has no numbers, such as lists; texts of numbers are read."""
+        types = self.arrow.types
+        for name in self.pixel_names:
+            kind = self.schema.field(name).type
+            if types.is_nested(kind) or types.is_temporal(kind) or types.is_binary(kind):
+                raise PodiumError(
+                    f"{self.path}: the column '{name}' holds {str(kind)[:60]}, not pixels; write whole numbers from 0"
+                    " to 255, a column for each pixel, or the bytes of image files in one column"
+                )
 
     def _image_column(self) -> str:
         """Returns the first column of bytes, or of structs with bytes; "" if there is none."""

@@ -102,7 +102,9 @@ def _pair_similar_images(store: Store) -> Pairs:
     """Returns the pairs of duplicates among the images that can be read, by their positions in the store."""
     good = np.flatnonzero([not file.reason for file in store.files])
     if not len(good):
-        raise PodiumError(f"{store.folder}: none of its {len(store.files):,} images can be read; download it again")
+        first = store.files[0]
+        problem = f"none of its {len(store.files):,} images can be read, {first.image} first ({first.reason})"
+        raise PodiumError(f"{store.folder}: {problem}; download it again, or correct that")
     areas = np.array([file.width * file.height for file in store.files], dtype=np.int64)
     return find_duplicates(store.thumbs, areas, good)
 
