@@ -131,3 +131,9 @@ def test_a_name_that_is_not_utf_8_is_refused(two_runs: Path, podium: Podium) -> 
     assert "caf\\xe9.jpg' is not UTF-8; rename it" in line
     with pytest.raises(PodiumError, match="is not UTF-8; rename it"):
         list_images([path])
+
+
+def test_a_fold_whose_weights_are_gone_is_named(two_runs: Path, podium: Podium) -> None:
+    run_of(two_runs, "good").weights_path(1).unlink()
+    line = one_line(podium("predict", "good", two_runs / "data/raw/tiny/test_image"))
+    assert "fold1/model.safetensors is missing; restore it, or delete" in line

@@ -22,7 +22,10 @@ def save_model(path: Path, model: "nn.Module", spec: ModelSpec) -> None:
 
 def load_model(path: Path) -> tuple["nn.Module", ModelSpec]:
     """Returns the model as it was saved; it needs nothing but the file."""
-    tensors, metadata = load_tensors(path)
+    try:
+        tensors, metadata = load_tensors(path)
+    except PodiumError as problem:
+        raise PodiumError(f"{problem}; restore it, or train that fold again") from None
     spec = _spec_of(path, metadata)
     model = rebuild_model(spec)
     try:

@@ -39,7 +39,7 @@ class FoldModel:
         device = pick_device(device_choice)
         prepare_device(device, deterministic=False)
         torch.backends.cudnn.benchmark = False  # kernels chosen by their speed could change the last digits
-        model, spec = load_model(run.fold_folder(fold) / "model.safetensors")
+        model, spec = load_model(run.weights_path(fold))
         precision = pick_precision(run.recipe["precision"], device)
         normalise = place_model(model, spec, device, precision)
         part_size = math.ceil(run.recipe["batch_size"] / run.recipe.get("accumulate", 1))
