@@ -321,3 +321,9 @@ def test_auc_is_that_of_scikit_learn_and_computed_without_it(monkeypatch: pytest
     probs[3, 2] = np.nan
     with pytest.raises(ValueError, match="must be finite"):
         evaluate("roc_auc", targets, probs)
+
+
+def test_kappa_of_a_single_class_is_not_a_number() -> None:
+    targets = np.ones(4, np.int64)
+    assert np.isnan(evaluate("quadratic_kappa", targets, np.eye(3)[targets]))
+    assert evaluate("quadratic_kappa", targets, np.eye(3)[[1, 1, 1, 2]]) == 0

@@ -107,15 +107,20 @@ class Run(run_folder.Run):
         return self.out_of_fold(self._one_finished(None)).classes
 
     def score(
-        self, fold: int | None = None, metric: str | None = None, labels: "Mapping[str, str] | None" = None
+        self,
+        fold: int | None = None,
+        metric: str | None = None,
+        labels: "Mapping[str, str] | None" = None,
+        classes: tuple[str, ...] = (),
     ) -> float:
         """Returns the score of a fold on its held-out images, or the mean over the finished folds.
 
-        `labels` by image id replace those that the run was trained with; images without one do not count.
+        `labels` by image id replace those that the run was trained with; images without one do not count. `classes`
+        give the order of grades, if it is another one than in training.
         """
         metric = metric or str(self.recipe["metric"])
         folds = [self._one_finished(fold)] if fold is not None else self.finished()
-        return sum(super(Run, self).score(number, metric, labels) for number in folds) / len(folds)
+        return sum(super(Run, self).score(number, metric, labels, classes) for number in folds) / len(folds)
 
     def held_out(self) -> "pd.DataFrame":
         """Returns id, target, fold and the probability of every class, for the images of the finished folds.

@@ -153,12 +153,15 @@ def mean_recall(weights: tuple[float, ...] = ()) -> Callable[[Array, Array], flo
 
 
 def quadratic_kappa(targets: Array, probs: Array) -> float:
-    """One label."""
+    """One label; not a number if all images have one class, and all get it."""
     import numpy as np
     from sklearn.metrics import cohen_kappa_score
 
     labels = np.arange(probs.shape[1])  # all classes: distances are those of the whole scale
-    return float(cohen_kappa_score(targets, probs.argmax(1), labels=labels, weights="quadratic"))
+    predicted = probs.argmax(1)
+    if (predicted == targets).all() and (targets == targets[:1]).all():
+        return float("nan")
+    return float(cohen_kappa_score(targets, predicted, labels=labels, weights="quadratic"))
 
 
 def mcc(targets: Array, probs: Array) -> float:

@@ -204,7 +204,7 @@ def test_a_page_of_thousands_of_classes_shows_those_that_matter(
     probs[np.arange(images), np.where(rng.random(images) < 0.3, rng.integers(count, size=images), targets)] = 1
     held_out = HeldOutImages(np.arange(images).astype(str), np.arange(images) % 2, targets, probs, names)
     competition, run = load("tiny", two_runs), Run(two_runs / "runs" / "tiny" / "good")
-    monkeypatch.setattr(run_page, "read_held_out", lambda run, labels: held_out)
+    monkeypatch.setattr(run_page, "read_held_out", lambda *_: held_out)
     monkeypatch.setattr(run_page, "_headline", lambda *_: [])
     text = run_page.run_page(competition, two_runs, run)
     assert len(text.encode()) < 8_000_000

@@ -15,9 +15,10 @@ from podium.competition.load import load
 from podium.disk import sha256, write_text
 from podium.folds.folds_csv import folds_path
 from podium.metrics import evaluate
+from podium.report.numbers import read_held_out
 from podium.submissions.compare import compare_runs
 from podium.submissions.comparison_text import describe_comparison
-from podium.submissions.held_out import collect_held_out
+from podium.submissions.held_out import collect_held_out, current_labels
 from podium.submissions.kaggle_scores import COLUMNS
 from podium.submissions.pair_tests import COLUMNS as PAIR_COLUMNS
 from podium.training.prediction_files import Predictions
@@ -57,6 +58,26 @@ def test_runs_are_compared(two_runs: Path, podium: Podium) -> None:
     assert f"{evaluate('log_loss', held_out.targets, held_out.probs[1]):.5f}" in scores[2]
     good_classes, idle_classes = held_out.probs.argmax(2)
     assert f"{np.mean(good_classes != idle_classes):.2%}" in disagreements[1]
+
+
+def test_scores_follow_the_order_of_grades_of_today(two_runs: Path, podium: Podium) -> None:
+    card = two_runs / "data" / "competitions" / "tiny.toml"
+    card.parent.mkdir(exist_ok=True)
+    run, spreads = Run(two_runs / "runs" / "tiny" / "idle"), []
+    for grades in (("red", "blue", "lonely", "green"), ("blue", "red", "green", "lonely")):
+        write_text(card, f'metric = "quadratic_kappa"\ngrades = {list(grades)}\n')
+        found = [run.out_of_fold(fold).in_order_of(grades) for fold in run.finished()]
+        scores = [evaluate("quadratic_kappa", fold.target, fold.probs) for fold in found]
+        spreads.append(np.std(scores, ddof=1))
+        assert runs_by_name(two_runs)["fold_spread"]["idle"] == pytest.approx(spreads[-1])
+        held_out = collect_held_out([run], grades)
+        expected = evaluate("quadratic_kappa", held_out.targets, held_out.probs[0])
+        assert runs_by_name(two_runs)["score"]["idle"] == pytest.approx(expected)
+        assert read_held_out(run, current_labels(load("tiny", two_runs)), grades).classes == grades
+        assert podium("submit", "-c", "tiny", "--runs", "idle", "--name", "graded")[0] == 0
+        lineage = json.loads((two_runs / "submissions" / "tiny" / "graded.json").read_text())
+        assert [fold["score"] for fold in lineage["runs"][0]["folds"]] == pytest.approx(scores)
+    assert spreads[0] != spreads[1]
 
 
 def test_one_run_has_no_table_of_disagreements(two_runs: Path, podium: Podium) -> None:

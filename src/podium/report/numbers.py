@@ -59,12 +59,13 @@ class HeldOutImages:
         return is_wrong
 
 
-def read_held_out(run: Run, labels: Mapping[str, str]) -> HeldOutImages:
+def read_held_out(run: Run, labels: Mapping[str, str], classes: tuple[str, ...]) -> HeldOutImages:
     """Returns the predictions of all finished folds; `labels` are those of today by image id, as corrected.
 
-    Images without a label today are left out. A run of other classes keeps the labels that it was trained with.
+    Images without a label today are left out. A run of other classes than these keeps its own, and the labels that it
+    was trained with.
     """
-    classes = run.out_of_fold(run.finished()[0]).classes
+    classes = run.out_of_fold(run.finished()[0], classes).classes
     parts = {fold: run.out_of_fold(fold).in_order_of(classes).with_labels(labels) for fold in run.finished()}
     folds = np.concatenate([np.full(len(part.id), fold) for fold, part in parts.items()])
     ids, targets, probs = (

@@ -66,7 +66,7 @@ Histories = Mapping[int, Sequence[EpochRecord]]
 
 def run_page(competition: Competition, root: Path, run: Run) -> str:
     """Returns the page."""
-    images = read_held_out(run, current_labels(competition))
+    images = read_held_out(run, current_labels(competition), competition.classes)
     if not len(images):
         raise PodiumError(f"{run.path}: no held-out image has a label, so there is nothing to report")
     histories, class_count = _read_histories(run), len(images.classes)

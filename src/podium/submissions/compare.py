@@ -7,7 +7,6 @@ blend. comparison_text.py makes tables for people from what this module returns.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ def compare_runs(
     reasons, groups = find_reasons(runs, competition, root), read_groups(competition, root)
     public_scores = find_public_scores(runs, root / "submissions" / competition.slug)
     complete = [run for run in runs if run not in reasons]
-    classes = complete[0].out_of_fold(complete[0].finished()[0]).classes
+    classes = complete[0].out_of_fold(complete[0].finished()[0], competition.classes).classes
     labels = current_labels(competition)
     shared = pool_held_out(collect_held_out(complete, classes, groups, labels), competition)
     best = _position_of_best(shared, metric)
@@ -62,7 +61,7 @@ def compare_runs(
             pair = _pair_of(shared, best, complete.index(run))
         elif reasons[run] != OTHER_CLASSES:
             pair = pool_held_out(collect_held_out([complete[best], run], classes, groups, labels), competition)
-        rows.append(facts | _recipe_of(run) | _scores_of(run, pair, metric, labels) | costs_of(run))
+        rows.append(facts | _recipe_of(run) | _scores_of(run, pair, competition) | costs_of(run))
     table = pd.DataFrame(rows)
     keys = {"is_left_out": table["left_out"] != "", "distance": -METRICS[metric]().better * table["score"]}
     order = ["is_left_out", "distance", "log_loss"]
@@ -116,9 +115,10 @@ def _recipe_of(run: Run) -> dict[str, Any]:
     return recorded_values(run.recipe, names) | facts
 
 
-def _scores_of(run: Run, pair: HeldOut | None, metric: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def _scores_of(run: Run, pair: HeldOut | None, competition: Competition) -> dict[str, Any]:
     """Returns the scores of the last run of the pair, and its gain over the first, which may be itself; else NaN."""
-    fold_scores = [run.score(fold, metric, labels) for fold in run.finished()]
+    metric, labels = competition.metric, current_labels(competition)
+    fold_scores = [run.score(fold, metric, labels, competition.classes) for fold in run.finished()]
     values = {
         "metric": metric,
         "folds": len(fold_scores),

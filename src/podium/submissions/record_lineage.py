@@ -8,7 +8,6 @@ lineage.py reads them.
 import hashlib
 import math
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ def record_lineage(
 ) -> dict[str, Any]:
     """Returns the content of the JSON beside the CSV, which will hold this text."""
     extensions = extension_hashes()
-    labels = current_labels(competition)
     return {
         "csv": csv.name,
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
@@ -50,9 +48,7 @@ def record_lineage(
             {
                 "run": run.name,
                 "weight": weight,
-                "folds": [
-                    _fold_as_json(run, fold, competition.metric, labels) | facts[run][fold] for fold in facts[run]
-                ],
+                "folds": [_fold_as_json(run, fold, competition) | facts[run][fold] for fold in facts[run]],
                 **({"doubt": doubt_about(run)} if doubt_about(run) else {}),
                 "recipe": run.recipe,
             }
@@ -150,5 +146,6 @@ def _estimate_as_json(choice: BlendChoice, loss_name: str) -> dict[str, Any] | N
     }
 
 
-def _fold_as_json(run: Run, fold: int, metric: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    return {"fold": fold, "score": run.score(fold, metric, labels), "weights_sha256": run.check_weights(fold)}
+def _fold_as_json(run: Run, fold: int, competition: Competition) -> dict[str, Any]:
+    score = run.score(fold, competition.metric, current_labels(competition), competition.classes)
+    return {"fold": fold, "score": score, "weights_sha256": run.check_weights(fold)}

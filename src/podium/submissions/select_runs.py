@@ -58,7 +58,7 @@ def _of_other_classes(runs: Sequence[Run], competition: Competition, root: Path)
 def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
     reasons = {}
     for run in runs:
-        held_out = [run.out_of_fold(fold) for fold in run.finished()]
+        held_out = [run.out_of_fold(fold, competition.classes) for fold in run.finished()]
         targets = np.concatenate([predictions.target for predictions in held_out])
         probs = np.concatenate([predictions.probs for predictions in held_out])
         if not is_better_than_chance(targets, probs, competition.metric):
@@ -84,7 +84,7 @@ def _partial(runs: Sequence[Run], competition: Competition, root: Path) -> Reaso
     better = METRICS[competition.metric]().better
 
     def completeness(run: Run) -> tuple[int, float]:
-        scores = [run.score(fold, competition.metric) for fold in run.finished()]
+        scores = [run.score(fold, competition.metric, classes=competition.classes) for fold in run.finished()]
         return len(scores), better * float(np.mean(scores))
 
     most_complete = max(runs, key=completeness)

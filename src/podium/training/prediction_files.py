@@ -38,6 +38,10 @@ class Predictions:
             target = self.target[:, order]
         return replace(self, probs=self.probs[:, order], target=target, classes=classes)
 
+    def in_order_if_same(self, classes: tuple[str, ...]) -> "Predictions":
+        """Returns the predictions in this order of the classes; those of other classes as they are."""
+        return self.in_order_of(classes) if set(classes) == set(self.classes) else self
+
     def with_labels(self, labels: Mapping[str, str] | None) -> "Predictions":
         """Returns the predictions with these labels by image id; images without one are left out.
 

@@ -50,6 +50,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     **dict.fromkeys(("auto", "budget", "start_sha256", "teacher_sha256", "versions"), dict),
     "range": (str, list, NoneType),
 }
+Classes = tuple[str, ...]
 CORRECTIONS = "corrections.csv"  # a copy of those that the run was trained with
 TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
 PACKAGES = (
@@ -157,8 +158,10 @@ class Run:
         matches = (re.fullmatch(r"fold(\d+)", path.parent.name) for path in self.path.glob("fold*/oof.npz"))
         return sorted(int(match[1]) for match in matches if match)
 
-    def out_of_fold(self, fold: int) -> Predictions:
-        return Predictions.load(self.fold_folder(fold) / "oof.npz", self._restore(fold), is_labelled=True)
+    def out_of_fold(self, fold: int, classes: Classes = ()) -> Predictions:
+        """Returns the predictions for the held-out images; metrics rely on the order of `classes`, which may be new."""
+        path = self.fold_folder(fold) / "oof.npz"
+        return Predictions.load(path, self._restore(fold), is_labelled=True).in_order_if_same(classes)
 
     def weights_path(self, fold: int) -> Path:
         path = self.fold_folder(fold) / "model.safetensors"
@@ -174,9 +177,9 @@ class Run:
             raise PodiumError(f"{path} was damaged or replaced after training; {self._restore(fold)}")
         return weights_hash
 
-    def score(self, fold: int, metric: str, labels: Mapping[str, str] | None = None) -> float:
+    def score(self, fold: int, metric: str, labels: Mapping[str, str] | None = None, classes: Classes = ()) -> float:
         """Returns the fold's score on its held-out images; `labels` by image id replace those of the training."""
-        known = self.out_of_fold(fold).with_labels(labels)
+        known = self.out_of_fold(fold, classes).with_labels(labels)
         return evaluate(metric, known.target, known.probs) if len(known.id) else math.nan
 
     def history(self, fold: int) -> list[EpochRecord]:
@@ -332,11 +335,11 @@ def names_of_runs_on_folds(slug: str, root: Path) -> list[str]:
     return names
 
 
-def results_table(run: Run, fold_count: int, metric: str) -> str:
+def results_table(run: Run, fold_count: int, metric: str, classes: tuple[str, ...]) -> str:
     """Tabulates the finished folds: their scores on images that their models have not seen."""
     rows, scores = [], []
     for fold in run.finished():
-        held_out, loss, seconds = run.out_of_fold(fold), "?", "?"
+        held_out, loss, seconds = run.out_of_fold(fold, classes), "?", "?"
         scores.append(evaluate(metric, held_out.target, held_out.probs))
         try:
             history = run.history(fold)

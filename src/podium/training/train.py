@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from podium.chance import is_better_than_chance
+from podium.competition.load import Competition
 from podium.folds.folds_csv import warn_unless_certified
 from podium.image_size import sides_of
 from podium.models.device import device_name, precision_name
@@ -41,9 +42,9 @@ def train(plan: Plan) -> Run:
     with open_context(plan) as context:
         _train_folds(context)
         context.processes.wait()
-        show(results_table(run, plan.folds.count, competition.metric))
+        show(results_table(run, plan.folds.count, competition.metric, competition.classes))
     say(f"podium: wrote {run.path}" if is_new else f"podium: {run.path} was trained already; nothing has changed")
-    if not any(_has_learned(run, fold, competition.metric) for fold in run.finished()):
+    if not any(_has_learned(run, fold, competition) for fold in run.finished()):
         say("next: other options under another --name; submissions leave this run out: it is not better than chance")
         return run
     unfinished = [str(fold) for fold in range(plan.folds.count) if fold not in run.finished()]
@@ -53,9 +54,9 @@ def train(plan: Plan) -> Run:
     return run
 
 
-def _has_learned(run: Run, fold: int, metric: str) -> bool:
-    held_out = run.out_of_fold(fold)
-    return is_better_than_chance(held_out.target, held_out.probs, metric)
+def _has_learned(run: Run, fold: int, competition: Competition) -> bool:
+    held_out = run.out_of_fold(fold, competition.classes)
+    return is_better_than_chance(held_out.target, held_out.probs, competition.metric)
 
 
 def _train_folds(context: Context) -> None:
