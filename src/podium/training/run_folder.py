@@ -77,10 +77,9 @@ class Run:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise PodiumError(f"{path}: cannot be read ({error}); {self._restore()}") from None
-        content = content if isinstance(content, dict) else {}
         if problem := _problem_with_recipe(content):
             raise PodiumError(f"{path}: it is not a recipe, {problem}; {self._restore()}")
-        return content
+        return dict(content)
 
     def has_begun(self) -> bool:
         """Returns whether anything is trained. A run that fails before its first checkpoint leaves a recipe only."""
@@ -160,8 +159,8 @@ class Run:
 
     def out_of_fold(self, fold: int, classes: Classes = ()) -> Predictions:
         """Returns the predictions for the held-out images; metrics rely on the order of `classes`, which may be new."""
-        path = self.fold_folder(fold) / "oof.npz"
-        return Predictions.load(path, self._restore(fold), is_labelled=True).in_order_if_same(classes)
+        found = Predictions.load(self.fold_folder(fold) / "oof.npz", self._restore(fold), is_labelled=True)
+        return found.in_order_if_same(classes)
 
     def weights_path(self, fold: int) -> Path:
         path = self.fold_folder(fold) / "model.safetensors"
@@ -229,8 +228,10 @@ def discarded_if_failed(run: Run) -> Iterator[None]:
         raise
 
 
-def _problem_with_recipe(content: Mapping[str, Any]) -> str:
+def _problem_with_recipe(content: Any) -> str:
     """Returns what is wrong with a recipe.json, which anybody may have written; nothing if it is right."""
+    if not isinstance(content, dict):
+        return "model is missing"
     for key, kind in (READ_BY_SUBMIT | READ_ELSEWHERE).items():
         if not isinstance(content.get(key), kind):
             return f"{key} is missing"
