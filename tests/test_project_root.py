@@ -83,7 +83,9 @@ def test_the_only_competition_is_meant_where_none_is_named(tmp_path: Path, podiu
     assert status == 0, err
     assert "the competition is my-shapes, the only one in" in err
     assert (tmp_path / "data/prepared/my-shapes/folds.csv").exists()
-    assert "boolart" in one_line(podium("data"))  # brings another one
+    status, _, err = podium("data")  # brings another one
+    assert status == 1
+    assert f"this fetches {DEFAULT_COMPETITION}; for the one that is here, add -c my-shapes" in err
     write_competition(tmp_path, "other-shapes")
     message = one_line(podium("folds"))
     assert "my-shapes, other-shapes, sample: name one with -c" in message

@@ -59,8 +59,13 @@ def _choose_competition(args: argparse.Namespace) -> None:
     """Sets the competition where the user has named none. `data` brings the default one, whatever else is here."""
     if getattr(args, "competition", "") is not None:
         return
-    args.competition = DEFAULT_COMPETITION if args.command == "data" else usual_competition(args.root)
-    if args.competition != DEFAULT_COMPETITION:
+    args.competition = usual_competition(args.root)
+    if args.competition == DEFAULT_COMPETITION:
+        return
+    if args.command == "data":  # it fetches what is not here
+        here, args.competition = args.competition, DEFAULT_COMPETITION
+        terminal.say(f"podium: note: this fetches {args.competition}; for the one that is here, add -c {here}")
+    else:
         terminal.say(f"podium: the competition is {args.competition}, the only one in {args.root / 'data/raw'}")
 
 
