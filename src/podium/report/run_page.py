@@ -127,7 +127,7 @@ def _labels_used(competition: Competition, run: Run) -> str:
 
 def _headline(competition: Competition, root: Path, run: Run, images: HeldOutImages) -> list[tuple[str, str, str]]:
     """Returns the first numbers of the page: name, value and remark."""
-    metric, scores = str(run.recipe["metric"]), fold_scores(images, str(run.recipe["metric"]))
+    metric, scores = competition.metric, fold_scores(images, competition.metric)  # today's, as make compare has it
     groups = number_groups(images.ids.tolist(), read_groups(competition, root))
     held_out = HeldOut(images.probs[None], images.targets, images.folds, groups)
     low, high = percentile_interval(bootstrap_scores(held_out, images.probs, metric))
