@@ -3,7 +3,6 @@
 Reads runs/<slug>/<run>/fold<k>/oof.npz.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.competition.load import Competition
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import apply_temperature
 from podium.submissions.blend_strategies import fit_temperature
+from podium.submissions.held_out import current_labels
 from podium.training.run_folder import Run
 
 Ints = NDArray[np.int64]
@@ -59,13 +60,14 @@ class HeldOutImages:
         return is_wrong
 
 
-def read_held_out(run: Run, labels: Mapping[str, str], classes: tuple[str, ...]) -> HeldOutImages:
-    """Returns the predictions of all finished folds; `labels` are those of today by image id, as corrected.
+def read_held_out(run: Run, competition: Competition) -> HeldOutImages:
+    """Returns the predictions of all finished folds, with the labels of today, as corrected.
 
-    Images without a label today are left out. A run of other classes than these keeps its own, and the labels that it
-    was trained with.
+    Images without a label today are left out. A run of other classes than the competition's keeps its own, and the
+    labels that it was trained with.
     """
-    classes = run.out_of_fold(run.finished()[0], classes).classes
+    labels = current_labels(competition)
+    classes = run.out_of_fold(run.finished()[0], competition.classes).classes
     parts = {fold: run.out_of_fold(fold).in_order_of(classes).with_labels(labels) for fold in run.finished()}
     folds = np.concatenate([np.full(len(part.id), fold) for fold, part in parts.items()])
     ids, targets, probs = (

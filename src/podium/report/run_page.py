@@ -33,7 +33,7 @@ from podium.report.numbers import (
 )
 from podium.report.page import page
 from podium.submissions.expected_score import bootstrap_scores, percentile_interval
-from podium.submissions.held_out import HeldOut, current_labels, number_groups
+from podium.submissions.held_out import HeldOut, number_groups
 from podium.submissions.lineage import read_lineage
 from podium.submissions.run_costs import costs_of
 from podium.submissions.suspect_list import rank_labels
@@ -66,7 +66,7 @@ Histories = Mapping[int, Sequence[EpochRecord]]
 
 def run_page(competition: Competition, root: Path, run: Run) -> str:
     """Returns the page."""
-    images = read_held_out(run, current_labels(competition), competition.classes)
+    images = read_held_out(run, competition)
     if not len(images):
         raise PodiumError(f"{run.path}: no held-out image has a label, so there is nothing to report")
     histories, class_count = _read_histories(run), len(images.classes)
