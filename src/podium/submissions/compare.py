@@ -7,6 +7,7 @@ blend. comparison_text.py makes tables for people from what this module returns.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def compare_runs(
             pair = _pair_of(shared, best, complete.index(run))
         elif reasons[run] != OTHER_CLASSES:
             pair = pool_held_out(collect_held_out([complete[best], run], classes, groups, labels), competition)
-        rows.append(facts | _recipe_of(run) | _scores_of(run, pair, competition) | costs_of(run))
+        rows.append(facts | _recipe_of(run) | _scores_of(run, pair, competition, labels) | costs_of(run))
     table = pd.DataFrame(rows)
     keys = {"is_left_out": table["left_out"] != "", "distance": -METRICS[metric]().better * table["score"]}
     order = ["is_left_out", "distance", "log_loss"]
@@ -115,9 +116,9 @@ def _recipe_of(run: Run) -> dict[str, Any]:
     return recorded_values(run.recipe, names) | facts
 
 
-def _scores_of(run: Run, pair: HeldOut | None, competition: Competition) -> dict[str, Any]:
+def _scores_of(run: Run, pair: HeldOut | None, competition: Competition, labels: Mapping[str, str]) -> dict[str, Any]:
     """Returns the scores of the last run of the pair, and its gain over the first, which may be itself; else NaN."""
-    metric, labels = competition.metric, current_labels(competition)
+    metric = competition.metric
     fold_scores = [run.score(fold, metric, labels, competition.classes) for fold in run.finished()]
     values = {
         "metric": metric,

@@ -8,6 +8,7 @@ lineage.py reads them.
 import hashlib
 import math
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def record_lineage(
     competition: Competition, csv: Path, text: str, facts: PredictionFacts, choice: BlendChoice
 ) -> dict[str, Any]:
     """Returns the content of the JSON beside the CSV, which will hold this text."""
-    extensions = extension_hashes()
+    extensions, labels = extension_hashes(), current_labels(competition)
     return {
         "csv": csv.name,
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
@@ -48,7 +49,7 @@ def record_lineage(
             {
                 "run": run.name,
                 "weight": weight,
-                "folds": [_fold_as_json(run, fold, competition) | facts[run][fold] for fold in facts[run]],
+                "folds": [_fold_as_json(run, fold, competition, labels) | facts[run][fold] for fold in facts[run]],
                 **({"doubt": doubt_about(run)} if doubt_about(run) else {}),
                 "recipe": run.recipe,
             }
@@ -146,6 +147,6 @@ def _estimate_as_json(choice: BlendChoice, loss_name: str) -> dict[str, Any] | N
     }
 
 
-def _fold_as_json(run: Run, fold: int, competition: Competition) -> dict[str, Any]:
-    score = run.score(fold, competition.metric, current_labels(competition), competition.classes)
+def _fold_as_json(run: Run, fold: int, competition: Competition, labels: Mapping[str, str]) -> dict[str, Any]:
+    score = run.score(fold, competition.metric, labels, competition.classes)
     return {"fold": fold, "score": score, "weights_sha256": run.check_weights(fold)}
