@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from podium import PodiumError
 from podium.disk import atomic, locked
+from podium.errors import PodiumError
 
 
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_every_podium_command_of_the_table_exists_with_its_flags(capsys: pytest.
     assert {name for name, _ in rows} == set(COMMANDS)
     for name, rest in rows:
         with pytest.raises(SystemExit):
-            parser(COMMANDS).parse_args([name, "--help"])
+            parser(COMMANDS, "1.0").parse_args([name, "--help"])
         help_text = capsys.readouterr().out
         assert all(flag in help_text for flag in re.findall(r"--?[a-z][a-z-]*", rest)), name
 

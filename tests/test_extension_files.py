@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from extensions import PARTS, write_extension
-from podium import PodiumError
 from podium.competition.card import read_card
 from podium.competition.load import load
+from podium.errors import PodiumError
 from podium.extension_files import load_extensions, loaded_extensions
 from podium.metrics import METRICS, evaluate
 from podium.models.model_file import load_model

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from layouts import IMAGES, load_files, table
-from podium import PodiumError
 from podium.competition.load import load
+from podium.errors import PodiumError
 from podium.extend import call_metric
 from podium.metrics import METRICS, evaluate
 from several_labels import SLUG as STRIPES

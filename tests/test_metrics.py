@@ -8,7 +8,7 @@ import pytest
 import sklearn.metrics
 from numpy.typing import NDArray
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.metrics import (
     METRICS,
     evaluate,

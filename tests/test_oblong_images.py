@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, parse_size, shorter_side, sides_of, square_side
 from podium.models.build import ModelSpec
 from podium.recipe import image_size_at

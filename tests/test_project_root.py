@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from podium import DEFAULT_COMPETITION, PodiumError
 from podium.__main__ import main
+from podium.errors import PodiumError
 from podium.library import load
-from podium.project_root import find_root, usual_competition
+from podium.project_root import DEFAULT_COMPETITION, find_root, usual_competition
 from tiny import FAST, Podium, one_line, write_competition
 
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.recipe import LEVELS, NEUTRAL, Recipe, check_card_options, check_options, differences, image_size_at
 from podium.recipe_defaults import LEAST_STEPS, Backbone, Data, expand_auto, fill_in_defaults
 

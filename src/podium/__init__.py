@@ -7,23 +7,12 @@ way through them.
 
 from typing import TYPE_CHECKING, Any
 
+from podium.errors import PodiumError
+
 if TYPE_CHECKING:
     from podium.library import Competition, Machine, Run, compare, load, runs, submit, train
 
 __version__ = "0.1.0"
-DEFAULT_COMPETITION = "boolart-image-classification"
-STOPPED = 75  # exit status: a signal stopped the command, and the same command resumes
-
-
-class PodiumError(Exception):
-    """A mistake that the user can correct: one sentence with what happened, where, and what to do."""
-
-    in_all_processes = False  # true: every process of a group raises it, and the first one reports it
-
-    def _render_traceback_(self) -> list[str]:
-        """Shows the sentence alone in a notebook: IPython asks for this."""
-        return [f"PodiumError: {self}"]
-
 
 # --- the library, imported when one of its names is used ----------------------------------------------
 

@@ -13,12 +13,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from podium import DEFAULT_COMPETITION, STOPPED, PodiumError, terminal, torchrun
+from podium import __version__, terminal, torchrun
 from podium.cli.commands import COMMANDS
 from podium.cli.end_soon import end_soon_after_sigterm, stop_line
 from podium.cli.flags import parser
 from podium.disk import check_utf8
-from podium.project_root import find_root, usual_competition
+from podium.errors import STOPPED, PodiumError
+from podium.project_root import DEFAULT_COMPETITION, find_root, usual_competition
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = list(sys.argv[1:] if argv is None else argv)
         for word in words:
             check_utf8(word, "the name")
-        args = parser(COMMANDS).parse_args(words)
+        args = parser(COMMANDS, __version__).parse_args(words)
         args.words = words
         terminal.root = args.root or Path()
         args.root = find_root(args.root)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 
 NAME_PATTERN = r"[A-Za-z0-9][\w.+=-]*"  # of a competition, a run or a submission
 UMASK = os.umask(0)  # it can be read only by setting it

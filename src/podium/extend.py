@@ -16,7 +16,7 @@ from functools import partial, wraps
 from numbers import Real
 from typing import Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.metrics import METRICS, WANTS, Metric
 from podium.recipe import AUGMENTATIONS, LOSSES, VIEWS, View
 from podium.task import ONE_LABEL, TASKS

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.extend import place_of, summary_of, withdraw_all
 from podium.terminal import did_you_mean
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 
 ImageSize = int | str
 

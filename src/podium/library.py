@@ -15,9 +15,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium import PodiumError
 from podium.competition import load as competition_files
 from podium.disk import check_name, check_utf8
+from podium.errors import PodiumError
 from podium.known_words import explain_option
 from podium.machine import Machine
 from podium.project_root import find_root

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from podium import PodiumError
+from podium.errors import PodiumError
 
 MOST_WORKERS = 256
 

@@ -5,8 +5,8 @@ from __future__ import annotations  # numpy appears in the types and is imported
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from podium import PodiumError
 from podium import metric_functions as functions
+from podium.errors import PodiumError
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, task_of
 
 if TYPE_CHECKING:

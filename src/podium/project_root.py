@@ -3,9 +3,10 @@
 import os
 from pathlib import Path
 
-from podium import DEFAULT_COMPETITION, PodiumError
 from podium.disk import check_utf8
+from podium.errors import PodiumError
 
+DEFAULT_COMPETITION = "boolart-image-classification"
 VARIABLE = "PODIUM_ROOT"
 DIGITS_SLUG = "sample"  # the handwritten digits
 MARKS = ("data/raw", "data/competitions", "podium.toml")  # not data/ alone: many machines have a /data

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
-from podium import PodiumError
 from podium.disk import NAME_PATTERN
+from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, parse_size, sides_of, size_of, square_side
 from podium.terminal import did_you_mean, plural
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from podium import DEFAULT_COMPETITION
+from podium.project_root import DEFAULT_COMPETITION
 
 MAKE_VARIABLES = {  # flag: variable of the Makefile
     **{"model": "MODEL", "folds": "FOLDS", "epochs": "EPOCHS", "lr": "LR", "batch-size": "BATCH", "image-size": "SIZE"},

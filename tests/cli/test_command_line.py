@@ -139,7 +139,7 @@ def test_models_are_listed_without_importing_anything_heavy(tmp_path: Path) -> N
     [(("0",), [0]), (("0,1",), [0, 1]), (("0", "1"), [0, 1]), (("0-2",), [0, 1, 2]), (("0,", "2-4"), [0, 2, 3, 4])],
 )
 def test_folds_are_numbers_and_ranges(words: tuple[str, ...], folds: list[int]) -> None:
-    assert parser(COMMANDS).parse_args(["train", "--folds", *words]).folds == folds
+    assert parser(COMMANDS, "1.0").parse_args(["train", "--folds", *words]).folds == folds
 
 
 @pytest.mark.parametrize("words", [("a", "b"), ("a,b",), ("a,", "b"), ("a b",)])
@@ -152,7 +152,7 @@ def test_folds_are_numbers_and_ranges(words: tuple[str, ...], folds: list[int]) 
     ],
 )
 def test_names_are_separated_by_blanks_or_commas(command: str, flag: str, name: str, words: tuple[str, ...]) -> None:
-    assert getattr(parser(COMMANDS).parse_args([command, flag, *words]), name) == ["a", "b"]
+    assert getattr(parser(COMMANDS, "1.0").parse_args([command, flag, *words]), name) == ["a", "b"]
 
 
 def test_the_address_of_a_competition_serves_as_its_name(podium: Podium, tmp_path: Path) -> None:

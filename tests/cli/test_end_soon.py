@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from podium import STOPPED
 from podium.cli.end_soon import end_soon_after_sigterm
+from podium.errors import STOPPED
 
 # A command that is deaf: an interrupt ends nothing in it, like a long computation in a library.
 DEAF = """

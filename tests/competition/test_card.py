@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, SLUG, TABLES, TRAIN, card_path, load_error, load_files, raw_path, table
-from podium import PodiumError
 from podium.competition.card import check_keys, check_values, read_card
 from podium.competition.known_cards import FILE, known_cards
 from podium.competition.load import load
+from podium.errors import PodiumError
 from podium.metrics import METRICS
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, SLUG, TABLES, TRAIN, load_files, table, train_labels
-from podium import PodiumError
 from podium.competition.corrections import corrections_path
 from podium.competition.load import Competition, load
+from podium.errors import PodiumError
 
 HEADER = "id,label,why"
 IMAGES_OF_SIX = [*IMAGES, "train/6.jpg", "train/007.jpg"]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from podium import PodiumError
 from podium.competition.csv_files import csv_style_of, read_table
+from podium.errors import PodiumError
 
 on_disk = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)

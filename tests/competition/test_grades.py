@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, TABLES, load_files, table
-from podium import PodiumError
 from podium.competition.grades import are_grades
 from podium.competition.score_csv import score
+from podium.errors import PodiumError
 from podium.submissions.choose_decision import find_kind
 from podium.task import ONE_LABEL
 

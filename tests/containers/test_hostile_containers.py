@@ -12,11 +12,11 @@ import pytest
 
 from contained import example_of, jpegs, record
 from layouts import SLUG, raw_path
-from podium import PodiumError
 from podium.competition.load import load
 from podium.containers.image_place import MAX_BYTES, Place
 from podium.containers.open_container import open_container, read_place
 from podium.containers.tfrecord import masked_crc
+from podium.errors import PodiumError
 
 h5py = pytest.importorskip("h5py")
 pyarrow = pytest.importorskip("pyarrow")

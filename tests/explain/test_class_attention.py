@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from explain.small_models import zoo_model
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.explain.attention import (
     attention_distance,
     attention_layers,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from explain.small_models import SmallConvNet, zoo_model
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.explain.embeddings import patch_filters, position_similarity
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from explain.small_models import SmallConvNet, averaging, zoo_model
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.explain.gradients import grad_cam, receptive_field, side_of_square
 
 

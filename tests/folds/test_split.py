@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.folds.split import assign_folds
 
 labels = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=200)

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layouts import SLUG, raw_path
-from podium import PodiumError
 from podium.competition.load import Competition, load
+from podium.errors import PodiumError
 from podium.kaggle.archive_kinds import MARGIN
 from podium.kaggle.unpack_archives import unpack
 

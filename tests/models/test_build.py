@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.build import backbone_of, build_model, licence_of, rebuild_model
 from podium.models.model_file import save_model
 from tiny import recipe_of

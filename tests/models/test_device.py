@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.device import CPU_MICRO_BATCH, micro_batch_limit, pick_device, pick_precision
 from podium.models.hardware_errors import explain_hardware_errors
 

@@ -14,7 +14,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.build import build_model
 from podium.models.hub import check_model_name, check_weights_available, registered_names
 from podium.models.model_file import load_model

@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 import pytest
 
-from podium import PodiumError
 from podium.competition.load import load
+from podium.errors import PodiumError
 from podium.report import competition_page, run_page
 from podium.report.charts import Line, line_chart
 from podium.report.gallery import Card, add_thumbnails, shrink_to

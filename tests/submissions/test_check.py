@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.submissions.check import check_class_shares, check_csv
 from submissions.competitions import make_competition
 

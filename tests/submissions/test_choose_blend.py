@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import Blend
 from podium.submissions.blend_strategies import fit_blend

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.grades import are_grades
+from podium.errors import PodiumError
 from podium.metrics import evaluate
 from podium.submissions.blend import Probs, Targets
 from podium.submissions.choose_decision import (

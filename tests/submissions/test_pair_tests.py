@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from podium import PodiumError
 from podium.competition.load import load
+from podium.errors import PodiumError
 from podium.submissions.compare import compare_runs
 from podium.submissions.comparison_picture import Axis, draw_comparison
 from podium.submissions.pair_tests import compare_pairs, correct

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.images.decode import read_image
 from podium.submissions.predict_images import find_models, predict_images
 from podium.training.own_images import BLOCK, list_images

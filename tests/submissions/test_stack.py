@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from patients import FAST, SLUG, write_patients
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend_strategies import fit_blend
 from podium.submissions.choose_blend import choose_blend

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium import PodiumError
 from podium.competition.load import load
+from podium.errors import PodiumError
 from podium.submissions.write_csv import render, write_csv
 from podium.task import NUMBERS
 from submissions.competitions import make_competition

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.tensors import load_tensors, tensors_digest
 from podium.training.checkpoint import CheckpointWriter, checkpoints, restore_newest
 from podium.training.epoch_record import EpochRecord

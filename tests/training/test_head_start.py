@@ -15,7 +15,7 @@ from torch import nn
 import bars
 import marks
 import several_labels as stripes
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.build import build_model, resolve_recipe
 from podium.models.heads import output_layers
 from podium.models.normalise import Normaliser

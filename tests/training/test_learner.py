@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.recipe import OPTIMIZERS
 from podium.training import learner as learner_module
 from podium.training.learner import MAX_BAD_STEPS, Diverged, split

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import bars
-from podium import PodiumError
 from podium.competition.csv_files import read_table
+from podium.errors import PodiumError
 from podium.folds.folds import Folds
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.images.decode import Pixels
 from podium.training.augment import TestView
 from podium.training.learner import Learner

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from podium import PodiumError
 from podium.competition.load import load
+from podium.errors import PodiumError
 from podium.folds.folds import Folds
 from podium.training.plan import Request, data_of, make_plan
 from tiny import FAST, Podium, one_line, run_of

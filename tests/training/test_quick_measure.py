@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.training.quick_measure import estimate_seconds, measure_training
 from tiny import Podium, recipe_of
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.training.run_folder import Run
 from tiny import FAST, Podium, one_line, podium_at, run_of
 from training.damage import cut_end, empty, flip_bit

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.build import build_model
 from tiny import recipe_of
 

@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from podium import PodiumError, terminal
+from podium import terminal
 from podium.cli import flags
+from podium.errors import PodiumError
 
 if TYPE_CHECKING:
     from podium.competition.load import Competition

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from podium import STOPPED, disk, terminal
+from podium import disk, terminal
+from podium.errors import STOPPED
 
 PATIENCE = 1.0  # seconds
 

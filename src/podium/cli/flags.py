@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from podium import DEFAULT_COMPETITION, PodiumError, __version__
+from podium.errors import PodiumError
 from podium.image_size import ImageSize, parse_size
 from podium.known_words import explain_flag
+from podium.project_root import DEFAULT_COMPETITION
 from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.terminal import did_you_mean, seconds_of
 
@@ -20,9 +21,9 @@ WITHOUT_COMPETITION = ("sample", "score", "lineage")
 Command = tuple[Callable[[argparse.Namespace], None], Callable[[argparse.ArgumentParser], None]]
 
 
-def parser(commands: dict[str, Command]) -> "Parser":
+def parser(commands: dict[str, Command], version: str) -> "Parser":
     main = Parser("podium", description="From a Kaggle image-classification competition's files to a submission.")
-    main.add_argument("--version", action="version", version=f"podium {__version__}")
+    main.add_argument("--version", action="version", version=f"podium {version}")
     root_help = "the folder that holds data/, runs/, submissions/ (default: PODIUM_ROOT, or the nearest from here up)"
     main.add_argument("--root", type=Path, metavar="DIR", help=root_help)
     subparsers = main.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.recipe import Options
 from podium.terminal import first_few, say, show
 from podium.torchrun import started_by_torchrun

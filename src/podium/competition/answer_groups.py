@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.csv_files import read_head, read_table
 from podium.competition.find_tables import Sources, Table
 from podium.competition.match_images import FIRST_ROWS, ImagePool
+from podium.errors import PodiumError
 from podium.terminal import first_few
 
 JOIN = "_"  # between the cells of several columns

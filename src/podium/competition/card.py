@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from podium import PodiumError
 from podium.competition.known_cards import known_cards
 from podium.competition.metric_of_file import announce_metric_of_file, is_metric_of_file
 from podium.competition.value_range import ValueRange, value_range_of
+from podium.errors import PodiumError
 from podium.extension_files import load_extensions
 from podium.metrics import METRICS, WANTS
 from podium.recipe import check_card_options

@@ -1,11 +1,11 @@
 """Chooses the metric of a competition: the card's, or the usual one for what a submission holds."""
 
-from podium import PodiumError
 from podium.competition.find_tables import Sources
 from podium.competition.grades import check_grades
 from podium.competition.metric_of_file import is_metric_of_file, use_metric_of_file
 from podium.competition.positive_class import ABOUT_POSITIVE, note_guess
 from podium.competition.submission_format import SubmissionFormat
+from podium.errors import PodiumError
 from podium.metrics import METRICS
 from podium.task import ONE_LABEL
 

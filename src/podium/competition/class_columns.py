@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.find_tables import Table
 from podium.competition.labels import normalised_label
+from podium.errors import PodiumError
 from podium.terminal import first_few
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from podium import PodiumError
+from podium.errors import PodiumError
 
 MOST_FILES = 100  # JSON files; more of them describe an image each
 HEAD = 2000  # bytes that show the form

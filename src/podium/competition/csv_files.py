@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.terminal import first_few, plural
 
 # The first bytes of files that have a table's name but are something else.

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.find_tables import Sources, Table
+from podium.errors import PodiumError
 from podium.terminal import first_few, plural
 
 Numbers = NDArray[np.float64]

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.coco_tables import MOST_FILES, is_coco
 from podium.competition.image_names import is_image_name
@@ -17,6 +16,7 @@ from podium.containers.image_place import SUFFIXES
 from podium.containers.pixel_table import layout_of
 from podium.containers.radar_bands import has_bands
 from podium.disk import check_utf8
+from podium.errors import PodiumError
 from podium.terminal import first_few, plural, printable
 
 Role = Literal["train", "test"]  # what images are for

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.coco_tables import read_coco_tables
 from podium.competition.contained_images import rows_in_container, table_in_containers
@@ -17,6 +16,7 @@ from podium.competition.csv_files import read_table
 from podium.competition.find_files import ROLES, Files, Role
 from podium.competition.long_tables import LongRows, widen_sample
 from podium.competition.match_images import FIRST_ROWS, ImagePool
+from podium.errors import PodiumError
 from podium.task import ONE_LABEL, Task
 from podium.terminal import first_few, plural
 

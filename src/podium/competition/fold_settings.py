@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.answer_groups import Answers
 from podium.competition.find_files import is_for_validation
 from podium.competition.find_tables import Sources
+from podium.errors import PodiumError
 from podium.terminal import plural
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.find_tables import Sources
 from podium.competition.labels import sort_labels
+from podium.errors import PodiumError
 from podium.terminal import first_few
 
 METRIC = "quadratic_kappa"

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.find_files import common_folder
 from podium.competition.find_tables import Sources
+from podium.errors import PodiumError
 from podium.terminal import first_few
 
 MAX_CLASSES, MIN_IMAGES = 1000, 2  # of a class: with more classes or fewer images, a name is more likely just a name

@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.answer_groups import Answers, check_corrected_answers, take_answers
 from podium.competition.card import Card, read_card
 from podium.competition.choose_metric import choose_metric
@@ -33,6 +32,7 @@ from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import SubmissionFormat, submission_format_of
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import files_of
+from podium.errors import PodiumError
 from podium.task import NUMBERS, Task, labels_in
 from podium.terminal import command_for, first_few, say
 

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.csv_files import read_head, read_table
 from podium.competition.match_images import FIRST_ROWS, ImagePool
+from podium.errors import PodiumError
 from podium.terminal import first_few, plural
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.channel_images import list_channel_images
 from podium.competition.contained_images import list_contained, missing_packages
 from podium.competition.find_files import Files, Role
 from podium.competition.unsupported import unread_images
+from podium.errors import PodiumError
 from podium.terminal import first_few
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.extend import call_metric, register_metric_of_file
 from podium.extension_files import loaded_extensions
 from podium.metrics import Metric

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.find_tables import Sources, Table
+from podium.errors import PodiumError
 from podium.metrics import METRICS
 from podium.task import NUMBERS, SEPARATOR
 from podium.terminal import first_few

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.find_tables import Sources
 from podium.competition.labels import MARKS, NO_MARKS
+from podium.errors import PodiumError
 from podium.terminal import first_few
 
 # Labels of the class that is not looked for, or their first word.

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.class_columns import classes_of_columns
 from podium.competition.find_tables import Table
 from podium.competition.grades import METRIC as GRADES_METRIC
@@ -18,6 +17,7 @@ from podium.competition.grades import are_grades
 from podium.competition.labels import find_separator, normalised_label, sort_labels
 from podium.competition.positive_class import find_positive, put_positive_last
 from podium.competition.solution import Pairs, true_labels, true_marks
+from podium.errors import PodiumError
 from podium.metrics import METRICS
 from podium.task import SEVERAL_LABELS
 from podium.terminal import first_few, say

@@ -9,11 +9,11 @@ from pathlib import PurePosixPath
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.answer_groups import read_test_images
 from podium.competition.find_tables import Sources, refuse_blank_cells
 from podium.competition.image_names import is_image_name
 from podium.competition.match_images import ImagePool
+from podium.errors import PodiumError
 
 
 def read_test_rows(sources: Sources, id_column: str, train_id: str) -> pd.DataFrame:

@@ -5,7 +5,6 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.answer_groups import check_answer_groups, find_answer_groups, list_images_of_groups
 from podium.competition.features import read_train_features
 from podium.competition.find_files import find_class_folders, find_validation_folders
@@ -16,6 +15,7 @@ from podium.competition.long_tables import widen_training_table
 from podium.competition.match_images import ImagePool
 from podium.competition.positive_class import marked_label
 from podium.competition.unsupported import refuse_boxes
+from podium.errors import PodiumError
 from podium.terminal import first_few, plural
 
 

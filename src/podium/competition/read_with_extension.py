@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.find_tables import Sources
+from podium.errors import PodiumError
 from podium.extend import READERS, file_of
 from podium.terminal import first_few
 

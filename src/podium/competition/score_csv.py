@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from podium import PodiumError
 from podium.competition.read_answers import Answers, read_answers
 from podium.competition.solution import PRIVATE, PUBLIC, read_pairs
+from podium.errors import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.terminal import did_you_mean, say
 

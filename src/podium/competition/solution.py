@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.labels import MARKS, NO_MARKS, TARGET_NAMES
+from podium.errors import PodiumError
 from podium.terminal import first_few
 
 USAGE, PUBLIC, PRIVATE, IGNORED = "usage", "public", "private", "ignored"  # in any capital letters

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.class_columns import advise_other_sample, classes_of_columns
 from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
@@ -16,6 +15,7 @@ from podium.competition.grades import METRIC, in_order
 from podium.competition.labels import sort_labels
 from podium.competition.long_tables import LongRows
 from podium.competition.positive_class import note_guess, put_positive_last
+from podium.errors import PodiumError
 from podium.metrics import METRICS
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 from podium.terminal import first_few

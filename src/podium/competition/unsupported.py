@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from podium import PodiumError
 from podium.competition.find_files import Files
 from podium.competition.image_names import HEIC_REMEDY, HEIC_SUFFIXES
+from podium.errors import PodiumError
 from podium.terminal import first_few
 
 if TYPE_CHECKING:

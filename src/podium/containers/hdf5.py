@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
 from podium.containers.image_place import MAX_BYTES
 from podium.containers.pixel_names import import_package
+from podium.errors import PodiumError
 from podium.terminal import first_line
 
 

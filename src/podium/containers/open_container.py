@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.containers import parquet
 from podium.containers.hdf5 import Hdf5File
 from podium.containers.image_place import Place
@@ -20,6 +19,7 @@ from podium.containers.parquet import ParquetFile
 from podium.containers.pixel_table import PixelTable
 from podium.containers.radar_bands import RadarBands
 from podium.containers.tfrecord import TfRecordFile
+from podium.errors import PodiumError
 
 OPENING = threading.Lock()
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.containers.pixel_names import import_package, names_of, pixel_columns, shape_of
+from podium.errors import PodiumError
 from podium.terminal import first_few
 
 COLUMNS_AT_ONCE = 1024  # of pixels: bounds the memory

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from podium import PodiumError
+from podium.errors import PodiumError
 
 NUMBERED = re.compile(r"(pixel|px)[ _]?[0-9]+([_x][0-9]+)?|[0-9]+x[0-9]+", re.IGNORECASE)  # pixel0, pixel_1_1, 1x1
 ONLY_NUMBERS = re.compile(r"[0-9]+")

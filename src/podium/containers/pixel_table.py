@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.containers.pixel_names import CELLS, FEWEST, names_of, pixel_columns, shape_of
+from podium.errors import PodiumError
 
 LONGEST_LINE = 1 << 24  # bytes
 LIMIT = threading.Lock()  # the csv module has one limit for all threads

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.containers.pixel_names import names_of, shape_of
+from podium.errors import PodiumError
 
 LOWEST, HIGHEST = -40.0, 10.0  # decibels: the sea is near -25, the brightest ships and icebergs reach 10 and more
 BANDS = ("band_1", "band_2")

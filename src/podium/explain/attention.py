@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.explain.model_input import as_input, grid_of, name_of, prefix_of, run_in_evaluation_mode
 
 Array = NDArray[np.float32]

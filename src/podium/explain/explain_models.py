@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from podium import PodiumError
 from podium.disk import write_bytes
+from podium.errors import PodiumError
 from podium.explain.attention import attention_distance, attention_rollout, class_attention
 from podium.explain.distance_picture import draw_distances
 from podium.explain.draw_pictures import draw_filters, draw_maps, draw_positions, draw_receptive_fields

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.explain.model_input import as_input, grid_of, in_evaluation_mode, name_of, prefix_of
 
 Array = NDArray[np.float32]

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium import PodiumError
 from podium.competition.card import read_card
 from podium.competition.load import Competition, load
 from podium.competition.value_range import ValueRange
+from podium.errors import PodiumError
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.models.build import ModelSpec, build_with_own_classes
 from podium.models.hub import check_weights_available, timm_name

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import sha256
+from podium.errors import PodiumError
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import Labels, cells_of, labels_of
 from podium.folds.time_order import TimeOrder

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import sha256, write_bytes, write_json
+from podium.errors import PodiumError
 from podium.folds.certificate import certify, fold_groups, readable_train_images
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import labels_of

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, hstack
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.folds.folds import Ints
 from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, Task
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.load import Competition
+from podium.errors import PodiumError
 from podium.extend import SPLITTERS, file_of
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import assign_folds, labels_of, strata_of, validation_fold

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.load import Competition
+from podium.errors import PodiumError
 from podium.folds.folds import Folds, Ints, Mask
 from podium.terminal import first_few, plural
 

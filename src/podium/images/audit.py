@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import write_json, write_text
+from podium.errors import PodiumError
 from podium.images.audit_report import summarise_audit
 from podium.images.duplicates import THRESHOLDS, Pairs, find_duplicates, identical_pairs, linked_groups
 from podium.images.few_greys import describe_ranges

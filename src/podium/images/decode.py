@@ -34,11 +34,11 @@ from numpy.typing import NDArray
 from PIL import Image, PngImagePlugin, UnidentifiedImageError
 from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
-from podium import PodiumError
 from podium.competition.image_names import HEIC_REMEDY, reads_heic
 from podium.competition.value_range import ValueRange
 from podium.containers.image_place import MAX_BYTES, files_of, place_of
 from podium.containers.open_container import read_place
+from podium.errors import PodiumError
 from podium.terminal import first_line
 
 POLICY = 2  # raise it with every change to the decoded pixels: stores of another policy are stale

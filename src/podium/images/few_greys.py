@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.load import Competition
 from podium.competition.value_range import ValueRange
+from podium.errors import PodiumError
 from podium.images.decode import to_8_bits
 from podium.images.store import Store
 from podium.images.store_format import FileRecord

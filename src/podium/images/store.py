@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.image_names import reads_heic
 from podium.competition.load import Competition
 from podium.competition.value_range import ValueRange
 from podium.containers.image_place import files_of
 from podium.disk import locked, sha256
+from podium.errors import PodiumError
 from podium.images.decode import POLICY, Pixels, read_image, shrink
 from podium.images.store_builder import Decoding, build_store
 from podium.images.store_format import STORED, THUMB, FileRecord, read_manifest

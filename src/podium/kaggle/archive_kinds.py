@@ -14,7 +14,7 @@ from errno import EINVAL, ENOSPC
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.terminal import progress_bar
 
 ARCHIVE_NAME = r"(?i)\.(zip|7z|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$"

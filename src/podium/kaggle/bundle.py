@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import rename_durably, write_json, write_text
+from podium.errors import PodiumError
 from podium.kaggle.inside_kernel import NOT_IN_BUNDLES, read_requirements
 from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_code_files, find_project_files

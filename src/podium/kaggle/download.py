@@ -11,10 +11,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from podium import PodiumError
 from podium.competition.card import read_card
 from podium.competition.load import load, raw_folder
 from podium.disk import locked
+from podium.errors import PodiumError
 from podium.kaggle.client import signed_in_client
 from podium.kaggle.unpack_archives import unpack
 from podium.project_root import DIGITS_SLUG

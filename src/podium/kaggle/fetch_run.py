@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podium import PodiumError
 from podium.disk import write_bytes
+from podium.errors import PodiumError
 from podium.folds.folds_csv import folds_path
 from podium.kaggle.inside_kernel import REPORT
 from podium.kaggle.kernel_chain import Kernel, chain_path

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import podium
-from podium import STOPPED, PodiumError
+from podium.errors import STOPPED, PodiumError
 
 KAGGLE = Path(os.environ.get("PODIUM_KAGGLE", "/kaggle"))
 CODE = Path(podium.__file__).parents[2]  # where this package was unpacked: src/, requirements.txt and PROJECT

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podium import PodiumError
 from podium.disk import write_json
+from podium.errors import PodiumError
 from podium.training.run_folder import Run
 
 

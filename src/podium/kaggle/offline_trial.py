@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.competition.submission_format import SubmissionFormat
 from podium.disk import write_text
+from podium.errors import PodiumError
 from podium.terminal import say
 
 MAX_OTHER_LABELS = 0.002  # share of the answers

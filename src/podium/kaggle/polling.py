@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TypeVar
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.kaggle.client import explain_error, http_status
 from podium.terminal import progress_bar
 

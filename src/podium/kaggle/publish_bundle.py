@@ -14,8 +14,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from podium import PodiumError
 from podium.disk import sha256, write_json
+from podium.errors import PodiumError
 from podium.kaggle.bundle import METADATA, NOTEBOOK
 from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.polling import Poll

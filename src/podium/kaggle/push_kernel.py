@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.kaggle.polling import Poll
 from podium.terminal import duration, say
 

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from podium import STOPPED, PodiumError
 from podium.competition.card import read_card
 from podium.competition.csv_files import read_table
 from podium.competition.load import load, raw_folder
 from podium.disk import locked, sha256
+from podium.errors import STOPPED, PodiumError
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.fetch_run import fetch_run

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.kaggle.archive_kinds import ARCHIVE_NAME, MARGIN, BrokenArchive, NewFolder, extract
 
 MAX_RATIO = 200  # unpacked size over packed size: images reach 1.1, tables 20, a zip bomb 1,000

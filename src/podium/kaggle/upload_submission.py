@@ -13,8 +13,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from podium import PodiumError
 from podium.disk import locked, sha256
+from podium.errors import PodiumError
 from podium.kaggle.client import signed_in_client
 from podium.kaggle.polling import Poll
 from podium.kaggle.upload_history import Standing, add_to_history, find_rank, read_status

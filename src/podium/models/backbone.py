@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.image_size import square_side
 from podium.models.build import ModelSpec, build_model, sizes_near, try_size
 from podium.recipe import Options, Recipe

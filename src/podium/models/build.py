@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium import PodiumError
 from podium.competition.value_range import ValueRange
 from podium.disk import sha256
+from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, sides_of, size_of
 from podium.models.hub import package_to_use, weights_unreachable
 from podium.models.look_inside import modules_of

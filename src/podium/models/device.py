@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from podium import PodiumError, terminal
+from podium import terminal
+from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of
 from podium.operators.memory import keep_freed_memory
 from podium.torchrun import local_rank

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.terminal import first_line
 
 LOADER_DIED = "a loader process died, most likely for lack of memory; run the same command again with --workers 0"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.extension_files import extension_models
 from podium.models.weight_packages import PACKAGES, WeightPackage, find_package, installed_package
 from podium.terminal import did_you_mean, first_few, podium_command

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.build import ModelSpec, rebuild_model
 from podium.models.tensors import load_tensors, save_tensors
 from podium.terminal import first_line

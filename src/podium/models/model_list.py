@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.build import PERMISSIVE
 from podium.models.catalogue import Catalogue, Weights, count_missing_costs, origin_of, read_catalogue
 from podium.models.hub import cached_repositories, timm_name

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.build import ModelSpec
 from podium.models.device import autocast
 from podium.models.normalise import Normaliser

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, module_of, size_options
 from podium.models.model_file import SPEC_KEY, read_spec

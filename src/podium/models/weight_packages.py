@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium import PodiumError
 from podium.disk import sha256
+from podium.errors import PodiumError
 
 if TYPE_CHECKING:
     from torch import Tensor

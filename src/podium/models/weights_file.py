@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.terminal import first_few, say
 
 if TYPE_CHECKING:

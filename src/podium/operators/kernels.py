@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from podium import PodiumError
 from podium.disk import atomic
+from podium.errors import PodiumError
 
 SOURCE = Path(__file__).with_name("kernels.c")
 PARTS = 64  # of the rows, each summed by one thread

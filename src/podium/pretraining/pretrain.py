@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.explain.attention import class_attention
 from podium.explain.draw_pictures import draw_maps
 from podium.folds.split import strata_of

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from podium import PodiumError
 from podium.disk import locked, write_json, write_text
+from podium.errors import PodiumError
 from podium.recipe import differences
 from podium.training.checkpoint import checkpoints
 from podium.training.pretrained_backbones import BACKBONE, PRETRAINING

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium import PodiumError
 from podium.disk import check_name
+from podium.errors import PodiumError
 from podium.image_size import square_side
 from podium.machine import Machine
 from podium.own_parts import own_parts_digest

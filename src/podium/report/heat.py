@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.explain.attention import class_attention
 from podium.explain.draw_pictures import highlight
 from podium.explain.gradients import grad_cam

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.corrections import drop_word
 from podium.competition.load import Competition
+from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.metrics import evaluate
 from podium.report import sections

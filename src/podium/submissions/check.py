@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
+from podium.errors import PodiumError
 from podium.submissions.blend import Probs
 from podium.submissions.predict_test import class_frequencies
 from podium.task import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import Blend, Probs
 from podium.submissions.blend_strategies import fit_blend, list_strategies

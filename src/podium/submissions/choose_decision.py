@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podium import PodiumError
 from podium.competition.card import Card
 from podium.competition.grades import are_grades
+from podium.errors import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.submissions.blend import Probs, Targets
 from podium.submissions.decision import Decision

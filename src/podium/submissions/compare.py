@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.load import Competition
+from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.metrics import METRICS, evaluate
 from podium.recipe import recorded_values

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from podium import PodiumError
 from podium.disk import write_text
+from podium.errors import PodiumError
 from podium.metrics import METRICS
 from podium.terminal import say
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from podium import PodiumError
 from podium.competition.csv_files import read_table
+from podium.errors import PodiumError
 from podium.submissions.lineage import read_lineage
 from podium.terminal import say
 from podium.training.run_folder import Run

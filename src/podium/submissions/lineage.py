@@ -14,8 +14,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from podium import PodiumError
 from podium.disk import NAME_PATTERN, sha256
+from podium.errors import PodiumError
 from podium.metrics import METRICS
 from podium.submissions.blend import MEANS, Blend
 from podium.submissions.decision import KINDS, Decision

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.submissions.held_out import HeldOut, collect_held_out
 from podium.task import NUMBERS, are_right, task_of
 from podium.training.run_folder import Run, find_runs

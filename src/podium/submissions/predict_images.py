@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.card import read_card
+from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.submissions.blend import Blend, Probs

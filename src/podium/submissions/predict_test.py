@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.load import Competition
+from podium.errors import PodiumError
 from podium.image_size import shorter_side
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine

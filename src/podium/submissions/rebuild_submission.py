@@ -9,8 +9,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from podium import PodiumError
 from podium.competition.load import Competition
+from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.project_root import runs_folder
 from podium.recipe import differences

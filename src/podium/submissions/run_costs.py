@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.model_file import read_spec
 from podium.recipe import count_views, recorded_values
 from podium.terminal import say

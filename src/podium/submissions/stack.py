@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, TASKS, parts_of
 
 Probs = NDArray[np.float64]  # [images, classes]; of several runs [runs, images, classes]

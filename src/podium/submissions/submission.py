@@ -15,9 +15,9 @@ from shlex import quote
 
 import numpy as np
 
-from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import check_name, write_json
+from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.machine import Machine
 from podium.metrics import evaluate

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from podium import PodiumError
 from podium.competition.corrections import corrections_csv
 from podium.competition.load import Competition
+from podium.errors import PodiumError
 from podium.submissions.held_out import collect_held_out, current_labels
 from podium.submissions.label_suspects import find_suspects
 from podium.submissions.select_runs import select_runs

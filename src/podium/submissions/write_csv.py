@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.csv_files import csv_text
 from podium.competition.load import Competition
 from podium.disk import atomic
+from podium.errors import PodiumError
 from podium.submissions.check import check_csv
 from podium.task import ONE_LABEL, SEVERAL_TARGETS, answers_of, column_and_label, parts_by_column
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, size_of
 from podium.metrics import METRICS
 from podium.models.device import pick_device

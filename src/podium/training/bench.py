@@ -23,9 +23,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import write_text
+from podium.errors import PodiumError
 from podium.folds.folds import Folds
 from podium.image_size import ImageSize, sides_of
 from podium.machine import Machine, peak_memory_mb

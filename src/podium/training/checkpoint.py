@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.tensors import load_tensors, save_tensors, tensors_digest
 from podium.terminal import say
 

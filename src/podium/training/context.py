@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.competition.load import Competition
 from podium.disk import sha256
+from podium.errors import PodiumError
 from podium.folds.folds import Folds
 from podium.image_size import shorter_side
 from podium.images.few_greys import refuse_few_greys

@@ -7,7 +7,7 @@ out-of-fold score stays honest. That holds only if both runs have the same folds
 from collections.abc import Sequence
 from pathlib import Path
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.recipe import Options, flag_of, recipe_options
 from podium.recipe_defaults import OPTIONS_OF_LEVEL
 from podium.training.run_folder import Run, find_runs

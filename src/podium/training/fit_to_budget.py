@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.terminal import duration, plural, say
 from podium.training.budget import SPARE, Budget

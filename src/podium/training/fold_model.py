@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.image_size import shorter_side
 from podium.images.decode import Pixels, shrink
 from podium.images.store import stored_side

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium import PodiumError
 from podium.disk import atomic
+from podium.errors import PodiumError
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec
 from podium.models.device import autocast

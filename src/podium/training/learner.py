@@ -16,7 +16,7 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import autocast, micro_batch_limit

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.image_size import sides_of
 from podium.metrics import evaluate
 from podium.models.build import ModelSpec, build_model

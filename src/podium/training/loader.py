@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
-from podium import PodiumError
+from podium.errors import PodiumError
 from podium.extension_files import Extension, loaded_extensions, use_extensions
 from podium.images.store import Reader
 from podium.machine import usable_cores

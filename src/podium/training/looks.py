@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podium import PodiumError, terminal
+from podium import terminal
+from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of
 from podium.metrics import evaluate
 from podium.models.build import build_model

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from podium import PodiumError, terminal
+from podium import terminal
+from podium.errors import PodiumError
 from podium.metrics import evaluate
 from podium.models.device import gpu_peak_mb
 from podium.models.hardware_errors import explain_hardware_errors

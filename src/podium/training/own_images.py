@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from podium import PodiumError
 from podium.competition.find_files import find_files
 from podium.competition.image_names import HEIC_REMEDY
 from podium.competition.unsupported import count_unread
 from podium.competition.value_range import ValueRange
 from podium.disk import check_utf8
+from podium.errors import PodiumError
 from podium.images.decode import BadImage, Pixels, read_image, to_rgb
 from podium.machine import usable_cores
 from podium.models.build import ModelSpec

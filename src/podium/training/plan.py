@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium import PodiumError
 from podium.disk import check_name
+from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.own_parts import own_parts_digest
 from podium.recipe import LOSSES, NEUTRAL, ONLY_IN_TRAINING, Options, Recipe, check_options

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from podium import PodiumError
 from podium.disk import atomic
+from podium.errors import PodiumError
 from podium.task import ONE_LABEL, Targets, labels_in, task_of
 
 

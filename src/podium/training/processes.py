@@ -21,7 +21,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium import STOPPED, PodiumError, terminal
+from podium import terminal
+from podium.errors import STOPPED, PodiumError
 from podium.torchrun import LAUNCHED_BY_PODIUM, launched_by_podium, started_by_torchrun
 
 # Long, because the others wait while the first builds the pixel store. torchrun itself notices processes that die.

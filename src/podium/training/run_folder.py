@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from podium import PodiumError
 from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
+from podium.errors import PodiumError
 from podium.metrics import evaluate
 from podium.project_root import runs_folder
 from podium.recipe import differences, problem_in, recorded_values

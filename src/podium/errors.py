@@ -1,0 +1,13 @@
+"""How a command ends when it does not end well."""
+
+STOPPED = 75  # exit status: a signal stopped the command, and the same command resumes
+
+
+class PodiumError(Exception):
+    """A mistake that the user can correct: one sentence with what happened, where, and what to do."""
+
+    in_all_processes = False  # true: every process of a group raises it, and the first one reports it
+
+    def _render_traceback_(self) -> list[str]:
+        """Shows the sentence alone in a notebook: IPython asks for this."""
+        return [f"PodiumError: {self}"]
