@@ -248,12 +248,18 @@ def lineage(args: argparse.Namespace) -> None:
 
 def score(args: argparse.Namespace) -> None:
     """Score a submission against a solution."""
+    from podium.competition.load import load
     from podium.competition.score_csv import score
     from podium.extension_files import load_extensions
-    from podium.submissions.lineage import recorded_metric
+    from podium.submissions.lineage import recorded_competition, recorded_metric
 
-    load_extensions(args.root)  # the file belongs to no competition, so there is no card
-    print(score(args.file, args.solution, args.metric or recorded_metric(args.file), args.positive))
+    slug = args.competition or recorded_competition(args.file, args.root)
+    if slug:
+        competition = load(slug, args.root, **({"positive": args.positive} if args.positive else {}))
+    else:
+        competition = None
+        load_extensions(args.root)  # the file belongs to no competition, so there is no card
+    print(score(args.file, args.solution, args.metric or recorded_metric(args.file), args.positive, competition))
 
 
 # --- Kaggle's machines -------------------------------------------------------------------------------

@@ -254,9 +254,11 @@ def score(command: argparse.ArgumentParser) -> None:
     from podium.metrics import METRICS
 
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
+    text = "the competition that it is for (default: that of the lineage beside it; else the cells show what they hold)"
+    command.add_argument("-c", "--competition", type=_slug, default="", metavar="SLUG", help=text)
     text = "the truth: labels, a 0 or 1 for each class, or numbers; with a column Usage, both of its parts are scored"
     command.add_argument("--solution", type=Path, required=True, metavar="FILE.csv", help=text)
-    default = "default: that of the lineage beside the submission; else accuracy for labels, log_loss for probabilities"
+    default = "default: that of the lineage or the competition; else accuracy for labels, log_loss for probabilities"
     command.add_argument("--metric", metavar="NAME", help=f"{', '.join(METRICS)}, or your own ({default})")
     text = "the class (of two) whose probability the column holds (default: the one in its name, or the second)"
     command.add_argument("--positive", metavar="LABEL", help=text)

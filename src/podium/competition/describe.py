@@ -44,21 +44,11 @@ def _describe_submission(competition: "Competition") -> str:
 
 def _describe_answer(competition: "Competition") -> str:
     """Returns what a row of the submission holds."""
-    submission, task = competition.submission_format, competition.task
-    is_single = len(submission.answer_columns) == 1
+    submission = competition.submission_format
     if submission.long:
         what = {"numbers": "one of the numbers", "labels": "the label of one column"}
         return what.get(submission.wants, "the probability of one label") + " of an image"
-    if submission.wants == "numbers":
-        return "a number" if is_single else "the numbers"
-    if submission.wants == "ranking":
-        return f"the {submission.places} most probable labels"
-    if submission.has_confidence:
-        return "one label and its probability"
-    if submission.wants == "labels":
-        by_task = {ONE_LABEL.name: "one label", SEVERAL_TARGETS.name: "a label in each column"}
-        return by_task.get(task.name, "the labels")
-    return "the probability of each class" if not is_single else f"the probability of '{competition.classes[-1]}'"
+    return competition.answer_form.words
 
 
 def _describe_targets(competition: "Competition") -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from podium.competition.answer_form import AnswerForm
 from podium.competition.answer_groups import Answers, check_corrected_answers, take_answers
 from podium.competition.card import Card, read_card
 from podium.competition.choose_metric import choose_metric
@@ -66,6 +67,11 @@ class Competition:
     def answer_ids(self) -> list[str]:
         """Returns the ids of the submission."""
         return self.answers.ids if self.answers else self.test["id"].tolist()
+
+    @cached_property
+    def answer_form(self) -> AnswerForm:
+        """Returns what the cells of the submission hold."""
+        return self.submission_format.answer_form(self.task, self.classes, self.train["target"])
 
     @property
     def train_in_files(self) -> pd.DataFrame:
@@ -131,7 +137,8 @@ def load(
     corrections = read_corrections(slug, root, train, classes, sources.task)
     corrections = corrections.with_file(corrections_file) if corrections_file else corrections
     corrected, groups = _apply(corrections, groups, answers)
-    metric = choose_metric(sources, submission_format, classes)
+    form = submission_format.answer_form(sources.task, tuple(classes), corrected["target"])
+    metric = choose_metric(sources, submission_format, form)
     notes = (
         *dict.fromkeys(sources.notes),
         *submission_format.notes,

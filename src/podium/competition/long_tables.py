@@ -42,6 +42,13 @@ class LongRows(NamedTuple):
         places = zip(self.ids, self.images.tolist(), self.names.tolist(), strict=True)
         return [[row_id, wide[image][name]] for row_id, image, name in places]
 
+    def widen(self, cells: "pd.Series[str]") -> pd.DataFrame:
+        """Returns the cells, which have these rows' ids, with a row for each image; blank where there is none."""
+        places = pd.Index(self.ids).get_indexer(pd.Index(cells.index))
+        frame = pd.DataFrame({"image": self.images[places], "name": self.names[places], "cell": cells.to_numpy()})
+        count = int(self.names.max()) + 1
+        return frame.pivot(index="image", columns="name", values="cell").reindex(columns=range(count)).fillna("")
+
 
 class Parts(NamedTuple):
     """What the ids of a long table mean."""

@@ -13,31 +13,20 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from podium.competition.answer_form import AnswerForm
 from podium.errors import PodiumError
 from podium.extend import call_metric, register_metric_of_file
 from podium.extension_files import loaded_extensions
 from podium.metrics import Metric
-from podium.task import (
-    HALF,
-    ONE_LABEL,
-    SEVERAL_LABELS,
-    SEVERAL_TARGETS,
-    TASKS,
-    Task,
-    column_and_label,
-    parts_by_column,
-)
+from podium.task import ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, Task
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from podium.competition.submission_format import SubmissionFormat
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 
 def is_metric_of_file(name: Any) -> bool:
@@ -55,25 +44,23 @@ def announce_metric_of_file(name: str, card: Mapping[str, Any]) -> None:
 
 
 def use_metric_of_file(
-    name: str, card: Mapping[str, Any], task: Task, form: "SubmissionFormat", classes: Sequence[str]
+    name: str, card: Mapping[str, Any], task: Task, form: AnswerForm, id_column: str, id_position: int
 ) -> None:
     """Makes the function a metric, which gets tables in the form of the submission."""
     function = _function_of(name)
-    id_column = form.columns[form.id_position]
 
-    def score(targets: "Array", probs: "Array") -> float:
-        submission = _table_of(probs, task, form, classes)
-        truth = _as_probs(targets, len(classes), task)
-        # The truth is one label, also where an answer is a ranking, or a label with its probability.
-        solution = _table_of(truth, task, replace(form, places=1, has_confidence=False), classes)
+    def score(targets: Array, probs: Array) -> float:
+        is_scaled = task is ONE_LABEL and form.wants == "probs"
+        submission = _table_of(form, probs / probs.sum(1, keepdims=True) if is_scaled else probs)
+        solution = _table_of(form.of_truth, _as_probs(targets, len(form.classes), task))
         for table in (solution, submission):
-            table.insert(form.id_position, id_column, range(len(table)))
+            table.insert(id_position, id_column, range(len(table)))
         return call_metric(function, solution, submission, id_column)
 
     _register(name, card, form.wants, score)
 
 
-def _register(name: str, card: Mapping[str, Any], wants: str, score: Callable[["Array", "Array"], float]) -> None:
+def _register(name: str, card: Mapping[str, Any], wants: str, score: Callable[[Array, Array], float]) -> None:
     better = -1 if card.get("better") == "lower" else 1
     register_metric_of_file(name, Metric(wants, better, score, better * math.inf, frozenset(TASKS)))
 
@@ -88,44 +75,19 @@ def _function_of(name: str) -> Callable[..., Any]:
     return called
 
 
-def _as_probs(targets: "Array", count: int, task: Task) -> "Array":
+def _as_probs(targets: Array, count: int, task: Task) -> Array:
     """Returns the truth as sure predictions."""
-    import numpy as np
-
     if task is ONE_LABEL:
         return np.eye(count)[targets]
     return (targets > 0).astype(np.float64) if task in (SEVERAL_LABELS, SEVERAL_TARGETS) else targets
 
 
-def _table_of(probs: "Array", task: Task, form: "SubmissionFormat", classes: Sequence[str]) -> "pd.DataFrame":
+def _table_of(form: AnswerForm, predictions: Array) -> pd.DataFrame:
     """Returns what a submission would hold, without ids; labels that are numbers become numbers, as read from a CSV."""
-    import numpy as np
-    import pandas as pd
-
-    names, columns = np.array(classes, dtype=object), list(form.answer_columns)
-    if task is SEVERAL_TARGETS:
-        labels = np.array([column_and_label(name)[1] for name in classes], dtype=object)
-        parts = parts_by_column(classes)
-        cells = {column: labels[parts[column]][probs[:, parts[column]].argmax(1)] for column in columns}
-    elif form.wants == "ranking":
-        order = (-probs).argsort(1, kind="stable")[:, : form.places]
-        cells = {columns[0]: [form.separator.join(names[row]) for row in order]}
-    elif form.wants == "labels" and task is ONE_LABEL:
-        best = names[probs.argmax(1)].tolist()
-        if form.has_confidence:
-            best = [f"{label} {prob}" for label, prob in zip(best, probs.max(1), strict=True)]
-        cells = {columns[0]: best}
-    elif form.wants == "labels":
-        cells = {columns[0]: [form.separator.join(names[row]) for row in probs >= HALF]}
-    else:
-        scaled = probs / probs.sum(1, keepdims=True) if task is ONE_LABEL else probs
-        return pd.DataFrame(scaled[:, form.outputs_in_columns(classes)], columns=columns)
-    return pd.DataFrame({column: _as_read(values) for column, values in cells.items()})
+    return pd.DataFrame(dict(zip(form.columns, map(_as_read, form.values(predictions)), strict=True)))
 
 
-def _as_read(cells: Any) -> "pd.Series[Any]":
-    import pandas as pd
-
-    column = pd.Series(cells, dtype=object)
+def _as_read(cells: Sequence[Any]) -> "pd.Series[Any]":
+    column = pd.Series(cells, dtype=None if isinstance(cells, np.ndarray) else object)
     numbers = pd.to_numeric(column, errors="coerce")
     return column if numbers.isna().any() else numbers

@@ -10,32 +10,49 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from podium.competition.load import Competition
 from podium.competition.read_answers import Answers, read_answers
+from podium.competition.read_with_form import read_with_form
 from podium.competition.solution import PRIVATE, PUBLIC, read_pairs
 from podium.errors import PodiumError
 from podium.metrics import METRICS, evaluate
 from podium.terminal import did_you_mean, say
 
 
-def score(path: Path, solution: Path, metric: str | None = None, positive: str | None = None) -> str:
+def score(
+    path: Path,
+    solution: Path,
+    metric: str | None = None,
+    positive: str | None = None,
+    competition: Competition | None = None,
+) -> str:
     """Returns {"metric": ..., "score": ...} as JSON; `positive` is the class whose probability one column holds.
 
+    The form of the answers is that of the competition; without one, the cells show it.
     If the solution has a column Usage, "public" and "private" are the scores of its parts; without a value, null.
     """
     if metric and metric not in METRICS:
         hint = did_you_mean(metric, METRICS, otherwise=f"there are {', '.join(METRICS)}")
         raise PodiumError(f"--metric: no metric '{metric}'; {hint}")
     pairs = read_pairs(path, solution)
-    answers = read_answers(pairs, metric, positive)
+    answers = read_with_form(pairs, competition, metric) if competition else read_answers(pairs, metric, positive)
     value = evaluate(*answers)
     if not np.isfinite(value):
         count, name = len(answers.targets), answers.metric
         raise PodiumError(f"{path}: {name} is not defined for these {count:,} answers; use another --metric")
     scores: dict[str, str | float | None] = {"metric": answers.metric, "score": value}
     if pairs.usage is not None:
-        scores |= {part: _score_part(answers, part, (pairs.usage == part).to_numpy()) for part in (PUBLIC, PRIVATE)}
+        usage = _of_images(pairs.usage.set_axis(pairs.answers.index), competition)
+        scores |= {part: _score_part(answers, part, (usage == part).to_numpy()) for part in (PUBLIC, PRIVATE)}
     return json.dumps(scores)
+
+
+def _of_images(usage: "pd.Series[str]", competition: Competition | None) -> "pd.Series[str]":
+    """Returns the Usage of each image, which several rows of a long submission may be of."""
+    long = competition.submission_format.long if competition else None
+    return long.widen(usage).max(axis=1) if long else usage
 
 
 def _score_part(answers: Answers, part: str, is_in_part: "np.typing.NDArray[np.bool_]") -> float | None:

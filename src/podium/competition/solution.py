@@ -104,14 +104,14 @@ def true_marks(pairs: Pairs) -> "pd.DataFrame | None":
 
 def true_labels(pairs: Pairs) -> "pd.Series[str]":
     """Returns the label of each row; raises if one is blank, or if it is not clear which column holds them."""
-    labels = _label_column(pairs)
+    labels = label_column(pairs)
     is_blank = labels.str.strip() == ""
     if is_blank.any():
         raise PodiumError(f"{pairs.solution}, line {is_blank.idxmax()}: a blank label; fill it in or delete that line")
     return labels
 
 
-def _label_column(pairs: Pairs) -> "pd.Series[str]":
+def label_column(pairs: Pairs) -> "pd.Series[str]":
     truth = pairs.truth
     likely = [*pairs.answers, *TARGET_NAMES] if pairs.answers.shape[1] == 1 else TARGET_NAMES
     if truth.shape[1] == 1:

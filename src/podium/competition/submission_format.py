@@ -4,9 +4,21 @@ Uses the sample submission and the card. Writes nothing.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import pandas as pd
+
+from podium.competition.answer_form import (
+    AnswerForm,
+    LabelForm,
+    LabelInEachColumnForm,
+    LabelListForm,
+    NumberForm,
+    ProbabilityForm,
+    RankingForm,
+    SureLabelForm,
+)
 from podium.competition.card import Card
 from podium.competition.class_columns import advise_other_sample, classes_of_columns
 from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
@@ -17,7 +29,7 @@ from podium.competition.long_tables import LongRows
 from podium.competition.positive_class import note_guess, put_positive_last
 from podium.errors import PodiumError
 from podium.metrics import METRICS
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Task, column_and_label
 from podium.terminal import first_few
 
 NO_SAMPLE = "no sample submission"
@@ -49,8 +61,35 @@ class SubmissionFormat:
         return self.long.columns if self.long else self.columns
 
     @property
+    def id_column(self) -> str:
+        return self.header[self.id_position]  # a long one has it first, like the wide one
+
+    @property
     def answer_columns(self) -> tuple[str, ...]:
         return (*self.columns[: self.id_position], *self.columns[self.id_position + 1 :])
+
+    def answer_cells(self, table: pd.DataFrame) -> "list[pd.Series[str]]":
+        """Returns the cells of each answer column of a submission, by line; of a long one, those that it has."""
+        if self.long:
+            cells, columns = table[self.long.columns[1]], range(len(self.answer_columns))
+            return [cells[self.long.names == number] for number in columns]
+        return [table[column] for column in self.answer_columns]
+
+    def answer_form(self, task: Task, classes: tuple[str, ...], targets: Iterable[str]) -> AnswerForm:
+        """Returns what the cells hold; an image may have none of several labels if one of the training images has."""
+        columns = self.answer_columns
+        if task is NUMBERS:
+            return NumberForm(columns, classes)
+        if task is SEVERAL_TARGETS:
+            return LabelInEachColumnForm(columns, classes)
+        if self.wants == "probs":
+            outputs = tuple(self.outputs_in_columns(classes))
+            return ProbabilityForm(columns, classes, outputs, task is ONE_LABEL and self.long is None)
+        if self.wants == "ranking":
+            return RankingForm(columns, classes, self.separator, self.places)
+        if task is not ONE_LABEL:
+            return LabelListForm(columns, classes, self.separator, may_be_blank="" in set(targets))
+        return SureLabelForm(columns, classes) if self.has_confidence else LabelForm(columns, classes)
 
     def outputs_in_columns(self, classes: Sequence[str]) -> list[int]:
         """Returns which of the model's outputs each column holds; a single column of two classes holds the last."""

@@ -7,17 +7,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
-from podium.competition.submission_format import SubmissionFormat
 from podium.disk import write_text
 from podium.errors import PodiumError
 from podium.terminal import say
 
-MAX_OTHER_LABELS = 0.002  # share of the answers
-MAX_DIFFERENCE = 0.01  # of a probability
 # Code for sitecustomize.py, which Python runs first. Where the system allows it, the process has no network at all.
 NO_NETWORK = """
 import socket
@@ -61,7 +56,7 @@ def try_offline(code: str, bundle: Path, dataset: str, competition: Competition,
             )
         if notebook_csv.read_bytes() == csv.read_bytes():
             return "the same CSV"
-        if _is_close(notebook_csv, csv, competition.submission_format):
+        if _agree(competition, notebook_csv, csv):
             return "the same answers, except for rounding,"
         raise PodiumError(
             f"the bundle's notebook makes another CSV than {csv};"
@@ -69,16 +64,13 @@ def try_offline(code: str, bundle: Path, dataset: str, competition: Competition,
         )
 
 
-def _is_close(notebook_csv: Path, csv: Path, submission_format: SubmissionFormat) -> bool:
+def _agree(competition: Competition, notebook_csv: Path, csv: Path) -> bool:
     """Returns whether two CSVs differ by rounding only: the kept one may have been predicted on another device."""
     table, expected = read_table(notebook_csv), read_table(csv)
-    id_column = submission_format.columns[submission_format.id_position]
-    answers = list(submission_format.answer_columns)
-    if list(table.columns) != list(expected.columns) or list(table[id_column]) != list(expected[id_column]):
+    form, ids = competition.submission_format, competition.submission_format.id_column
+    if list(table.columns) != list(expected.columns) or list(table[ids]) != list(expected[ids]):
         return False
-    if submission_format.wants == "labels":
-        return float((table[answers] != expected[answers]).to_numpy().mean()) < MAX_OTHER_LABELS
-    return bool(np.allclose(table[answers].astype(float), expected[answers].astype(float), atol=MAX_DIFFERENCE))
+    return competition.answer_form.agree(form.answer_cells(table), form.answer_cells(expected))
 
 
 def _find_offline_prefix() -> list[str]:

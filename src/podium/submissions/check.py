@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
@@ -14,24 +13,14 @@ from podium.submissions.predict_test import class_frequencies
 from podium.task import (
     NUMBERS,
     ONE_LABEL,
-    SEVERAL_TARGETS,
     answers_of,
-    column_and_label,
     column_numbers,
-    parts_by_column,
 )
-from podium.terminal import first_few, say
+from podium.terminal import say
 
 OF_LABELS = ("labels", "ranking")  # submissions that name classes
 ADVICE = "train longer, or choose other runs with --runs (--anyway writes the submission in any case)"
 MIN_CHANCE = 1e-6  # if one class for all test images is less likely than this, it is treated as a mistake
-WRONG = {  # by what a submission wants: what a wrong cell is not, and the remedy
-    "labels": ("a class", ""),
-    "confidence": ("a class and its probability", ""),
-    "ranking": ("a ranking of different classes", ""),
-    "probs": ("a probability", "write a number from 0 to 1"),
-    "numbers": ("a number", "write a number"),
-}
 MAX_SHIFT = 0.1  # share of the answers that may be in other classes than in training, beyond chance
 
 
@@ -68,52 +57,9 @@ def _check_ids(competition: Competition, path: Path, written: pd.DataFrame) -> N
 
 
 def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) -> None:
-    expected = competition.submission_format
-    for number, column in enumerate(expected.answer_columns, 1):
-        cells = (
-            written[expected.long.columns[1]][expected.long.names == number - 1] if expected.long else written[column]
-        )
-        wrong = cells[_are_wrong(competition, cells, column)]
-        if len(wrong):
-            answer, remedy = WRONG["confidence" if expected.has_confidence else expected.wants]
-            remedy = remedy or f"the classes are {first_few(competition.classes)}"
-            raise PodiumError(f"{path}, line {wrong.index[0]}: '{wrong.iloc[0]}' is not {answer}; {remedy}")
-    if len(expected.answer_columns) > 1 and competition.task is ONE_LABEL and not expected.long:
-        sums = written[list(expected.answer_columns)].astype(float).sum(axis=1)
-        wrong = sums[(sums - 1).abs() > 1e-5]
-        if len(wrong):
-            raise PodiumError(
-                f"{path}, line {wrong.index[0]}: the probabilities sum to {wrong.iloc[0]:.6g}, not 1;"
-                " divide them by their sum"
-            )
-
-
-def _are_wrong(competition: Competition, cells: "pd.Series[str]", column: str) -> NDArray[np.bool_]:
-    """Marks the cells that do not hold what the submission wants in this column."""
-    expected, classes = competition.submission_format, set(competition.classes)
-    if expected.wants in ("probs", "numbers"):
-        values = pd.to_numeric(cells, errors="coerce")
-        is_right = np.isfinite(values) if expected.wants == "numbers" else (values >= 0) & (values <= 1)
-        return np.asarray(~is_right)
-    if expected.wants == "labels" and competition.task is ONE_LABEL:
-        if expected.has_confidence:
-            parts = cells.str.rpartition(" ")
-            is_probability = pd.to_numeric(parts[2], errors="coerce").between(0, 1)
-            return np.asarray(~parts[0].isin(classes) | ~is_probability)
-        return np.asarray(~cells.isin(classes))
-    if competition.task is SEVERAL_TARGETS:
-        own = competition.classes[parts_by_column(competition.classes)[column]]
-        return np.asarray(~cells.isin({column_and_label(name)[1] for name in own}))
-    lists = [[label for label in cell.split(expected.separator) if label] for cell in cells]
-    places = min(expected.places, len(classes))
-    return np.array(
-        [
-            not classes.issuperset(labels)
-            or (expected.wants == "ranking" and (len(labels) != places or len(set(labels)) != places))
-            for labels in lists
-        ],
-        bool,
-    )
+    problem = competition.answer_form.find_problem(competition.submission_format.answer_cells(written))
+    if problem:
+        raise PodiumError(f"{path}, line {problem[0]}: {problem[1]}")
 
 
 def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from podium.competition.load import raw_folder
 from podium.disk import NAME_PATTERN, sha256
 from podium.errors import PodiumError
 from podium.metrics import METRICS
@@ -207,6 +208,14 @@ def submission_message(csv: Path) -> str:
     estimate = content["estimate"]
     expected = f", {content['metric']} {estimate['score']:.5f} held out" if estimate else ""
     return f"{runs}, {lineage.blend.strategy}{expected}"
+
+
+def recorded_competition(csv: Path, root: Path) -> str | None:
+    """Returns the competition of the lineage beside the CSV, if there is one and the competition's files are here."""
+    with suppress(PodiumError):
+        slug = read_lineage(csv).competition
+        return slug if raw_folder(slug, root).is_dir() else None
+    return None
 
 
 def recorded_metric(csv: Path) -> str | None:

@@ -1,0 +1,97 @@
+"""Reads a submission and a solution of a known competition, through the form of its answers.
+
+A solution holds the truth in the columns of the submission, or as a label in one column.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from podium.competition.answer_form import AnswerForm, Cells, LabelForm
+from podium.competition.grades import METRIC as GRADES_METRIC
+from podium.competition.labels import MARKS, NO_MARKS
+from podium.competition.load import Competition
+from podium.competition.metric_of_file import is_metric_of_file
+from podium.competition.read_answers import Answers
+from podium.competition.solution import Pairs, label_column
+from podium.errors import PodiumError
+from podium.task import ONE_LABEL, answers_of, column_numbers
+from podium.terminal import first_few, plural, say
+
+
+def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -> Answers:
+    """Returns what the metric compares: the competition's, or another one."""
+    form, metric = competition.answer_form, metric or competition.metric
+    _refuse_other_ids(pairs, competition)
+    cells = _cells(pairs.answers, competition, pairs.path)
+    _refuse_problem(form, cells, pairs.path)
+    predictions = form.read(cells)
+    truth_form, truth = _truth(pairs, competition)
+    if isinstance(truth_form, LabelForm):
+        unknown = _unknown_labels(truth_form, truth[0], pairs, metric)
+        truth_form = LabelForm(form.columns, (*form.classes, *unknown))
+        predictions = np.hstack([predictions, np.zeros((len(predictions), len(unknown)))])
+    elif truth_form.wants == "numbers":
+        _refuse_problem(truth_form, [own[own != ""] for own in truth], pairs.solution)  # a blank one is not known
+    else:
+        _refuse_problem(truth_form, truth, pairs.solution)
+    sure = truth_form.read(truth)
+    return Answers(metric, answers_of(sure, competition.task, column_numbers(competition.classes)), predictions)
+
+
+def _refuse_other_ids(pairs: Pairs, competition: Competition) -> None:
+    long = competition.submission_format.long
+    unknown = pairs.answers.index[~pairs.answers.index.isin(long.ids if long else competition.answer_ids)]
+    if len(unknown):
+        raise PodiumError(
+            f"{pairs.path}: id '{unknown[0]}' is not one of {competition.slug}; name the right one with -c"
+        )
+
+
+def _cells(table: pd.DataFrame, competition: Competition, path: Path) -> Cells:
+    """Returns the cells of each answer column, by id; those of a long table have a row for each image."""
+    form, long = competition.submission_format, competition.submission_format.long
+    columns = [long.columns[1]] if long else form.answer_columns
+    missing = [column for column in columns if column not in table]
+    if missing:
+        raise PodiumError(f"{path}: no column '{missing[0]}', which {form.source} has; add it")
+    if not long:
+        return [table[column] for column in columns]
+    wide = long.widen(table[columns[0]])
+    return [wide[number] for number in wide]
+
+
+def _truth(pairs: Pairs, competition: Competition) -> tuple[AnswerForm, Cells]:
+    """Returns the cells of the truth and their form: that of the answers, or a label in one column."""
+    form, truth = competition.answer_form, pairs.truth.set_index(pairs.answers.index)
+    has_columns = competition.submission_format.long is not None or set(form.columns) <= set(truth)
+    if has_columns or competition.task is not ONE_LABEL:
+        if len(form.columns) == 1 and not has_columns:
+            truth = label_column(pairs).set_axis(truth.index).to_frame(form.columns[0])
+        cells = _cells(truth, competition, pairs.solution)
+    else:
+        cells = [label_column(pairs).set_axis(truth.index)]
+    is_single = competition.task is ONE_LABEL and form.wants == "probs" and len(cells) == 1
+    if is_single and (cells[0].isin(form.classes).all() or not cells[0].isin((*MARKS, *NO_MARKS)).all()):
+        return LabelForm(form.columns, form.classes), cells
+    return form.of_truth, cells
+
+
+def _unknown_labels(form: LabelForm, truth: "pd.Series[str]", pairs: Pairs, metric: str) -> list[str]:
+    """Returns the true labels that are no class, so that no answer is right; refuses them where the metric cannot."""
+    unknown = truth[form.are_wrong(truth, "")]
+    if len(unknown) == len(truth) or (len(unknown) and (metric == GRADES_METRIC or is_metric_of_file(metric))):
+        problem = form.find_problem([truth])
+        raise PodiumError(f"{pairs.solution}: id '{unknown.index[0]}': {problem[1] if problem else ''}")
+    labels = sorted(set(unknown))
+    if labels:
+        count = plural(len(unknown), "answer")
+        say(f"podium: note: {pairs.solution} has labels that are no classes: {first_few(labels)} ({count}, all wrong)")
+    return labels
+
+
+def _refuse_problem(form: AnswerForm, cells: Cells, path: Path) -> None:
+    problem = form.find_problem(cells)
+    if problem:
+        raise PodiumError(f"{path}: id '{problem[0]}': {problem[1]}")
