@@ -187,6 +187,32 @@ def test_if_ids_are_row_numbers_another_column_names_the_images(tmp_path: Path) 
     assert competition.test.to_numpy().tolist() == [["1", "test/5.jpg"], ["0", "test/4.jpg"]]
 
 
+@pytest.mark.parametrize("file", ["{}.jpg", "test/{}.jpg"])
+def test_a_column_of_files_says_which_images_are_meant_even_if_others_are_called_like_the_ids(
+    tmp_path: Path, file: str
+) -> None:
+    images = [f"{role}/{number}.jpg" for role in ("train", "test") for number in range(3)]
+    tables = {
+        "train.csv": table("id,label,filename", "0,a,2.jpg", "1,b,0.jpg", "2,a,1.jpg"),
+        "test.csv": table("id,filename", *(f"{row},{file.format((row + 1) % 3)}" for row in range(3))),
+        "sample_submission.csv": table("id,label", "0,a", "1,a", "2,a"),
+    }
+    competition = load_files(tmp_path, images, tables)
+    assert images_by_id(competition) == {"0": "test/1.jpg", "1": "test/2.jpg", "2": "test/0.jpg"}
+    assert train_labels(competition) == {"train/2.jpg": "a", "train/0.jpg": "b", "train/1.jpg": "a"}
+    assert [note for note in competition.notes if "column 'filename'" in note and "test.csv" in note]
+
+
+def test_a_second_column_of_files_changes_nothing_if_the_first_agrees_with_the_ids(tmp_path: Path) -> None:
+    images = [f"{role}/{number}.jpg" for role in ("train", "test") for number in range(3)]
+    tables = {
+        "train.csv": table("id,label,mirrored,file", "0,a,1.jpg,0.jpg", "1,b,0.jpg,1.jpg", "2,a,2.jpg,2.jpg"),
+        "sample_submission.csv": table("id,label", "0,a", "1,a", "2,a"),
+    }
+    competition = load_files(tmp_path, images, tables)
+    assert train_labels(competition) == {"train/0.jpg": "a", "train/1.jpg": "b", "train/2.jpg": "a"}
+
+
 def test_row_numbers_need_no_sample_submission(tmp_path: Path) -> None:
     tables = {name: text for name, text in NUMBERED.items() if name != "sample_submission.csv"}
     competition = load_files(tmp_path, IMAGES, tables, 'id_column = "id"\ntarget_column = "label"')

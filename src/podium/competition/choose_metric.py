@@ -1,6 +1,7 @@
 """Chooses the metric of a competition: the card's, or the usual one for what a submission holds."""
 
-from podium.competition.answer_form import AnswerForm
+from collections.abc import Iterable
+
 from podium.competition.find_tables import Sources
 from podium.competition.grades import check_grades
 from podium.competition.metric_of_file import is_metric_of_file, use_metric_of_file
@@ -21,9 +22,9 @@ USUAL_METRICS = {  # by task, and what a submission holds
 }
 
 
-def choose_metric(sources: Sources, submission: SubmissionFormat, form: AnswerForm) -> str:
+def choose_metric(sources: Sources, submission: SubmissionFormat, classes: list[str], targets: Iterable[str]) -> str:
     """Returns the card's metric, else the usual one; raises if the card's is not defined for the task."""
-    card, task, wants, classes = sources.card, sources.task, form.wants, list(form.classes)
+    card, task, wants = sources.card, sources.task, submission.wants
     usual = USUAL_METRICS[task.name, wants]
     if wants == "ranking" and f"map_at_{submission.places}" in METRICS:
         usual = f"map_at_{submission.places}"
@@ -31,7 +32,7 @@ def choose_metric(sources: Sources, submission: SubmissionFormat, form: AnswerFo
         usual = "gap"
     metric = str(card.get("metric", usual))
     if is_metric_of_file(metric):
-        position = submission.id_position
+        form, position = submission.answer_form(task, tuple(classes), targets), submission.id_position
         use_metric_of_file(metric, card, task, form, submission.columns[position], position)
     built = METRICS[metric]()
     if task.name not in built.tasks:

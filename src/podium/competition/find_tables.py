@@ -14,6 +14,7 @@ from podium.competition.coco_tables import read_coco_tables
 from podium.competition.contained_images import rows_in_container, table_in_containers
 from podium.competition.csv_files import read_table
 from podium.competition.find_files import ROLES, Files, Role
+from podium.competition.image_names import is_image_name
 from podium.competition.long_tables import LongRows, widen_sample
 from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.errors import PodiumError
@@ -178,24 +179,55 @@ class Sources:
 
         That column is in the training table or, for the sample submission, in the test table.
         """
-        if all(pool.find_candidates(ids.head(FIRST_ROWS)).values()):
+        are_called_so = all(pool.find_candidates(ids.head(FIRST_ROWS)).values())
+        if are_called_so and ids.head(FIRST_ROWS).map(is_image_name).all():
             return ids
         listing = self.read_table("test_table") if table is self.sample else table
         if listing is None:
             return ids
         if ids.name not in listing.rows:
-            return _names_by_row(self, listing, ids, pool)
+            return ids if are_called_so else _names_by_row(self, listing, ids, pool)
         column = pool.find_column(listing.rows, preferred=ids.name)
-        if column is None or column == ids.name:
-            return ids
-        named = listing.rows[[ids.name, column]].drop_duplicates()
-        repeated = named[named[ids.name].duplicated()]
-        if len(repeated):
-            raise PodiumError(
-                f"{listing.path}, line {repeated.index[0]}: id '{repeated[ids.name].iloc[0]}' has a second image;"
-                " delete one of its lines"
-            )
-        return ids.map(named.set_index(ids.name)[column]).fillna(ids)
+        if are_called_so:
+            column = _column_of_other_files(self, listing, ids, pool)
+        return ids if column is None or column == ids.name else _names_in_column(listing, ids, column)
+
+
+def _names_in_column(listing: Table, ids: pd.Series, column: str) -> pd.Series:
+    named = listing.rows[[ids.name, column]].drop_duplicates()
+    repeated = named[named[ids.name].duplicated()]
+    if len(repeated):
+        raise PodiumError(
+            f"{listing.path}, line {repeated.index[0]}: id '{repeated[ids.name].iloc[0]}' has a second image;"
+            " delete one of its lines"
+        )
+    return ids.map(named.set_index(ids.name)[column]).fillna(ids)
+
+
+def _column_of_other_files(sources: Sources, listing: Table, ids: pd.Series, pool: ImagePool) -> str | None:
+    """Returns the column that says which files the images are, if the ids are only called like other files.
+
+    Its cells are names of files, with their extension. If such a column names the files that the ids are called like,
+    there is none.
+    """
+    head = listing.rows.head(FIRST_ROWS)
+    columns = [str(name) for name in head.columns.drop(ids.name) if head[name].map(is_image_name).all()]
+    called = pool.find_candidates(head[ids.name])
+    found = None
+    for column in columns:
+        named = pool.find_candidates(head[column])
+        pairs = [(named[cell], called[row_id]) for cell, row_id in zip(head[column], head[ids.name], strict=True)]
+        if any(not images for images, _ in pairs):
+            continue
+        if all(set(images) & set(others) for images, others in pairs):
+            return None
+        found = found or column
+    if found:
+        sources.notes.append(
+            f"the images of {listing.path.name} are those in its column '{found}', although others are called like its"
+            " ids; if the ids name the images, delete that column"
+        )
+    return found
 
 
 def _with_validation(sources: Sources, name: str, rows: pd.DataFrame) -> pd.DataFrame:

@@ -137,8 +137,7 @@ def load(
     corrections = read_corrections(slug, root, train, classes, sources.task)
     corrections = corrections.with_file(corrections_file) if corrections_file else corrections
     corrected, groups = _apply(corrections, groups, answers)
-    form = submission_format.answer_form(sources.task, tuple(classes), corrected["target"])
-    metric = choose_metric(sources, submission_format, form)
+    metric = choose_metric(sources, submission_format, classes, corrected["target"])
     notes = (
         *dict.fromkeys(sources.notes),
         *submission_format.notes,
