@@ -15,9 +15,9 @@ from pathlib import Path
 
 from podium import DEFAULT_COMPETITION, STOPPED, PodiumError, terminal, torchrun
 from podium.cli.commands import COMMANDS
-from podium.cli.end_soon import end_soon_after_sigterm, stop_line
 from podium.cli.flags import parser
 from podium.disk import check_utf8
+from podium.end_soon import end_soon_after_sigterm, stop_line
 from podium.project_root import find_root, usual_competition
 
 

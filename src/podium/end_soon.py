@@ -2,8 +2,8 @@
 
 The signal raises KeyboardInterrupt, as Ctrl-C does, so that nothing is left half written. But Python does this between
 two of its own instructions only: a long computation in a library comes first, and an open pool waits for its tasks. So
-a thread ends the process if it is still there after PATIENCE seconds. Training has a handler of its own
-(training/loop.py), which finishes the step and saves; the thread leaves it alone.
+a thread ends the process if it is still there after PATIENCE seconds. A second Ctrl-C ends it in the same way.
+Training has handlers of its own (training/stop_signals.py), which finish the step and save; the thread leaves them be.
 """
 
 import atexit
@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from podium import STOPPED, disk, terminal
@@ -32,7 +32,7 @@ def end_soon_after_sigterm() -> Iterator[None]:
     numbers, wakeup = os.pipe()  # Python's handler in C writes the number of each signal into it, at once
     os.set_blocking(wakeup, False)
     has_ended = threading.Event()
-    handler = signal.signal(signal.SIGTERM, _Interrupt())
+    handler = signal.signal(signal.SIGTERM, Interrupt())
     earlier_wakeup = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     watcher = threading.Thread(target=_watch, args=(numbers, has_ended), daemon=True)
     watcher.start()
@@ -53,10 +53,15 @@ class Terminated(KeyboardInterrupt):
     """Ends like Ctrl-C. After a plain KeyboardInterrupt in code that was a text, Python kills itself at its end."""
 
 
-class _Interrupt:
-    """Raises once: a second exception would interrupt the end."""
+class Interrupt:
+    """A handler of SIGTERM that raises once: a second exception would interrupt the end.
 
-    was_raised = False
+    Where the exception is not heard, the thread calls `last_act` before it ends the process.
+    """
+
+    def __init__(self, last_act: Callable[[], None] = lambda: None) -> None:
+        self.last_act, self.was_raised = last_act, False
+        self.leaving = threading.Lock()  # whoever takes the handler away holds it: the last act is either's
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if not self.was_raised:
@@ -65,13 +70,21 @@ class _Interrupt:
 
 
 def _watch(numbers: int, has_ended: threading.Event) -> None:
+    interrupts = 0
     while received := os.read(numbers, 64):
-        if signal.SIGTERM in received and _is_ours() and not has_ended.wait(PATIENCE) and _is_ours():
+        interrupts += received.count(signal.SIGINT)
+        handler = signal.getsignal(signal.SIGTERM)
+        is_meant = signal.SIGTERM in received or (signal.SIGINT in received and interrupts > 1)
+        if is_meant and isinstance(handler, Interrupt) and not has_ended.wait(PATIENCE):
+            _end_unless_left(handler)
+
+
+def _end_unless_left(handler: Interrupt) -> None:
+    with handler.leaving:
+        if signal.getsignal(signal.SIGTERM) is handler:
+            with suppress(Exception):  # such as a full disk: what was saved before it is right, too
+                handler.last_act()
             _end_now()
-
-
-def _is_ours() -> bool:
-    return isinstance(signal.getsignal(signal.SIGTERM), _Interrupt)
 
 
 def _end_now() -> None:

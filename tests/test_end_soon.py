@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podium import STOPPED
-from podium.cli.end_soon import end_soon_after_sigterm
+from podium.end_soon import end_soon_after_sigterm
 
 # A command that is deaf: an interrupt ends nothing in it, like a long computation in a library.
 DEAF = """
@@ -22,9 +22,9 @@ from podium.cli import flags
 def deaf(args):
     with disk.atomic(Path(sys.argv[1])) as temporary:
         temporary.write_text("half")
-        print("ready", flush=True)
         while True:
             try:
+                print("ready", flush=True)
                 threading.Event().wait()
             except KeyboardInterrupt:
                 pass
@@ -35,12 +35,16 @@ sys.exit(__main__.main(["models"]))
 
 
 @pytest.mark.slow
-def test_a_command_that_hears_nothing_ends_with_one_line_and_without_half_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
+def test_a_command_that_hears_nothing_ends_with_one_line_and_without_half_a_file(
+    tmp_path: Path, signals: list[signal.Signals]
+) -> None:
     words = [sys.executable, "-c", DEAF, str(tmp_path / "file.csv")]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGTERM)
+    for number in signals:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == STOPPED
     (line,) = err.splitlines()
