@@ -11,14 +11,26 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from podium import DEFAULT_COMPETITION, STOPPED, PodiumError, terminal, torchrun
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import parser
 from podium.disk import check_utf8
-from podium.end_soon import end_soon_after_sigterm, stop_line
+from podium.end_soon import end_soon_after_sigterm, exit_stopped, stop_line
 from podium.project_root import find_root, usual_competition
+
+
+def run() -> NoReturn:
+    """Runs the command of this process. After a signal, libraries do not take down what they hold: it takes seconds."""
+    status = main()
+    if status == STOPPED:
+        with suppress(OSError, ValueError):  # nobody reads it, or the caller has closed it
+            sys.stdout.flush()
+        exit_stopped()
+    sys.exit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,4 +110,4 @@ def _make_streams_safe() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

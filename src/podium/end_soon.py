@@ -2,7 +2,8 @@
 
 The signal raises KeyboardInterrupt, as Ctrl-C does, so that nothing is left half written. But Python does this between
 two of its own instructions only: a long computation in a library comes first, and an open pool waits for its tasks. So
-a thread ends the process if it is still there after PATIENCE seconds. A second Ctrl-C ends it in the same way.
+a thread ends the process if it is still there after PATIENCE seconds. A second Ctrl-C ends it in the same way. While a
+module is imported, nothing is raised: torch's C++ code, which imports modules, knows no exception there and aborts.
 Training has handlers of its own (training/stop_signals.py), which finish the step and save; the thread leaves them be.
 """
 
@@ -14,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import NoReturn
 
 from podium import STOPPED, disk, terminal
 
@@ -32,7 +34,9 @@ def end_soon_after_sigterm() -> Iterator[None]:
     numbers, wakeup = os.pipe()  # Python's handler in C writes the number of each signal into it, at once
     os.set_blocking(wakeup, False)
     has_ended = threading.Event()
-    handler = signal.signal(signal.SIGTERM, Interrupt())
+    handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, Interrupt())}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handlers[signal.SIGINT] = signal.signal(signal.SIGINT, _on_ctrl_c)
     earlier_wakeup = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     watcher = threading.Thread(target=_watch, args=(numbers, has_ended), daemon=True)
     watcher.start()
@@ -44,9 +48,10 @@ def end_soon_after_sigterm() -> Iterator[None]:
         os.close(wakeup)  # the watcher reads the end, and returns
         watcher.join()
         os.close(numbers)
-        signal.signal(signal.SIGTERM, handler)
-        atexit.unregister(_ignore_sigterm)
-        atexit.register(_ignore_sigterm)  # the last one registered runs first
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        atexit.unregister(_ignore_signals)
+        atexit.register(_ignore_signals)  # the last one registered runs first
 
 
 class Terminated(KeyboardInterrupt):
@@ -66,7 +71,20 @@ class Interrupt:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if not self.was_raised:
             self.was_raised = True
-            raise Terminated
+            if not is_importing(frame):
+                raise Terminated
+
+
+def _on_ctrl_c(number: int, frame: FrameType | None) -> None:
+    if not is_importing(frame):
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGTERM)
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _watch(numbers: int, has_ended: threading.Event) -> None:
@@ -88,9 +106,13 @@ def _end_unless_left(handler: Interrupt) -> None:
 
 
 def _end_now() -> None:
-    """Ends this process and its pools, without a half-written file and without waiting for anything."""
     if not terminal.quiet:
         os.write(2, f"{stop_line()}\n".encode())  # print would wait for a lock that the main thread may hold
+    exit_stopped()
+
+
+def exit_stopped() -> NoReturn:
+    """Ends this process and its pools, without a half-written file and without waiting for anything."""
     disk.delete_unfinished()
     multiprocessing = sys.modules.get("multiprocessing")
     for child in multiprocessing.active_children() if multiprocessing else ():
@@ -98,9 +120,10 @@ def _end_now() -> None:
     os._exit(STOPPED)
 
 
-def _ignore_sigterm() -> None:
+def _ignore_signals() -> None:
     """All is done, and libraries take down what they hold: a signal would only spoil the exit status."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _forget_in_child() -> None:

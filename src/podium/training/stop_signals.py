@@ -5,10 +5,11 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from podium import terminal
-from podium.end_soon import Interrupt
+from podium.end_soon import Interrupt, is_importing
 from podium.torchrun import started_by_torchrun
 
 
@@ -34,22 +35,24 @@ class StopSignals:
         If the block does not hear it, because it computes in a library or catches everything, the thread in end_soon.py
         calls `save` and ends the process.
         """
+        interrupt = Interrupt(save)
         if self.earlier:
-            interrupt = Interrupt(save)
             signal.signal(signal.SIGTERM, interrupt)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, self._on_interrupt)
         try:
-            if self.stop_requested:
+            if not self.stop_requested:
+                yield
+            if self.stop_requested or interrupt.was_raised:  # caught in the block, which may have computed anything
                 raise KeyboardInterrupt
-            yield
         finally:
-            if self.earlier:
-                with interrupt.leaving:
-                    self._listen()
+            with interrupt.leaving:
+                for number in self.earlier:
+                    signal.signal(number, self.on_signal)
 
-    def _listen(self) -> None:
-        for number in self.earlier:
-            signal.signal(number, self.on_signal)
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.stop_requested = True
+        if not is_importing(frame):
+            raise KeyboardInterrupt
 
 
 @contextmanager
