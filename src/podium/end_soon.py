@@ -99,7 +99,8 @@ def _watch(numbers: int, has_ended: threading.Event) -> None:
 
 def _end_unless_left(handler: Interrupt) -> None:
     with handler.leaving:
-        if signal.getsignal(signal.SIGTERM) is handler:
+        is_installed = signal.getsignal(signal.SIGTERM) is handler
+        if is_installed:
             with suppress(Exception):  # such as a full disk: what was saved before it is right, too
                 handler.last_act()
             _end_now()

@@ -74,7 +74,7 @@ class ParquetFile:
         types = self.arrow.types
         if types.is_dictionary(kind):
             kind = kind.value_type
-        return types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+        return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
 
     @cached_property
     def rows(self) -> pd.DataFrame:
