@@ -5,6 +5,7 @@ in the data, explained in one line; 75 stopped by a signal, and the same command
 """
 
 import argparse
+import errno
 import io
 import os
 import signal
@@ -55,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        problem = f"{error.filename or 'the system'}: {error.strerror or error}"
+        nameless = "the output" if error.errno == errno.ENOSPC else "the system"  # disk.py names full files
+        problem = f"{error.filename or nameless}: {error.strerror or error}"
         print(
             terminal.coloured(f"podium: error: {problem}; correct that and run the same command again"), file=sys.stderr
         )
