@@ -52,7 +52,7 @@ def only_rare(monkeypatch: pytest.MonkeyPatch) -> str:
     def score(targets: np.ndarray, probs: np.ndarray) -> float:
         return float((probs.argmax(1) == 2)[targets == 2].mean() - (probs.argmax(1) == 2).mean())
 
-    metric = Metric("labels", 1, score, np.inf, frozenset({ONE_LABEL.name}))
+    metric = Metric("labels", 1, score, -np.inf, np.inf, frozenset({ONE_LABEL.name}))
     monkeypatch.setitem(METRICS, "rare.py:score", lambda: metric)
     return "rare.py:score"
 

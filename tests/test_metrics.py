@@ -211,9 +211,22 @@ def test_a_right_answer_scores_best_and_a_wrong_one_worse(task: str) -> None:
             "brier",
             "probabilistic_f1",
         ):  # they also ask how sure the answer is
-            assert score == pytest.approx(built.limit), metric
+            assert score == pytest.approx(built.best), metric
         worse = evaluate(metric, targets, right[::-1].copy())
-        assert (score - worse) * built.better > 0 or metric == "top_3_accuracy" or worse == built.limit, metric
+        assert (score - worse) * built.better > 0 or metric == "top_3_accuracy" or worse == built.best, metric
+
+
+@pytest.mark.parametrize("task", [ONE_LABEL.name, SEVERAL_LABELS.name, NUMBERS.name])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 2, 4, 4, 0]])
+def test_no_score_lies_outside_the_bounds_of_its_metric(task: str, order: list[int]) -> None:
+    targets, right = perfect(task)
+    probs = np.resize(right[[row % len(right) for row in order]], right.shape)
+    for metric in metrics_of(task):
+        score, built = evaluate(metric, targets, probs), METRICS[metric]()
+        assert built.cut(score) == pytest.approx(score, nan_ok=True), metric
+        assert built.cut(-np.inf) == built.lowest, metric
+        assert built.cut(np.inf) == built.highest, metric
+        assert np.isnan(built.cut(np.nan)), metric
 
 
 @pytest.mark.parametrize("class_count", [2, 5, 30])

@@ -5,21 +5,34 @@ in the data, explained in one line; 75 stopped by a signal, and the same command
 """
 
 import argparse
+import errno
 import io
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from podium import __version__, terminal, torchrun
 from podium.cli.commands import COMMANDS
-from podium.cli.end_soon import end_soon_after_sigterm, stop_line
 from podium.cli.flags import parser
 from podium.disk import check_utf8
+from podium.end_soon import end_soon_after_sigterm, exit_stopped, stop_line
 from podium.errors import STOPPED, PodiumError
 from podium.project_root import DEFAULT_COMPETITION, find_root, usual_competition
+
+
+def run() -> NoReturn:
+    """Runs the command of this process. After a signal, libraries do not take down what they hold: it takes seconds."""
+    status = main()
+    if status == STOPPED:
+        with suppress(OSError, ValueError):  # nobody reads it, or the caller has closed it
+            sys.stdout.flush()
+        exit_stopped()
+    sys.exit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        problem = f"{error.filename or 'the system'}: {error.strerror or error}"
+        nameless = "the output" if error.errno == errno.ENOSPC else "the system"  # disk.py names full files
+        problem = f"{error.filename or nameless}: {error.strerror or error}"
         print(
             terminal.coloured(f"podium: error: {problem}; correct that and run the same command again"), file=sys.stderr
         )
@@ -99,4 +113,4 @@ def _make_streams_safe() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

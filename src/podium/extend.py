@@ -51,7 +51,7 @@ def metric(
         return call_metric(function, targets.copy(), probs.copy())  # it may change its arguments
 
     sign = 1 if better == "higher" else -1
-    built = Metric(wants, sign, score, sign * math.inf, frozenset(tasks))
+    built = Metric(wants, sign, score, -math.inf, math.inf, frozenset(tasks))
     return _register("metric", METRICS, function, lambda: built)
 
 

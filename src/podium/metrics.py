@@ -3,6 +3,7 @@
 from __future__ import annotations  # numpy appears in the types and is imported only where a score is computed
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium import metric_functions as functions
@@ -25,9 +26,18 @@ class Metric(NamedTuple):
     wants: str  # what submissions usually hold: one of WANTS
     better: int  # 1: higher is better, -1: lower is better
     score: Score
-    limit: float = 1.0  # the best possible score
+    lowest: float = 0.0  # possible score
+    highest: float = 1.0
     tasks: frozenset[str] = frozenset({ONE_LABEL.name})  # for which it is defined, of TASKS
     places: int = 1  # how many labels a ranking holds, the most probable one first
+
+    @property
+    def best(self) -> float:
+        return self.highest if self.better > 0 else self.lowest
+
+    def cut(self, score: float) -> float:
+        """Returns the possible score that is nearest to an estimated one."""
+        return min(max(score, self.lowest), self.highest)
 
 
 def _f_score(beta: int, average: str) -> Callable[[], Metric]:
@@ -47,8 +57,8 @@ def _brier(targets: NDArray[Any], probs: NDArray[Any]) -> float:
     return float(functions.brier_of_images(targets, probs).mean())
 
 
-def _of_numbers(better: int, score: Score, limit: float) -> Callable[[], Metric]:
-    return lambda: Metric("numbers", better, score, limit, frozenset({NUMBERS.name}))
+def _of_numbers(better: int, score: Score, lowest: float, highest: float) -> Callable[[], Metric]:
+    return lambda: Metric("numbers", better, score, lowest, highest, frozenset({NUMBERS.name}))
 
 
 # The metrics that are a mean over images: their scores of each image.
@@ -62,33 +72,33 @@ _OF_IMAGES: dict[str, ScoreImages] = {
 
 METRICS: dict[str, Callable[[], Metric]] = {
     "accuracy": lambda: Metric("labels", 1, functions.accuracy, tasks=OF_CLASSES),
-    "log_loss": lambda: Metric("probs", -1, functions.log_loss, 0.0, OF_CLASSES),
+    "log_loss": lambda: Metric("probs", -1, functions.log_loss, 0.0, inf, OF_CLASSES),
     "macro_f1": _f_score(1, "macro"),
     "balanced_accuracy": lambda: Metric("labels", 1, functions.balanced_accuracy),
     "roc_auc": lambda: Metric("probs", 1, functions.roc_auc, tasks=OF_LABELS),
-    "quadratic_kappa": lambda: Metric("labels", 1, functions.quadratic_kappa),
+    "quadratic_kappa": lambda: Metric("labels", 1, functions.quadratic_kappa, -1.0),
     **{f"top_{k}_accuracy": _of_ranking(_OF_IMAGES[f"top_{k}_accuracy"], k) for k in (3, 5)},
     **{f"map_at_{k}": _of_ranking(_OF_IMAGES[f"map_at_{k}"], k) for k in (3, 5, 10, 12, 20)},
-    "brier": lambda: Metric("probs", -1, _brier, 0.0, OF_LABELS),
+    "brier": lambda: Metric("probs", -1, _brier, 0.0, 2.0, OF_LABELS),
     "micro_f1": _f_score(1, "micro"),
     "weighted_f1": _f_score(1, "weighted"),
     "samples_f1": _f_score(1, "samples"),
     "macro_f2": _f_score(2, "macro"),
     "micro_f2": _f_score(2, "micro"),
     "samples_f2": _f_score(2, "samples"),
-    "mcc": lambda: Metric("labels", 1, functions.mcc),
+    "mcc": lambda: Metric("labels", 1, functions.mcc, -1.0),
     "gap": lambda: Metric("labels", 1, functions.gap),
-    "balanced_log_loss": lambda: Metric("probs", -1, functions.balanced_log_loss, 0.0),
+    "balanced_log_loss": lambda: Metric("probs", -1, functions.balanced_log_loss, 0.0, inf),
     "probabilistic_f1": lambda: Metric("probs", 1, functions.probabilistic_f1),
     "average_precision": lambda: Metric("probs", 1, functions.average_precision, tasks=OF_LABELS),
-    "partial_auc_80": lambda: Metric("probs", 1, functions.partial_auc_80, 1 - functions.LOWEST_RATE, OF_LABELS),
+    "partial_auc_80": lambda: Metric("probs", 1, functions.partial_auc_80, 0.0, 1 - functions.LOWEST_RATE, OF_LABELS),
     "mean_recall": _of_columns(functions.mean_recall()),
     "mean_recall_211": _of_columns(functions.mean_recall((2, 1, 1))),  # the first of three columns counts twice
-    "rmse": _of_numbers(-1, functions.rmse, 0.0),
-    "mcrmse": _of_numbers(-1, functions.mcrmse, 0.0),
-    "mae": _of_numbers(-1, functions.mae, 0.0),
-    "r2": _of_numbers(1, functions.r2, 1.0),
-    "spearman": _of_numbers(1, functions.spearman, 1.0),
+    "rmse": _of_numbers(-1, functions.rmse, 0.0, inf),
+    "mcrmse": _of_numbers(-1, functions.mcrmse, 0.0, inf),
+    "mae": _of_numbers(-1, functions.mae, 0.0, inf),
+    "r2": _of_numbers(1, functions.r2, -inf, 1.0),
+    "spearman": _of_numbers(1, functions.spearman, -1.0, 1.0),
 }
 
 

@@ -282,3 +282,12 @@ def test_a_name_in_a_file_cannot_command_the_terminal(tmp_path: Path, podium: Po
     _, out, _ = podium("data", "-c", "tiny")
     assert "'\\x1b[2Jlonely'" in out
     assert "\x1b" not in out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_for_the_output_is_named() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "podium", "models", "test_vit"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "podium: error: the output: No space left" in done.stderr.splitlines()[-1]

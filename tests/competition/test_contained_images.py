@@ -153,15 +153,23 @@ def test_a_missing_package_is_named_with_the_command(
 
 
 @pytest.mark.parametrize("is_struct", [False, True])
-def test_image_files_in_a_parquet_file(tmp_path: Path, is_struct: bool) -> None:
+@pytest.mark.parametrize("kind", ["binary", "large_binary", "binary_view", "dictionary", "large_dictionary"])
+def test_image_files_in_a_parquet_file(tmp_path: Path, is_struct: bool, kind: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     images = jpegs(12)
-    cells = [{"bytes": image, "path": f"{number}.jpg"} for number, image in enumerate(images)]
-    columns = {"image": cells if is_struct else images, "label": [number % 2 for number in range(12)]}
+    if kind.endswith("dictionary"):
+        values = pyarrow.array(images, pyarrow.large_binary() if kind.startswith("large") else pyarrow.binary())
+        cells = values.dictionary_encode()
+    else:
+        cells = pyarrow.array(images, getattr(pyarrow, kind)())
+    if is_struct:
+        cells = pyarrow.StructArray.from_arrays([cells, [f"{number}.jpg" for number in range(12)]], ["bytes", "path"])
+    columns = {"image": cells, "label": [number % 2 for number in range(12)]}
     raw_path(tmp_path, "data").mkdir(parents=True)
     path = raw_path(tmp_path, "data", "train-00000-of-00001.parquet")
-    parquet.write_table(pyarrow.table(columns), path, row_group_size=5)
+    group_size = None if is_struct and kind == "binary_view" else 5  # pyarrow cannot write groups of these yet
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=group_size)
     competition = load(SLUG, tmp_path)
     name = "data/train-00000-of-00001.parquet"
     assert train_labels(competition) == {f"{name}#{row:02d}": str((row - 1) % 2) for row in range(1, 13)}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
 from layouts import load_files, table
@@ -90,7 +91,7 @@ def scores(
     return dict(json.loads(score(root / "made.csv", root / "solution.csv", competition=competition)))
 
 
-def true_predictions(competition: Competition, name: str) -> "np.typing.NDArray[np.float64]":
+def true_predictions(competition: Competition, name: str) -> NDArray[np.float64]:
     """Returns the truth of the solution as sure predictions, read by hand."""
     lines = [line.split(",") for line in KINDS[name][3].splitlines()]
     header, answers = lines[0], [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
@@ -113,7 +114,7 @@ def test_a_perfect_submission_scores_perfectly(tmp_path: Path, name: str) -> Non
     csv = render(competition, true_predictions(competition, name))
     result = scores(tmp_path, competition, csv, KINDS[name][3])
     assert result["metric"] == competition.metric
-    assert result["score"] == pytest.approx(METRICS[competition.metric]().limit, abs=1e-9)
+    assert result["score"] == pytest.approx(METRICS[competition.metric]().best, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -123,7 +124,7 @@ def test_a_wrong_answer_costs_something(tmp_path: Path, name: str) -> None:
     predictions = wrong / wrong.sum(axis=1, keepdims=True) if competition.task is ONE_LABEL else wrong
     result = scores(tmp_path, competition, render(competition, predictions), KINDS[name][3])
     metric = METRICS[competition.metric]()
-    assert metric.better * (metric.limit - result["score"]) > 1e-3
+    assert metric.better * (metric.best - result["score"]) > 1e-3
 
 
 def test_grades_are_in_the_order_of_the_card(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_a_label_with_a_blank_is_one_label_if_the_competition_says_so(tmp_path: 
     competition = load_files(tmp_path, IMAGES, tables, 'task = "one_label"')
     assert competition.task is ONE_LABEL
     solution = table("id,state", "5,leaf spot", "6,rust red", "7,leaf spot")
-    assert scores(tmp_path, competition, solution, solution) == {"metric": "accuracy", "score": 1.0}
+    assert scores(tmp_path, competition, solution, solution)["score"] == 1.0
 
 
 def test_a_true_label_that_is_no_class_makes_its_answers_wrong(

@@ -84,11 +84,17 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         open_container(path)
 
 
-@pytest.mark.parametrize("cell", [[1, 2], {"a": 1}, datetime.date(1970, 1, 2), datetime.time(3), b"abc"])
-def test_a_column_of_pixels_that_holds_no_numbers_is_refused(tmp_path: Path, cell: object) -> None:
+@pytest.mark.parametrize(
+    ("cell", "kind"),
+    [
+        *(([1, 2], None), ({"a": 1}, None), (datetime.date(1970, 1, 2), None), (datetime.time(3), None)),
+        *((b"abc", kind()) for kind in (pyarrow.binary, pyarrow.large_binary, pyarrow.binary_view)),
+    ],
+)
+def test_a_column_of_pixels_that_holds_no_numbers_is_refused(tmp_path: Path, cell: object, kind: object) -> None:
     columns = {f"pixel{number}": [0, 1] for number in range(64)}
     path = tmp_path / "train.parquet"
-    parquet.write_table(pyarrow.table({**columns, "pixel5": [cell, cell]}), path)
+    parquet.write_table(pyarrow.table({**columns, "pixel5": pyarrow.array([cell, cell], kind)}), path)
     with pytest.raises(PodiumError, match=r"train\.parquet: the column 'pixel5' holds .*; write whole numbers"):
         open_container(path)
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from podium.metrics import METRICS, evaluate, score_per_image
-from podium.submissions.blend import Probs, apply_temperature
+from podium.submissions import expected_score
+from podium.submissions.blend import Blend, Probs, apply_temperature
 from podium.submissions.choose_blend import BlendChoice, choose_blend
 from podium.submissions.expected_score import Estimate, add_fold_gain
 from podium.submissions.held_out import HeldOut
@@ -87,6 +88,21 @@ def test_images_in_groups_tell_less_than_independent_images(metric: str) -> None
     for single_width, grouped_width, independent_width in (widths, gain_widths):
         assert grouped_width == pytest.approx(single_width, rel=0.15)
         assert independent_width < 0.5 * single_width
+
+
+@pytest.mark.parametrize(
+    ("metric", "lowest", "highest"),
+    [("gap", 0, 1), ("quadratic_kappa", -1, 1), ("log_loss", 0, np.inf), ("brier", 0, 2), ("r2", -np.inf, 1)],
+)
+def test_the_interval_ends_where_the_scores_of_the_metric_end(
+    monkeypatch: pytest.MonkeyPatch, metric: str, lowest: float, highest: float
+) -> None:
+    held_out = simulate_runs((2.0,), 40, 0)
+    blend = Blend("equal", (1.0,), (1.0,))
+    for gain in (-5.0, 5.0):
+        monkeypatch.setattr(expected_score, "_fold_gain", lambda *_, gain=gain: gain)
+        estimate = add_fold_gain(Estimate(0.5, (0.1, 0.9), 4, 1.0), blend, metric, [list(held_out.probs)])
+        assert estimate.interval == (max(lowest, min(0.1 + gain, highest)), max(lowest, min(0.9 + gain, highest)))
 
 
 def test_without_a_single_error_the_interval_still_allows_errors() -> None:

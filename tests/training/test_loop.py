@@ -13,7 +13,6 @@ from podium.training import learner as learner_module
 from podium.training.checkpoint import CheckpointWriter
 from podium.training.forecast import Forecast
 from podium.training.learner import Learner
-from podium.training.loop import stop_signals
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
 from training.learners import copy_state, spoil_inputs
 
@@ -61,17 +60,6 @@ def test_a_schedule_that_a_deadline_has_shortened_stays_short_when_it_resumes(ti
     assert status == 0, err
     assert "resumes from step 4 of 5" in err
     assert run_of(tiny).history(0)[-1].step == 5
-
-
-def test_the_first_signal_asks_to_stop_and_the_second_stops_at_once() -> None:
-    handler = signal.getsignal(signal.SIGINT)
-    with stop_signals() as stop_requested:
-        assert not stop_requested()
-        signal.raise_signal(signal.SIGINT)
-        assert stop_requested()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is handler
 
 
 # --- saving ------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def use_metric_of_file(
 
 def _register(name: str, card: Mapping[str, Any], wants: str, score: Callable[[Array, Array], float]) -> None:
     better = -1 if card.get("better") == "lower" else 1
-    register_metric_of_file(name, Metric(wants, better, score, better * math.inf, frozenset(TASKS)))
+    register_metric_of_file(name, Metric(wants, better, score, -math.inf, math.inf, frozenset(TASKS)))
 
 
 def _function_of(name: str) -> Callable[..., Any]:

@@ -52,7 +52,7 @@ class ParquetFile:
         types = self.arrow.types
         for name in self.pixel_names:
             kind = self.schema.field(name).type
-            if types.is_nested(kind) or types.is_temporal(kind) or types.is_binary(kind):
+            if types.is_nested(kind) or types.is_temporal(kind) or self._is_bytes(kind):
                 raise PodiumError(
                     f"{self.path}: the column '{name}' holds {str(kind)[:60]}, not pixels; write whole numbers from 0"
                     " to 255, a column for each pixel, or the bytes of image files in one column"
@@ -65,9 +65,16 @@ class ParquetFile:
             kind = field.type
             if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
                 kind = kind.field("bytes").type
-            if types.is_binary(kind) or types.is_large_binary(kind):
+            if self._is_bytes(kind):
                 return str(field.name)
         return ""
+
+    def _is_bytes(self, kind: Any) -> bool:
+        """Returns whether the cells of a column are bytes, however the writer has stored them."""
+        types = self.arrow.types
+        if types.is_dictionary(kind):
+            kind = kind.value_type
+        return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
 
     @cached_property
     def rows(self) -> pd.DataFrame:

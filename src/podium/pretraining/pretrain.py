@@ -48,8 +48,8 @@ from podium.training.augment import TestView
 from podium.training.checkpoint import CheckpointWriter, checkpoints, restore_newest
 from podium.training.learner import Diverged
 from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
-from podium.training.loop import stop_signals
 from podium.training.randomness import ORDER, generator
+from podium.training.stop_signals import stop_signals
 
 MOST_NEIGHBOURS = 2_000  # images that the report on the features takes
 DRAWN_IMAGES = 6
@@ -143,7 +143,7 @@ def run_schedule(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -
     checkpoint = CheckpointWriter(folder)
     with (
         explain_divergence(checkpoint, learner),
-        stop_signals() as stop_requested,
+        stop_signals() as signals,
         checkpoint.finish_writing(),
         progress_bar(total=progress.total_steps, initial=progress.step, desc="pretrain", unit="step") as bar,
         closing(load_batches(images, learner.sampler, pool.workers)) as batches,
@@ -153,7 +153,7 @@ def run_schedule(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -
             learner.step(rows)
             bar.update()
 
-            now, stop = time.monotonic(), stop_requested()
+            now, stop = time.monotonic(), signals.stop_requested
             is_epoch_end = progress.step % learner.sampler.per_epoch == 0
             if stop or is_epoch_end or now - started > machine.save_every:
                 progress.seconds += now - started

@@ -127,8 +127,7 @@ def add_fold_gain(
     """
     models = FoldModels(blend, fold_probs, features)
     gain = _fold_gain(models, metric, estimate.loss, decision)
-    better, limit = METRICS[metric]().better, METRICS[metric]().limit
-    low, high = (min(bound + gain, limit) if better > 0 else max(bound + gain, limit) for bound in estimate.interval)
+    low, high = (METRICS[metric]().cut(bound + gain) for bound in estimate.interval)
     return replace(estimate, fold_gain=gain, interval=(low, high))
 
 

@@ -205,7 +205,7 @@ def _show_choice(looks: Looks, recipe: Recipe, choice: Choice) -> None:
 
 def _expected_score(metric: str, head: Look) -> str:
     known = METRICS[metric]()
-    if known.better < 0 or known.limit != 1.0:
+    if known.better < 0 or known.best != 1.0:
         return "not below quick" if known.better > 0 else "not above quick"
     low, high = (f"{1 - (1 - head.score) * left:.3f}" for left in reversed(ERRORS_LEFT))
     return f"{low} to {high}" if low != high else low

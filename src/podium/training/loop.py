@@ -4,21 +4,17 @@ Reads the store; writes runs/<slug>/<run>/fold<k>/, see run_folder.py.
 """
 
 import math
-import os
 import shutil
-import signal
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from podium import terminal
 from podium.errors import PodiumError
 from podium.metrics import evaluate
 from podium.models.device import gpu_peak_mb
@@ -27,7 +23,6 @@ from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
 from podium.recipe import Recipe
 from podium.terminal import plural, say
-from podium.torchrun import started_by_torchrun
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
 from podium.training.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
@@ -40,11 +35,12 @@ from podium.training.learner import Diverged, Learner
 from podium.training.learner_state import learner_state, restore_learner
 from podium.training.live_line import LiveLine
 from podium.training.loader import Batch, batches_in_order, load_batches
+from podium.training.stop_signals import StopSignals, stop_signals
 
 
 def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), deadline: float = math.inf) -> None:
     """Trains until the schedule ends; validates and saves at every epoch."""
-    recipe, processes = context.recipe, context.processes
+    recipe = context.recipe
     learner = start_or_resume(context, fold, 1 + len(later_folds))
     progress = learner.progress
     if progress.step == 0:
@@ -54,11 +50,13 @@ def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), dea
     checkpoint = CheckpointWriter(context.run.fold_folder(fold))
     with explain_failures(learner, checkpoint):
         with (
-            stop_signals() as stop_requested,
+            stop_signals() as signals,
             checkpoint.finish_writing(),
             LiveLine(learner, forecast) as line,
             closing(training_batches(learner)) as batches,
         ):
+            if record_is_due(learner) and not close_epoch_unless_stopped(learner, checkpoint, signals):
+                save_and_stop(learner, checkpoint)
             started = time.monotonic()
             for images, labels in batches:
                 forecast.start_step(progress.step)
@@ -67,22 +65,17 @@ def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), dea
                 now = time.monotonic()
                 save_is_due = now - started > context.machine.save_every
                 last_step = forecast.last_step(progress.step, planned_steps)
-                decision = decide(learner, stop_requested(), save_is_due, last_step)
+                decision = decide(learner, signals.stop_requested, save_is_due, last_step)
                 progress.total_steps = decision.last_step
                 if decision.save:
                     progress.seconds += now - started
                     learner.check_weights()  # training cannot resume from weights that are not finite
-                    if decision.validate:
-                        close_epoch(learner, validate(learner, views="none"))
-                    state = learner_state(learner)
-                    if processes.is_first:
-                        checkpoint.save(progress.step, *state)
+                    if decision.stop:
+                        save_and_stop(learner, checkpoint)
+                    if decision.validate and not close_epoch_unless_stopped(learner, checkpoint, signals):
+                        save_and_stop(learner, checkpoint)
+                    save(learner, checkpoint)
                     started = time.monotonic()
-                if decision.stop:
-                    checkpoint.wait()
-                    processes.wait()
-                    where = f"step {progress.step:,} of {progress.total_steps:,} of fold {fold}"
-                    raise KeyboardInterrupt(f"stopped after {where}; all is saved")
                 if progress.step >= progress.total_steps:
                     break
         finish(learner, checkpoint)
@@ -161,6 +154,21 @@ def decide(learner: Learner, stop: bool, save: bool, last_step: int) -> Decision
     )
 
 
+def save(learner: Learner, checkpoint: CheckpointWriter) -> None:
+    state = learner_state(learner)
+    if learner.context.processes.is_first:
+        checkpoint.save(learner.progress.step, *state)
+
+
+def save_and_stop(learner: Learner, checkpoint: CheckpointWriter) -> NoReturn:
+    progress = learner.progress
+    save(learner, checkpoint)
+    checkpoint.wait()
+    learner.context.processes.wait()
+    where = f"step {progress.step:,} of {progress.total_steps:,} of fold {learner.fold}"
+    raise KeyboardInterrupt(f"stopped after {where}; all is saved")
+
+
 class Validation(NamedTuple):
     probs: NDArray[np.float32]  # of the held-out images
     seconds: float
@@ -207,18 +215,51 @@ def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: 
     return processes.gather(predict_proba(model, batches, learner.normalise, context.precision, views))
 
 
+def record_is_due(learner: Learner) -> bool:
+    """Returns whether training stopped at the end of an epoch, before its validation was done."""
+    progress = learner.progress
+    is_epoch_end = 0 < progress.step < progress.total_steps and progress.step % learner.sampler.per_epoch == 0
+    return is_epoch_end and progress.step not in {record.step for record in progress.history}
+
+
+def close_epoch_unless_stopped(learner: Learner, checkpoint: CheckpointWriter, signals: StopSignals) -> bool:
+    """Validates, and adds a record; False if a signal came first: then the same command validates when it resumes.
+
+    With several processes, a signal waits: the others would wait forever for one that it has interrupted.
+    """
+    if learner.context.processes.size > 1:
+        close_epoch(learner, validate(learner, views="none"))
+        return True
+
+    def save_now() -> None:
+        save(learner, checkpoint)
+        checkpoint.wait()
+
+    try:
+        with signals.interrupting(save_now):
+            record = make_record(learner, validate(learner, views="none"))
+    except KeyboardInterrupt:
+        return False
+    add_record(learner, record)
+    return True
+
+
 def close_epoch(learner: Learner, validation: Validation) -> None:
-    """Adds a record to metrics.jsonl, and prints it."""
+    add_record(learner, make_record(learner, validation))
+
+
+def make_record(learner: Learner, validation: Validation) -> EpochRecord:
+    """Returns the record of the epoch that ends here. A metric of one's own may take minutes; nothing changes yet."""
     learner.check_gradients()
     context, progress, fold = learner.context, learner.progress, learner.fold
-    metric = context.competition.metric
     steps = progress.step - (progress.history[-1].step if progress.history else 0)
-    record = EpochRecord(
+    truth = context.target_of_image[context.held_out_rows(fold)]
+    return EpochRecord(
         epoch=math.ceil(progress.step / learner.sampler.per_epoch),
         step=progress.step,
         lr=learner.learning_rate,
         loss=context.processes.mean(progress.loss_sum).item() / steps,
-        scores=score_held_out(metric, context.target_of_image[context.held_out_rows(fold)], validation.probs),
+        scores=score_held_out(context.competition.metric, truth, validation.probs),
         views=validation.views,
         images_per_s=steps * learner.sampler.batch_size / max(progress.seconds, 1e-9),
         seconds=progress.seconds,
@@ -226,6 +267,11 @@ def close_epoch(learner: Learner, validation: Validation) -> None:
         gpu_mb=gpu_peak_mb(context.device),
         kept=validation.kept,
     )
+
+
+def add_record(learner: Learner, record: EpochRecord) -> None:
+    """Adds the record to metrics.jsonl, and prints it."""
+    context, progress, fold = learner.context, learner.progress, learner.fold
     progress.history.append(record)
     epoch, skipped = record.epoch, int(progress.skipped.item())
     if skipped:
@@ -256,7 +302,7 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
     context.processes.wait()
 
 
-# --- errors and signals ------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -274,29 +320,3 @@ def explain_failures(learner: Learner, checkpoint: CheckpointWriter) -> Iterator
         error = Diverged(f"{where}: {problem}{last_good}; {remedy}")
         error.in_all_processes = True  # all have the same weights
         raise error from None
-
-
-@contextmanager
-def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM ask to stop after the step; a second Ctrl-C stops at once."""
-    received: list[int] = []
-
-    def on_signal(number: int, frame: object) -> None:
-        if received:
-            if started_by_torchrun():  # which repeats the signal to all processes when one has ended
-                return
-            raise KeyboardInterrupt
-        received.append(number)
-        if not terminal.quiet:
-            hint = b"" if started_by_torchrun() else b" (press Ctrl-C again to stop now)"
-            os.write(2, b"\npodium: stopping after this step" + hint + b"\n")  # print is not safe in a handler
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False  # signals belong to the main thread
-        return
-    handlers = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(received)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)

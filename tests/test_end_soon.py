@@ -1,5 +1,6 @@
 """SIGTERM ends a command, whatever it is doing."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.cli.end_soon import end_soon_after_sigterm
+from podium import end_soon
+from podium.end_soon import end_soon_after_sigterm
 from podium.errors import STOPPED
 
 # A command that is deaf: an interrupt ends nothing in it, like a long computation in a library.
@@ -22,9 +24,9 @@ from podium.cli import flags
 def deaf(args):
     with disk.atomic(Path(sys.argv[1])) as temporary:
         temporary.write_text("half")
-        print("ready", flush=True)
         while True:
             try:
+                print("ready", flush=True)
                 threading.Event().wait()
             except KeyboardInterrupt:
                 pass
@@ -35,12 +37,16 @@ sys.exit(__main__.main(["models"]))
 
 
 @pytest.mark.slow
-def test_a_command_that_hears_nothing_ends_with_one_line_and_without_half_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
+def test_a_command_that_hears_nothing_ends_with_one_line_and_without_half_a_file(
+    tmp_path: Path, signals: list[signal.Signals]
+) -> None:
     words = [sys.executable, "-c", DEAF, str(tmp_path / "file.csv")]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGTERM)
+    for number in signals:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == STOPPED
     (line,) = err.splitlines()
@@ -50,9 +56,10 @@ def test_a_command_that_hears_nothing_ends_with_one_line_and_without_half_a_file
 
 
 @pytest.mark.slow
-def test_a_signal_after_the_end_changes_no_exit_status() -> None:
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_after_the_end_changes_no_exit_status(name: str) -> None:
     """Libraries such as torch take a while to take down what they hold, and the work is done by then."""
-    script = "import atexit, signal, sys; atexit.register(signal.raise_signal, signal.SIGTERM)"
+    script = f"import atexit, signal, sys; atexit.register(signal.raise_signal, signal.{name})"
     script += "; from podium.__main__ import main; sys.exit(main(['models', 'no_model_of_this_name']))"
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert process.returncode == 1, process.stderr
@@ -77,3 +84,37 @@ def test_the_first_signal_interrupts_and_later_ones_let_it_end() -> None:
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is handler
     assert threading.active_count() == threads
+
+
+@pytest.mark.slow
+def test_a_command_that_a_signal_has_ended_does_not_wait_for_libraries() -> None:
+    script = """
+import atexit, signal, sys, threading
+from podium import __main__
+from podium.cli import flags
+__main__.COMMANDS["models"] = (lambda args: signal.raise_signal(signal.SIGTERM), flags.no_flags)
+sys.argv[1:] = ["models"]
+atexit.register(threading.Event().wait)
+__main__.run()
+"""
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert process.returncode == STOPPED
+    (line,) = process.stderr.splitlines()
+    assert line.startswith("podium: stopped")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_an_import_raises_nothing_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """C++ code that imports a module aborts the process when an exception comes out of it; the thread ends it."""
+    (tmp_path / f"with_signal_{int(number)}.py").write_text(
+        f"import signal\nsignal.raise_signal({int(number)})\nis_whole = True"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    ended = threading.Event()
+    monkeypatch.setattr(end_soon, "_end_now", ended.set)
+    monkeypatch.setattr(end_soon, "PATIENCE", 0.0)
+    with end_soon_after_sigterm():
+        assert importlib.import_module(f"with_signal_{int(number)}").is_whole
+        assert ended.wait(60)
