@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from podium import __version__, terminal, torchrun
 from podium.cli.commands import COMMANDS
-from podium.cli.flags import parser
+from podium.cli.flags import WITHOUT_COMPETITION, parser
 from podium.disk import check_utf8
 from podium.end_soon import end_soon_after_sigterm, exit_stopped, stop_line
 from podium.errors import STOPPED, PodiumError
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _choose_competition(args: argparse.Namespace) -> None:
     """Sets the competition where the user has named none. `data` brings the default one, whatever else is here."""
-    if getattr(args, "competition", "") is not None:
+    if args.command in WITHOUT_COMPETITION or args.competition is not None:
         return
     args.competition = usual_competition(args.root)
     if args.competition == DEFAULT_COMPETITION:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,9 +84,7 @@ def loaded(root: Path, name: str) -> Competition:
     return load_files(root, IMAGES, {"train.csv": train, "sample_submission.csv": sample}, card)
 
 
-def scores(
-    root: Path, competition: Competition, csv: str, solution: str, metric: str | None = None
-) -> dict[str, float]:
+def scores(root: Path, competition: Competition, csv: str, solution: str) -> dict[str, Any]:
     (root / "made.csv").write_text(csv)
     (root / "solution.csv").write_text(solution)
     return dict(json.loads(score(root / "made.csv", root / "solution.csv", competition=competition)))

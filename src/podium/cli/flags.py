@@ -255,7 +255,7 @@ def score(command: argparse.ArgumentParser) -> None:
 
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
     text = "the competition that it is for (default: that of the lineage beside it; else the cells show what they hold)"
-    command.add_argument("-c", "--competition", type=_slug, default="", metavar="SLUG", help=text)
+    command.add_argument("-c", "--competition", type=_slug, metavar="SLUG", help=text)
     text = "the truth: labels, a 0 or 1 for each class, or numbers; with a column Usage, both of its parts are scored"
     command.add_argument("--solution", type=Path, required=True, metavar="FILE.csv", help=text)
     default = "default: that of the lineage or the competition; else accuracy for labels, log_loss for probabilities"
