@@ -1,7 +1,8 @@
 # From a competition's files to a submission. `make` lists the targets.
 
 # The only competition that is here, or the first one; the sample is named by whoever means it. (As podium chooses it.)
-HERE   := $(filter-out sample,$(notdir $(patsubst %/,%,$(wildcard data/raw/*/))))
+DATA   := $(if $(PODIUM_ROOT),$(PODIUM_ROOT)/)data
+HERE   := $(filter-out sample,$(notdir $(patsubst %/,%,$(wildcard $(DATA)/raw/*/))))
 COMP   ?= $(if $(and $(filter 1,$(words $(HERE))),$(filter-out data,$(MAKECMDGOALS))),$(HERE),boolart-image-classification)
 VENV   ?= .venv
 PYTHON ?= python3
@@ -12,11 +13,12 @@ override COMP := $(firstword $(subst /, ,$(lastword $(subst /competitions/, ,$(C
 READY  := $(VENV)/.ready
 BIN    := $(VENV)/bin
 PODIUM := PODIUM_CALLED_BY=make $(BIN)/podium
-RAW    := data/raw/$(COMP)
-FOLDED := data/prepared/$(COMP)/folds.csv
+RAW    := $(DATA)/raw/$(COMP)
+FOLDED := $(DATA)/prepared/$(COMP)/folds.csv
 
 # An environment runs the code of one clone. A second one that shares it would run that code, or replace it.
-OWNER := $(shell cat '$(VENV)/.ready' 2>/dev/null)
+CODE  := $(shell cat '$(VENV)'/lib/python3*/site-packages/__editable__.podium-*.pth 2>/dev/null)
+OWNER := $(or $(shell cat '$(VENV)/.ready' 2>/dev/null),$(patsubst %/src,%,$(CODE)))
 ifneq ($(and $(OWNER),$(filter-out help clean,$(MAKECMDGOALS))),)
 ifneq ($(OWNER),$(CURDIR))
   $(error $(VENV) is the environment of $(OWNER), whose code it runs; name another one with VENV=, or delete it)

@@ -210,6 +210,27 @@ def test_an_environment_belongs_to_one_clone(clone: Path, tmp_path_factory: pyte
         assert "VENV=" in done.stderr
     assert make(other, "help", shared).returncode == 0
     assert ready.read_text() == f"{clone}\n"
+    ready.write_text("")  # written by an older Makefile, or by hand: the environment itself knows its clone
+    installed = clone / ".venv" / "lib" / "python3.11" / "site-packages" / "__editable__.podium-0.1.0.pth"
+    installed.parent.mkdir(parents=True)
+    installed.write_text(f"{clone}/src\n")
+    assert f"is the environment of {clone}" in make(other, "setup", shared).stderr
+    assert make(clone, "-n", "doctor").returncode == 0
+
+
+def test_make_finds_the_data_where_podium_does(
+    clone: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path_factory.mktemp("root")
+    folds = root / "data" / "prepared" / "mine" / "folds.csv"
+    for path in (folds, root / "data" / "raw" / "mine" / "train.csv"):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    assert "podium folds" in make(clone, "-n", "train", "MODEL=test_vit").stdout
+    monkeypatch.setenv("PODIUM_ROOT", str(root))
+    commands = make(clone, "-n", "train", "MODEL=test_vit").stdout
+    assert "train -c mine" in commands
+    assert "podium folds" not in commands  # they are there, and are not made anew
 
 
 def test_make_without_a_model_says_what_is_missing(clone: Path) -> None:

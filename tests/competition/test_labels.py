@@ -188,3 +188,17 @@ def test_classes_are_sorted_by_value_if_all_are_numbers(
 ) -> None:
     train = table("id,target", *(f"{i},{label}" for i, label in enumerate(labels, 1)))
     assert load_files(tmp_path, IMAGES, TABLES | {"train.csv": train}).classes == classes
+
+
+@pytest.mark.parametrize("card", ["", 'metric = "rmse"'])
+def test_numbers_with_a_decimal_comma_are_named(tmp_path: Path, card: str) -> None:
+    images = [f"train/{number}.jpg" for number in range(12)]
+    rows = [f"{number};{number + 0.5}".replace(".", ",") for number in range(12)]
+    tables = {"train.csv": table("id;price", *rows)}
+    if card:
+        message = load_error(tmp_path, [*images, "test/20.jpg"], tables, card)
+        assert "train.csv, line 2: '0,5' in the column 'price'" in message
+    else:
+        (message,) = (note for note in load_files(tmp_path, [*images, "test/20.jpg"], tables).notes if "price" in note)
+        assert "'0,5' are labels here" in message
+    assert "point" in message

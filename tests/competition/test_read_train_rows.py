@@ -120,3 +120,12 @@ def test_the_card_can_say_that_a_table_does_not_list_the_training_images(tmp_pat
     tables = {"labels.csv": table("number,name", "a,cat", "b,dog")}
     assert 'train_table = ""' in load_error(tmp_path, FOLDERS, tables)
     assert load_files(tmp_path, [], {}, 'train_table = ""').classes == ("cat", "dog")
+
+
+def test_ids_that_repeat_for_each_patient_are_no_wrong_lines(tmp_path: Path) -> None:
+    images = [f"train/{patient}/{number}.jpg" for patient in "ab" for number in range(3)]
+    rows = [f"{patient},{number},{label}" for patient, label in (("a", "x"), ("b", "y")) for number in range(3)]
+    message = load_error(tmp_path, [*images, "test/9.jpg"], {"train.csv": table("patient,slice,label", *rows)})
+    assert "has two labels" in message
+    assert "add a column that names the files" in message
+    assert "delete" not in message

@@ -93,9 +93,10 @@ class ImagePool:
             if len(images) > 1:
                 images = _likeliest(name, images, complete_folders)
             if len(images) > 1:
+                is_elsewhere = os.path.dirname(images[0]) != os.path.dirname(images[1])
                 raise PodiumError(
-                    f"{table_path}, line {line}: id '{name}' could be {images[0]} or {images[1]}; delete one of them,"
-                    f" or {advice}"
+                    f"{table_path}, line {line}: id '{name}' could be {images[0]} or {images[1]}; delete one of them"
+                    + (f", or {advice}" if is_elsewhere else ", or write the ids with their extension")
                 )
             if images[0] in lines:
                 first = lines[images[0]]

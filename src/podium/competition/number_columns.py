@@ -56,7 +56,10 @@ def _look_like_numbers(sources: Sources, table: Table, columns: list[str]) -> bo
     """
     cells = {cell for column in columns for cell in table.rows[column].unique()} - {""}
     values = pd.to_numeric(pd.Series(list(cells), dtype=object), errors="coerce")
-    if not np.isfinite(values).all() or values.nunique() < MIN_VALUES:
+    if not np.isfinite(values).all():
+        _note_decimal_commas(sources, table, columns, cells)
+        return False
+    if values.nunique() < MIN_VALUES:
         return False
     if (values % 1 == 0).all() and not (len(columns) == 1 and _has_fractions_above_1(sources.sample)):
         return False
@@ -66,6 +69,18 @@ def _look_like_numbers(sources: Sources, table: Table, columns: list[str]) -> bo
         + sources.card.advise('task = "one_label"' if len(columns) == 1 else 'task = "several_labels"')
     )
     return True
+
+
+def _note_decimal_commas(sources: Sources, table: Table, columns: list[str], cells: set[str]) -> None:
+    """Says that cells such as `2800,5` are read as labels, if all of them would be numbers with a point."""
+    with_points = pd.Series([cell.replace(",", ".") for cell in cells], dtype=object)
+    values = pd.to_numeric(with_points, errors="coerce")
+    if np.isfinite(values).all() and values.nunique() >= MIN_VALUES:
+        example = min(cell for cell in cells if "," in cell)
+        sources.notes.append(
+            f"{table.path.name}: cells of '{columns[0]}' such as '{example}' are labels here; if they are numbers, write a"
+            " point in place of the comma"
+        )
 
 
 def _has_fractions_above_1(sample: Table | None) -> bool:
@@ -94,7 +109,8 @@ def read_numbers(sources: Sources, path: Path, cells: pd.DataFrame) -> pd.Series
         wrong = cells[column][~np.isfinite(values) & (cells[column] != "")]
         if len(wrong):
             line, cell = wrong.index[0], wrong.iloc[0]
-            raise PodiumError(f"{path}, line {line}: '{cell}' in the column '{column}' is not a number; correct it")
+            remedy = "write a point in place of the comma" if "," in cell else "correct it"
+            raise PodiumError(f"{path}, line {line}: '{cell}' in the column '{column}' is not a number; {remedy}")
         if (cells[column] == "").all():
             raise PodiumError(f"{path}: no number in the column '{column}', so it cannot be learned; fill it in")
     is_blank = (cells == "").all(axis=1)

@@ -85,9 +85,10 @@ def _drop_repeated_rows(sources: Sources, path: Path, rows: pd.DataFrame) -> pd.
         name = conflicts["id"].iloc[0]
         first, second = conflicts.index[conflicts["id"] == name][:2]
         difference = "labels" if conflicts["target"][first] != conflicts["target"][second] else "groups"
-        raise PodiumError(
-            f"{path}, lines {first} and {second}: id '{name}' has two {difference}; delete the wrong line"
-        )
+        remedy = "delete the wrong line"
+        if len(conflicts) > len(unique_rows) / 2:  # no mistakes: the ids are a part of the images' names
+            remedy = "if ids name an image together with another column, add a column that names the files"
+        raise PodiumError(f"{path}, lines {first} and {second}: id '{name}' has two {difference}; {remedy}")
     extra_count = len(rows) - len(unique_rows)
     if extra_count:
         sources.notes.append(
