@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from layouts import images_by_id, load_error, load_files, table, train_labels
+from podium.competition.describe import describe
 
 MAYO_TRAIN = [f"{n:06x}_{m},{n % 3},{n:06x},{m},{['CE', 'LAA'][n % 2]}" for n in range(4) for m in range(n % 2 + 1)]
 MAYO_TEST = ["006388_0,11,006388", "008e5c_0,11,008e5c", "00c058_0,11,00c058"]
@@ -40,7 +41,7 @@ def test_mayo_asks_for_a_row_for_each_patient(tmp_path: Path) -> None:
     assert competition.groups is not None
     assert competition.groups.tolist() == ["000000", "000001", "000001", "000002", "000003", "000003"]
     assert competition.classes == ("CE", "LAA")
-    assert "a row, for each patient_id (1.0 images on average)" in competition.describe()
+    assert "a row, for each patient_id (1.0 images on average)" in describe(competition)
 
 
 def test_rsna_asks_for_a_row_for_each_breast(tmp_path: Path) -> None:

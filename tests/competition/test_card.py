@@ -7,6 +7,7 @@ import pytest
 
 from layouts import IMAGES, SLUG, TABLES, TRAIN, card_path, load_error, load_files, raw_path, table
 from podium.competition.card import check_keys, check_values, read_card
+from podium.competition.describe import describe
 from podium.competition.known_cards import FILE, known_cards
 from podium.competition.load import load
 from podium.errors import PodiumError
@@ -199,11 +200,11 @@ def test_no_table_of_a_known_competition_is_still_no_table(tmp_path: Path) -> No
 def test_the_description_says_where_the_metric_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = card_path(tmp_path)
     guessed = load_files(tmp_path, IMAGES, TABLES)
-    assert f'metric   accuracy, a guess: write metric = "NAME" in {path} if it is another one' in guessed.describe()
+    assert f'metric   accuracy, a guess: write metric = "NAME" in {path} if it is another one' in describe(guessed)
     monkeypatch.setitem(known_cards(), SLUG, {"metric": "macro_f1"})
-    assert "metric   macro_f1, known for this competition" in load(SLUG, tmp_path).describe()
+    assert "metric   macro_f1, known for this competition" in describe(load(SLUG, tmp_path))
     write_card(tmp_path, SLUG, 'metric = "mcc"')
-    assert f"metric   mcc, set in {path}" in load(SLUG, tmp_path).describe()
+    assert f"metric   mcc, set in {path}" in describe(load(SLUG, tmp_path))
 
 
 def test_the_drivers_of_a_known_competition_are_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from contained import (
     write_tfrecord,
 )
 from layouts import SLUG, card_path, images_by_id, load_error, load_files, raw_path, table, train_labels
+from podium.competition.describe import describe
 from podium.competition.load import Competition, load
 from podium.errors import PodiumError
 from podium.images.decode import BadImage, read_file, read_image
@@ -37,7 +38,7 @@ def test_digit_recognizer(tmp_path: Path) -> None:
     assert images_by_id(competition) == {str(row): f"test.csv#{row}" for row in range(1, 6)}
     assert competition.submission_format.columns == ("ImageId", "Label")
     assert not competition.notes
-    assert "train    12 rows of train.csv, 28 x 28 pixels, grey\n" in competition.describe()
+    assert "train    12 rows of train.csv, 28 x 28 pixels, grey\n" in describe(competition)
     expected = digits(12)[6].reshape(28, 28)
     assert np.array_equal(read_image(competition.folder / "train.csv#7"), np.dstack([expected] * 3))
 
@@ -63,7 +64,7 @@ def test_fer2013(tmp_path: Path, quote: str) -> None:
     competition = load(SLUG, tmp_path)
     assert train_labels(competition) == {f"train.csv#{row}": str((row - 1) % 2) for row in range(1, 5)}
     assert images_by_id(competition) == {"1": "test.csv#1", "2": "test.csv#2"}
-    assert "4 rows of train.csv, 48 x 48 pixels" in competition.describe()
+    assert "4 rows of train.csv, 48 x 48 pixels" in describe(competition)
     assert np.array_equal(image_of(competition, "test.csv#2"), faces[1].reshape(48, 48))
 
 
@@ -86,7 +87,7 @@ def test_the_images_of_facial_keypoints(tmp_path: Path) -> None:
     write(tmp_path, "test.csv", "ImageId,Image", ((row + 1, face) for row, face in enumerate(faces)))
     competition = load(SLUG, tmp_path, target_column="kind")
     assert images_by_id(competition) == {str(row): f"test.csv#{row}" for row in (1, 2, 3)}
-    assert "3 rows of training.csv, 96 x 96 pixels" in competition.describe()
+    assert "3 rows of training.csv, 96 x 96 pixels" in describe(competition)
     assert np.array_equal(image_of(competition, "training.csv#3"), digits(3, side=96)[2].reshape(96, 96))
 
 
@@ -101,7 +102,7 @@ def test_bengali(tmp_path: Path) -> None:
         f"train_image_data_{row // 3}.parquet#{row % 3 + 1}": str(row % 2) for row in range(6)
     }
     assert "6 rows of 2 files (train_image_data_0.parquet, train_image_data_1.parquet), 137 x 236 pixels, grey" in (
-        competition.describe()
+        describe(competition)
     )
     assert np.array_equal(image_of(competition, "train_image_data_1.parquet#2"), images[4].reshape(137, 236))
 
@@ -115,7 +116,7 @@ def test_isic_2024(tmp_path: Path) -> None:
     assert images_by_id(competition)["ISIC_0000007"] == "test-image.hdf5#ISIC_0000007"
     assert competition.groups is not None
     assert image_of(competition, "test-image.hdf5#ISIC_0000007") == images[7]
-    assert "6 images in train-image.hdf5" in competition.describe()
+    assert "6 images in train-image.hdf5" in describe(competition)
 
 
 def test_image_files_come_before_the_same_images_in_a_container(tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_petals_to_the_metal(tmp_path: Path) -> None:
     assert competition.notes == (
         f"1 file for validation, {folder}/val/00-192x192-2.tfrec first, join the training images",
     )
-    assert "7 images in 3 files" in competition.describe()
+    assert "7 images in 3 files" in describe(competition)
 
 
 def test_of_several_sizes_the_largest_is_taken_unless_the_card_names_one(tmp_path: Path) -> None:
@@ -309,7 +310,7 @@ def test_statoil_iceberg(tmp_path: Path) -> None:
     assert train_labels(competition) == {f"train.json#{row}": str((row - 1) % 2) for row in range(1, 5)}
     assert images_by_id(competition) == {"ice11": "test.json#2", "ice10": "test.json#1"}
     assert competition.submission_format.wants == "probs"
-    assert "4 rows of train.json, 75 x 75 pixels, two radar bands" in competition.describe()
+    assert "4 rows of train.json, 75 x 75 pixels, two radar bands" in describe(competition)
     row = json.loads(raw_path(tmp_path, "train.json").read_text())[2]
     first, second = (np.array(row[band]).reshape(75, 75) for band in ("band_1", "band_2"))
     expected = np.stack([first, second, (first + second) / 2], axis=2)

@@ -6,6 +6,7 @@ import pytest
 
 from layouts import IMAGES, SLUG, TABLES, TRAIN, load_files, table, train_labels
 from podium.competition.corrections import corrections_path
+from podium.competition.describe import describe
 from podium.competition.load import Competition, load
 from podium.errors import PodiumError
 
@@ -52,7 +53,7 @@ def test_labels_change_and_images_are_dropped_but_not_the_classes(plain: Competi
     assert "1 label changed, 1 image dropped" in note
     assert str(corrections_path(SLUG, tmp_path)) in note
     assert "without a training image: bird" in no_bird
-    assert "classes  3" in corrected.describe()
+    assert "classes  3" in describe(corrected)
 
 
 def test_without_corrections_nothing_is_noted_or_hashed(plain: Competition, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from layouts import IMAGES, load_error, load_files, raw_path, table
+from podium.competition.describe import describe
 from podium.competition.features import Features
 from podium.competition.load import load
 
@@ -27,7 +28,7 @@ def test_numbers_are_scaled_and_texts_become_columns(tmp_path: Path) -> None:
     """The columns: the age, whether it is missing, arm, leg; neck is in no training row, and `empty` says nothing."""
     features = features_of(tmp_path)
     assert features.names == ("age", "site", "empty")
-    assert "  features age, site, empty\n" in load_files(tmp_path, IMAGES, TABLES, CARD).describe() + "\n"
+    assert "  features age, site, empty\n" in describe(load_files(tmp_path, IMAGES, TABLES, CARD)) + "\n"
     assert features.of_train(["3", "1"]).tolist() == [[0, 1, 1, 0], [-1, 0, 1, 0]]
     # In the order of the sample submission; an age of 50 counts as 40, the highest of the training images.
     assert features.of_test.tolist() == [[1, 0, 0, 1], [0, 0, 0, 0]]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from layouts import images_by_id, load_error, load_files, table, train_labels
+from podium.competition.describe import describe
 
 NAMES = ("Dry_Clover_g", "GDM_g")
 
@@ -40,7 +41,7 @@ def test_landmarks_want_a_label_and_its_probability(tmp_path: Path) -> None:
     assert competition.submission_format.has_confidence
     assert competition.metric == "gap"
     assert competition.classes == ("7", "138982")
-    assert "one label and its probability a row" in competition.describe()
+    assert "one label and its probability a row" in describe(competition)
     assert not competition.notes
 
 

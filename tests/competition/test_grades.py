@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, TABLES, load_files, table
+from podium.competition.describe import describe
 from podium.competition.grades import are_grades
 from podium.competition.score_csv import score
 from podium.errors import PodiumError
@@ -27,7 +28,7 @@ def test_the_order_of_words_is_a_guess_and_is_called_one(tmp_path: Path) -> None
     assert 'grades = ["healthy", "mild", "severe"]' in note
     assert "it.toml" in note
     assert find_kind(competition.metric, ONE_LABEL, competition.classes, competition.card) is None
-    assert "is a guess" not in load_files(tmp_path / "other", IMAGES, WORDS).describe()  # accuracy needs no order
+    assert "is a guess" not in describe(load_files(tmp_path / "other", IMAGES, WORDS))  # accuracy needs no order
 
 
 @pytest.mark.parametrize("tables", [WORDS, COLUMNS])
@@ -37,8 +38,8 @@ def test_the_card_gives_the_order_of_words(tmp_path: Path, tables: dict[str, str
         grades.insert(1, "moderate")  # no training image has it
     competition = load_files(tmp_path, IMAGES, tables, f"{KAPPA}grades = {grades}\n")
     assert list(competition.classes) == grades
-    assert f"a grade: {' < '.join(grades)}" in competition.describe()
-    assert "is a guess" not in competition.describe()
+    assert f"a grade: {' < '.join(grades)}" in describe(competition)
+    assert "is a guess" not in describe(competition)
     kind = find_kind(competition.metric, ONE_LABEL, competition.classes, competition.card)
     assert kind is not None
     assert kind.name == "cut_points"
@@ -61,7 +62,7 @@ def test_grades_that_are_not_the_labels_are_refused(tmp_path: Path, grades: str,
 
 def test_the_order_of_negative_grades_as_text_is_a_guess(tmp_path: Path) -> None:
     tables = WORDS | {"train.csv": table("id,target", "1,-1", "2,-2", "3,0")}
-    assert "is a guess" in load_files(tmp_path, IMAGES, tables, KAPPA).describe()
+    assert "is a guess" in describe(load_files(tmp_path, IMAGES, tables, KAPPA))
     assert are_grades({}, ("-2", "-1", "0"))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from layouts import load_files, table, write_files
+from podium.competition.describe import describe
 from podium.competition.load import Competition, load
 
 COUNT = 12  # of training images
@@ -28,7 +29,7 @@ def test_aptos_2019(tmp_path: Path) -> None:
     }
     competition = load_as(tmp_path, "aptos2019-blindness-detection", images, tables)
     assert understood(competition) == ("one_label", "quadratic_kappa", "labels")
-    assert "a grade: 0 < 1 < 2 < 3 < 4" in competition.describe()
+    assert "a grade: 0 < 1 < 2 < 3 < 4" in describe(competition)
 
 
 def test_diabetic_retinopathy_keeps_both_eyes_together(tmp_path: Path) -> None:

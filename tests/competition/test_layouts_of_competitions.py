@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from layouts import images_by_id, load_error, load_files, raw_path, table, train_labels
+from podium.competition.describe import describe
 
 
 def test_cassava(tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def test_humpback_whale_identification(tmp_path: Path) -> None:
     competition = load_files(tmp_path, images, tables)
     assert (competition.metric, competition.submission_format.wants) == ("map_at_5", "ranking")
     assert competition.submission_format.places == 5
-    assert "the 5 most probable labels a row" in competition.describe()
+    assert "the 5 most probable labels a row" in describe(competition)
     assert not competition.notes
 
 

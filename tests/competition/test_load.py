@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, SAMPLE, SLUG, TABLES, TRAIN, load_error, load_files, raw_path, table
+from podium.competition.describe import describe
 from podium.competition.load import load, raw_folder
 from podium.errors import PodiumError
 
@@ -75,7 +76,7 @@ def test_the_hash_changes_with_every_id_label_and_size_and_with_nothing_else(tmp
 
 
 def test_the_description_says_all_that_was_understood(tmp_path: Path) -> None:
-    text = load_files(tmp_path, [*IMAGES, "test/6.jpg"], TABLES, 'title = "Pets"').describe()
+    text = describe(load_files(tmp_path, [*IMAGES, "test/6.jpg"], TABLES, 'title = "Pets"'))
     for part in ("Pets", "3 images in train/", "2 images in test/", "2, from 2 images ('cat') down to 1 ('dog')"):
         assert part in text
     for part in (

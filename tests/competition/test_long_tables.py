@@ -7,6 +7,7 @@ import pytest
 
 from contained import digits, write
 from layouts import card_path, images_by_id, load_error, load_files, raw_path, table, train_labels
+from podium.competition.describe import describe
 from podium.competition.load import load
 from podium.errors import PodiumError
 from podium.submissions.write_csv import render, write_csv
@@ -30,7 +31,7 @@ def test_rsna_intracranial_hemorrhage(tmp_path: Path) -> None:
     assert competition.classes == NAMES
     assert train_labels(competition)["stage_2_train/ID_02.jpg"] == "epidural|intraparenchymal"
     assert images_by_id(competition) == {"ID_bb": "stage_2_test/ID_bb.jpg", "ID_aa": "stage_2_test/ID_aa.jpg"}
-    assert "submit   ID, Label: the probability of one label of an image a row" in competition.describe()
+    assert "submit   ID, Label: the probability of one label of an image a row" in describe(competition)
     text = render(competition, pd.DataFrame([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]).to_numpy())
     assert text == (
         "ID,Label\nID_bb_epidural,0.1\nID_bb_intraparenchymal,0.2\nID_bb_any,0.3\n"
@@ -110,7 +111,7 @@ def test_facial_keypoints_are_asked_for_by_another_table(tmp_path: Path) -> None
     assert competition.classes == tuple(names)
     assert competition.train["target"].iloc[3] == "3.25||7.5"
     assert images_by_id(competition) == {"1": "test.csv#1", "2": "test.csv#2"}
-    assert "one of the numbers of an image a row" in competition.describe()
+    assert "one of the numbers of an image a row" in describe(competition)
     text = render(competition, pd.DataFrame([[1.5, 2.5, 3.5], [4.5, 5.5, 6.5]]).to_numpy())
     assert text == "RowId,Location\n1,1.5\n2,2.5\n3,3.5\n4,6.5\n"
     write_csv(competition, tmp_path / "right.csv", text)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, TABLES, load_files, table
+from podium.competition.describe import describe
 from podium.competition.positive_class import find_positive
 from podium.competition.score_csv import score
 
@@ -37,8 +38,8 @@ def files(
 def test_labels_tell_which_is_positive(tmp_path: Path, labels: tuple[str, str], positive: str) -> None:
     competition = load_files(tmp_path, IMAGES, files(*labels))
     assert competition.classes[-1] == positive
-    assert f"the probability of '{positive}'" in competition.describe()
-    assert GUESS not in competition.describe()
+    assert f"the probability of '{positive}'" in describe(competition)
+    assert GUESS not in describe(competition)
 
 
 def test_the_last_by_the_alphabet_is_a_guess_and_is_called_one(tmp_path: Path) -> None:
@@ -63,13 +64,13 @@ def test_what_is_told_is_no_guess(tmp_path: Path, tables: dict[str, str], card: 
         card = 'target_column = "target"\n'
     competition = load_files(tmp_path, IMAGES, tables, card)
     assert competition.classes == ("dog", "cat")
-    assert GUESS not in competition.describe()
+    assert GUESS not in describe(competition)
 
 
 def test_metrics_of_one_class_call_it_a_guess_where_each_has_a_column(tmp_path: Path) -> None:
     tables = TABLES | {"sample_submission.csv": table("id,cat,dog", "4,0.5,0.5", "5,0.5,0.5")}
-    assert GUESS not in load_files(tmp_path, IMAGES, tables).describe()
-    assert GUESS in load_files(tmp_path, IMAGES, tables, 'metric = "average_precision"\n').describe()
+    assert GUESS not in describe(load_files(tmp_path, IMAGES, tables))
+    assert GUESS in describe(load_files(tmp_path, IMAGES, tables, 'metric = "average_precision"\n'))
 
 
 def test_more_classes_have_no_positive_one() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, LABELS, SAMPLE, TABLES, TRAIN, load_error, load_files, table
+from podium.competition.describe import describe
 
 
 def test_a_blank_test_id_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_a_table_and_a_folder_of_its_images_need_no_test_images(tmp_path: Path, 
     competition = load_files(tmp_path, [f"{folder}{i}.jpg" for i in (1, 2, 3)], {"labels.csv": TRAIN})
     assert (len(competition.train), len(competition.test)) == (3, 0)
     assert list(competition.test.columns) == ["id", "image"]
-    assert "no test images" in competition.describe()
+    assert "no test images" in describe(competition)
     assert not competition.notes
 
 
@@ -57,7 +58,7 @@ def test_a_table_and_a_folder_of_its_images_need_no_test_images(tmp_path: Path, 
 def test_a_folder_for_each_class_needs_no_test_images(tmp_path: Path, folder: str) -> None:
     competition = load_files(tmp_path, [f"{folder}cat/1.jpg", f"{folder}dog/2.jpg"], {})
     assert (competition.classes, len(competition.test)) == (("cat", "dog"), 0)
-    assert "no test images" in competition.describe()
+    assert "no test images" in describe(competition)
 
 
 @pytest.mark.parametrize("name", ["sample_submission.csv", "test.csv"])

@@ -7,6 +7,7 @@ import pytest
 
 from layouts import IMAGES, TABLES, TRAIN, images_by_id, load_error, load_files, table
 from podium.competition.csv_files import read_table
+from podium.competition.describe import describe
 from podium.submissions.check import check_csv
 from podium.submissions.write_csv import render
 
@@ -214,7 +215,7 @@ def test_a_single_column_holds_the_probability_of_the_class_it_is_named_after(
     sample = table(header, "5,0.5", "4,0.5")
     competition = load_files(tmp_path, IMAGES, TABLES | {"sample_submission.csv": sample}, card)
     assert competition.classes[-1] == last
-    assert f"the probability of '{last}'" in competition.describe()
+    assert f"the probability of '{last}'" in describe(competition)
     probs = np.full((2, 2), 0.25)
     probs[:, competition.classes.index("cat")] = 0.75
     assert render(competition, probs).splitlines()[1] == ("5,0.75" if last == "cat" else "5,0.25")

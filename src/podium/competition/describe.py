@@ -2,22 +2,19 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from podium.competition.contained_images import describe_contained
 from podium.competition.find_files import common_folder
 from podium.competition.grades import METRIC, are_grades
+from podium.competition.load import Competition
 from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 from podium.terminal import first_few, plural
 
-if TYPE_CHECKING:
-    from podium.competition.load import Competition
 
-
-def describe(competition: "Competition") -> str:
+def describe(competition: Competition) -> str:
     lines = [
         f"{competition.title}  ({competition.folder})",
         f"  train    {_images_in(competition.folder, competition.train)}",
@@ -34,7 +31,7 @@ def describe(competition: "Competition") -> str:
     return "\n".join(lines)
 
 
-def _describe_submission(competition: "Competition") -> str:
+def _describe_submission(competition: Competition) -> str:
     submission, answers = competition.submission_format, competition.answers
     rows = f"{first_few(submission.header)}: {_describe_answer(competition)} a row"
     if answers:
@@ -42,7 +39,7 @@ def _describe_submission(competition: "Competition") -> str:
     return f"{rows}, {_source_of(submission)}"
 
 
-def _describe_answer(competition: "Competition") -> str:
+def _describe_answer(competition: Competition) -> str:
     """Returns what a row of the submission holds."""
     submission = competition.submission_format
     if submission.long:
@@ -51,7 +48,7 @@ def _describe_answer(competition: "Competition") -> str:
     return competition.answer_form.words
 
 
-def _describe_targets(competition: "Competition") -> str:
+def _describe_targets(competition: Competition) -> str:
     """Returns a line about the classes, or the numbers."""
     task, classes, targets = competition.task, competition.classes, competition.train["target"]
     if task is NUMBERS:
@@ -64,7 +61,7 @@ def _describe_targets(competition: "Competition") -> str:
     return f"classes  {len(classes)}, from {most_images:,} images ('{largest}') down to {least_images:,} ('{smallest}')"
 
 
-def _describe_task(competition: "Competition") -> str:
+def _describe_task(competition: Competition) -> str:
     if competition.task is ONE_LABEL:
         has_order = competition.metric == METRIC and are_grades(competition.card, competition.classes)
         return "one label for each image" + (f", a grade: {' < '.join(competition.classes)}" if has_order else "")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.competition.card import read_card
+from podium.competition.describe import describe
 from podium.competition.load import load
 from podium.disk import explain_full_disk, write_text
 from podium.project_root import DIGITS_SLUG
@@ -56,7 +57,7 @@ def write_digits(root: str | Path) -> Path:
         say(f"podium: {card_path} was changed by you and is kept")
     else:
         write_text(card_path, CARD)
-    show(load(DIGITS_SLUG, root).describe())
+    show(describe(load(DIGITS_SLUG, root)))
     say(f"podium: wrote {folder}\nnext: {command_for('folds', DIGITS_SLUG)}")
     return folder
 

@@ -20,7 +20,6 @@ from podium.competition.answer_groups import Answers, check_corrected_answers, t
 from podium.competition.card import Card, read_card
 from podium.competition.choose_metric import choose_metric
 from podium.competition.corrections import Corrections, read_corrections
-from podium.competition.describe import describe
 from podium.competition.features import Features, take_features
 from podium.competition.find_files import Files, find_files
 from podium.competition.find_tables import Sources, note_possible_samples, read_sample_submission
@@ -99,10 +98,6 @@ class Competition:
             sizes = "+".join(_file_size(f"{self.folder}/{file}") for file in files_of(row[-1]))
             digest.update("\0".join((*row, sizes, "\n")).encode())
         return digest.hexdigest()
-
-    def describe(self) -> str:
-        """Returns what was understood, for people."""
-        return describe(self)
 
 
 def raw_folder(slug: str, root: Path) -> Path:

@@ -78,8 +78,8 @@ def _note_decimal_commas(sources: Sources, table: Table, columns: list[str], cel
     if np.isfinite(values).all() and values.nunique() >= MIN_VALUES:
         example = min(cell for cell in cells if "," in cell)
         sources.notes.append(
-            f"{table.path.name}: cells of '{columns[0]}' such as '{example}' are labels here; if they are numbers, write a"
-            " point in place of the comma"
+            f"{table.path.name}: cells of '{columns[0]}' such as '{example}' are labels here; if they are numbers,"
+            " write a point in place of the comma"
         )
 
 

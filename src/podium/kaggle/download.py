@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from podium.competition.card import read_card
+from podium.competition.describe import describe
 from podium.competition.load import load, raw_folder
 from podium.disk import locked
 from podium.errors import PodiumError
@@ -45,7 +46,7 @@ def download_competition(slug: str, root: Path) -> None:
                 _download_archive(slug, archive)
             if not folder.is_dir():
                 unpack(archive, folder)
-    show(load(slug, root).describe())
+    show(describe(load(slug, root)))
     say(f"next: {command_for('folds', slug)}")
 
 

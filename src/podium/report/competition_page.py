@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from podium.competition.describe import describe
 from podium.competition.load import Competition
 from podium.project_root import runs_folder
 from podium.report.page import page
@@ -46,7 +47,7 @@ def competition_page(competition: Competition, root: Path, pages: Collection[Pat
         _costs_section(runs),
         _pairs_section(competition, root, runs),
         _kaggle_section(root / "submissions" / competition.slug / "history.csv"),
-        section("data", "Data", f'<div class="wide"><pre>{escape(competition.describe())}</pre></div>'),
+        section("data", "Data", f'<div class="wide"><pre>{escape(describe(competition))}</pre></div>'),
     ]
     return page(competition.title, plural(len(runs), "run"), parts, {}, LINKS)
 
