@@ -87,6 +87,10 @@ def _numbers_of(labels: "pd.Series[str]", classes: Sequence[str]) -> Array:
     return np.array([number_of[label] for label in labels], np.int64)
 
 
+def _labels_in(cell: str, separator: str) -> list[str]:
+    return [label for label in cell.split(separator) if label]
+
+
 # --- labels ------------------------------------------------------------------------------------------
 
 
@@ -165,15 +169,12 @@ class LabelListForm(AnswerForm):
         predictions = np.zeros((len(cells[0]), len(self.classes)))
         number_of = {name: number for number, name in enumerate(self.classes)}
         for row, cell in zip(predictions, cells[0], strict=True):
-            row[[number_of[label] for label in self._labels(cell)]] = 1
+            row[[number_of[label] for label in _labels_in(cell, self.separator)]] = 1
         return predictions
 
     def are_wrong(self, cells: "pd.Series[str]", column: str) -> Array:
         known = set(self.classes)
-        return np.array([not known.issuperset(self._labels(cell)) for cell in cells], bool)
-
-    def _labels(self, cell: str) -> list[str]:
-        return [label for label in cell.split(self.separator) if label]
+        return np.array([not known.issuperset(_labels_in(cell, self.separator)) for cell in cells], bool)
 
 
 @dataclass(frozen=True)
@@ -230,22 +231,21 @@ class RankingForm(AnswerForm):
         predictions = np.zeros((len(cells[0]), len(self.classes)))
         number_of = {name: number for number, name in enumerate(self.classes)}
         for row, cell in zip(predictions, cells[0], strict=True):
-            for place, label in enumerate(self._labels(cell)):
+            for place, label in enumerate(_labels_in(cell, self.separator)):
                 row[number_of[label]] = 1 / (place + 1)
         return np.asarray(predictions / predictions.sum(axis=1, keepdims=True))
 
     def are_wrong(self, cells: "pd.Series[str]", column: str) -> Array:
         known, places = set(self.classes), min(self.places, len(self.classes))
-        lists = [self._labels(cell) for cell in cells]
+        lists = [_labels_in(cell, self.separator) for cell in cells]
         return np.array([len(own) != places or len(known.intersection(own)) != places for own in lists], bool)
 
     def agree(self, cells: Cells, others: Cells) -> bool:
         """Compares place by place, because rounding exchanges two labels and leaves the others."""
-        (own, other) = ([label for cell in column[0] for label in self._labels(cell)] for column in (cells, others))
+        (own, other) = (
+            [label for cell in column[0] for label in _labels_in(cell, self.separator)] for column in (cells, others)
+        )
         return len(own) == len(other) and super().agree([pd.Series(own)], [pd.Series(other)])
-
-    def _labels(self, cell: str) -> list[str]:
-        return [label for label in cell.split(self.separator) if label]
 
 
 # --- probabilities and numbers -----------------------------------------------------------------------
