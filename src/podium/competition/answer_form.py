@@ -242,7 +242,6 @@ class RankingForm(AnswerForm):
 
     def agree(self, cells: Cells, others: Cells) -> bool:
         """Compares place by place, because rounding exchanges two labels and leaves the others."""
-        files = (cells, others)
         (own, other) = (
             [label for cell in column[0] for label in _labels_in(cell, self.separator)] for column in (cells, others)
         )
