@@ -25,7 +25,7 @@ from podium.submissions.blend import Blend
 from podium.submissions.check import check_class_shares
 from podium.submissions.choose_blend import BlendChoice, choose_blend
 from podium.submissions.choose_decision import choose_decision, find_kind, with_least_prob
-from podium.submissions.expected_score import Estimate, add_fold_gain, estimate_score
+from podium.submissions.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
 from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.pooling import choose_pooling
@@ -34,7 +34,7 @@ from podium.submissions.record_lineage import record_lineage
 from podium.submissions.select_runs import select_runs
 from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS, STACKED
 from podium.submissions.write_csv import render, write_csv
-from podium.task import ONE_LABEL
+from podium.task import ONE_LABEL, column_numbers
 from podium.terminal import command_for, did_you_mean, first_few, plural, podium_command, say, uses_make
 from podium.training.known_images import doubt_about
 from podium.training.run_folder import Run
@@ -78,6 +78,8 @@ def submit(
         if competition.task is ONE_LABEL:  # of other answers, the probabilities do not say enough to draw some
             folds, features = predictions.fold_probs, predictions.fold_features
             estimate = add_fold_gain(estimate, choice.blend, competition.metric, folds, choice.decision, features)
+        best = best_score(competition.metric, probs, competition.task, column_numbers(competition.classes))
+        estimate = within_reach(estimate, competition.metric, best)
         _say_estimate(competition, estimate)
         choice = replace(choice, estimate=estimate)
     check_class_shares(competition, probs, options.anyway)
