@@ -34,6 +34,7 @@ class OneLabel:
     name = "one_label"
     words = "one label an image"
     loss = "log_loss"  # the metric that goes with the training loss, whatever the competition's metric is
+    training_loss = "loss"  # in words, with its unit if the metric above has another
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         """Returns the labels in a target's text."""
@@ -59,6 +60,7 @@ class SeveralLabels:
     name = "several_labels"
     words = "several labels an image"
     loss = "log_loss"
+    training_loss = "loss"
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         return tuple(target.split(SEPARATOR)) if target else ()
@@ -133,6 +135,7 @@ class Numbers:
     name = "numbers"
     words = "numbers"
     loss = "rmse"
+    training_loss = "loss (squared error, in deviations)"
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         return ()

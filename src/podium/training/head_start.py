@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from podium.errors import PodiumError
-from podium.metrics import METRICS, evaluate
+from podium.metrics import METRICS
 from podium.models.device import autocast
 from podium.models.heads import output_layers
 from podium.recipe_defaults import learns_anew
@@ -21,7 +21,7 @@ from podium.terminal import say
 from podium.training.augment import TestView
 from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.learner import Learner
-from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, prior_bias
+from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, loss_of_head, prior_bias
 from podium.training.loader import batches_in_order, load_batches
 from podium.training.run_folder import Run
 
@@ -90,7 +90,7 @@ def _end_of(source: Run, learner: Learner) -> list[EpochRecord]:
         say(f"podium: warning: {problem}, but the learning rate may be too high for this start; --lr sets another")
         return []
     first, last = history[0], history[-1]
-    share = first.lr / source.recipe["lr"] if first.epoch == 0 else 1.0
+    share = first.lr / source.recipe["lr"] if first.is_start else 1.0
     if share < 1 and not _is_given(learner):
         rate = float(f"{rate * share:.3g}")
         say(
@@ -99,7 +99,7 @@ def _end_of(source: Run, learner: Learner) -> list[EpochRecord]:
         )
     scores = score_held_out(competition.metric, known.target, known.probs)
     record = replace(last, epoch=0, step=0, lr=rate, scores=scores, seconds=0.0, validation_seconds=0.0, kept=None)
-    say(f"  fold {fold}  {source.name}  loss {record.loss:.4f}  {record.scores_text()}")
+    say(f"  fold {fold}  {source.name}  {record.text(competition.task)}")
     return [record]
 
 
@@ -124,7 +124,7 @@ def _fit(learner: Learner) -> FittedHead | None:
         epoch=0,
         step=0,
         lr=_peak_rate(learner, fitted),
-        loss=evaluate(context.competition.task.loss, targets[training], fitted.predict(context, training, spec)),
+        loss=loss_of_head(targets[training], fitted.predict(context, training, spec), spec),
         scores=score_held_out(metric, targets[held_out], fitted.predict(context, held_out, spec)),
         views=learner.recipe.views,
         images_per_s=len(training) / max(seconds, 1e-9),
@@ -133,7 +133,7 @@ def _fit(learner: Learner) -> FittedHead | None:
         l2=fitted.l2,
     )
     learner.progress.history.append(record)
-    say(f"  fold {fold}  frozen head  loss {record.loss:.4f}  {record.scores_text()}")
+    say(f"  fold {fold}  frozen head  {record.text(context.competition.task)}")
     return fitted
 
 

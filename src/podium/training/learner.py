@@ -63,7 +63,7 @@ class Progress:
     @property
     def start_record(self) -> EpochRecord | None:
         """The record of what training started from: a fitted head, or another run; None for anything else."""
-        return next((record for record in self.history[:1] if record.epoch == 0), None)
+        return next((record for record in self.history[:1] if record.is_start), None)
 
     def count_step(self, loss: Tensor, is_bad: Tensor) -> None:
         self.loss_sum += torch.where(loss.isfinite(), loss, 0)

@@ -234,7 +234,7 @@ def close_epoch(learner: Learner, validation: Validation) -> None:
     progress.start_epoch()
     if context.processes.is_first:
         context.run.write_history(fold, progress.history)
-    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  loss {record.loss:.4f}  {record.scores_text()}")
+    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  {record.text(context.competition.task)}")
     warn_if_worse(learner)
 
 
