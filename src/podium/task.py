@@ -15,7 +15,7 @@ column sum to 1.
 
 from __future__ import annotations  # numpy appears in the types and is imported only where numbers are computed
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -200,6 +200,11 @@ def columns_in(targets: Targets) -> list[int]:
         return []
     numbers: list[int] = abs(targets[0]).tolist()
     return numbers
+
+
+def class_columns(classes: Sequence[str], taken: Collection[str]) -> list[str]:
+    """Returns the names of the classes' columns in a table with these other columns: `class id` for a class `id`."""
+    return [f"class {name}" if name in taken else name for name in classes]
 
 
 def labels_in(task: Task, targets: Iterable[str]) -> set[str]:
