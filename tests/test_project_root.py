@@ -9,7 +9,7 @@ import pytest
 from podium.__main__ import main
 from podium.errors import PodiumError
 from podium.library import load
-from podium.project_root import DEFAULT_COMPETITION, find_root, usual_competition
+from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG, find_root, usual_competition
 from tiny import FAST, Podium, one_line, write_competition
 
 
@@ -89,6 +89,12 @@ def test_the_only_competition_is_meant_where_none_is_named(tmp_path: Path, podiu
     write_competition(tmp_path, "other-shapes")
     message = one_line(podium("folds"))
     assert "my-shapes, other-shapes, sample: name one with -c" in message
+
+
+def test_the_help_says_that_the_sample_does_not_count(podium: Podium, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        podium("folds", "--help")
+    assert f"not counting '{DIGITS_SLUG}'" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("command", ["predict", "explain", "submit", "compare", "report"])

@@ -22,7 +22,7 @@ from podium.known_words import explain_option
 from podium.machine import Machine
 from podium.project_root import find_root
 from podium.recipe import flag_of, recipe_options
-from podium.task import task_of
+from podium.task import class_columns, task_of
 from podium.terminal import plural, seconds_of
 from podium.training import run_folder
 
@@ -136,7 +136,7 @@ class Run(run_folder.Run):
             task = task_of(predicted.target)
             targets = [task.decode(target, predicted.classes) for target in predicted.target]
             facts = pd.DataFrame({"id": predicted.id, "target": targets, "fold": fold})
-            columns = [f"class {name}" if name in facts else name for name in predicted.classes]
+            columns = class_columns(predicted.classes, list(facts))
             frames.append(pd.concat([facts, pd.DataFrame(predicted.probs, columns=columns)], axis=1))
         return pd.concat(frames, ignore_index=True)
 
@@ -173,6 +173,8 @@ class Run(run_folder.Run):
 
     def predict(self, images: Any, machine: Machine | str | None = None) -> "pd.DataFrame":
         """Returns, for each image, the predicted class and the probability of every class: the mean of the folds.
+
+        A class that is itself called image or prediction has the column `class image`, and so on.
 
         Takes paths of files and folders, arrays of uint8 (height x width x 3), images of Pillow, and a data frame with
         their column `image`, such as the competition's `train`. Paths may be relative to the competition's `folder`.

@@ -15,7 +15,7 @@ column sum to 1.
 
 from __future__ import annotations  # numpy appears in the types and is imported only where numbers are computed
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class OneLabel:
     name = "one_label"
     words = "one label an image"
     loss = "log_loss"  # the metric that goes with the training loss, whatever the competition's metric is
+    training_loss = "loss"  # in words, with its unit if the metric above has another
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         """Returns the labels in a target's text."""
@@ -59,6 +60,7 @@ class SeveralLabels:
     name = "several_labels"
     words = "several labels an image"
     loss = "log_loss"
+    training_loss = "loss"
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         return tuple(target.split(SEPARATOR)) if target else ()
@@ -133,6 +135,7 @@ class Numbers:
     name = "numbers"
     words = "numbers"
     loss = "rmse"
+    training_loss = "loss (squared error, in deviations)"
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         return ()
@@ -197,6 +200,11 @@ def columns_in(targets: Targets) -> list[int]:
         return []
     numbers: list[int] = abs(targets[0]).tolist()
     return numbers
+
+
+def class_columns(classes: Sequence[str], taken: Collection[str]) -> list[str]:
+    """Returns the names of the classes' columns in a table with these other columns: `class id` for a class `id`."""
+    return [f"class {name}" if name in taken else name for name in classes]
 
 
 def labels_in(task: Task, targets: Iterable[str]) -> set[str]:

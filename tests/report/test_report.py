@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from podium.report.charts import Line, line_chart
 from podium.report.gallery import Card, add_thumbnails, shrink_to
 from podium.report.numbers import HeldOutImages
 from podium.report.page import as_script
-from podium.report.sections import html_table
+from podium.report.sections import costs_section, html_table
 from podium.submissions.compare import compare_runs
 from podium.submissions.held_out import current_labels
 from podium.submissions.pair_tests import compare_pairs
+from podium.training.epoch_record import EpochRecord
 from podium.training.run_folder import Run
 from tiny import Podium, one_line, write_image
 
@@ -224,6 +226,13 @@ def test_the_page_says_which_labels_it_shows(two_runs: Path, podium: Podium) -> 
     head = page_of(two_runs, "good")[0].split("<nav")[0]
     assert "labels of today: 1 label changed" in head
     assert "trained with others" in head
+
+
+def test_what_training_started_from_is_no_epoch() -> None:
+    start = EpochRecord(0, 0, 0.1, 1.0, {"log_loss": 1.0}, "none", 10.0, 1.5, 0.5)
+    records = [replace(start, epoch=epoch) for epoch in (0, 1, 2)]
+    html = costs_section({0: records}, {"parameters": 1.0, "multiply_adds": 1.0})
+    assert '<td class="text">0</td><td data-value="2">2</td>' in html  # fold 0, two epochs
 
 
 def test_epochs_are_whole_numbers() -> None:

@@ -1,10 +1,13 @@
 """The check of a submission: it refuses what Kaggle would refuse, and answers that look like a mistake."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from podium.competition.answer_groups import Answers
 from podium.errors import PodiumError
 from podium.submissions.check import check_class_shares, check_csv
 from submissions.competitions import make_competition
@@ -70,3 +73,27 @@ def test_probabilities_that_are_all_unsure_pass_and_all_sure_of_one_class_do_not
     assert not capsys.readouterr().err
     with pytest.raises(PodiumError, match="all 100 test images"):
         check_class_shares(competition, np.tile([[0.9999, 0.0001]], (100, 1)), anyway=False)
+
+
+def test_the_shares_of_answers_for_several_images_count_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of fifteen images, twelve show the class b, but three of the four patients have a."""
+    competition = make_competition([str(number) for number in range(100)], ["a", "b"], ["id", "p"], "probs")
+    images = [("0", "p", "a"), ("1", "q", "a"), ("2", "r", "a"), *((f"{n}", "s", "b") for n in range(3, 15))]
+    train = pd.DataFrame([(name, label, name) for name, _, label in images], columns=["id", "target", "image"])
+    answers = Answers("patient", {name: patient for name, patient, _ in images}, [], [])
+    competition = replace(competition, train=train, answers=answers)
+    check_class_shares(competition, np.tile([[0.75, 0.25]], (100, 1)), anyway=False)
+    assert not capsys.readouterr().err
+    check_class_shares(competition, np.tile([[0.2, 0.8]], (100, 1)), anyway=False)
+    assert "'b' 80.0% instead of 25.0%" in capsys.readouterr().err
+    with pytest.raises(PodiumError, match=r"all 100 test answers \(patient\)"):
+        check_class_shares(competition, np.tile([[0.0001, 0.9999]], (100, 1)), anyway=False)
+
+
+def test_the_mean_of_ranks_is_no_share_but_the_answers_by_rank_are(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [str(number) for number in range(100)]
+    ranks = np.tile([[0.1, 0.9]], (100, 1))
+    check_class_shares(make_competition(rows, ["a", "b"], ["id", "p"], "probs"), ranks, anyway=False, are_ranks=True)
+    assert not capsys.readouterr().err
+    check_class_shares(make_competition(rows, ["a", "b"], ["id", "p"]), ranks, anyway=True, are_ranks=True)
+    assert "'b' 100.0% instead of 50.0%" in capsys.readouterr().err

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from podium.metrics import METRICS, evaluate, score_per_image
-from podium.submissions import expected_score
 from podium.submissions.blend import Blend, Probs, apply_temperature
 from podium.submissions.choose_blend import BlendChoice, choose_blend
-from podium.submissions.expected_score import Estimate, add_fold_gain
+from podium.submissions.decision import Decision
+from podium.submissions.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
 from podium.submissions.held_out import HeldOut
+from podium.task import SEVERAL_LABELS
 from submissions.simulated_runs import simulate_runs
 
 
@@ -94,15 +95,11 @@ def test_images_in_groups_tell_less_than_independent_images(metric: str) -> None
     ("metric", "lowest", "highest"),
     [("gap", 0, 1), ("quadratic_kappa", -1, 1), ("log_loss", 0, np.inf), ("brier", 0, 2), ("r2", -np.inf, 1)],
 )
-def test_the_interval_ends_where_the_scores_of_the_metric_end(
-    monkeypatch: pytest.MonkeyPatch, metric: str, lowest: float, highest: float
-) -> None:
-    held_out = simulate_runs((2.0,), 40, 0)
-    blend = Blend("equal", (1.0,), (1.0,))
-    for gain in (-5.0, 5.0):
-        monkeypatch.setattr(expected_score, "_fold_gain", lambda *_, gain=gain: gain)
-        estimate = add_fold_gain(Estimate(0.5, (0.1, 0.9), 4, 1.0), blend, metric, [list(held_out.probs)])
-        assert estimate.interval == (max(lowest, min(0.1 + gain, highest)), max(lowest, min(0.9 + gain, highest)))
+def test_the_interval_ends_where_the_scores_of_the_metric_end(metric: str, lowest: float, highest: float) -> None:
+    best = METRICS[metric]().best
+    for low, high in ((-4.9, 0.9), (0.1, 5.1), (-4.9, 5.1)):
+        estimate = within_reach(Estimate(0.5, (low, high), 4, 1.0), metric, best)
+        assert estimate.interval == (max(lowest, low), min(high, highest))
 
 
 def test_without_a_single_error_the_interval_still_allows_errors() -> None:
@@ -112,6 +109,49 @@ def test_without_a_single_error_the_interval_still_allows_errors() -> None:
     assert low < 0.97  # as fifty groups allow, not as a thousand images would
     low, high = estimate_of(choose_blend(simulate_runs((20.0,), 200, 0), "accuracy", 100)).interval
     assert low < 0.99 < high == 1
+
+
+@pytest.mark.parametrize("metric", ["log_loss", "brier", "macro_f1", "top_3_accuracy"])
+def test_without_a_single_error_every_metrics_interval_has_a_width(metric: str) -> None:
+    """Sure predictions that are all right score the same in every resample."""
+    targets = np.arange(100) % 4
+    probs = Decision("clip_one_label", (0.001,)).apply(np.eye(4)[targets])
+    low, high = estimate_score(HeldOut(probs[None], targets, targets, np.arange(100)), probs, metric, 60).interval
+    best = best_score(metric, probs)
+    better, worse = (low, high) if METRICS[metric]().better < 0 else (high, low)
+    assert better == pytest.approx(best)
+    assert abs(worse - best) > 0.01
+
+
+def test_without_a_single_error_the_interval_of_several_labels_has_a_width() -> None:
+    labels = np.eye(3, dtype=np.float32)[np.arange(100) % 3]
+    probs = labels.astype(np.float64).clip(0.001, 0.999)
+    held_out = HeldOut(probs[None], labels, np.arange(100) % 5, np.arange(100))
+    low, high = estimate_score(held_out, probs, "log_loss", 60).interval
+    assert low == pytest.approx(best_score("log_loss", probs, SEVERAL_LABELS)) == pytest.approx(0.001, rel=0.01)
+    assert high > 0.02
+
+
+def test_no_expected_score_is_better_than_the_predictions_can_be() -> None:
+    """Fold models disagree on some test images, so that the mean would gain more than the held-out images lose."""
+    rng = np.random.default_rng(0)
+    sure = np.eye(2)[rng.integers(2, size=60)].clip(1e-9, 1 - 1e-9)
+    unsure = [sure.copy(), sure.copy()]
+    unsure[0][:6], unsure[1][:6] = (0.9, 0.1), (0.3, 0.7)
+    clip, blend = Decision("clip_one_label", (0.0004,)), Blend("equal", (1.0,), (1.0,))
+    estimate = Estimate(score=0.0004, interval=(0.0004, 0.0004), image_count=120, loss=4e-10)
+    expected = add_fold_gain(estimate, blend, "log_loss", [unsure], clip)
+    best = best_score("log_loss", clip.apply((unsure[0] + unsure[1]) / 2))
+    assert expected.fold_gain == 0.0  # nothing is left to gain
+    assert min(expected.interval) >= best > 0.01
+
+
+def test_an_interval_out_of_reach_moves_and_one_partly_out_of_reach_is_cut() -> None:
+    estimate = Estimate(score=0.2, interval=(0.1, 0.3), image_count=9, loss=0.2)
+    assert within_reach(estimate, "log_loss", 0.2).interval == (0.2, 0.3)
+    assert within_reach(estimate, "log_loss", 0.5).interval == pytest.approx((0.5, 0.7))
+    assert within_reach(estimate, "accuracy", 0.2).interval == (0.1, 0.2)
+    assert within_reach(estimate, "log_loss", 0.0) == estimate
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "log_loss"])

@@ -11,7 +11,7 @@ from PIL import Image
 
 from podium.errors import PodiumError
 from podium.images.decode import read_image
-from podium.submissions.predict_images import find_models, predict_images
+from podium.submissions.predict_images import ImagePredictions, find_models, predict_images
 from podium.training.own_images import BLOCK, list_images
 from tiny import COLOURS, Podium, one_line, run_of, write_image
 
@@ -27,6 +27,15 @@ def test_a_submission_predicts_its_test_images_as_it_was_written(two_runs: Path,
     submitted = pd.read_csv(csv, dtype=str)
     assert dict(zip(ids, predicted["prediction"], strict=True)) == dict(submitted.to_numpy().tolist())
     assert list(predicted.columns) == ["image", "prediction", "blue", "green", "lonely", "red"]
+
+
+def test_a_class_that_is_called_like_another_column_has_a_column_of_its_own() -> None:
+    classes, probs = ("image", "prediction", "id"), np.array([[0.5, 0.3, 0.2]])
+    frame = ImagePredictions([Path("a.png")], classes, probs, {}).frame()
+    assert list(frame.columns) == ["image", "prediction", "class image", "class prediction", "id"]
+    assert frame.iloc[0].to_list() == ["a.png", "image", 0.5, 0.3, 0.2]
+    numbers = ImagePredictions([Path("a.png")], classes, probs, {}, are_numbers=True).frame()
+    assert list(numbers.columns) == ["image", "class image", "prediction", "id"]
 
 
 def test_a_run_predicts_the_mean_of_its_fold_models(two_runs: Path, podium: Podium) -> None:

@@ -304,7 +304,8 @@ def test_a_student_and_a_longer_run_start_from_a_head_too(tiny: Path, podium: Po
     assert status == 0, err
     assert "frozen head" not in err  # it goes on with the head that it has
     more = run_of(tiny, "teacher-more")
-    assert [record.epoch for record in more.history(0)] == [1]
+    start, _ = more.history(0)
+    assert start.scores == run_of(tiny, "teacher").history(0)[-1].scores
 
 
 @pytest.mark.slow
@@ -320,11 +321,11 @@ def test_a_run_below_the_frozen_head_says_so_with_the_remedy(
 ) -> None:
     status, _, err = podium(*WORDS, "--epochs", "3", "--lr", "1", "--warmup", "0", "--name", "wild")
     assert status == 0, err
-    (warning,) = [line for line in err.splitlines() if "below the frozen head's" in line]
+    (warning,) = [line for line in err.splitlines() if "worse than the frozen head's" in line]
     assert all(remedy in warning for remedy in ("--lr", "--freeze", "--linear"))
     status, _, err = podium(*WORDS, "--epochs", "3", "--lr", "1e-9", "--name", "calm")
     assert status == 0, err
-    assert "below the frozen head's" not in err
+    assert "worse than the frozen head's" not in err
 
 
 @pytest.mark.slow
@@ -342,6 +343,38 @@ def test_where_the_head_leaves_little_the_rate_is_low_unless_one_is_given(
     status, _, err = podium(*WORDS, "--name", "given", "--lr", "0.001")
     assert status == 0, err
     assert run_of(tiny, "given").history(0)[0].lr == 0.001
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_takes_over_the_low_rate_and_is_compared_with_its_start(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Inner, "leaves_little", lambda *_: True)
+    assert podium(*WORDS, "--name", "low")[0] == 0
+    more = ("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "low")
+    status, _, err = podium(*more, "--name", "calm")
+    assert status == 0, err
+    rate = run_of(tiny, "low").history(0)[0].lr
+    assert run_of(tiny, "calm").history(0)[0].lr == pytest.approx(rate, rel=1e-2)
+    assert f"the learning rate is {rate:.3g} instead" in err
+    assert "--lr" in err
+    status, _, err = podium(*more, "--name", "wild", "--lr", "1", "--warmup", "0")
+    assert status == 0, err
+    assert run_of(tiny, "wild").history(0)[0].lr == 1
+    (warning,) = [line for line in err.splitlines() if "worse than" in line]
+    assert all(words in warning for words in ("run low", "--lr", "--name"))
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_from_one_whose_records_are_lost(tiny: Path, podium: Podium) -> None:
+    assert podium(*WORDS, "--folds", "0", "--name", "first")[0] == 0
+    lost = run_of(tiny, "first").fold_folder(0) / "metrics.jsonl"
+    lost.unlink()
+    status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "first")
+    assert status == 0, err
+    (warning,) = [line for line in err.splitlines() if str(lost) in line]
+    assert "--lr" in warning
+    assert [record.epoch for record in run_of(tiny, "first-more").history(0)] == [1]
 
 
 def test_a_head_leaves_little_if_it_is_wrong_about_few_images_or_its_loss_is_small() -> None:

@@ -23,7 +23,8 @@ from podium.models.build import ModelSpec, build_model
 from podium.models.device import DTYPES
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
-from podium.models.predict import predict_proba
+from podium.models.predict import predict_proba, scaled
+from podium.task import NUMBERS
 from podium.training import frozen_features, linear_probe
 from podium.training.augment import TestView
 from podium.training.context import Context
@@ -33,10 +34,12 @@ from podium.training.linear_probe import (
     fit_head,
     inner_split,
     linear_layers,
+    loss_of_head,
     predict_head,
     set_layer,
 )
 from podium.training.loader import batches_in_order, load_batches
+from podium.training.losses import squared_error
 from podium.training.train import train
 from tiny import FAST, Podium, assert_same_fold, podium_at, recipe_of, run_of, signal_in_step, weights_hash
 from training.damage import cut_end, flip_bit
@@ -50,6 +53,16 @@ def tiny3(tiny: Path) -> Path:
     """The tiny competition with three folds."""
     podium_at(tiny, "folds", "-c", "tiny", "--k", "3")
     return tiny
+
+
+def test_the_loss_of_a_head_has_the_unit_of_the_training() -> None:
+    """Numbers in thousands would otherwise have a loss of thousands before the first epoch."""
+    _, spec = build_model(recipe_of("test_resnet"), ("price",))
+    spec = replace(spec, task=NUMBERS.name, scales=((5_000.0, 1_000.0),))
+    numbers = np.array([[4_000.0], [5_000.0], [np.nan], [6_000.0]])
+    outputs = scaled(torch.full((4, 1), 5_500.0), spec)
+    expected = squared_error(0.75, outputs, scaled(torch.from_numpy(numbers).float(), spec))
+    assert loss_of_head(numbers, np.full((4, 1), 5_500, np.float32), spec) == pytest.approx(expected.item())
 
 
 def test_a_whole_fold_chooses_the_strength_whatever_folds_are_left(tiny: Path) -> None:

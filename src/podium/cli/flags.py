@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, parse_size
 from podium.known_words import explain_flag
-from podium.project_root import DEFAULT_COMPETITION
+from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
 from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.terminal import did_you_mean, seconds_of
 
@@ -36,8 +36,8 @@ def parser(commands: dict[str, Command], version: str) -> "Parser":
                 "--competition",
                 type=_slug,
                 metavar="SLUG",
-                help="name in the address of its Kaggle page (default: the only one in data/raw, or"
-                f" {DEFAULT_COMPETITION})",
+                help="name in the address of its Kaggle page (default: the only one in data/raw, not counting"
+                f" '{DIGITS_SLUG}', or {DEFAULT_COMPETITION})",
             )
         add_flags(command)
         command.set_defaults(run=run)

@@ -206,7 +206,7 @@ def costs_section(histories: Mapping[int, Sequence[EpochRecord]], costs: Mapping
     rows: list[list[Cell]] = [
         [
             str(fold),
-            len(records),
+            sum(not record.is_start for record in records),
             duration(sum(record.seconds for record in records)),
             duration(sum(record.validation_seconds for record in records)),
             round(records[-1].images_per_s),

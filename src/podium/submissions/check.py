@@ -9,7 +9,7 @@ from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.submissions.blend import Probs
-from podium.submissions.predict_test import class_frequencies
+from podium.submissions.pooling import answer_targets, rows_of
 from podium.task import (
     NUMBERS,
     ONE_LABEL,
@@ -62,13 +62,16 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
         raise PodiumError(f"{path}, line {problem[0]}: {problem[1]}")
 
 
-def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> None:
-    """Raises if all images get the same answer, unless `anyway`; warns if the classes' shares differ from training."""
+def check_class_shares(competition: Competition, probs: Probs, anyway: bool, are_ranks: bool = False) -> None:
+    """Raises if all rows get the same answer, unless `anyway`; warns if the classes' shares differ from training.
+
+    `are_ranks`: these are no probabilities, so their means are no shares; the most probable classes still are.
+    """
     if competition.task is NUMBERS:
         if not anyway and len(probs) > 1:
             _refuse_same_numbers(probs)
         return
-    expected = class_frequencies(competition, competition.classes).astype(np.float64)
+    expected = _class_shares(competition)
     has_one_label, wants_labels = competition.task is ONE_LABEL, competition.submission_format.wants in OF_LABELS
     answers = answers_of(probs, competition.task, column_numbers(competition.classes))
     if not wants_labels:
@@ -77,6 +80,8 @@ def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> 
         shares = np.bincount(answers, minlength=probs.shape[1]) / len(probs) if has_one_label else (answers > 0).mean(0)
     if not anyway:
         _refuse_same_answer(competition, probs, shares, expected)
+    if are_ranks and not wants_labels:
+        return
     deviation = np.sqrt(2 / np.pi * expected * (1 - expected) / len(probs))  # of a share, by chance, on average
     moved = np.abs(shares - expected).sum() / (2 if has_one_label else max(expected.sum(), 1e-9))
     if moved > MAX_SHIFT + deviation.sum():
@@ -86,16 +91,23 @@ def check_class_shares(competition: Competition, probs: Probs, anyway: bool) -> 
         say(f"podium: warning: {problem}: {', '.join(numbers)}")
 
 
+def _class_shares(competition: Competition) -> Probs:
+    """Returns the share of each class among the training images, or answers: what a row of the submission is for."""
+    targets = answer_targets(competition)
+    counts = np.bincount(targets, minlength=len(competition.classes)) if targets.ndim == 1 else (targets > 0).sum(0)
+    return np.asarray(counts / len(targets))
+
+
 def _refuse_same_answer(competition: Competition, probs: Probs, shares: Probs, expected: Probs) -> None:
-    count, top = len(probs), int(shares.argmax())
+    count, top, rows = len(probs), int(shares.argmax()), rows_of(competition)
     if competition.task is ONE_LABEL:
         if shares[top] * count > count - 0.5 and expected[top] ** count < MIN_CHANCE:
             raise PodiumError(
-                f"all {count:,} test images would get the class '{competition.classes[top]}', like {expected[top]:.1%}"
-                f" of the training images; {ADVICE}"
+                f"all {count:,} test {rows} would get the class '{competition.classes[top]}', like {expected[top]:.1%}"
+                f" of the training {rows}; {ADVICE}"
             )
     elif count > 1 and (np.ptp(probs, axis=0) < MIN_CHANCE).all():
-        raise PodiumError(f"all {count:,} test images would get the same answer; {ADVICE}")
+        raise PodiumError(f"all {count:,} test {rows} would get the same answer; {ADVICE}")
 
 
 def _refuse_same_numbers(numbers: Probs) -> None:

@@ -14,6 +14,7 @@ from podium.competition.load import Competition
 from podium.submissions.compare import find_disagreements
 from podium.submissions.held_out import current_labels
 from podium.submissions.pair_tests import compare_pairs
+from podium.task import NUMBERS, ONE_LABEL, Task
 from podium.terminal import amount, duration, plural, table
 
 LONGEST_NAME = 19  # letters
@@ -28,10 +29,12 @@ def compare_as_text(competition: Competition, root: Path, runs: pd.DataFrame) ->
     only_best = len(runs) > MOST_RUNS_IN_PAIRS
     names, labels = list(runs["run"]), current_labels(competition)
     pairs = compare_pairs(competition.slug, root, names, only_best, labels)
-    return describe_comparison(runs, disagreements, pairs)
+    return describe_comparison(runs, disagreements, pairs, competition.task)
 
 
-def describe_comparison(runs: pd.DataFrame, disagreements: pd.DataFrame, pairs: pd.DataFrame) -> str:
+def describe_comparison(
+    runs: pd.DataFrame, disagreements: pd.DataFrame, pairs: pd.DataFrame, task: Task = ONE_LABEL
+) -> str:
     """Returns the tables of what compare.py and pair_tests.py return; the runs are in the same order."""
     rows = [row._asdict() for row in runs.itertuples(index=False)]
     tables = [_scores_table(rows), _costs_table(rows), _recipes_table(rows)]
@@ -39,7 +42,7 @@ def describe_comparison(runs: pd.DataFrame, disagreements: pd.DataFrame, pairs: 
         more = f"\n(the first {len(disagreements)} of {len(rows)} runs)" if len(rows) > len(disagreements) else ""
         tables.append(_disagreements_table(disagreements) + more)
     if len(pairs):
-        tables.append(_pairs_table(pairs))
+        tables.append(_pairs_table(pairs, task))
     return "\n\n".join(tables)
 
 
@@ -155,14 +158,21 @@ def _disagreements_table(disagreements: pd.DataFrame) -> str:
     return table(header, rows)
 
 
-def _pairs_table(pairs: pd.DataFrame) -> str:
+def _pairs_table(pairs: pd.DataFrame, task: Task) -> str:
     rows = [
         [_shortened(pair.run), _shortened(pair.other), pair.only_run, pair.only_other, chance(pair.p_corrected)]
         for pair in pairs.itertuples()
     ]
-    text = table(["run A", "run B", "only A right", "only B right", "p"], rows, text_columns=2)
-    count = plural(len(pairs), "pair")
-    return f"{text}\np: McNemar's test, corrected for {count}; below 0.05, one of the two is more accurate"
+    counted = ("only A right", "only B right")
+    explained = "McNemar's test, corrected for {}; below 0.05, one of the two is more accurate"
+    if task is NUMBERS:
+        counted = ("A closer", "B closer")
+        explained = (
+            "sign test, corrected for {}; below 0.05, one of the two is closer more often"
+            "\ncloser: images whose numbers this run misses by less, however little"
+        )
+    text = table(["run A", "run B", *counted, "p"], rows, text_columns=2)
+    return f"{text}\np: {explained.format(plural(len(pairs), 'pair'))}"
 
 
 def chance(p: float) -> str:

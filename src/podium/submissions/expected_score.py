@@ -2,6 +2,7 @@
 
 The score on held-out images estimates that on test images, with one difference: one fold model of a run predicts a
 held-out image, and the mean of all its fold models predicts a test image. `add_fold_gain` adds what this mean gains.
+`within_reach` keeps the interval among the scores that the predictions of the test images can have.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from podium.submissions.blend_strategies import find_temperature
 from podium.submissions.decision import Decision
 from podium.submissions.held_out import HeldOut
 from podium.submissions.stack import Inputs
-from podium.task import task_of
+from podium.task import HALF, ONE_LABEL, SEVERAL_LABELS, Task, answers_of, are_right, task_of
 
 Scores = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -53,7 +54,7 @@ def estimate_score(held_out: HeldOut, probs: Probs, metric: str, test_count: int
 def _test_interval(held_out: HeldOut, probs: Probs, metric: str, test_count: int) -> Interval:
     """Returns where the test score will be: both the held-out images and the test images are random draws."""
     image_scores = score_per_image(metric, held_out.targets, probs)
-    if metric == "accuracy" and image_scores is not None:
+    if image_scores is not None and metric.endswith("accuracy"):  # each image scores 0 or 1
         return _accuracy_interval(image_scores, held_out.groups, test_count)
     if len(np.unique(held_out.groups)) == 1:  # says nothing about other groups
         return float("nan"), float("nan")
@@ -83,9 +84,12 @@ def _design_effect(correct: Scores, groups: NDArray[np.int64]) -> float:
 def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: int = 0) -> Scores:
     """Returns the scores of resampled groups of images; with `test_count`, of test sets drawn from these.
 
-    Every call draws the same resamples, so the scores of two predictions can be compared one by one.
+    Every call draws the same resamples, so the scores of two predictions can be compared one by one. If no held-out
+    image is wrong, resampling cannot show a mistake, so some images of the test sets are made wrong.
     """
     rng, image_scores = np.random.default_rng(1), score_per_image(metric, held_out.targets, probs)
+    wrong_rng, wrong = np.random.default_rng(4), _just_wrong(held_out.targets, probs) if test_count else None
+    wrong_scores = None if wrong is None else score_per_image(metric, wrong, probs)
     order, sizes = held_out.groups.argsort(kind="stable"), np.bincount(held_out.groups)
     starts = sizes.cumsum() - sizes
     scores = []
@@ -96,12 +100,42 @@ def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: i
         ends = sizes[groups].cumsum()
         # All images of the drawn groups: positions starts[group] to starts[group] + sizes[group] of `order`.
         sample = order[np.arange(ends[-1]) + np.repeat(starts[groups] + sizes[groups] - ends, sizes[groups])]
+        right = np.ones(len(sample), bool) if wrong is None else ~_draw_wrong(wrong_rng, sizes, groups)
         scores.append(
-            evaluate(metric, held_out.targets[sample], probs[sample])
+            evaluate(metric, _choose(right, held_out.targets, wrong, sample), probs[sample])
             if image_scores is None
-            else image_scores[sample].mean()
+            else _choose(right, image_scores, wrong_scores, sample).mean()
         )
     return np.array(scores)
+
+
+def _just_wrong(targets: Targets, probs: Probs) -> Targets | None:
+    """Returns targets for which each prediction is wrong, but as nearly right as can be; None if some is wrong already.
+
+    Of one label, the second most probable class. Of several, the least sure one is the other way.
+    """
+    task, images = task_of(targets), np.arange(len(targets))
+    if task not in (ONE_LABEL, SEVERAL_LABELS) or probs.shape[1] < 2 or not are_right(targets, probs).all():
+        return None
+    if task is ONE_LABEL:
+        return np.argsort(-probs, axis=1, kind="stable")[:, 1]
+    wrong: Targets = targets.copy()
+    least_sure = np.abs(probs - HALF).argmin(1)
+    wrong[images, least_sure] = 1 - wrong[images, least_sure]
+    return wrong
+
+
+def _draw_wrong(rng: np.random.Generator, sizes: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Draws which images of these groups are wrong, from the posterior of `_accuracy_interval` without a mistake."""
+    is_wrong = rng.random(len(groups)) < rng.beta(0.5, len(sizes) + 0.5)
+    return np.repeat(is_wrong, sizes[groups])
+
+
+def _choose(right: NDArray[np.bool_], values: Any, wrong_values: Any, sample: NDArray[np.int64]) -> Any:
+    """Returns the values of the sample's images, and for images that are not right those for a wrong prediction."""
+    if wrong_values is None:
+        return values[sample]
+    return np.where(right if values.ndim == 1 else right[:, None], values[sample], wrong_values[sample])
 
 
 def percentile_interval(scores: Scores) -> Interval:
@@ -126,9 +160,36 @@ def add_fold_gain(
     a stack uses. The decision follows the blend.
     """
     models = FoldModels(blend, fold_probs, features)
-    gain = _fold_gain(models, metric, estimate.loss, decision)
-    low, high = (METRICS[metric]().cut(bound + gain) for bound in estimate.interval)
-    return replace(estimate, fold_gain=gain, interval=(low, high))
+    mean = models.mean()
+    best = best_score(metric, decision.apply(mean) if decision else mean)
+    better = METRICS[metric]().better
+    # The labels that the gain is computed on are drawn, and may be harder than the held-out images.
+    most = max(0.0, better * (best - estimate.score))
+    gain = better * min(better * _fold_gain(models, metric, estimate.loss, decision), most) + 0.0
+    low, high = (bound + gain for bound in estimate.interval)
+    return within_reach(replace(estimate, fold_gain=gain, interval=(low, high)), metric, best)
+
+
+def best_score(metric: str, probs: Probs, task: Task = ONE_LABEL, columns: Sequence[int] = ()) -> float:
+    """Returns the best score that predictions can have: that of images whose most probable answers are all true.
+
+    `columns` are those of `answers_of`.
+    """
+    image_scores = score_per_image(metric, answers_of(probs, task, columns), probs)
+    return METRICS[metric]().best if image_scores is None else float(image_scores.mean())
+
+
+def within_reach(estimate: Estimate, metric: str, best: float) -> Estimate:
+    """Returns the estimate with an interval of possible scores: none is better than `best`, nor beyond the metric's."""
+    known, (low, high) = METRICS[metric](), estimate.interval
+    least, most = (low, high) if known.better > 0 else (high, low)
+    if known.better * least > known.better * best:  # the whole interval lies beyond: the test images are less sure
+        low, high = low + best - most, high + best - most
+    elif known.better > 0:
+        low, high = min(low, best), min(high, best)
+    else:
+        low, high = max(low, best), max(high, best)
+    return replace(estimate, interval=(known.cut(low), known.cut(high)))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Tests, for every pair of runs, whether one is more accurate, or whether the difference may be chance (McNemar).
 
 Reads runs/<slug>/*/fold<k>/oof.npz. Only images count that exactly one of the two classifies correctly: if the runs
-were equally good, each would be right on half of them. Of numbers, the run that is closer is right. With many pairs,
-some would differ by chance alone, so Holm's correction multiplies the p-values.
+were equally good, each would be right on half of them. If images have numbers, the run that is closer is right, which
+makes it a sign test. With many pairs, some would differ by chance alone, so Holm's correction multiplies the p-values.
 """
 
 from collections.abc import Mapping

@@ -123,6 +123,21 @@ def _pool_targets(competition: Competition, targets: Targets, first: Ints, numbe
     return pooled
 
 
+def answer_targets(competition: Competition) -> Targets:
+    """Returns the targets of the training images, or of the answers where a row of the submission is for several."""
+    targets = competition.task.encode(competition.train["target"], competition.classes)
+    if competition.answers is None:
+        return targets
+    names = [competition.answers.train[image_id] for image_id in competition.train["id"]]
+    _, first, numbers = np.unique(names, return_index=True, return_inverse=True)
+    return _pool_targets(competition, targets, first, numbers)
+
+
+def rows_of(competition: Competition) -> str:
+    """Returns what the rows of a submission are for."""
+    return f"answers ({competition.answers.column})" if competition.answers else "images"
+
+
 def ways_of(held_out: HeldOut) -> Sequence[str]:
     task = task_of(held_out.targets)
     if task in (NUMBERS, SEVERAL_TARGETS):

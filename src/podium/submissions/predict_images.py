@@ -21,7 +21,7 @@ from podium.submissions.blend import Blend, Probs
 from podium.submissions.lineage import read_lineage
 from podium.submissions.rebuild_submission import find_recorded_folds
 from podium.submissions.strategy_names import RANK
-from podium.task import NUMBERS
+from podium.task import NUMBERS, class_columns
 from podium.terminal import plural, progress_bar, say, table
 from podium.training.fold_model import FoldModel
 from podium.training.own_images import list_images, read_blocks
@@ -41,16 +41,16 @@ class ImagePredictions:
     def frame(self) -> pd.DataFrame:
         """Returns a row per image: its path or number, the predicted class, and the probability of every class.
 
-        Of numbers, there is no class, but the numbers.
+        If the models predict numbers, these stand there instead. A class that is called like another column has
+        `class` before its name.
         """
         names = [str(image) if isinstance(image, Path) else number for number, image in enumerate(self.images)]
-        if self.are_numbers:
-            return pd.concat(
-                [pd.DataFrame({"image": names}), pd.DataFrame(self.probs, columns=list(self.classes))], axis=1
-            )
-        best = [None if row in self.unreadable else self.classes[k] for row, k in enumerate(self.probs.argmax(1))]
-        answers = pd.DataFrame({"image": names, "prediction": best})
-        return pd.concat([answers, pd.DataFrame(self.probs, columns=list(self.classes))], axis=1)
+        answers = pd.DataFrame({"image": names})
+        if not self.are_numbers:
+            best = self.probs.argmax(1)
+            answers["prediction"] = [None if row in self.unreadable else self.classes[k] for row, k in enumerate(best)]
+        columns = class_columns(self.classes, list(answers))
+        return pd.concat([answers, pd.DataFrame(self.probs, columns=columns)], axis=1)
 
     def table(self, top: int) -> str:
         """Returns the most probable classes of every image, or its numbers, as text."""

@@ -25,16 +25,16 @@ from podium.submissions.blend import Blend
 from podium.submissions.check import check_class_shares
 from podium.submissions.choose_blend import BlendChoice, choose_blend
 from podium.submissions.choose_decision import choose_decision, find_kind, with_least_prob
-from podium.submissions.expected_score import Estimate, add_fold_gain, estimate_score
+from podium.submissions.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
 from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import HISTORY
-from podium.submissions.pooling import choose_pooling
+from podium.submissions.pooling import choose_pooling, rows_of
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.select_runs import select_runs
-from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS, STACKED
+from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS, RANK, STACKED
 from podium.submissions.write_csv import render, write_csv
-from podium.task import ONE_LABEL
+from podium.task import ONE_LABEL, column_numbers
 from podium.terminal import command_for, did_you_mean, first_few, plural, podium_command, say, uses_make
 from podium.training.known_images import doubt_about
 from podium.training.run_folder import Run
@@ -78,9 +78,11 @@ def submit(
         if competition.task is ONE_LABEL:  # of other answers, the probabilities do not say enough to draw some
             folds, features = predictions.fold_probs, predictions.fold_features
             estimate = add_fold_gain(estimate, choice.blend, competition.metric, folds, choice.decision, features)
+        best = best_score(competition.metric, probs, competition.task, column_numbers(competition.classes))
+        estimate = within_reach(estimate, competition.metric, best)
         _say_estimate(competition, estimate)
         choice = replace(choice, estimate=estimate)
-    check_class_shares(competition, probs, options.anyway)
+    check_class_shares(competition, probs, options.anyway, choice.blend.strategy == RANK)
     text = render(competition, probs)
     path = _free_path(root / "submissions" / competition.slug, name or _join_names(runs), text)
     lineage = record_lineage(competition, path, text, predictions.facts, choice)
@@ -190,7 +192,7 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], options: 
     choice = choose_blend(held_out, metric, len(competition.answer_ids), strategy)
     choice = replace(choice, blend=replace(choice.blend, pooling=pooling))
     if len(choice.candidates) > 1:
-        images = f"{len(held_out):,} {_rows_of(competition)}"
+        images = f"{len(held_out):,} {rows_of(competition)}"
         say(f"podium: blending strategies, each scored on images that it was not fitted to ({images}, in parts)")
         say("  " + choice.candidates_table(metric).replace("\n", "\n  "))
         weights = [f"{run.name} {weight:.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
@@ -220,7 +222,7 @@ def _decide(competition: Competition, held_out: HeldOut, choice: BlendChoice) ->
     if metric == "log_loss" and not judged.is_taken:
         judged, decided = with_least_prob(held_out, choice.nested, metric, judged)
         kept = f"instead, no probability is below {judged.decision.numbers[0]:.2g}, the least that they can show"
-        say(f"podium: no other limit gains clearly on {len(held_out):,} held-out {_rows_of(competition)}; {kept}")
+        say(f"podium: no other limit gains clearly on {len(held_out):,} held-out {rows_of(competition)}; {kept}")
     else:
         say(f"podium: {judged.describe(metric)}" + ("" if judged.is_taken else f"; {kept}"))
     if not judged.is_taken or choice.estimate is None:
@@ -241,19 +243,14 @@ def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, competitio
             fewest = runs[counts.index(min(counts))].name
             reason = f"{fewest} has held out only {min(counts):,} of {max(counts):,}; without it there are more"
         say(f"podium: warning: all runs are compared on {len(held_out):,} images, because {reason}")
-    say(f"podium: {metric} on the {len(held_out):,} {_rows_of(competition)} that all runs held out")
+    say(f"podium: {metric} on the {len(held_out):,} {rows_of(competition)} that all runs held out")
     for run, probs in zip(runs, held_out.probs, strict=True):
         say(f"  {run.name}: {evaluate(metric, held_out.targets, probs):.5f}")
 
 
-def _rows_of(competition: Competition) -> str:
-    """Returns what the rows of a submission are for."""
-    return f"answers ({competition.answers.column})" if competition.answers else "images"
-
-
 def _say_estimate(competition: Competition, estimate: Estimate) -> None:
     low, high = estimate.interval
-    rows = _rows_of(competition)
+    rows = rows_of(competition)
     score = f"{competition.metric} {estimate.score:.5f} on {estimate.image_count:,} held-out {rows}"
     if estimate.fold_gain:
         score += f", to which the mean over folds should add {estimate.fold_gain:+.4f}"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from podium.machine import memory_mb
 from podium.metrics import evaluate
-from podium.task import task_of
+from podium.task import Task, task_of
 
 LARGEST = 1e18  # of the numbers in a file
 OPTIONAL = ("gpu_mb", "l2", "kept")
@@ -21,7 +21,7 @@ class EpochRecord:
     epoch: int
     step: int
     lr: float
-    loss: float  # mean over the training images
+    loss: float  # mean over the training images, in the unit of the training (task.py)
     scores: dict[str, float]  # of the held-out images: the task's loss and the competition's metric
     views: str  # of the validation; the last record has the views that are submitted
     images_per_s: float  # in training
@@ -31,6 +31,15 @@ class EpochRecord:
     gpu_mb: int | None = None  # the most that the GPU's tensors have held
     l2: float | None = None  # strength of the linear probe's regularisation
     kept: float | None = None  # the share of the start in the weights that were validated
+
+    @property
+    def is_start(self) -> bool:
+        """Returns whether this is no epoch, but what training started from."""
+        return self.epoch == 0
+
+    def text(self, task: Task) -> str:
+        """Formats the loss and the scores."""
+        return f"{task.training_loss} {self.loss:.4f}  {self.scores_text()}"
 
     def scores_text(self) -> str:
         """Formats the scores of the held-out images, the competition's metric first."""

@@ -2,15 +2,18 @@
 
 Where no head can be fitted, it starts from the shares of the classes. The fitted head's score on the held-out images is
 the first record of the fold; its learning rate is the highest that follows, and lower than the recipe's where the head
-leaves little to learn. A run that is below the head's score later on says so.
+leaves little to learn. A run that goes on from another has that run's end as its first record, and its rate is as much
+lower. A run that is worse than its start later on says so.
 """
 
 import time
+from dataclasses import replace
 
 import torch
 from torch import nn
 
-from podium.metrics import METRICS, evaluate
+from podium.errors import PodiumError
+from podium.metrics import METRICS
 from podium.models.device import autocast
 from podium.models.heads import output_layers
 from podium.recipe_defaults import learns_anew
@@ -18,8 +21,9 @@ from podium.terminal import say
 from podium.training.augment import TestView
 from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.learner import Learner
-from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, prior_bias
+from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, loss_of_head, prior_bias
 from podium.training.loader import batches_in_order, load_batches
+from podium.training.run_folder import Run
 
 MOST_IMAGES = 50_000  # that a head is fitted to; training goes on from there
 NEW_WEIGHTS = 0.001  # times what timm draws: the first outputs are the shares of the classes
@@ -31,6 +35,8 @@ CAUTIOUS = 0.02  # times the learning rate, where the head leaves little to lear
 def start_head(learner: Learner) -> None:
     """Sets the head of a learner that has made no step."""
     recipe, processes = learner.recipe, learner.context.processes
+    if learner.context.plan.start:
+        learner.progress.history += _end_of(learner.context.plan.start, learner)
     if recipe.start or (learns_anew(recipe.weights) and not recipe.head_first):
         return
     if recipe.norm == "adapt":
@@ -48,23 +54,58 @@ def start_head(learner: Learner) -> None:
         learner.kept.set(learner.model)
 
 
-def warn_if_below(learner: Learner) -> None:
-    """Compares the last record with the frozen head's, once, when a third of the run is done."""
-    progress, metric = learner.progress, learner.context.competition.metric
-    head, history = progress.fitted_head, progress.history
-    if head is None or len(history) < 2:
+def warn_if_worse(learner: Learner) -> None:
+    """Compares the last record with that of the start, once, when a third of the run is done."""
+    progress, metric, source = learner.progress, learner.context.competition.metric, learner.recipe.start
+    start, history = progress.start_record, progress.history
+    if start is None or len(history) < 2:
         return
     steps = WARN_AT * progress.total_steps
-    frozen, before, last = head.scores[metric], history[-2], history[-1]
-    gain = METRICS[metric]().better * (last.scores[metric] - frozen)
+    before, last = history[-2], history[-1]
+    gain = METRICS[metric]().better * (last.scores[metric] - start.scores[metric])
+    whose, remedy = "the frozen head's", "a lower --lr, --freeze 0.5 or --linear"
+    if source:
+        whose, remedy = f"that of its start, the run {source},", "a lower --lr or more --epochs"
     if before.step < steps <= last.step and gain < 0:
         say(
-            f"podium: warning: fold {learner.fold}: {metric} {last.scores[metric]:.4f} is still below the frozen head's"
-            f" {frozen:.4f}; if it stays so, try a lower --lr, --freeze 0.5 or --linear, under another --name"
+            f"podium: warning: fold {learner.fold}: {metric} {last.scores[metric]:.4f} is still worse than {whose}"
+            f" {start.scores[metric]:.4f}; if it stays so, try {remedy}, under another --name"
         )
 
 
-# --- the two starts ----------------------------------------------------------------------------------
+# --- the starts ----------------------------------------------------------------------------------
+
+
+def _end_of(source: Run, learner: Learner) -> list[EpochRecord]:
+    """Returns the record of the run that this one goes on from, with this run's learning rate; none if it is lost.
+
+    A head that left little to learn leaves as little to a run that goes on.
+    """
+    competition, fold, rate = learner.context.competition, learner.fold, learner.recipe.lr
+    labels = dict(zip(competition.train["id"], competition.train["target"], strict=True))
+    known = source.out_of_fold(fold, competition.classes).with_labels(labels)
+    try:
+        history = source.history(fold)
+    except PodiumError as problem:
+        say(f"podium: warning: {problem}, but the learning rate may be too high for this start; --lr sets another")
+        return []
+    first, last = history[0], history[-1]
+    share = first.lr / source.recipe["lr"] if first.is_start else 1.0
+    if share < 1 and not _is_given(learner):
+        rate = float(f"{rate * share:.3g}")
+        say(
+            f"podium: fold {fold}: {source.name} was trained at a lower learning rate, because its start left little"
+            f" to learn, so the learning rate is {rate} instead of {learner.recipe.lr}; --lr sets another"
+        )
+    scores = score_held_out(competition.metric, known.target, known.probs)
+    record = replace(last, epoch=0, step=0, lr=rate, scores=scores, seconds=0.0, validation_seconds=0.0, kept=None)
+    say(f"  fold {fold}  {source.name}  {record.text(competition.task)}")
+    return [record]
+
+
+def _is_given(learner: Learner) -> bool:
+    """Returns whether the user chose the learning rate."""
+    return learner.context.plan.origins.get("lr") in ("flag", "card")
 
 
 def _fit(learner: Learner) -> FittedHead | None:
@@ -83,7 +124,7 @@ def _fit(learner: Learner) -> FittedHead | None:
         epoch=0,
         step=0,
         lr=_peak_rate(learner, fitted),
-        loss=evaluate(context.competition.task.loss, targets[training], fitted.predict(context, training, spec)),
+        loss=loss_of_head(targets[training], fitted.predict(context, training, spec), spec),
         scores=score_held_out(metric, targets[held_out], fitted.predict(context, held_out, spec)),
         views=learner.recipe.views,
         images_per_s=len(training) / max(seconds, 1e-9),
@@ -92,16 +133,15 @@ def _fit(learner: Learner) -> FittedHead | None:
         l2=fitted.l2,
     )
     learner.progress.history.append(record)
-    say(f"  fold {fold}  frozen head  loss {record.loss:.4f}  {record.scores_text()}")
+    say(f"  fold {fold}  frozen head  {record.text(context.competition.task)}")
     return fitted
 
 
 def _peak_rate(learner: Learner, fitted: FittedHead) -> float:
     """Returns the recipe's learning rate, or a lower one where the head leaves little to learn and none was given."""
     context, rate = learner.context, learner.recipe.lr
-    is_given = context.plan.origins.get("lr") in ("flag", "card")
     images, loss = len(context.training_rows(learner.fold)), context.competition.task.loss
-    if is_given or not fitted.inner or not fitted.inner.leaves_little(loss, images):
+    if _is_given(learner) or not fitted.inner or not fitted.inner.leaves_little(loss, images):
         return rate
     lower = float(f"{rate * CAUTIOUS:.3g}")
     say(

@@ -61,9 +61,9 @@ class Progress:
         return Progress(total_steps, loss_sum, skipped, skipped_in_a_row)
 
     @property
-    def fitted_head(self) -> EpochRecord | None:
-        """The record of the head that training started from; None if none was fitted."""
-        return next((record for record in self.history[:1] if record.epoch == 0), None)
+    def start_record(self) -> EpochRecord | None:
+        """The record of what training started from: a fitted head, or another run; None for anything else."""
+        return next((record for record in self.history[:1] if record.is_start), None)
 
     def count_step(self, loss: Tensor, is_bad: Tensor) -> None:
         self.loss_sum += torch.where(loss.isfinite(), loss, 0)
@@ -113,7 +113,7 @@ class Learner:
     @property
     def learning_rate(self) -> float:
         progress, recipe = self.progress, self.recipe
-        share = progress.fitted_head.lr / recipe.lr if progress.fitted_head else 1.0
+        share = progress.start_record.lr / recipe.lr if progress.start_record else 1.0
         return share * learning_rate(progress.step, progress.total_steps, self.sampler.per_epoch, recipe)
 
     def step(self, images: Tensor, labels: Tensor) -> Tensor:

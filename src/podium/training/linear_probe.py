@@ -29,7 +29,7 @@ from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Targets, columns_in, parts_of
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Targets, columns_in, parts_of, task_of
 from podium.terminal import say
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.context import Context
@@ -106,7 +106,7 @@ def train_head(context: Context, fold: int) -> None:
         epoch=1,
         step=0,
         lr=0.0,
-        loss=evaluate(context.competition.task.loss, targets[training], training_probs),
+        loss=loss_of_head(targets[training], training_probs, spec),
         scores=score_held_out(metric, targets[held_out], probs),
         views=recipe.views,
         images_per_s=len(training) / max(seconds, 1e-9),
@@ -117,8 +117,16 @@ def train_head(context: Context, fold: int) -> None:
     save_model(context.run.fold_folder(fold) / "model.safetensors", model, spec)
     context.run.write_history(fold, [record])
     context.save_predictions(fold, probs)
-    say(f"  fold {fold}  a head with L2 {fitted.l2:.2g}  loss {record.loss:.4f}  {record.scores_text()}")
+    say(f"  fold {fold}  a head with L2 {fitted.l2:.2g}  {record.text(context.competition.task)}")
     warn_if_at_chance(context, fold, probs, [record])
+
+
+def loss_of_head(targets: Targets, probs: NDArray[np.float32], spec: ModelSpec) -> float:
+    """Returns the loss in the unit of the training: of numbers, the squared error in deviations, as `squared_error`."""
+    if not spec.scales:
+        return evaluate(task_of(targets).loss, targets, probs)
+    deviations = np.array([deviation for _, deviation in spec.scales])
+    return float(np.nanmean(((probs - targets) / deviations) ** 2))
 
 
 class FittedHead(NamedTuple):

@@ -29,7 +29,7 @@ from podium.training.checkpoint import KEPT, CheckpointWriter, checkpoints, rest
 from podium.training.context import Context
 from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.forecast import Forecast
-from podium.training.head_start import start_head, warn_if_below
+from podium.training.head_start import start_head, warn_if_worse
 from podium.training.kept_start import CHECKED_IMAGES, images_checked
 from podium.training.learner import Diverged, Learner
 from podium.training.learner_state import learner_state, restore_learner
@@ -191,7 +191,7 @@ def final_model(learner: Learner) -> tuple[nn.Module, float | None]:
     """Returns the model that predicts and is saved, the trained one or one between it and the start, and its share."""
     trained, kept = learner.trained_model, learner.kept
     learner.context.processes.broadcast_statistics(trained)
-    if kept is None or learner.progress.fitted_head is None:
+    if kept is None or learner.progress.start_record is None:
         return trained, None
     return kept.choose(trained, partial(loss_on_training_images, learner))
 
@@ -280,8 +280,8 @@ def add_record(learner: Learner, record: EpochRecord) -> None:
     progress.start_epoch()
     if context.processes.is_first:
         context.run.write_history(fold, progress.history)
-    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  loss {record.loss:.4f}  {record.scores_text()}")
-    warn_if_below(learner)
+    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  {record.text(context.competition.task)}")
+    warn_if_worse(learner)
 
 
 def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
