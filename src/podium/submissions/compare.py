@@ -29,7 +29,7 @@ from podium.submissions.run_costs import costs_of
 from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
 from podium.task import NUMBERS, answers_of, columns_in, task_of
 from podium.terminal import progress_bar, say
-from podium.training.known_images import doubt_about
+from podium.training.doubts import doubt_about
 from podium.training.run_folder import Run, find_runs
 
 

@@ -36,7 +36,8 @@ from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS, STACKED
 from podium.submissions.write_csv import render, write_csv
 from podium.task import ONE_LABEL
 from podium.terminal import command_for, did_you_mean, first_few, plural, podium_command, say, uses_make
-from podium.training.known_images import doubt_about
+from podium.training.doubts import warn_of_code
+from podium.training.known_images import doubt_about_score
 from podium.training.run_folder import Run
 
 LONGEST_NAME = 100  # letters
@@ -153,8 +154,9 @@ def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> N
         if missing:
             numbers = ", ".join(map(str, missing))
             say(f"podium: warning: {run.name} lacks its folds {numbers}, which are not trained yet")
-        if doubt_about(run):
-            say(f"podium: warning: {doubt_about(run)}, and so is the expected one")
+        if doubt := doubt_about_score(run):
+            say(f"podium: warning: {doubt}, and so is the expected one")
+        warn_of_code(run)
     if len({run.recipe.get("folds_sha256") for run in folds}) > 1:
         say("podium: warning: these runs have different folds; the expected score of their blend may be too good")
 
