@@ -24,7 +24,7 @@ from podium.submissions.expected_score import Interval, bootstrap_scores, percen
 from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import find_public_scores
 from podium.submissions.pair_tests import correct, mcnemar
-from podium.submissions.pooling import pool_held_out
+from podium.submissions.pooling import fold_scores, pool_held_out
 from podium.submissions.run_costs import costs_of
 from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
 from podium.task import NUMBERS, answers_of, columns_in, task_of
@@ -119,11 +119,11 @@ def _recipe_of(run: Run) -> dict[str, Any]:
 def _scores_of(run: Run, pair: HeldOut | None, competition: Competition, labels: Mapping[str, str]) -> dict[str, Any]:
     """Returns the scores of the last run of the pair, and its gain over the first, which may be itself; else NaN."""
     metric = competition.metric
-    fold_scores = [run.score(fold, metric, labels, competition.classes) for fold in run.finished()]
+    scores_of_folds = fold_scores(run, competition, labels)
     values = {
         "metric": metric,
-        "folds": len(fold_scores),
-        "fold_spread": float(np.std(fold_scores, ddof=1)) if len(fold_scores) > 1 else math.nan,
+        "folds": len(scores_of_folds),
+        "fold_spread": float(np.std(scores_of_folds, ddof=1)) if len(scores_of_folds) > 1 else math.nan,
         "images": len(pair or ()),
     }
     if not pair:
