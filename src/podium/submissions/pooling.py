@@ -1,6 +1,7 @@
 """Pools what a run predicts for several images into one answer, where a row of the submission is for several images.
 
-`mean` of the images' probabilities, `max` (the highest of each class; of one label, then divided by their sum) or `noisy_or` (an image that shows the class is enough; for yes and no). Nested cross-validation chooses.
+`mean` of the images' probabilities, `max` (the highest of each class; of one label, then divided by their sum) or
+`noisy_or` (an image that shows the class is enough; for yes and no). Nested cross-validation chooses.
 """
 
 from collections.abc import Callable, Mapping, Sequence
