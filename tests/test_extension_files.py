@@ -197,6 +197,15 @@ def test_a_model_of_ones_own_is_trained_and_takes_no_weights(tiny: Path, podium:
     assert "my_net takes no weights" in message
     assert "--weights none" in message
     assert "did you mean my_net?" in one_line(podium("train", *FAST, "--model", "my_nett"))
+    words = ("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--lr", "1e-9", "--from", "my_net")
+    status, _, err = podium(*words)
+    assert status == 0, err
+    assert "goes on from my_net" in err
+    first, more = (load_model(run_of(tiny, name).weights_path(0))[0].state_dict() for name in ("my_net", "my_net-more"))
+    assert torch.allclose(first["0.weight"], more["0.weight"], atol=1e-5)
+    (tiny / "mine.py").write_text(MODELS.replace("8", "9"))
+    message = one_line(podium(*words, "--name", "changed"))
+    assert f"{weights}: these weights do not fit my_net" in message
 
 
 @pytest.mark.usefixtures("timm_registry")

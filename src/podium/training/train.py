@@ -26,6 +26,7 @@ from podium.terminal import command_for, say, show
 from podium.training.auto_look import look_first
 from podium.training.budget import Budget
 from podium.training.context import Context, open_context
+from podium.training.doubts import warn_of_code
 from podium.training.earlier_runs import check_same_data, hash_weights
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.linear_probe import train_head
@@ -115,6 +116,8 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         competition.corrections.write(run.path / CORRECTIONS)
     for option, hashes in earlier_hashes.items():
         run.keep_earlier(option, hashes)
+        for earlier in plan.earlier_runs[option]:
+            warn_of_code(earlier)
         names = " and ".join(earlier.name for earlier in plan.earlier_runs[option])
         say(f"podium: {'taught by' if option == 'teacher' else 'goes on from'} {names}")
 
