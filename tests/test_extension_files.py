@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -187,10 +188,19 @@ def my_net(pretrained=False, num_classes=10, **options):
 
 
 @pytest.mark.usefixtures("timm_registry")
-def test_a_model_of_ones_own_is_trained_and_takes_no_weights(tiny: Path, podium: Podium) -> None:
+def test_a_model_of_ones_own_is_trained_and_takes_no_weights(
+    tiny: Path, podium: Podium, caplog: pytest.LogCaptureFixture
+) -> None:
     write_extension(tiny, MODELS)
     status, _, err = podium("train", *FAST, "--model", "my_net", "--epochs", "1", "--folds", "0")
     assert status == 0, err
+    assert "layer-decay" not in err
+    _, _, err = podium(
+        "train", *FAST, "--model", "my_net", "--epochs", "1", "--layer-decay", "0.8", "--name", "decayed"
+    )
+    assert err.count("--layer-decay has no effect: my_net lacks timm's group_matcher") == 1
+    assert "Layer-wise" not in caplog.text
+    shutil.rmtree(run_of(tiny, "decayed").path)
     assert podium("submit", "-c", "tiny")[0] == 0
     weights = run_of(tiny, "my_net").weights_path(0)
     message = one_line(podium("train", *FAST, "--model", "my_net", "--weights", weights, "--name", "other"))

@@ -176,6 +176,8 @@ REFUSED = {
     "blank_truth": ("id,y\n1,a\n2,b\n", "id,y\n1,a\n2,\n", None, "solution", ("line 3", "blank", "fill it in")),
     "unclear": ("id,p\n1,a\n2,b\n", "id,x,y\n1,a,b\n2,b,a\n", None, "solution", ("x, y", "'p'")),
     "only_usage": ("id,y\n1,a\n", "id,Usage\n1,Public\n", None, "solution", ("'Usage'", "add one")),
+    "labels": ("id,y\n1,a\n2,b\n3,c\n4,b\n", LABELS, "log_loss", "made", ("hold labels", "'a'", "accuracy")),
+    "labels_of_two": ("id,y\n1,a\n2,b\n", "id,y\n1,b\n2,a\n", "roc_auc", "made", ("hold labels", "column")),
     "neither_0_nor_1": (PROBS, ONE_HOT.replace("0,1,0", "0,2,0"), None, "solution", ("line 3", "'2'", "0 nor 1")),
 }
 

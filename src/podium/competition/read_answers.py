@@ -46,6 +46,7 @@ def read_answers(pairs: Pairs, metric: str | None, positive: str | None) -> Answ
     _refuse_several_labels(pairs, labels)
     if pairs.answers.shape[1] > 1 or wants == "probs":
         metric = metric or "log_loss"
+        _refuse_labels(pairs, labels, metric)
         return Answers(metric, *_read_probs(pairs, labels, positive))
     cells = pairs.answers.iloc[:, 0]
     if wants == "ranking" and metric:
@@ -164,6 +165,17 @@ def _read_probs(pairs: Pairs, labels: "pd.Series[str]", positive: str | None) ->
     classes = classes_of_columns(columns, classes, Table(pairs.path, answers))
     order = _order_of(classes, positive)
     return _numbers_of(labels, [classes[number] for number in order]), values[:, order]
+
+
+def _refuse_labels(pairs: Pairs, labels: "pd.Series[str]", metric: str) -> None:
+    """Raises if the one column holds labels; 0 and 1 may be probabilities."""
+    cells = pairs.answers.iloc[:, 0]
+    are_labels = pairs.answers.shape[1] == 1 and cells.isin(set(labels)).all()
+    if are_labels and not pd.to_numeric(cells, errors="coerce").between(0, 1).all():
+        raise PodiumError(
+            f"{pairs.path}: its cells hold labels, such as '{cells.iloc[0]}', and {metric} needs probabilities; take a"
+            " --metric of labels, such as accuracy, or give the file a column of probabilities for each class"
+        )
 
 
 def _note_guess(card: dict[str, str], classes: Sequence[str], column: str) -> None:

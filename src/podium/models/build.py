@@ -182,7 +182,7 @@ def _weights_to_load(
 
 
 def _fill_plain_module(model: "nn.Module", name: str, start: Path | None) -> None:
-    """Loads the model of a fold into a module of an extension that timm's builder, which loads weights, has not made."""
+    """Loads the model of a fold into a module of an extension; timm loads weights only into what its builder makes."""
     if start is None:
         raise PodiumError(
             f"{name} takes no weights, because it is not built with timm's build_model_with_cfg; use --weights none"

@@ -17,7 +17,7 @@ from podium.disk import sha256
 from podium.folds.folds_csv import folds_path
 from podium.metrics import METRICS
 from podium.own_parts import edited_parts
-from podium.terminal import say
+from podium.terminal import first_few, say
 from podium.training.known_images import folds_seen_before
 from podium.training.run_folder import Run, find_runs
 
@@ -47,6 +47,17 @@ def find_reasons(runs: Sequence[Run], competition: Competition, root: Path) -> R
         if len(reasons) + len(left_out) < len(runs):
             reasons |= left_out
     return reasons
+
+
+def warn_of_changed_data(competition: Competition, runs: Sequence[Run]) -> None:
+    """Warns of runs that learned from other ids, labels or images than those of today."""
+    current = competition.train_hash[:32]
+    changed = [run.name for run in runs if run.recipe.get("data_sha256", current)[:32] != current]
+    if changed:
+        say(
+            f"podium: warning: the training data in {competition.folder} (ids, labels or images) have changed since"
+            f" {first_few(changed)} learned from them; train again under another --name, or restore them"
+        )
 
 
 def _of_other_classes(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
