@@ -122,6 +122,7 @@ def test_a_fold_at_chance_says_what_was_compared(tiny: Path, podium: Podium) -> 
     (line,) = [line for line in err.splitlines() if "chance" in line and "warning" in line]
     assert "fold 0: accuracy 0." in line
     assert "held-out images is not clearly better than chance" in line
+    assert "(in accuracy, log loss and the order of the images)" in line
     assert "higher --lr" in line
     assert "submissions leave this run out" in err
     assert "podium submit" not in err

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -187,16 +188,34 @@ def my_net(pretrained=False, num_classes=10, **options):
 
 
 @pytest.mark.usefixtures("timm_registry")
-def test_a_model_of_ones_own_is_trained_and_takes_no_weights(tiny: Path, podium: Podium) -> None:
+def test_a_model_of_ones_own_is_trained_and_takes_no_weights(
+    tiny: Path, podium: Podium, caplog: pytest.LogCaptureFixture
+) -> None:
     write_extension(tiny, MODELS)
     status, _, err = podium("train", *FAST, "--model", "my_net", "--epochs", "1", "--folds", "0")
     assert status == 0, err
+    assert "layer-decay" not in err
+    _, _, err = podium(
+        "train", *FAST, "--model", "my_net", "--epochs", "1", "--layer-decay", "0.8", "--name", "decayed"
+    )
+    assert err.count("--layer-decay has no effect: my_net lacks timm's group_matcher") == 1
+    assert "Layer-wise" not in caplog.text
+    shutil.rmtree(run_of(tiny, "decayed").path)
     assert podium("submit", "-c", "tiny")[0] == 0
     weights = run_of(tiny, "my_net").weights_path(0)
     message = one_line(podium("train", *FAST, "--model", "my_net", "--weights", weights, "--name", "other"))
     assert "my_net takes no weights" in message
     assert "--weights none" in message
     assert "did you mean my_net?" in one_line(podium("train", *FAST, "--model", "my_nett"))
+    words = ("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--lr", "1e-9", "--from", "my_net")
+    status, _, err = podium(*words)
+    assert status == 0, err
+    assert "goes on from my_net" in err
+    first, more = (load_model(run_of(tiny, name).weights_path(0))[0].state_dict() for name in ("my_net", "my_net-more"))
+    assert torch.allclose(first["0.weight"], more["0.weight"], atol=1e-5)
+    (tiny / "mine.py").write_text(MODELS.replace("8", "9"))
+    message = one_line(podium(*words, "--name", "changed"))
+    assert f"{weights}: these weights do not fit my_net" in message
 
 
 @pytest.mark.usefixtures("timm_registry")

@@ -145,10 +145,10 @@ class Run(run_folder.Run):
 
         It takes what `read` returns; its outputs are logits in the order of `classes`.
         """
-        from podium.models.model_file import load_model
         from podium.models.timm_file import data_config
+        from podium.training.fold_model import open_model
 
-        model, spec = load_model(self.weights_path(self._one_finished(fold)))
+        model, spec = open_model(self, self._one_finished(fold))
         config = data_config(spec)
         config |= {"test_input_size": config["input_size"], "num_classes": len(spec.classes)}
         setattr(model, "pretrained_cfg", {**(getattr(model, "pretrained_cfg", None) or {}), **config})  # noqa: B010

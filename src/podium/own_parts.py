@@ -13,6 +13,7 @@ from typing import Any
 from podium.extension_files import Extension, extension_models, loaded_extensions
 from podium.recipe import AUGMENTATIONS, LOSSES, VIEWS
 
+IN_PREDICTION = ("model ", "views ")  # the loss and the augmentations only shape the weights
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -30,6 +31,23 @@ def own_parts_digest(recipe: Mapping[str, Any]) -> str | None:
     """Returns one hash of all of them; None if the recipe uses none."""
     parts = own_parts(recipe)
     return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest() if parts else None
+
+
+def edited_parts(recorded: Mapping[str, Any]) -> list[str]:
+    """Returns the own parts that a recipe.json needs for predictions and that are other code now: `views turns (a.py)`.
+
+    An older recipe.json has one hash of all its parts, so there any edited part counts.
+    """
+    now = own_parts({"model": recorded.get("model"), "views": recorded.get("views")})
+    if "own_parts" in recorded:
+        before = {part: digest for part, digest in recorded["own_parts"].items() if part.startswith(IN_PREDICTION)}
+    else:
+        digest = recorded.get("own_parts_sha256")
+        before = dict.fromkeys(now, "") if digest and digest != own_parts_digest(recorded) else now
+    files = {f"{kind} {name}": module for kind, name, module, _ in _parts_of(recorded)}
+    names = {extension.module: extension.name for extension in loaded_extensions()}
+    edited = [part for part in {**before, **now} if before.get(part) != now.get(part)]
+    return [f"{part} ({names[files[part]]})" if files.get(part) in names else part for part in edited]
 
 
 def _parts_of(recipe: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:

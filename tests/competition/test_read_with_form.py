@@ -196,3 +196,21 @@ def test_a_long_submission_is_scored_image_by_image(tmp_path: Path) -> None:
     assert result["private"] == pytest.approx(-np.log(0.9))
     assert result["public"] == pytest.approx(-np.log(0.1))
     assert result["score"] == pytest.approx(-np.log([0.9, 0.9, 0.1]).mean())
+
+
+@pytest.mark.parametrize("marks", ["1,1,0", "0,0,0"])
+def test_a_true_row_without_exactly_one_class_is_refused(tmp_path: Path, marks: str) -> None:
+    competition = loaded(tmp_path, "probabilities, truth in columns")
+    csv = rows("id,dog,cat,bird", "0.4,0.3,0.3")
+    with pytest.raises(PodiumError, match=r"solution\.csv: id '6'"):
+        scores(tmp_path, competition, csv, table("id,bird,cat,dog", "5,0,0,1", f"6,{marks}", "7,0,1,0"))
+
+
+def test_labels_are_no_probabilities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    competition = loaded(tmp_path, "labels")
+    (tmp_path / "made.csv").write_text(rows("id,label", "cat"))
+    (tmp_path / "solution.csv").write_text(KINDS["labels"][3])
+    for metric, is_told in (("log_loss", True), ("accuracy", False), (None, False)):
+        score(tmp_path / "made.csv", tmp_path / "solution.csv", metric, competition=competition)
+        err = capsys.readouterr().err
+        assert (f"made.csv hold labels, and {metric} needs probabilities" in err) == is_told

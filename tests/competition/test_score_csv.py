@@ -176,8 +176,34 @@ REFUSED = {
     "blank_truth": ("id,y\n1,a\n2,b\n", "id,y\n1,a\n2,\n", None, "solution", ("line 3", "blank", "fill it in")),
     "unclear": ("id,p\n1,a\n2,b\n", "id,x,y\n1,a,b\n2,b,a\n", None, "solution", ("x, y", "'p'")),
     "only_usage": ("id,y\n1,a\n", "id,Usage\n1,Public\n", None, "solution", ("'Usage'", "add one")),
+    "labels": ("id,y\n1,a\n2,b\n3,c\n4,b\n", LABELS, "log_loss", "made", ("hold labels", "'a'", "accuracy")),
+    "labels_of_two": ("id,y\n1,a\n2,b\n", "id,y\n1,b\n2,a\n", "roc_auc", "made", ("hold labels", "column")),
     "neither_0_nor_1": (PROBS, ONE_HOT.replace("0,1,0", "0,2,0"), None, "solution", ("line 3", "'2'", "0 nor 1")),
 }
+
+MANY = [f"{number},0.5,0.3,0.2" for number in range(20)]
+MARKED = [f"{number},{'0,1,0' if number % 2 else '1,0,0'}" for number in range(20)]
+
+
+def with_odd_line(marks: str) -> tuple[str, str]:
+    """Returns probabilities that sum to 1, and a solution with one 1 in each line but the fifth."""
+    files = [MANY, [*MARKED[:3], f"3,{marks}", *MARKED[4:]]]
+    submission, solution = ("\n".join(["id,a,b,c", *lines]) for lines in files)
+    return submission, solution
+
+
+@pytest.mark.parametrize(("marks", "found"), [("1,1,0", "2 columns"), ("0,0,0", "no column")])
+@pytest.mark.parametrize("metric", [None, "roc_auc", "balanced_accuracy"])
+def test_a_line_that_is_not_like_the_others_is_refused(
+    tmp_path: Path, marks: str, found: str, metric: str | None
+) -> None:
+    submission, solution = with_odd_line(marks)
+    with pytest.raises(PodiumError) as refused:
+        score_texts(tmp_path, submission, solution, metric)
+    assert f"solution.csv, line 5: {found}" in str(refused.value)
+    assert "correct that line" in str(refused.value)
+    several = submission.replace("0.5,", "0.7,")  # these do not sum to 1
+    assert all_scores(tmp_path, several, solution)["metric"] == "roc_auc"
 
 
 @pytest.mark.parametrize("name", REFUSED)

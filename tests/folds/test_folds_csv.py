@@ -354,3 +354,14 @@ def test_test_images_among_the_training_images_are_a_warning_everywhere(tmp_path
     status, _, err = podium(*QUICK_TRAINING, "--folds", "0")
     assert status == 0, err
     assert warning in err
+    path = folds_path("tiny", tmp_path)
+    path.write_text(re.sub(r"^(copy[3-6],\w+),\d", r"\1,-1", path.read_text(), flags=re.MULTILINE))  # as it advises
+    assert "pseudo-labels" not in podium(*QUICK_TRAINING, "--folds", "1", "--name", "b")[2]  # these are not verified
+    warning = "3 of 7 test images are among the training images that are validated, too"
+    assert warning in podium("folds", "-c", "tiny", "--verify")[2]
+    path.write_text(re.sub(r"^(copy\d,\w+),\d", r"\1,-1", path.read_text(), flags=re.MULTILINE))
+    status, out, err = podium("folds", "-c", "tiny", "--verify")
+    assert status == 0, err
+    assert "pseudo-labels" not in err
+    assert "duplicate among the training images: 7 of 7" in out
+    assert "pseudo-labels" not in podium(*QUICK_TRAINING, "--folds", "0", "--name", "c")[2]

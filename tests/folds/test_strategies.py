@@ -43,6 +43,14 @@ def test_a_splitter_gets_the_table_and_its_folds_are_certified(tmp_path: Path, p
     folds = read_table(folds_path("tiny", tmp_path))["fold"].tolist()
     assert folds == ["0"] * 3 + ["1"] * 3 + ["0"] * 3 + ["1"] * 2 + ["-1"]
     assert podium("folds", "-c", "tiny", "--verify")[:2] == (0, out)
+    assert "--k" not in err
+
+
+def test_a_splitter_that_returns_another_number_of_folds_is_told(tmp_path: Path, podium: Podium, folder: Path) -> None:
+    write_extension(tmp_path, SPLITTER.replace("RESULT", "[0, 1, 2, 3] * 3"))
+    status, _, err = podium("folds", "-c", "tiny", "--strategy", "returns_what_it_should_not", "--k", "2")
+    assert status == 0, err
+    assert "mine.py: the splitter returns_what_it_should_not returned 4 folds, not 2 (--k)" in err
 
 
 def test_a_splitter_that_leaks_is_told(tmp_path: Path, podium: Podium, folder: Path) -> None:
@@ -79,5 +87,7 @@ def test_wrong_folds_are_refused(tmp_path: Path, podium: Podium, folder: Path, r
 
 def test_names_and_flags_that_do_not_fit_are_refused(tmp_path: Path, podium: Podium, folder: Path) -> None:
     assert "did you mean by_scene" in one_line(podium("folds", "-c", "tiny", "--strategy", "by_scenes"))
+    message = one_line(podium("folds", "-c", "tiny", "--strategy", "nosuch"))
+    assert "there are by_scene, returns_what_it_should_not" in message
     write_extension(tmp_path, "from podium import extend")
     assert "docs/extend.md" in one_line(podium("folds", "-c", "tiny", "--strategy", "by_scene"))

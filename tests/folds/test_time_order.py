@@ -118,6 +118,25 @@ def test_copies_of_an_image_wait_until_the_last_of_them_is_validated(
     assert "duplicates of one image are on both sides of a split" in one_line(podium("folds", "-c", "tiny", "--verify"))
 
 
+def test_another_question_does_not_replace_the_certificate(tmp_path: Path, podium: Podium, folder: Path) -> None:
+    write_times(folder, [str(number) for number in range(24)])
+    assert podium(*BY_TIME, "--k", "3", "--gap", "2")[0] == 0
+    path = folds_path("tiny", tmp_path).with_suffix(".json")
+    made = path.read_text()
+    column = json.loads(made)["time_column"]
+    for words in (("--gap", "4"), ("--by-time", column, "--gap", "4")):
+        status, _, err = podium("folds", "-c", "tiny", "--verify", *words)
+        assert status == 1
+        assert "within 4 before" in err
+        assert f"{path} stays: these folds were made with" in err
+        assert f"time column {column}, gap 2" in err
+    assert podium("folds", "-c", "tiny", "--verify", "--by-time", column, "--gap", "1")[0] == 0
+    assert path.read_text() == made
+    path.unlink()
+    assert podium("folds", "-c", "tiny", "--verify", "--by-time", column, "--gap", "4")[0] == 1
+    assert json.loads(path.read_text())["gap"] == 4  # the only question that was asked of these folds
+
+
 def test_the_largest_block_may_hold_one_time_only(tmp_path: Path, podium: Podium, folder: Path) -> None:
     write_times(folder, ["5"] * 20 + ["1", "2", "7", "9"])
     status, _, err = podium(*BY_TIME, "--k", "2")
@@ -146,23 +165,29 @@ def test_a_later_block_judges_what_was_learned_from_those_before_it() -> None:
 # --- the certificate ---------------------------------------------------------------------------------
 
 
-def test_a_split_that_mixes_times_fails_and_keeps_failing(tmp_path: Path, podium: Podium, folder: Path) -> None:
+def test_a_split_that_mixes_times_fails_if_asked(tmp_path: Path, podium: Podium, folder: Path) -> None:
     write_times(folder, days(24))
     assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    path = folds_path("tiny", tmp_path).with_suffix(".json")
+    made = path.read_text()
+    status, _, err = podium("folds", "-c", "tiny", "--verify", "--by-time", "taken")
+    assert status == 1
+    assert "folds train on images as late as those that they validate (taken): fold 0, fold 1" in err
+    assert "split again with" in err
     assert podium("folds", "-c", "tiny", "--verify")[0] == 0
+    assert path.read_text() == made
+    path.unlink()  # as if these folds came from elsewhere
     for flags in (("--by-time", "taken"), ()):  # the certificate keeps the column
-        message = one_line(podium("folds", "-c", "tiny", "--verify", *flags))
-        assert "folds train on images as late as those that they validate (taken): fold 0, fold 1" in message
-        assert "split again with" in message
+        assert podium("folds", "-c", "tiny", "--verify", *flags)[0] == 1
 
 
 def test_a_gap_that_is_too_short_fails(tmp_path: Path, podium: Podium, folder: Path) -> None:
     write_times(folder, days(24))
     assert podium(*BY_TIME, "--k", "2", "--gap", "2")[0] == 0
     assert podium("folds", "-c", "tiny", "--verify")[0] == 0
-    assert "within 3 days before (taken): fold 0, fold 1" in one_line(
-        podium("folds", "-c", "tiny", "--verify", "--by-time", "taken", "--gap", "3")
-    )
+    status, _, err = podium("folds", "-c", "tiny", "--verify", "--by-time", "taken", "--gap", "3")
+    assert status == 1
+    assert "within 3 days before (taken): fold 0, fold 1" in err
 
 
 def test_a_hand_made_file_says_from_which_fold_on_an_image_is_trained_on(

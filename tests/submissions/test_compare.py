@@ -80,6 +80,26 @@ def test_scores_follow_the_order_of_grades_of_today(two_runs: Path, podium: Podi
     assert spreads[0] != spreads[1]
 
 
+def test_own_augmentations_and_other_views_stand_beside_the_recipe(two_runs: Path, podium: Podium) -> None:
+    path = two_runs / "runs" / "tiny" / "good" / "recipe.json"
+    recipe = json.loads(path.read_text())
+    path.write_text(json.dumps({**recipe, "augment": "salt", "views": "mirror+shifted"}))
+    recipes = podium("compare", "-c", "tiny")[1].split("\n\n")[2].splitlines()
+    assert recipes[1].endswith("augment salt, views mirror+shifted")
+    assert "augment" not in recipes[2]
+    (row, _) = json.loads(podium("compare", "-c", "tiny", "--json")[1])
+    assert (row["augment"], row["views"]) == ("salt", "mirror+shifted")
+
+
+def test_labels_that_have_changed_are_told(two_runs: Path, podium: Podium) -> None:
+    assert "have changed" not in podium("compare", "-c", "tiny")[2]
+    table = two_runs / "data" / "raw" / "tiny" / "train.csv"
+    table.write_text(table.read_text().replace("000,red", "000,blue"))
+    err = podium("compare", "-c", "tiny")[2]
+    assert f"the training data in {table.parent} (ids, labels or images) have changed since good, idle" in err
+    assert "train again" in err
+
+
 def test_one_run_has_no_table_of_disagreements(two_runs: Path, podium: Podium) -> None:
     status, out, err = podium("compare", "-c", "tiny", "--runs", "idle")
     assert status == 0, err
@@ -182,6 +202,8 @@ def test_the_tables_fit_into_120_columns() -> None:
         "loss": "focal",
         "optimizer": "muon",
         "level": "strong",
+        "augment": "salt",
+        "views": "mirror",
         "is_corrected": True,
     }
     rows = [{"run": name, **row, **scores, **costs, "public_score": 0.5} for name in names]

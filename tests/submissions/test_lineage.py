@@ -37,10 +37,55 @@ def test_a_submission_is_scored_with_the_metric_of_its_lineage(two_runs: Path, c
     command = ("score", csv, "--solution", two_runs / "solution.csv")
     for metric, used in (("macro_f1", "macro_f1"), ("my_metric", "accuracy")):
         path.write_text(json.dumps({**content, "metric": metric}))
-        assert json.loads(podium(*command)[1])["metric"] == used
+        _, out, err = podium(*command)
+        assert json.loads(out)["metric"] == used
+        if metric == used:
+            assert "warning" not in err
+        else:
+            assert f"{path} names the metric my_metric, which no loaded file defines, so accuracy is used" in err
+            assert "-c" in err
+            assert "warning" not in podium(*command, "--metric", "accuracy")[2]
     assert json.loads(podium(*command, "--metric", "balanced_accuracy")[1])["metric"] == "balanced_accuracy"
     path.unlink()
     assert json.loads(podium(*command)[1])["metric"] == "accuracy"
+
+
+@pytest.mark.parametrize(
+    ("metric", "card"), [("error_rate", 'extend = "own.py"'), ("own.py:share_of_errors", 'better = "lower"')]
+)
+@pytest.mark.parametrize("is_named", [False, True])
+def test_ones_own_metric_of_a_card_scores_where_the_data_are(
+    two_runs: Path, csv: Path, podium: Podium, metric: str, card: str, is_named: bool
+) -> None:
+    (two_runs / "own.py").write_text(
+        """
+from podium import extend
+
+@extend.metric(better="lower")
+def error_rate(targets, probs):
+    return (probs.argmax(1) != targets).mean()
+
+def share_of_errors(solution, submission, row_id_column_name):
+    return (solution["predict"] != submission["predict"]).mean()
+"""
+    )
+    path = two_runs / "data" / "competitions" / "tiny.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'metric = "{metric}"\n{card}')
+    content = json.loads(csv.with_suffix(".json").read_text())
+    slug = "elsewhere" if is_named else "tiny"
+    csv.with_suffix(".json").write_text(json.dumps({**content, "metric": metric, "competition": slug}))
+    command = ("score", csv, "--solution", two_runs / "solution.csv", *(("-c", "tiny") if is_named else ()))
+    status, out, err = podium(*command)
+    assert status == 0, err
+    assert "warning" not in err
+    accuracy = json.loads(podium(*command, "--metric", "accuracy")[1])["score"]
+    assert json.loads(out) == {"metric": metric, "score": pytest.approx(1 - accuracy)}
+    (two_runs / "data" / "raw" / "tiny").rename(two_runs / "away")
+    if not is_named:
+        status, out, err = podium(*command)
+        assert json.loads(out)["metric"] == "accuracy"
+        assert f"names the metric {metric}" in err
 
 
 def test_a_changed_or_missing_csv_has_a_command_that_rebuilds_it(csv: Path, podium: Podium) -> None:

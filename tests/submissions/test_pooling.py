@@ -14,6 +14,7 @@ from podium.competition.load import Competition, load
 from podium.submissions.held_out import HeldOut
 from podium.submissions.pooling import choose_pooling, pool_held_out, pool_test
 from podium.task import SEVERAL_LABELS
+from podium.training.run_folder import Run
 from submissions.competitions import make_competition
 from tiny import Podium
 
@@ -93,6 +94,17 @@ def test_one_image_with_1_decides_wherever_the_submission_puts_its_class(way: st
     assert pooled_turned.probs[:, :, ::-1] == pytest.approx(pooled.probs)
 
 
+def spread_over_patients(run: Run) -> float:
+    """Returns the deviation of the folds' log losses, each the mean over the fold's patients."""
+    scores = []
+    for fold in run.finished():
+        oof = run.out_of_fold(fold)
+        of_truth = pd.Series(oof.probs[np.arange(len(oof.id)), oof.target].astype(float), oof.id)
+        patients = of_truth.groupby(of_truth.index.str.split("_").str[0]).mean()
+        scores.append(-np.log(patients).mean())
+    return float(np.std(scores, ddof=1))
+
+
 def test_from_files_to_a_row_for_each_patient(tmp_path: Path, podium: Podium) -> None:
     write_patients(tmp_path)
     status, _, err = podium("folds", "-c", SLUG, "--k", "3")
@@ -104,7 +116,9 @@ def test_from_files_to_a_row_for_each_patient(tmp_path: Path, podium: Podium) ->
         assert status == 0, err
     status, out, err = podium("compare", "-c", SLUG, "--json")
     assert status == 0, err
-    assert {row["images"] for row in json.loads(out)} == {36}
+    rows = {row["run"]: row for row in json.loads(out)}
+    assert {row["images"] for row in rows.values()} == {36}
+    assert rows["a"]["fold_spread"] == pytest.approx(spread_over_patients(Run(tmp_path / "runs" / SLUG / "a")))
     status, out, err = podium("submit", "-c", SLUG)
     assert status == 0, err
     assert "of the images' probabilities" in err

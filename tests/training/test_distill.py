@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 import signal
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,9 @@ def teach(podium: Podium, name: str, *words: object, model: str = "test_resnet")
 def save_fold(path: Path, model: str, size: int, **spec: object) -> Run:
     """Saves a model as training does; returns its run."""
     torch.manual_seed(len(model) + size)
-    built, default_spec = build_model(recipe_of(model, "none", size), ("a", "b", "c"))
+    recipe = recipe_of(model, "none", size)
+    Run(path).begin(asdict(recipe), {"folds": 1, "metric": "accuracy"})
+    built, default_spec = build_model(recipe, ("a", "b", "c"))
     save_model(path / "fold0" / "model.safetensors", built, replace(default_spec, **spec))  # type: ignore[arg-type]
     return Run(path)
 

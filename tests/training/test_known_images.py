@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from podium.competition.csv_files import read_table
-from podium.training.known_images import doubt_about, folds_seen_before
+from podium.training.known_images import doubt_about_score, folds_seen_before
 from tiny import FAST, Podium, run_of
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "3", "--lr", "3e-3")
@@ -51,7 +51,7 @@ def test_a_run_from_a_folds_weights_is_doubted_everywhere(first: Path, tiny: Pat
 def test_the_fold_of_the_weights_itself_is_honest(first: Path, tiny: Path, podium: Podium) -> None:
     status, _, err = podium(*TRAIN, "--name", "same", "--weights", first, "--folds", "0")
     assert status == 0, err
-    assert doubt_about(run_of(tiny, "same")) == ""
+    assert doubt_about_score(run_of(tiny, "same")) == ""
     assert podium(*TRAIN, "--name", "same", "--weights", first, "--folds", "1")[0] == 0
     assert folds_seen_before(run_of(tiny, "same")) == [1]
 

@@ -123,6 +123,7 @@ def test_a_few_steps_without_finite_gradients_are_skipped_and_many_end_the_run(
     assert status == 0
     for epoch in (3, 4):
         assert f"fold 0: skipped 1 step of epoch {epoch}, whose gradients were not finite" in err
+    assert err.count("  loss nan  ") == 2
     monkeypatch.setattr(learner_module, "CHECK_EVERY", 1)
     spoilt = range(4, 1000)
     message = one_line(podium(*ONE_STEP_PER_EPOCH, "--epochs", "99", "--name", "many"))

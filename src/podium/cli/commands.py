@@ -259,7 +259,8 @@ def score(args: argparse.Namespace) -> None:
     else:
         competition = None
         load_extensions(args.root)  # the file belongs to no competition, so there is no card
-    print(score(args.file, args.solution, args.metric or recorded_metric(args.file), args.positive, competition))
+    metric, recorded = args.metric, None if args.metric else recorded_metric(args.file)
+    print(score(args.file, args.solution, metric, args.positive, competition, recorded))
 
 
 # --- Kaggle's machines -------------------------------------------------------------------------------

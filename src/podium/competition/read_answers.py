@@ -19,11 +19,12 @@ from podium.competition.positive_class import find_positive, put_positive_last
 from podium.competition.solution import Pairs, true_labels, true_marks
 from podium.errors import PodiumError
 from podium.metrics import METRICS
-from podium.task import SEVERAL_LABELS
+from podium.task import ONE_LABEL, SEVERAL_LABELS
 from podium.terminal import first_few, say
 
 Array = NDArray[Any]
 CONFIDENCE = r"(\S+) ([0-9.]+(?:[eE][-+]?[0-9]+)?)"  # after a label: `138982 0.1`
+MOST_ODD_LINES = 0.1  # of a solution whose other lines mark one class
 SUM_TOLERANCE = 1e-3  # of probabilities that are those of one label
 
 
@@ -45,6 +46,7 @@ def read_answers(pairs: Pairs, metric: str | None, positive: str | None) -> Answ
     _refuse_several_labels(pairs, labels)
     if pairs.answers.shape[1] > 1 or wants == "probs":
         metric = metric or "log_loss"
+        _refuse_labels(pairs, labels, metric)
         return Answers(metric, *_read_probs(pairs, labels, positive))
     cells = pairs.answers.iloc[:, 0]
     if wants == "ranking" and metric:
@@ -113,7 +115,10 @@ def _refuse_values(pairs: Pairs, values: Array, is_wrong: Any) -> None:
 def _read_marks(pairs: Pairs, marks: pd.DataFrame, metric: str | None, positive: str | None) -> Answers:
     """Reads a column for each class in both files: of one label if the truth and the probabilities are like that."""
     values, is_true, classes = _values(pairs), marks.to_numpy(), [str(name) for name in marks]
-    is_one_label = (is_true.sum(1) == 1).all() and (np.abs(values.sum(1) - 1) < SUM_TOLERANCE).all()
+    have_sum_1 = (np.abs(values.sum(1) - 1) < SUM_TOLERANCE).all()
+    if have_sum_1 and (metric is None or ONE_LABEL.name in METRICS[metric]().tasks):
+        _refuse_odd_marks(pairs, marks)
+    is_one_label = (is_true.sum(1) == 1).all() and have_sum_1
     if metric and SEVERAL_LABELS.name not in METRICS[metric]().tasks and (is_true.sum(1) == 1).all():
         is_one_label = True
     if not is_one_label:
@@ -121,6 +126,18 @@ def _read_marks(pairs: Pairs, marks: pd.DataFrame, metric: str | None, positive:
     _refuse_values(pairs, values, values.sum(axis=1) == 0)
     order = _order_of(classes, positive)
     return Answers(metric or "log_loss", is_true[:, order].argmax(1), values[:, order])
+
+
+def _refuse_odd_marks(pairs: Pairs, marks: pd.DataFrame) -> None:
+    """Raises if few lines have no 1, or several: they would make all images ones with several labels."""
+    counts = marks.sum(axis=1)
+    odd = counts[counts != 1]
+    if len(odd) and len(odd) <= MOST_ODD_LINES * len(counts):
+        found = f"{odd.iloc[0]} columns with a 1" if odd.iloc[0] else "no column with a 1"
+        raise PodiumError(
+            f"{pairs.solution}, line {odd.index[0]}: {found}, and nearly all other lines have one; correct that line,"
+            " or name the competition with -c if its images have several labels"
+        )
 
 
 def _order_of(classes: list[str], positive: str | None) -> list[int]:
@@ -148,6 +165,17 @@ def _read_probs(pairs: Pairs, labels: "pd.Series[str]", positive: str | None) ->
     classes = classes_of_columns(columns, classes, Table(pairs.path, answers))
     order = _order_of(classes, positive)
     return _numbers_of(labels, [classes[number] for number in order]), values[:, order]
+
+
+def _refuse_labels(pairs: Pairs, labels: "pd.Series[str]", metric: str) -> None:
+    """Raises if the one column holds labels; 0 and 1 may be probabilities."""
+    cells = pairs.answers.iloc[:, 0]
+    are_labels = pairs.answers.shape[1] == 1 and cells.isin(set(labels)).all()
+    if are_labels and not pd.to_numeric(cells, errors="coerce").between(0, 1).all():
+        raise PodiumError(
+            f"{pairs.path}: its cells hold labels, such as '{cells.iloc[0]}', and {metric} needs probabilities; take a"
+            " --metric of labels, such as accuracy, or give the file a column of probabilities for each class"
+        )
 
 
 def _note_guess(card: dict[str, str], classes: Sequence[str], column: str) -> None:

@@ -16,6 +16,7 @@ from podium.competition.metric_of_file import is_metric_of_file
 from podium.competition.read_answers import Answers
 from podium.competition.solution import Pairs, label_column
 from podium.errors import PodiumError
+from podium.metrics import METRICS
 from podium.task import ONE_LABEL, answers_of, column_numbers
 from podium.terminal import first_few, plural, say
 
@@ -26,6 +27,11 @@ def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -
     _refuse_other_ids(pairs, competition)
     cells = _cells(pairs.answers, competition, pairs.path)
     _refuse_problem(form, cells, pairs.path)
+    if form.wants == "labels" and metric != competition.metric and METRICS[metric]().wants == "probs":
+        say(
+            f"podium: warning: the cells of {pairs.path} hold labels, and {metric} needs probabilities: each label"
+            " counts as sure; take a --metric of labels, such as accuracy"
+        )
     predictions = form.read(cells)
     truth_form, truth = _truth(pairs, competition)
     if isinstance(truth_form, LabelForm):

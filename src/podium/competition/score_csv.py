@@ -27,17 +27,26 @@ def score(
     metric: str | None = None,
     positive: str | None = None,
     competition: Competition | None = None,
+    recorded: str | None = None,
 ) -> str:
     """Returns {"metric": ..., "score": ...} as JSON; `positive` is the class whose probability one column holds.
 
+    Without a `metric`, the `recorded` one of the lineage is taken, unless its file is not loaded.
     The form of the answers is that of the competition; without one, the cells show it.
     If the solution has a column Usage, "public" and "private" are the scores of its parts; without a value, null.
     """
     if metric and metric not in METRICS:
         hint = did_you_mean(metric, METRICS, otherwise=f"there are {', '.join(METRICS)}")
         raise PodiumError(f"--metric: no metric '{metric}'; {hint}")
+    metric = metric or (recorded if recorded in METRICS else None)
     pairs = read_pairs(path, solution)
     answers = read_with_form(pairs, competition, metric) if competition else read_answers(pairs, metric, positive)
+    if recorded and not metric:
+        say(
+            f"podium: warning: {path.with_suffix('.json')} names the metric {recorded}, which no loaded file defines,"
+            f" so {answers.metric} is used: name with -c the competition whose card loads that file and whose data are"
+            " here, or choose another --metric"
+        )
     value = evaluate(*answers)
     if not np.isfinite(value):
         count, name = len(answers.targets), answers.metric

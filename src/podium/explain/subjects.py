@@ -21,7 +21,7 @@ from podium.models.model_file import load_model, read_spec
 from podium.models.normalise import Normaliser
 from podium.models.predict import probs_of
 from podium.project_root import runs_folder
-from podium.training.fold_model import prepare
+from podium.training.fold_model import open_model, prepare
 from podium.training.own_images import list_images
 from podium.training.prediction_files import Predictions
 from podium.training.run_folder import find_run
@@ -78,7 +78,7 @@ def subject_of_run(source: str, slug: str, root: Path, fold: int | None, wanted:
         raise PodiumError(
             f"fold {number} of {run.path} is not trained; its finished folds are {', '.join(map(str, finished))}"
         )
-    model, spec = load_model(run.weights_path(number))
+    model, spec = open_model(run, number)
     images = choose_images(competition, run.out_of_fold(number), wanted)
     return _subject(f"{run.name}, fold {number}", model, spec, run.path / "explain", images)
 

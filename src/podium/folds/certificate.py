@@ -50,6 +50,7 @@ class Certificate:
     classes_not_trained: list[str]  # by a fold, whose model never sees the class
     test_images: int
     test_copies: int  # test images with a duplicate among the training images
+    test_copies_validated: int  # those of them whose duplicate some fold validates
     data_sha256: str  # of ids, labels and files
     folds_sha256: str
 
@@ -62,6 +63,11 @@ class Certificate:
             (f"folds train on {self._late_images}", self.late_folds),
         ]
         return [f"{leak}: {first_few(names)}" for leak, names in leaks if names]
+
+    @property
+    def question(self) -> dict[str, object]:
+        """Returns what was asked: the columns of groups and times, and the gap."""
+        return {"group_column": self.group_column, "time_column": self.time_column, "gap": self.gap}
 
     @property
     def _apart(self) -> str:
@@ -120,9 +126,8 @@ def certify(
     labels = labels_of(list(train["target"]), competition.task)
     classes, readable = np.array(labels.classes, dtype=object), labels.of_images(is_good)
     k, good_folds = folds.count, folds.some(is_good)
-    validated, could_be_validated = (
-        _images_per_fold(readable, split, k) for split in (good_folds.of_image, possible[is_good])
-    )
+    validated = _images_per_fold(readable, good_folds.of_image, k)
+    could_be_validated = _images_per_fold(readable, possible[is_good], k)
     is_validated: Mask = validated.sum(1) > 0
     difference = np.ptp(validated, axis=1)
     largest_group, is_mixed = _groups_of_classes(readable, fold_groups(competition, train)[is_good])
@@ -156,6 +161,7 @@ def certify(
         classes_not_trained=names(_is_missing_somewhere(readable, good_folds)),
         test_images=int((rows["role"] == "test").sum()),
         test_copies=len(find_leaked_test_images(rows)),
+        test_copies_validated=len(find_leaked_test_images(rows.drop(train.index[folds.of_image < 0]))),
         data_sha256=competition.train_hash,
         folds_sha256=sha256(path),
     )

@@ -26,7 +26,7 @@ from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import sha256, write_bytes, write_json
 from podium.errors import PodiumError
-from podium.folds.certificate import certify, fold_groups, readable_train_images
+from podium.folds.certificate import Certificate, certify, fold_groups, readable_train_images
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import labels_of
 from podium.folds.strategies import Split, split_images, stratified_folds
@@ -119,11 +119,22 @@ def verify_folds(competition: Competition, root: Path, path: Path | None, split:
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
     _warn_of_copies(certificate.as_json())
     if path.resolve() == own_path.resolve():
-        write_json(path.with_suffix(".json"), certificate.as_json())  # also if it fails: it names the columns
+        _keep_certificate(path, certificate)
     if certificate.broken:
         remedy = f"correct that file, or split again with: {command_for('folds', competition.slug)}"
         raise PodiumError(f"{path}: {'; '.join(certificate.broken)}; {remedy}")
     say(f"podium: {path} guarantees all of this")
+
+
+def _keep_certificate(path: Path, certificate: Certificate) -> None:
+    """Writes folds.json, also if the folds leak: it names the columns. The answer to another question is not kept."""
+    kept = _read_certificate(path)
+    is_other = any(kept.get(name) != value for name, value in certificate.question.items())
+    if kept.get("folds_sha256") == certificate.folds_sha256 and is_other:
+        settings = ", ".join(f"{name.replace('_', ' ')} {kept.get(name)}" for name in certificate.question)
+        say(f"podium: note: {path.with_suffix('.json')} stays: these folds were made with {settings}")
+    else:
+        write_json(path.with_suffix(".json"), certificate.as_json())
 
 
 def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> bool:
@@ -259,18 +270,23 @@ def warn_unless_certified(competition: Competition, root: Path) -> None:
     """Warns that folds leak, or that no certificate of these very folds and images exists; and of copies in it."""
     path = folds_path(competition.slug, root)
     certificate = _read_certificate(path)
-    _warn_of_copies(certificate)
     command = f"{podium_command()} folds -c {competition.slug}"
     if (certificate.get("folds_sha256"), certificate.get("data_sha256")) != (sha256(path), competition.train_hash):
         problem = "duplicates of an image may be in different folds, because the folds are not verified"
         say(f"podium: warning: {path}: {problem}; run: {command} --verify")
-    elif not certificate.get("holds"):
+        return
+    _warn_of_copies(certificate)
+    if not certificate.get("holds"):
         problem = "these folds leak, so the scores may be too high"
         say(f"podium: warning: {path}: {problem}; {command} --verify says where, and {command} makes others")
 
 
 def _warn_of_copies(certificate: Mapping[str, Any]) -> None:
-    if doubt := doubt_of_copies(certificate.get("test_copies", 0), certificate.get("test_images", 0)):
+    """Warns of copies that are validated; an older certificate does not say which are."""
+    copies = certificate.get("test_copies", 0)
+    validated = certificate.get("test_copies_validated", copies)
+    among = "training images" if validated == copies else "training images that are validated"
+    if doubt := doubt_of_copies(validated, certificate.get("test_images", 0), among):
         say(f"podium: warning: {doubt}")
 
 

@@ -16,7 +16,7 @@ from podium.extend import SPLITTERS, file_of
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import assign_folds, labels_of, strata_of, validation_fold
 from podium.folds.time_order import TimeOrder, read_times
-from podium.terminal import did_you_mean
+from podium.terminal import did_you_mean, plural, say
 
 MAX_FOLDS = 100
 
@@ -45,7 +45,8 @@ class Split:
         if not self.gap >= 0 or self.gap == np.inf:
             raise PodiumError(f"--gap {self.gap:g} must be a number of at least 0")
         if self.strategy is not None and self.strategy not in SPLITTERS:
-            hint = did_you_mean(self.strategy, SPLITTERS, otherwise="docs/extend.md shows how a file registers one")
+            there_are = f"there are {', '.join(SPLITTERS)}" if SPLITTERS else "docs/extend.md shows how to register one"
+            hint = did_you_mean(self.strategy, SPLITTERS, otherwise=there_are)
             raise PodiumError(f"--strategy {self.strategy}: no splitter of this name; {hint}")
 
     @property
@@ -108,6 +109,8 @@ def _ask_splitter(competition: Competition, train: pd.DataFrame, is_good: Mask, 
     folds = Folds.of(of_image)
     if fault := folds.fault():
         raise PodiumError(f"{who} is wrong: {fault}")
+    if folds.count != split.k:
+        say(f"podium: note: {who} returned {plural(folds.count, 'fold')}, not {split.k} (--k)")
     return folds
 
 

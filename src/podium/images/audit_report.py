@@ -94,12 +94,12 @@ def _duplicates_summary(competition: Competition, rows: pd.DataFrame) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def doubt_of_copies(copies: int, test_images: int) -> str:
+def doubt_of_copies(copies: int, test_images: int, among: str = "training images") -> str:
     """Returns what it means if many test images are among the training images; nothing for a few, which occur."""
     if copies <= MANY_COPIES * test_images:
         return ""
     return (
-        f"{copies:,} of {test_images:,} test images are among the training images, too: if their labels are a model's"
+        f"{copies:,} of {test_images:,} test images are among the {among}, too: if their labels are a model's"
         " answers (pseudo-labels), held-out scores compare with answers and not with the truth; then keep these rows"
         " out of validation, with fold -1 in folds.csv"
     )

@@ -17,7 +17,8 @@ from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, sides_of, size_of
 from podium.models.hub import package_to_use, weights_unreachable
 from podium.models.look_inside import modules_of
-from podium.models.weights_file import other_model, refuse_other_models
+from podium.models.tensors import load_tensors
+from podium.models.weights_file import load_exactly, other_model, refuse_other_models
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
 from podium.task import ONE_LABEL
@@ -137,10 +138,8 @@ def build_model(
     if overlay:
         options["pretrained_cfg_overlay"] = overlay
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
-    if weights != "none" and not getattr(model, "pretrained_cfg", None):  # a plain module of an extension
-        raise PodiumError(
-            f"{name} takes no weights, because it is not built with timm's build_model_with_cfg; use --weights none"
-        )
+    if weights != "none" and not getattr(model, "pretrained_cfg", None):
+        _fill_plain_module(model, name, start)
     if recipe.test_size != recipe.image_size:
         check_sizes(model, name, {recipe.test_size}, f"--test-size {recipe.image_size}")
     if weights == "pretrained":
@@ -180,6 +179,15 @@ def _weights_to_load(
         return "", {}
     names = _create_unchecked(recipe.model, recipe.image_size, pretrained=False).state_dict()
     return package.source, {"state_dict": package.tensors(names)}
+
+
+def _fill_plain_module(model: "nn.Module", name: str, start: Path | None) -> None:
+    """Loads the model of a fold into a module of an extension; timm loads weights only into what its builder makes."""
+    if start is None:
+        raise PodiumError(
+            f"{name} takes no weights, because it is not built with timm's build_model_with_cfg; use --weights none"
+        )
+    load_exactly(model, load_tensors(start)[0], start, name)
 
 
 def build_with_own_classes(name: str, weights: str) -> tuple["nn.Module", ModelSpec]:

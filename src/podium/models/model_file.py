@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import PodiumError
 from podium.models.build import ModelSpec, rebuild_model
 from podium.models.tensors import load_tensors, save_tensors
+from podium.models.weights_file import load_exactly
 from podium.terminal import first_line
 
 if TYPE_CHECKING:
@@ -28,10 +29,7 @@ def load_model(path: Path) -> tuple["nn.Module", ModelSpec]:
         raise PodiumError(f"{problem}; restore it, or train that fold again") from None
     spec = _spec_of(path, metadata)
     model = rebuild_model(spec)
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise PodiumError(f"{path}: these weights do not fit {spec.architecture}: {first_line(error)}") from None
+    load_exactly(model, tensors, path, spec.architecture)
     return model, spec
 
 

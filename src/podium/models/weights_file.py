@@ -1,4 +1,4 @@
-"""Refuses a file of weights that belongs to another model.
+"""Refuses a file of weights that belongs to another model; loads a file that Podium has written.
 
 With another number of classes, timm leaves out whatever does not fit, and says so in its log only: the model would keep
 random weights, and nobody would notice.
@@ -7,10 +7,11 @@ random weights, and nobody would notice.
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import PodiumError
-from podium.terminal import first_few, say
+from podium.terminal import first_few, first_line, say
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,6 +46,14 @@ def refuse_other_models(file: str, name: str, classifiers: Sequence[str]) -> Ite
             yield
         finally:
             nn.Module.load_state_dict = load  # type: ignore
+
+
+def load_exactly(model: "nn.Module", tensors: "Mapping[str, Tensor]", path: Path, name: str) -> None:
+    """Loads all weights of a file that Podium has written into the model that they are of."""
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise PodiumError(f"{path}: these weights do not fit {name}: {first_line(error)}") from None
 
 
 def other_model(file: str, name: str, differences: str) -> PodiumError:

@@ -17,11 +17,10 @@ from podium.explain.draw_pictures import highlight
 from podium.explain.gradients import grad_cam
 from podium.image_size import ImageSize, sides_of
 from podium.images.decode import read_image
-from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.report.gallery import SIDE, Card, jpeg_of, shrink_to
 from podium.terminal import progress_bar, say
-from podium.training.fold_model import prepare
+from podium.training.fold_model import open_model, prepare
 from podium.training.run_folder import Run
 
 MOST_IMAGES = 96  # with a large model, each takes most of a second on a CPU
@@ -40,7 +39,7 @@ def add_heat(cards: Sequence[Card], run: Run, folder: Path) -> str:
         for fold in sorted({card.fold for card in chosen}):
             own = [card for card in chosen if card.fold == fold]
             try:
-                model, spec = load_model(run.weights_path(fold))
+                model, spec = open_model(run, fold)
                 explain, description = choose_explainer(model, spec.test_size)
             except PodiumError as problem:
                 say(f"podium: the report shows no attention: {problem}")

@@ -38,8 +38,8 @@ from podium.submissions.lineage import read_lineage
 from podium.submissions.run_costs import costs_of
 from podium.submissions.suspect_list import rank_labels
 from podium.terminal import say
+from podium.training.doubts import doubt_about
 from podium.training.epoch_record import EpochRecord
-from podium.training.known_images import doubt_about
 from podium.training.run_folder import Run
 
 REPORT = "report.html"

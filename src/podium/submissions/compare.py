@@ -24,12 +24,12 @@ from podium.submissions.expected_score import Interval, bootstrap_scores, percen
 from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import find_public_scores
 from podium.submissions.pair_tests import correct, mcnemar
-from podium.submissions.pooling import pool_held_out
+from podium.submissions.pooling import fold_scores, pool_held_out
 from podium.submissions.run_costs import costs_of
-from podium.submissions.select_runs import OTHER_CLASSES, find_reasons
+from podium.submissions.select_runs import OTHER_CLASSES, find_reasons, warn_of_changed_data
 from podium.task import NUMBERS, answers_of, columns_in, task_of
 from podium.terminal import progress_bar, say
-from podium.training.known_images import doubt_about
+from podium.training.doubts import doubt_about
 from podium.training.run_folder import Run, find_runs
 
 
@@ -51,6 +51,7 @@ def compare_runs(
     labels = current_labels(competition)
     shared = pool_held_out(collect_held_out(complete, classes, groups, labels), competition)
     best = _position_of_best(shared, metric)
+    warn_of_changed_data(competition, runs)
     for run in runs:
         if doubt_about(run):
             say(f"podium: warning: {doubt_about(run)}")
@@ -79,6 +80,8 @@ COLUMNS = (
         "loss",
         "optimizer",
         "level",
+        "augment",
+        "views",
         "is_corrected",
         "parameters",
         "multiply_adds",
@@ -111,7 +114,10 @@ def _pair_of(held_out: HeldOut, first: int, second: int) -> HeldOut:
 
 
 def _recipe_of(run: Run) -> dict[str, Any]:
-    names = ("model", "lr", "image_size", "epochs", "seed", "linear", "start", "loss", "optimizer", "level")
+    names = (
+        *("model", "lr", "image_size", "epochs", "seed", "linear", "start", "loss", "optimizer", "level"),
+        *("augment", "views"),
+    )
     facts = {"folds_in_all": run.recipe["folds"], "is_corrected": bool(run.recipe.get("corrections_sha256"))}
     return recorded_values(run.recipe, names) | facts
 
@@ -119,11 +125,11 @@ def _recipe_of(run: Run) -> dict[str, Any]:
 def _scores_of(run: Run, pair: HeldOut | None, competition: Competition, labels: Mapping[str, str]) -> dict[str, Any]:
     """Returns the scores of the last run of the pair, and its gain over the first, which may be itself; else NaN."""
     metric = competition.metric
-    fold_scores = [run.score(fold, metric, labels, competition.classes) for fold in run.finished()]
+    scores_of_folds = fold_scores(run, competition, labels)
     values = {
         "metric": metric,
-        "folds": len(fold_scores),
-        "fold_spread": float(np.std(fold_scores, ddof=1)) if len(fold_scores) > 1 else math.nan,
+        "folds": len(scores_of_folds),
+        "fold_spread": float(np.std(scores_of_folds, ddof=1)) if len(scores_of_folds) > 1 else math.nan,
         "images": len(pair or ()),
     }
     if not pair:

@@ -117,7 +117,7 @@ def _unless_unknown(value: float, describe: Callable[[float], str]) -> str:
 
 
 def _recipes_table(rows: list[dict[str, Any]]) -> str:
-    names = ("optimizer", "level", "is_corrected")
+    names = ("optimizer", "level", "views", "is_corrected")
     differing = {name for name in names if len({row[name] for row in rows}) > 1}
     cells = [_recipe_of(row, differing) for row in rows]
     return table(["run", "model", "lr", "epochs", "also"], cells, text_columns=2)
@@ -140,6 +140,8 @@ def _notes_on(row: dict[str, Any], differing: Collection[str]) -> str:
         "linear": bool(row["linear"]),
         f"from {row['start']}": bool(row["start"]),
         f"{row['loss']} loss": row["loss"] != "cross_entropy",
+        f"augment {row['augment']}": row["augment"] != "none",
+        f"views {row['views']}": "views" in differing,
         str(row["optimizer"]): "optimizer" in differing and not row["linear"],
         f"level {row['level']}": "level" in differing and not row["linear"],
         "corrected labels": "is_corrected" in differing and row["is_corrected"],

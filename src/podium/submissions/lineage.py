@@ -17,7 +17,6 @@ from typing import Any
 from podium.competition.load import raw_folder
 from podium.disk import NAME_PATTERN, sha256
 from podium.errors import PodiumError
-from podium.metrics import METRICS
 from podium.submissions.blend import MEANS, Blend
 from podium.submissions.decision import KINDS, Decision
 from podium.submissions.stack import stack_from_json
@@ -219,8 +218,7 @@ def recorded_competition(csv: Path, root: Path) -> str | None:
 
 
 def recorded_metric(csv: Path) -> str | None:
-    """Returns the competition's metric if a lineage lies beside the CSV and Podium knows that metric."""
+    """Returns the metric of the lineage beside the CSV, if there is one; its file may not be loaded."""
     with suppress(PodiumError):
-        metric = str(read_lineage(csv).content["metric"])
-        return metric if metric in METRICS else None
+        return str(read_lineage(csv).content["metric"])
     return None

@@ -1,10 +1,10 @@
 """Pools what a run predicts for several images into one answer, where a row of the submission is for several images.
 
-`mean` of the images' probabilities, `max` (the image that shows a class most clearly decides; then they sum to 1 again)
-or `noisy_or` (an image that shows the class is enough; for yes and no). Nested cross-validation chooses.
+`mean` of the images' probabilities, `max` (the highest of each class; of one label, then divided by their sum) or
+`noisy_or` (an image that shows the class is enough; for yes and no). Nested cross-validation chooses.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from podium.submissions.held_out import HeldOut
 from podium.submissions.strategy_names import POOLINGS
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, task_of
 from podium.terminal import say
+from podium.training.run_folder import Run
 
 Ints = NDArray[np.int64]
 ALMOST_1 = 1 - 1e-12
@@ -107,6 +108,22 @@ def pool_held_out(held_out: HeldOut, competition: Competition, way: str = "mean"
         ids=ids.tolist(),
         features=None if held_out.features is None else _mean(held_out.features, numbers, len(ids)),
     )
+
+
+def fold_scores(run: Run, competition: Competition, labels: Mapping[str, str]) -> list[float]:
+    """Returns the score of each finished fold; where a row of the submission is for several images, a row counts."""
+    metric, classes = competition.metric, competition.classes
+    scores = []
+    for fold in run.finished():
+        known = run.out_of_fold(fold, classes).with_labels(labels)
+        if competition.answers is None or known.classes != classes or not len(known.id):
+            scores.append(run.score(fold, metric, labels, classes))
+            continue
+        zeros = np.zeros(len(known.id), np.int64)
+        images = HeldOut(known.probs[None].astype(np.float64), known.target, zeros, zeros, ids=known.id.tolist())
+        answers = pool_held_out(images, competition)
+        scores.append(evaluate(metric, answers.targets, answers.probs[0]))
+    return scores
 
 
 def _pool_targets(competition: Competition, targets: Targets, first: Ints, numbers: Ints) -> Targets:

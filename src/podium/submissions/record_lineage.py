@@ -20,7 +20,7 @@ from podium.submissions.choose_decision import JudgedDecision
 from podium.submissions.held_out import current_labels
 from podium.submissions.predict_test import PredictionFacts
 from podium.terminal import first_few
-from podium.training.known_images import doubt_about
+from podium.training.doubts import doubt_about
 from podium.training.run_folder import Run, package_versions
 
 

@@ -1,8 +1,9 @@
 """Selects the runs of a submission, and says which runs a plain `podium submit` leaves out, and why.
 
 A run is left out if it has other classes than the others, if it is not clearly better than chance, if its weights had
-seen held-out images (training/known_images.py), if it was trained on other folds, or if it lacks folds that another run
-has. With --runs, the user selects; --except leaves out other runs.
+seen held-out images (training/known_images.py), if its own model or view was edited since its training, if it was
+trained on other folds, or if it lacks folds that another run has. With --runs, the user selects; --except leaves out
+other runs.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from podium.competition.load import Competition
 from podium.disk import sha256
 from podium.folds.folds_csv import folds_path
 from podium.metrics import METRICS
-from podium.terminal import say
+from podium.own_parts import edited_parts
+from podium.terminal import first_few, say
 from podium.training.known_images import folds_seen_before
 from podium.training.run_folder import Run, find_runs
 
@@ -40,11 +42,22 @@ def select_runs(
 def find_reasons(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
     """Returns the runs that a blend does not gain from, and why; at least one run is not among them."""
     reasons: Reasons = {}
-    for find in (_of_other_classes, _no_better_than_chance, _knowing, _on_other_folds, _partial):
+    for find in (_of_other_classes, _no_better_than_chance, _knowing, _edited, _on_other_folds, _partial):
         left_out = find([run for run in runs if run not in reasons], competition, root)
         if len(reasons) + len(left_out) < len(runs):
             reasons |= left_out
     return reasons
+
+
+def warn_of_changed_data(competition: Competition, runs: Sequence[Run]) -> None:
+    """Warns of runs that learned from other ids, labels or images than those of today."""
+    current = competition.train_hash[:32]
+    changed = [run.name for run in runs if run.recipe.get("data_sha256", current)[:32] != current]
+    if changed:
+        say(
+            f"podium: warning: the training data in {competition.folder} (ids, labels or images) have changed since"
+            f" {first_few(changed)} learned from them; train again under another --name, or restore them"
+        )
 
 
 def _of_other_classes(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
@@ -68,6 +81,10 @@ def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: 
 
 def _knowing(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
     return {run: "knew held-out images" for run in runs if folds_seen_before(run)}
+
+
+def _edited(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    return {run: "its code was edited" for run in runs if edited_parts(run.recipe)}
 
 
 def _on_other_folds(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:

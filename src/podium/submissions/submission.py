@@ -31,12 +31,13 @@ from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.pooling import choose_pooling, rows_of
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
-from podium.submissions.select_runs import select_runs
+from podium.submissions.select_runs import select_runs, warn_of_changed_data
 from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS, RANK, STACKED
 from podium.submissions.write_csv import render, write_csv
 from podium.task import ONE_LABEL, column_numbers
 from podium.terminal import command_for, did_you_mean, first_few, plural, podium_command, say, uses_make
-from podium.training.known_images import doubt_about
+from podium.training.doubts import warn_of_code
+from podium.training.known_images import doubt_about_score
 from podium.training.run_folder import Run
 
 LONGEST_NAME = 100  # letters
@@ -69,7 +70,7 @@ def submit(
     _refuse_unknown_strategy(options)
     _refuse_unusable_runs(competition, {run: run.finished() for run in runs})
     _announce(competition, {run: run.finished() for run in runs})
-    _warn_of_changed_data(competition, runs)
+    warn_of_changed_data(competition, runs)
     runs, choice = _without_unused(runs, _choose(competition, root, runs, options))
     predictions = predict_blend(competition, root, {run: run.finished() for run in runs}, choice.blend, machine)
     probs = choice.decision.apply(predictions.probs) if choice.decision else predictions.probs
@@ -155,20 +156,11 @@ def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> N
         if missing:
             numbers = ", ".join(map(str, missing))
             say(f"podium: warning: {run.name} lacks its folds {numbers}, which are not trained yet")
-        if doubt_about(run):
-            say(f"podium: warning: {doubt_about(run)}, and so is the expected one")
+        if doubt := doubt_about_score(run):
+            say(f"podium: warning: {doubt}, and so is the expected one")
+        warn_of_code(run)
     if len({run.recipe.get("folds_sha256") for run in folds}) > 1:
         say("podium: warning: these runs have different folds; the expected score of their blend may be too good")
-
-
-def _warn_of_changed_data(competition: Competition, runs: Sequence[Run]) -> None:
-    current = competition.train_hash[:32]
-    changed = [run.name for run in runs if run.recipe.get("data_sha256", current)[:32] != current]
-    if changed:
-        say(
-            f"podium: warning: the training data in {competition.folder} (ids, labels or images) have changed since"
-            f" {first_few(changed)} learned from them; train again under another --name, or restore them"
-        )
 
 
 def _choose(competition: Competition, root: Path, runs: Sequence[Run], options: SubmitOptions) -> BlendChoice:

@@ -24,11 +24,13 @@ def warn_if_at_chance(context: Context, fold: int, probs: NDArray[np.float32], h
     metric = competition.metric
     if is_better_than_chance(targets, probs, metric):
         return
-    ways = "in squared error" if competition.task is NUMBERS else "in accuracy, log loss, the order of the images"
+    words = ["squared error"] if competition.task is NUMBERS else ["accuracy", "log loss", "the order of the images"]
+    words += [metric] if metric.replace("_", " ") not in words else []
+    ways = f"in {', '.join(words[:-1])} and {words[-1]}"
     guessing = loss_of_guessing(competition.task, competition.classes)
     say(
         f"podium: warning: fold {fold}: {metric} {evaluate(metric, targets, probs):.4f} of"
-        f" {plural(len(targets), 'held-out image')} is not clearly better than chance ({ways} and {metric});"
+        f" {plural(len(targets), 'held-out image')} is not clearly better than chance ({ways});"
         f" {advice(context.recipe, guessing, [record.loss for record in history])}"
     )
 

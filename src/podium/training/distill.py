@@ -8,7 +8,6 @@ earlier_runs.py.
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -16,11 +15,11 @@ from torch import Tensor, nn
 
 from podium.image_size import sides_of
 from podium.models.device import autocast
-from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_numbers, parts_of
+from podium.training.fold_model import open_model
 from podium.training.losses import cross_entropy, loss_of_columns
 from podium.training.run_folder import Run
 
@@ -34,7 +33,7 @@ class Teacher:
 
     def __init__(self, runs: Sequence[Run], fold: int, student: Normaliser, precision: torch.dtype) -> None:
         self.device, self.precision, self.spec = student.device, precision, student.spec
-        self.members = [Member(run.fold_folder(fold) / "model.safetensors", student, precision) for run in runs]
+        self.members = [Member(run, fold, student, precision) for run in runs]
         self.specs = [member.spec for member in self.members]
 
     @torch.no_grad()  # inference_mode would not let the result take part in the student's loss
@@ -77,10 +76,10 @@ class Teacher:
 
 
 class Member:
-    """One saved model, and the student's inputs as it expects them."""
+    """A fold's model of one run, and the student's inputs as it expects them."""
 
-    def __init__(self, path: Path, student: Normaliser, precision: torch.dtype) -> None:
-        model, spec = load_model(path)
+    def __init__(self, run: Run, fold: int, student: Normaliser, precision: torch.dtype) -> None:
+        model, spec = open_model(run, fold)
         own = place_model(model, spec, student.device, precision)
         self.model: nn.Module = model.eval()
         self.spec, self.size, self.layout = spec, sides_of(spec.image_size), own.layout

@@ -21,6 +21,7 @@ from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import predict_proba
 from podium.training.augment import TestView
+from podium.training.doubts import warn_of_code
 from podium.training.frozen_features import features_of
 from podium.training.run_folder import Run
 
@@ -39,7 +40,7 @@ class FoldModel:
         device = pick_device(device_choice)
         prepare_device(device, deterministic=False)
         torch.backends.cudnn.benchmark = False  # kernels chosen by their speed could change the last digits
-        model, spec = load_model(run.weights_path(fold))
+        model, spec = open_model(run, fold)
         precision = pick_precision(run.recipe["precision"], device)
         normalise = place_model(model, spec, device, precision)
         part_size = math.ceil(run.recipe["batch_size"] / run.recipe.get("accumulate", 1))
@@ -71,6 +72,12 @@ class FoldModel:
             with autocast(self.device, self.precision):
                 rows.append(features_of(self.model, self.normalise(part)).float().cpu().numpy())
         return np.concatenate(rows)
+
+
+def open_model(run: Run, fold: int) -> tuple[nn.Module, ModelSpec]:
+    """Returns a fold's model as it was saved; warns if its code was edited since."""
+    warn_of_code(run)
+    return load_model(run.weights_path(fold))
 
 
 def prepare(pixels: Pixels, spec: ModelSpec) -> Pixels:

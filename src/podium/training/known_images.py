@@ -66,7 +66,7 @@ def folds_seen_before(run: Run) -> list[int]:
     return [fold for fold in run.finished() if origin is not None and fold not in clean]
 
 
-def doubt_about(run: Run) -> str:
+def doubt_about_score(run: Run) -> str:
     """Returns why the run's score is too good, for people; nothing if it is not."""
     seen = folds_seen_before(run)
     if not seen:

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, NoReturn
 
@@ -272,15 +273,19 @@ def make_record(learner: Learner, validation: Validation) -> EpochRecord:
 def add_record(learner: Learner, record: EpochRecord) -> None:
     """Adds the record to metrics.jsonl, and prints it."""
     context, progress, fold = learner.context, learner.progress, learner.fold
+    steps = record.step - (progress.history[-1].step if progress.history else 0)
     progress.history.append(record)
     epoch, skipped = record.epoch, int(progress.skipped.item())
+    # A loss that is not finite is not added: the sum is 0 if none was, and a file of records holds no NaN.
+    loss = math.nan if skipped == steps and record.loss == 0 else record.loss
     if skipped:
         steps_skipped = f"{plural(skipped, 'step')} of epoch {epoch}"
         say(f"podium: warning: fold {fold}: skipped {steps_skipped}, whose gradients were not finite")
     progress.start_epoch()
     if context.processes.is_first:
         context.run.write_history(fold, progress.history)
-    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  {record.text(context.competition.task)}")
+    shown = replace(record, loss=loss).text(context.competition.task)
+    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  {shown}")
     warn_if_worse(learner)
 
 

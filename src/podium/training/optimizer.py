@@ -1,6 +1,10 @@
 """The optimiser of a run: AdamW or Muon, with a learning rate for each layer."""
 
+import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,6 +14,7 @@ from torch import nn
 from podium.models.device import cpu_multiplies_bfloat16
 from podium.models.heads import head_parameters
 from podium.recipe import Recipe
+from podium.terminal import say
 
 DECAYED_LAYERS = 12  # over which the layer decay is spread, as in the ViT-Base of the papers
 
@@ -17,14 +22,17 @@ DECAYED_LAYERS = 12  # over which the layer decay is spread, as in the ViT-Base 
 def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     # Muon's updates are scaled to the length of AdamW's, so the same learning rates serve.
     own: dict[str, Any] = {"fused": True} if recipe.optimizer == "adamw" else {"adjust_lr_fn": "match_rms_adamw"}
-    optimizer: torch.optim.Optimizer = create_optimizer_v2(
-        model,
-        recipe.optimizer,
-        lr=recipe.lr,
-        weight_decay=recipe.weight_decay,
-        layer_decay=recipe.layer_decay,
-        **own,
-    )
+    with _without_timms_warning():
+        optimizer: torch.optim.Optimizer = create_optimizer_v2(
+            model,
+            recipe.optimizer,
+            lr=recipe.lr,
+            weight_decay=recipe.weight_decay,
+            layer_decay=recipe.layer_decay,
+            **own,
+        )
+    if recipe.layer_decay != 1 and all(group.get("lr_scale", 1.0) == 1 for group in optimizer.param_groups):
+        _note_useless_decay(recipe.model)
     _limit_layer_decay(optimizer, recipe.layer_decay)
     _scale_head_rate(optimizer, model, recipe.head_rate)
     device = next(model.parameters()).device
@@ -33,6 +41,23 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 
         make_faster(optimizer, torch.bfloat16 if cpu_multiplies_bfloat16() else torch.float32)
     return optimizer
+
+
+@contextmanager
+def _without_timms_warning() -> Iterator[None]:
+    """Silences what timm says of a model of one layer, also if no decay is asked for."""
+    logger = logging.getLogger("timm.optim._param_groups")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@cache  # once, not in each fold
+def _note_useless_decay(name: str) -> None:
+    say(f"podium: note: --layer-decay has no effect: {name} lacks timm's group_matcher, which tells its layers; add it")
 
 
 def _limit_layer_decay(optimizer: torch.optim.Optimizer, decay: float) -> None:

@@ -47,7 +47,7 @@ READ_ELSEWHERE: dict[str, Any] = {"model": str, "metric": str, "epochs": int}
 OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and their types; a run may lack them
     **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "device", "computed_in"), str),
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "weights_source"), (str, NoneType)),
-    **dict.fromkeys(("auto", "budget", "start_sha256", "teacher_sha256", "versions"), dict),
+    **dict.fromkeys(("auto", "budget", "own_parts", "start_sha256", "teacher_sha256", "versions"), dict),
     "range": (str, list, NoneType),
 }
 Classes = tuple[str, ...]

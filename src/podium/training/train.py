@@ -9,7 +9,7 @@ with --deterministic, the result is the same to the bit as without the interrupt
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -21,10 +21,12 @@ from podium.image_size import sides_of
 from podium.models.device import device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
+from podium.own_parts import own_parts
 from podium.terminal import command_for, say, show
 from podium.training.auto_look import look_first
 from podium.training.budget import Budget
 from podium.training.context import Context, open_context
+from podium.training.doubts import warn_of_code
 from podium.training.earlier_runs import check_same_data, hash_weights
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.linear_probe import train_head
@@ -104,6 +106,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         "metric": competition.metric,
         "device": device_name(context.device),
         "computed_in": precision_name(context.precision),
+        **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.
     run.begin({**plan.identity(), "data_sha256": data_sha256}, {**machine_facts, **plan.facts, **facts})
@@ -113,6 +116,8 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         competition.corrections.write(run.path / CORRECTIONS)
     for option, hashes in earlier_hashes.items():
         run.keep_earlier(option, hashes)
+        for earlier in plan.earlier_runs[option]:
+            warn_of_code(earlier)
         names = " and ".join(earlier.name for earlier in plan.earlier_runs[option])
         say(f"podium: {'taught by' if option == 'teacher' else 'goes on from'} {names}")
 
