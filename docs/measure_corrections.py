@@ -24,12 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
+from podium.blending.held_out import collect_held_out
+from podium.comparing.suspect_list import rank_labels
 from podium.competition.card import card_path
 from podium.competition.csv_files import csv_text
 from podium.competition.load import Competition, load, raw_folder
-from podium.submissions.held_out import collect_held_out
-from podium.submissions.suspect_list import rank_labels
-from podium.training.run_folder import Run
+from podium.saved_runs.run_folder import Run
 
 # Learns the usual competition in minutes: the model and the optimiser of `--model auto`, with fewer epochs.
 SMALL = "--model resnet10t --weights none --image-size 64 --batch-size 128 --level light --optimizer muon --lr 6e-3"

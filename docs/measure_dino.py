@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from podium.training.run_folder import Run
+from podium.saved_runs.run_folder import Run
 
 MODEL = ("--model", "resnet10t", "--image-size", "64")
 PRETRAINING = ("--epochs", "4", "--batch-size", "64", "--local-crops", "2", "--optimizer", "muon", "--lr", "8e-3")

@@ -27,10 +27,10 @@ import torch
 from podium.competition.load import load
 from podium.metrics import METRICS
 from podium.recipe import Recipe
+from podium.saved_runs.run_folder import Run
 from podium.terminal import duration, plural
 from podium.training.plan import Request, make_plan
 from podium.training.quick_measure import estimate_seconds, measure_training
-from podium.training.run_folder import Run
 
 MODELS = ("vit_small_patch32_224", "convnext_small", "tf_efficientnet_lite0", "tf_efficientnet_lite1")
 Options = dict[str, Any]

@@ -29,8 +29,8 @@ from synthetic_competition import write_competition
 from podium.competition.load import load
 from podium.machine import Machine
 from podium.models import normalise
+from podium.saved_runs.run_folder import Run
 from podium.training import bench
-from podium.training.run_folder import Run
 
 COMPILING = 100.0  # seconds that a compiled measurement may need, and another one
 MEASURING = 20.0

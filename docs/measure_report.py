@@ -21,7 +21,7 @@ import pandas as pd
 from synthetic_competition import write_competition
 
 from podium.folds.folds_csv import folds_path
-from podium.training.run_folder import Run
+from podium.saved_runs.run_folder import Run
 from report.browser import Browser, find_chromium
 
 SLUG = "many"

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from podium.training.run_folder import Run
+from podium.saved_runs.run_folder import Run
 
 
 def main(root: Path, *flags: str) -> None:

@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 
 from podium.models.look_inside import modules_of
-from podium.training.run_folder import Run
+from podium.saved_runs.run_folder import Run
 
 SIZE, BATCH = 64, 64
 EPOCHS = 16  # of the first half

@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from forked_podium import exit_status, start_podium
-from podium.training.run_folder import Run
+from podium.saved_runs.run_folder import Run
 from tiny import assert_same_fold, run_of, write_competition
 
 WORKERS = (0, 1, 2, 8)

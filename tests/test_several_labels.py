@@ -11,8 +11,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import podium as library
+from podium.blending.choose_decision import choose_decision
 from podium.competition.load import load
-from podium.submissions.choose_decision import choose_decision
 from several_labels import COLOURS, FAST, SLUG, write_competition
 from tiny import Podium, one_line, train_three_and_compare
 

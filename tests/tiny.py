@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from podium.recipe import Recipe
+    from podium.saved_runs.run_folder import Run
     from podium.training.learner import Learner
-    from podium.training.run_folder import Run
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 40, 210), "lonely": (120, 120, 120)}
 # An epoch is one step: each of two folds trains on 13 images.
@@ -102,7 +102,7 @@ def train_three_and_compare(podium: Podium, train: tuple[object, ...], fast: tup
 
 
 def run_of(root: Path, name: str = "test_vit") -> "Run":
-    from podium.training.run_folder import Run
+    from podium.saved_runs.run_folder import Run
 
     return Run(root / "runs" / "tiny" / name)
 

@@ -22,9 +22,9 @@ from podium.known_words import explain_option
 from podium.machine import Machine
 from podium.project_root import find_root
 from podium.recipe import flag_of, recipe_options
+from podium.saved_runs import run_folder
 from podium.task import class_columns, task_of
 from podium.terminal import plural, seconds_of
-from podium.training import run_folder
 
 __all__ = ["Competition", "Machine", "Run", "compare", "load", "runs", "submit", "train"]
 
@@ -40,6 +40,12 @@ class Competition(competition_files.Competition):
     """A competition's images and labels: `train` and `test` are data frames, `classes` the labels."""
 
     root: Path
+
+    def describe(self) -> str:
+        """Returns what was understood of the competition's files, for people."""
+        from podium.competition.describe import describe
+
+        return describe(self)
 
     def folds(
         self,
@@ -84,7 +90,7 @@ class Competition(competition_files.Competition):
 
         The held-out predictions of the runs decide (default: of all that a submission would blend).
         """
-        from podium.submissions.suspect_list import rank_labels
+        from podium.comparing.suspect_list import rank_labels
 
         ranked = rank_labels(self, self.root, _names(runs))
         return ranked[ranked["is_suspect"]].drop(columns=["is_suspect", "is_predicted"]).reset_index(drop=True)
@@ -179,7 +185,7 @@ class Run(run_folder.Run):
         Takes paths of files and folders, arrays of uint8 (height x width x 3), images of Pillow, and a data frame with
         their column `image`, such as the competition's `train`. Paths may be relative to the competition's `folder`.
         """
-        from podium.submissions.blend import Blend
+        from podium.blending.blend import Blend
         from podium.submissions.predict_images import predict_images
 
         self._one_finished(None)
@@ -304,7 +310,7 @@ def submit(
 
 def compare(competition: Competition | str, runs: Sequence[Run | str] | Run | str | None = None) -> "pd.DataFrame":
     """Returns a row per run, the best first: its score, its gain over the best run with an interval, its costs."""
-    from podium.submissions.compare import compare_runs
+    from podium.comparing.compare import compare_runs
 
     competition = _loaded(competition)
     return compare_runs(competition, competition.root, _names(runs))

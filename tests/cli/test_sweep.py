@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from podium.models.costs import count_parameters
-from podium.training.run_folder import find_runs
+from podium.saved_runs.run_folder import find_runs
 from tiny import FAST, Podium, one_line, run_of
 
 TRAIN = ("train", *FAST, "--epochs", "1", "--folds", "0")

@@ -17,9 +17,9 @@ from podium.machine import Machine
 from podium.models.device import autocast, full_float32, pick_precision, prepare_device
 from podium.models.predict import predict_proba
 from podium.operators import layers
+from podium.saved_runs.checkpoint import checkpoints
 from podium.training import bench
 from podium.training.augment import TestView
-from podium.training.checkpoint import checkpoints
 from podium.training.context import Context, open_context
 from podium.training.learner import Learner
 from podium.training.loader import batches_in_order, load_batches

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podium.training.run_folder import Run
+from podium.saved_runs.run_folder import Run
 from stand_ins.kaggle_kernels import TRAIN
 from stand_ins.kaggle_service import Service, kaggle
 from tiny import Podium, one_line

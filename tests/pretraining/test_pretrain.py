@@ -14,7 +14,7 @@ from podium.disk import sha256
 from podium.models.build import build_model
 from podium.models.tensors import load_tensors
 from podium.pretraining.pretraining_learner import DinoLearner
-from podium.training.checkpoint import checkpoints
+from podium.saved_runs.checkpoint import checkpoints
 from podium.training.learner import Learner
 from pretraining.pretrainings import PRETRAIN, TRAIN, dino_learner_of, folder_of
 from tiny import Podium, one_line, podium_at, recipe_of, run_of, write_image

@@ -1,4 +1,4 @@
-"""The two trained runs of the tests of submissions, and a headless Chromium."""
+"""A headless Chromium."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from report.browser import Browser, find_chromium
-from submissions.conftest import trained_root, two_runs  # noqa: F401
 
 
 @pytest.fixture(scope="module")

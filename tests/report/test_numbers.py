@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blending.simulated_runs import simulate_runs
 from podium.report.gallery import choose_correct, choose_mistakes
 from podium.report.numbers import (
     HeldOutImages,
@@ -16,7 +17,6 @@ from podium.report.numbers import (
     order_by_confusion,
     reliability,
 )
-from submissions.simulated_runs import simulate_runs
 
 CLASSES = ("a", "b", "c")
 

@@ -12,6 +12,9 @@ import cv2
 import numpy as np
 import pytest
 
+from podium.blending.held_out import current_labels
+from podium.comparing.compare import compare_runs
+from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import load
 from podium.errors import PodiumError
 from podium.report import competition_page, run_page
@@ -20,11 +23,8 @@ from podium.report.gallery import Card, add_thumbnails, shrink_to
 from podium.report.numbers import HeldOutImages
 from podium.report.page import as_script
 from podium.report.sections import costs_section, html_table
-from podium.submissions.compare import compare_runs
-from podium.submissions.held_out import current_labels
-from podium.submissions.pair_tests import compare_pairs
-from podium.training.epoch_record import EpochRecord
-from podium.training.run_folder import Run
+from podium.saved_runs.epoch_record import EpochRecord
+from podium.saved_runs.run_folder import Run
 from tiny import Podium, one_line, write_image
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podium.training.prediction_files import Predictions
+from podium.saved_runs.prediction_files import Predictions
 from tiny import Podium, one_line
 
 

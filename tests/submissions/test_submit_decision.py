@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from podium.submissions.choose_decision import JudgedDecision
-from podium.submissions.decision import Decision
+from podium.blending.choose_decision import JudgedDecision
+from podium.blending.decision import Decision
 from tiny import Podium, one_line
 
 CARD = Path("data/competitions/tiny.toml")
@@ -17,7 +17,7 @@ CARD = Path("data/competitions/tiny.toml")
 
 @pytest.fixture(autouse=True)
 def _fewer_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.submissions.expected_score.SLOW_RESAMPLES", 20)
+    monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 20)
 
 
 @pytest.fixture

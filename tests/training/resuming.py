@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from podium.training.checkpoint import checkpoints
+from podium.saved_runs.checkpoint import checkpoints
 from tiny import FAST, Podium, assert_same_fold, run_of
 
 # Three epochs of three steps.

@@ -17,13 +17,13 @@ from podium.image_size import area_of
 from podium.models import hub, weight_packages
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_PRETRAINED, AUTO_WITH_MANY
+from podium.saved_runs.run_folder import Run
 from podium.training import auto_look
 from podium.training.auto_look import Choice, choose, look_first, oblong_size, will_look
 from podium.training.learner import Diverged, Learner
 from podium.training.linear_probe import Inner
 from podium.training.looks import Look, Looks, Trial
 from podium.training.plan import Plan, Request, make_plan
-from podium.training.run_folder import Run
 from tiny import Podium, one_line, podium_at, run_of, signal_in_step, write_image
 
 WORDS = (

@@ -19,13 +19,13 @@ from podium.models.model_file import load_model, save_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import predict_proba
+from podium.saved_runs.run_folder import Run
 from podium.training import distill
 from podium.training import learner as learner_module
 from podium.training.augment import TestView
 from podium.training.distill import TEMPERATURE, Teacher, separate_heads
 from podium.training.learner import Learner
 from podium.training.loader import batches_in_order, load_batches
-from podium.training.run_folder import Run
 from tiny import FAST, Podium, assert_same_fold, recipe_of, run_of, signal_in_step, weights_hash
 from training.learners import CPU, context_of
 

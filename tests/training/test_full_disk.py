@@ -11,7 +11,7 @@ import pytest
 from torch import Tensor
 
 from podium import disk
-from podium.training.checkpoint import checkpoints
+from podium.saved_runs.checkpoint import checkpoints
 from podium.training.learner import Learner
 from tiny import Podium, one_line, run_of, write_competition
 from training.resuming import TRAIN, assert_resumes_to_the_same_bits

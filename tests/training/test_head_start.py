@@ -21,12 +21,12 @@ from podium.models.heads import output_layers
 from podium.models.normalise import Normaliser
 from podium.models.tensors import load_tensors
 from podium.models.weight_packages import PACKAGES
+from podium.saved_runs.run_folder import Run
 from podium.training import head_start, loop
 from podium.training.head_start import NEW_WEIGHTS, adapt_statistics, start_head
 from podium.training.kept_start import KeptStart
 from podium.training.linear_probe import Inner
 from podium.training.plan import Request, make_plan
-from podium.training.run_folder import Run
 from tiny import FAST, Podium, assert_same_fold, recipe_of, run_of, signal_in_step
 from training.learners import learner_of
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from forked_podium import exit_status, redirect_output, start_podium
 from podium import disk
 from podium.models.tensors import load_tensors
-from podium.training.checkpoint import checkpoints
+from podium.saved_runs.checkpoint import checkpoints
 from podium.training.learner import Learner
 from tiny import Podium, run_of
 from training.resuming import TRAIN, assert_resumes_to_the_same_bits

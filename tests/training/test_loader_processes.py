@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from podium.training.checkpoint import checkpoints
+from podium.saved_runs.checkpoint import checkpoints
 from podium.training.learner import Learner
 from podium.training.loader import ImageDataset, Key
 from tiny import Podium, one_line, run_of

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from podium.saved_runs.checkpoint import CheckpointWriter
 from podium.training import learner as learner_module
-from podium.training.checkpoint import CheckpointWriter
 from podium.training.forecast import Forecast
 from podium.training.learner import Learner
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash

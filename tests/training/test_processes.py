@@ -17,8 +17,8 @@ import torch
 from forked_podium import exit_status, run_group, start_podium
 from podium.models.tensors import load_tensors
 from podium.models.weight_packages import PACKAGES
+from podium.saved_runs.run_folder import Run
 from podium.training.processes import Processes
-from podium.training.run_folder import Run
 from tiny import Podium, assert_same_fold, one_line, podium_at, run_of, weights_hash, write_competition
 
 LITE0 = PACKAGES[0].model

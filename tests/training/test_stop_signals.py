@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from forked_podium import exit_status, start_podium
+from podium.saved_runs.checkpoint import checkpoints
+from podium.saved_runs.epoch_record import score_held_out
 from podium.training import loop
-from podium.training.checkpoint import checkpoints
-from podium.training.epoch_record import score_held_out
 from podium.training.stop_signals import stop_signals
 from tiny import Podium, run_of, signal_in_step
 from training.resuming import TRAIN, assert_resumes_to_the_same_bits

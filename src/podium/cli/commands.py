@@ -45,7 +45,7 @@ def audit(args: argparse.Namespace) -> None:
 
 
 def _list_suspects(args: argparse.Namespace) -> None:
-    from podium.submissions.suspect_list import describe_suspects, rank_labels, suspects_as_corrections
+    from podium.comparing.suspect_list import describe_suspects, rank_labels, suspects_as_corrections
 
     competition = _competition(args)
     ranked = rank_labels(competition, args.root, args.suspects or None)
@@ -59,7 +59,7 @@ def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
     from podium.folds.folds_csv import certified_columns, folds_path, verify_folds, write_folds
     from podium.folds.strategies import Split
-    from podium.training.run_folder import names_of_runs_on_folds
+    from podium.saved_runs.run_folder import names_of_runs_on_folds
 
     group, split = args.group, Split(args.k, args.seed, args.by_time, args.gap, args.strategy)
     if args.verify is not None:
@@ -214,9 +214,9 @@ def explain(args: argparse.Namespace) -> None:
 
 def compare(args: argparse.Namespace) -> None:
     """List the runs: their scores, what they cost, and how often they disagree."""
-    from podium.submissions.compare import compare_runs
-    from podium.submissions.comparison_picture import check_path, draw_comparison
-    from podium.submissions.comparison_text import compare_as_text
+    from podium.comparing.compare import compare_runs
+    from podium.comparing.comparison_picture import check_path, draw_comparison
+    from podium.comparing.comparison_text import compare_as_text
 
     if args.picture:
         check_path(args.picture)

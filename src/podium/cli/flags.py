@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, parse_size
 from podium.known_words import explain_flag
 from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
-from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.terminal import did_you_mean, seconds_of
 
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]

@@ -147,11 +147,11 @@ def _train_each(requests: Sequence[Request], run: Callable[[Request], str], args
 
 
 def _show_comparison(args: argparse.Namespace, names: list[str]) -> None:
+    from podium.comparing.compare import compare_runs
+    from podium.comparing.comparison_picture import draw_comparison
+    from podium.comparing.comparison_text import compare_as_text
     from podium.competition.load import load
     from podium.project_root import runs_folder
-    from podium.submissions.compare import compare_runs
-    from podium.submissions.comparison_picture import draw_comparison
-    from podium.submissions.comparison_text import compare_as_text
 
     competition = load(args.competition, args.root)
     runs = compare_runs(competition, args.root, names)

@@ -21,10 +21,10 @@ from podium.models.model_file import load_model, read_spec
 from podium.models.normalise import Normaliser
 from podium.models.predict import probs_of
 from podium.project_root import runs_folder
+from podium.saved_runs.prediction_files import Predictions
+from podium.saved_runs.run_folder import find_run
 from podium.training.fold_model import open_model, prepare
 from podium.training.own_images import list_images
-from podium.training.prediction_files import Predictions
-from podium.training.run_folder import find_run
 
 IMAGES = 6  # without --images
 MOST_IMAGES = 64  # the maps of all heads are kept, some megabytes for an image

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from podium.blending.select_runs import select_runs
 from podium.competition.load import Competition
 from podium.disk import rename_durably, write_json, write_text
 from podium.errors import PodiumError
@@ -21,11 +22,10 @@ from podium.kaggle.inside_kernel import NOT_IN_BUNDLES, read_requirements
 from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_code_files, find_project_files
 from podium.kaggle.push_kernel import make_kernel_name
+from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
-from podium.submissions.select_runs import select_runs
 from podium.submissions.submission import SubmitOptions, submit
 from podium.terminal import say
-from podium.training.run_folder import Run
 
 METADATA = "dataset-metadata.json"
 NOTEBOOK = "inference.ipynb"

@@ -15,8 +15,8 @@ from podium.kaggle.inside_kernel import REPORT
 from podium.kaggle.kernel_chain import Kernel, chain_path
 from podium.kaggle.push_kernel import KernelFailed
 from podium.recipe import differences, recipe_options, recorded_values
+from podium.saved_runs.run_folder import Run
 from podium.terminal import say
-from podium.training.run_folder import Run
 
 
 @dataclass(frozen=True)

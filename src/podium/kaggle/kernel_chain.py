@@ -11,7 +11,7 @@ from pathlib import Path
 
 from podium.disk import write_json
 from podium.errors import PodiumError
-from podium.training.run_folder import Run
+from podium.saved_runs.run_folder import Run
 
 
 @dataclass

@@ -38,9 +38,9 @@ from podium.own_parts import own_parts_digest
 from podium.project_root import runs_folder
 from podium.recipe import Options
 from podium.recipe_defaults import expand_auto
+from podium.saved_runs.run_folder import Run
 from podium.terminal import command_for, say
 from podium.training.plan import Request, check_request, data_of, name_of_run
-from podium.training.run_folder import Run
 
 MAX_SCRIPT = 1_000_000  # characters that Kaggle accepts
 MAX_KERNELS = 20  # for one run: more than a week

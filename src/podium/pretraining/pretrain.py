@@ -42,10 +42,10 @@ from podium.pretraining.neighbours import knn_accuracy
 from podium.pretraining.pretraining_folder import PretrainingEpoch
 from podium.pretraining.pretraining_learner import DinoLearner
 from podium.pretraining.pretraining_plan import PretrainingPlan
+from podium.saved_runs.checkpoint import CheckpointWriter, checkpoints, restore_newest
 from podium.task import ONE_LABEL
 from podium.terminal import command_for, plural, progress_bar, say
 from podium.training.augment import TestView
-from podium.training.checkpoint import CheckpointWriter, checkpoints, restore_newest
 from podium.training.learner import Diverged
 from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
 from podium.training.randomness import ORDER, generator

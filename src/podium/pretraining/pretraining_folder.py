@@ -18,9 +18,9 @@ from typing import Any
 from podium.disk import locked, write_json, write_text
 from podium.errors import PodiumError
 from podium.recipe import differences
-from podium.training.checkpoint import checkpoints
-from podium.training.pretrained_backbones import BACKBONE, PRETRAINING
-from podium.training.run_folder import package_versions
+from podium.saved_runs.checkpoint import checkpoints
+from podium.saved_runs.pretrained_backbones import BACKBONE, PRETRAINING
+from podium.saved_runs.run_folder import package_versions
 
 
 @dataclass(frozen=True)

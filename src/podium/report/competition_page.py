@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from podium.blending.held_out import current_labels
+from podium.comparing.compare import compare_runs, find_disagreements
+from podium.comparing.comparison_picture import comparison_svg
+from podium.comparing.comparison_text import chance
+from podium.comparing.pair_tests import compare_pairs
 from podium.competition.describe import describe
 from podium.competition.load import Competition
 from podium.project_root import runs_folder
 from podium.report.page import page
 from podium.report.run_page import REPORT
 from podium.report.sections import Cell, Link, html_table, note, section, tiles
-from podium.submissions.compare import compare_runs, find_disagreements
-from podium.submissions.comparison_picture import comparison_svg
-from podium.submissions.comparison_text import chance
-from podium.submissions.held_out import current_labels
 from podium.submissions.kaggle_scores import read_history
-from podium.submissions.pair_tests import compare_pairs
 from podium.terminal import amount, duration, plural
 
 MOST_RUNS = 12  # in the table of pairs

@@ -19,9 +19,9 @@ from podium.image_size import ImageSize, sides_of
 from podium.images.decode import read_image
 from podium.models.normalise import Normaliser
 from podium.report.gallery import SIDE, Card, jpeg_of, shrink_to
+from podium.saved_runs.run_folder import Run
 from podium.terminal import progress_bar, say
 from podium.training.fold_model import open_model, prepare
-from podium.training.run_folder import Run
 
 MOST_IMAGES = 96  # with a large model, each takes most of a second on a CPU
 BATCH = 8

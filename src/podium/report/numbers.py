@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.blending.blend import apply_temperature
+from podium.blending.blend_strategies import fit_temperature
+from podium.blending.held_out import current_labels
 from podium.competition.load import Competition
 from podium.metrics import METRICS, evaluate
-from podium.submissions.blend import apply_temperature
-from podium.submissions.blend_strategies import fit_temperature
-from podium.submissions.held_out import current_labels
-from podium.training.run_folder import Run
+from podium.saved_runs.run_folder import Run
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -12,6 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from podium.blending.expected_score import bootstrap_scores, percentile_interval
+from podium.blending.held_out import HeldOut, number_groups
+from podium.comparing.run_costs import costs_of
+from podium.comparing.suspect_list import rank_labels
 from podium.competition.corrections import drop_word
 from podium.competition.load import Competition
 from podium.errors import PodiumError
@@ -32,15 +36,11 @@ from podium.report.numbers import (
     reliability,
 )
 from podium.report.page import page
-from podium.submissions.expected_score import bootstrap_scores, percentile_interval
-from podium.submissions.held_out import HeldOut, number_groups
+from podium.saved_runs.doubts import doubt_about
+from podium.saved_runs.epoch_record import EpochRecord
+from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
-from podium.submissions.run_costs import costs_of
-from podium.submissions.suspect_list import rank_labels
 from podium.terminal import say
-from podium.training.doubts import doubt_about
-from podium.training.epoch_record import EpochRecord
-from podium.training.run_folder import Run
 
 REPORT = "report.html"
 LINKS = {

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+from podium.comparing.suspect_list import CAUTION
 from podium.report.charts import Line, line_chart, reliability_chart
 from podium.report.numbers import Ints, Reliability
-from podium.submissions.suspect_list import CAUTION
+from podium.saved_runs.epoch_record import EpochRecord
 from podium.terminal import amount, duration
-from podium.training.epoch_record import EpochRecord
 
 
 class Link(NamedTuple):

@@ -12,9 +12,9 @@ from podium.disk import write_text
 from podium.project_root import runs_folder
 from podium.report.competition_page import competition_page
 from podium.report.run_page import REPORT, run_page
+from podium.saved_runs.run_folder import find_runs
 from podium.task import ONE_LABEL
 from podium.terminal import say
-from podium.training.run_folder import find_runs
 
 
 def write_reports(

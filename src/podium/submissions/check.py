@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from podium.blending.blend import Probs
+from podium.blending.pooling import answer_targets, rows_of
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.errors import PodiumError
-from podium.submissions.blend import Probs
-from podium.submissions.pooling import answer_targets, rows_of
 from podium.task import (
     NUMBERS,
     ONE_LABEL,

@@ -10,9 +10,9 @@ from typing import Any
 
 from podium.competition.csv_files import read_table
 from podium.errors import PodiumError
+from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
 from podium.terminal import say
-from podium.training.run_folder import Run
 
 HISTORY = "history.csv"  # beside the submissions
 COLUMNS = (

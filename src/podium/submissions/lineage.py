@@ -14,13 +14,13 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from podium.blending.blend import MEANS, Blend
+from podium.blending.decision import KINDS, Decision
+from podium.blending.stack import stack_from_json
+from podium.blending.strategy_names import POOLINGS
 from podium.competition.load import raw_folder
 from podium.disk import NAME_PATTERN, sha256
 from podium.errors import PodiumError
-from podium.submissions.blend import MEANS, Blend
-from podium.submissions.decision import KINDS, Decision
-from podium.submissions.stack import stack_from_json
-from podium.submissions.strategy_names import POOLINGS
 from podium.terminal import first_few, podium_command, table
 
 

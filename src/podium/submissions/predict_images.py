@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from podium.blending.blend import Blend, Probs
+from podium.blending.strategy_names import RANK
 from podium.competition.card import read_card
 from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.models.hardware_errors import explain_hardware_errors
-from podium.submissions.blend import Blend, Probs
+from podium.saved_runs.run_folder import Run, find_run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.rebuild_submission import find_recorded_folds
-from podium.submissions.strategy_names import RANK
 from podium.task import NUMBERS, class_columns
 from podium.terminal import plural, progress_bar, say, table
 from podium.training.fold_model import FoldModel
 from podium.training.own_images import list_images, read_blocks
-from podium.training.run_folder import Run, find_run
 
 Folds = Mapping[Run, Sequence[int]]
 

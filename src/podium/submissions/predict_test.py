@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.blending.blend import Blend, Probs
+from podium.blending.expected_score import GAIN_SAMPLE
+from podium.blending.pooling import pool_test, pool_test_features
+from podium.blending.stack import Inputs
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.image_size import shorter_side
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.own_parts import own_parts_digest
-from podium.submissions.blend import Blend, Probs
-from podium.submissions.expected_score import GAIN_SAMPLE
-from podium.submissions.pooling import pool_test, pool_test_features
-from podium.submissions.stack import Inputs
+from podium.saved_runs.prediction_files import Predictions
+from podium.saved_runs.run_folder import Run
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS
 from podium.terminal import plural, progress_bar, say
-from podium.training.prediction_files import Predictions
-from podium.training.run_folder import Run
 
 PredictionFacts = dict[Run, dict[int, dict[str, str]]]  # by run and fold: hashes of input and output, and the device
 

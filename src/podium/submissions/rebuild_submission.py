@@ -14,12 +14,12 @@ from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.project_root import runs_folder
 from podium.recipe import differences
+from podium.saved_runs.run_folder import READ_BY_SUBMIT, Run, package_versions
 from podium.submissions.lineage import Lineage
 from podium.submissions.predict_test import PredictionFacts, predict_blend
 from podium.submissions.record_lineage import csv_form, current_commit, extension_hashes, features_as_json
 from podium.submissions.write_csv import render, write_csv
 from podium.terminal import first_few, say
-from podium.training.run_folder import READ_BY_SUBMIT, Run, package_versions
 
 
 def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Machine | None = None) -> Path:

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from podium.blending.blend import Blend
+from podium.blending.choose_blend import BlendChoice
+from podium.blending.choose_decision import JudgedDecision
+from podium.blending.held_out import current_labels
 from podium.competition.load import Competition
 from podium.extension_files import loaded_extensions
-from podium.submissions.blend import Blend
-from podium.submissions.choose_blend import BlendChoice
-from podium.submissions.choose_decision import JudgedDecision
-from podium.submissions.held_out import current_labels
+from podium.saved_runs.doubts import doubt_about
+from podium.saved_runs.run_folder import Run, package_versions
 from podium.submissions.predict_test import PredictionFacts
 from podium.terminal import first_few
-from podium.training.doubts import doubt_about
-from podium.training.run_folder import Run, package_versions
 
 
 def record_lineage(

@@ -15,30 +15,30 @@ from shlex import quote
 
 import numpy as np
 
+from podium.blending.blend import Blend
+from podium.blending.choose_blend import BlendChoice, choose_blend
+from podium.blending.choose_decision import choose_decision, find_kind, with_least_prob
+from podium.blending.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
+from podium.blending.held_out import HeldOut, collect_held_out, current_labels
+from podium.blending.pooling import choose_pooling, rows_of
+from podium.blending.select_runs import select_runs, warn_of_changed_data
+from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS, RANK, STACKED
 from podium.competition.load import Competition
 from podium.disk import check_name, write_json
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.machine import Machine
 from podium.metrics import evaluate
-from podium.submissions.blend import Blend
+from podium.saved_runs.doubts import warn_of_code
+from podium.saved_runs.known_images import doubt_about_score
+from podium.saved_runs.run_folder import Run
 from podium.submissions.check import check_class_shares
-from podium.submissions.choose_blend import BlendChoice, choose_blend
-from podium.submissions.choose_decision import choose_decision, find_kind, with_least_prob
-from podium.submissions.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
-from podium.submissions.held_out import HeldOut, collect_held_out, current_labels
 from podium.submissions.kaggle_scores import HISTORY
-from podium.submissions.pooling import choose_pooling, rows_of
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
-from podium.submissions.select_runs import select_runs, warn_of_changed_data
-from podium.submissions.strategy_names import ALL_STRATEGIES, DECISIONS, RANK, STACKED
 from podium.submissions.write_csv import render, write_csv
 from podium.task import ONE_LABEL, column_numbers
 from podium.terminal import command_for, did_you_mean, first_few, plural, podium_command, say, uses_make
-from podium.training.doubts import warn_of_code
-from podium.training.known_images import doubt_about_score
-from podium.training.run_folder import Run
 
 LONGEST_NAME = 100  # letters
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from podium.chance import is_better_than_chance
 from podium.metrics import evaluate
 from podium.recipe import Recipe
+from podium.saved_runs.epoch_record import EpochRecord
 from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, Task, parts_by_column
 from podium.terminal import plural, say
 from podium.training.context import Context
-from podium.training.epoch_record import EpochRecord
 
 FELL = 0.9  # a training loss below this share of what guessing has was lowered by the images
 UNSTEADY = 1.5  # one above so many times what guessing has was raised by too large steps

@@ -20,11 +20,11 @@ from podium.models.device import pick_device
 from podium.models.hub import check_weights_available
 from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, Recipe
 from podium.recipe_defaults import AUTO_PRETRAINED
+from podium.saved_runs.run_folder import Run
 from podium.terminal import duration, plural, say, show, table
 from podium.torchrun import world_size
 from podium.training.looks import LARGEST, SMALLEST, Look, Looks
 from podium.training.plan import Plan, with_options
-from podium.training.run_folder import Run
 
 SIZES = (SMALLEST, 128, 160, LARGEST)  # of the longer side
 SIDE_STEP = 8  # of the shorter side

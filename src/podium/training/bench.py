@@ -38,6 +38,7 @@ from podium.operators import kernels
 from podium.operators.exchange import exchange_operators
 from podium.operators.memory import freed_memory_returned
 from podium.recipe import Options
+from podium.saved_runs.run_folder import Run
 from podium.terminal import plural, say, show, table
 from podium.training.augment import TestView
 from podium.training.budget import process_start
@@ -47,7 +48,6 @@ from podium.training.loader import PREFETCHED, Batch, batches_in_order, load_bat
 from podium.training.loop import training_batches
 from podium.training.optimizer import create_optimizer
 from podium.training.plan import Plan, Request, check_request, data_of
-from podium.training.run_folder import Run
 
 WINDOWS = 9
 SECONDS = 3.0  # minimum length of a window

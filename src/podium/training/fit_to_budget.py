@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from podium.errors import PodiumError
 from podium.models.hardware_errors import explain_hardware_errors
+from podium.saved_runs.run_folder import TRIAL_PREFIX, Run
 from podium.terminal import duration, plural, say
 from podium.training.budget import SPARE, Budget
 from podium.training.context import Context
 from podium.training.forecast import Forecast
 from podium.training.learner import Learner
 from podium.training.loop import make_forecast, start_or_resume, training_batches
-from podium.training.run_folder import TRIAL_PREFIX, Run
 
 MIN_EPOCHS = 1 / 3  # of the recipe's: with fewer, a model has only begun to learn, so fewer folds are better
 MARGIN = 0.05  # of the time, when epochs are chosen: later steps are seldom faster than the first

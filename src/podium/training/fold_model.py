@@ -20,10 +20,10 @@ from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import predict_proba
+from podium.saved_runs.doubts import warn_of_code
+from podium.saved_runs.run_folder import Run
 from podium.training.augment import TestView
-from podium.training.doubts import warn_of_code
 from podium.training.frozen_features import features_of
-from podium.training.run_folder import Run
 
 
 @dataclass(frozen=True)

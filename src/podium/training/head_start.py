@@ -17,13 +17,13 @@ from podium.metrics import METRICS
 from podium.models.device import autocast
 from podium.models.heads import output_layers
 from podium.recipe_defaults import learns_anew
+from podium.saved_runs.epoch_record import EpochRecord, score_held_out
+from podium.saved_runs.run_folder import Run
 from podium.terminal import say
 from podium.training.augment import TestView
-from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.learner import Learner
 from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, loss_of_head, prior_bias
 from podium.training.loader import batches_in_order, load_batches
-from podium.training.run_folder import Run
 
 MOST_IMAGES = 50_000  # that a head is fitted to; training goes on from there
 NEW_WEIGHTS = 0.001  # times what timm draws: the first outputs are the shares of the classes

@@ -23,11 +23,11 @@ from podium.models.device import autocast, micro_batch_limit
 from podium.models.place import place_model
 from podium.models.predict import scaled
 from podium.recipe import image_size_at
+from podium.saved_runs.epoch_record import EpochRecord
 from podium.task import SEVERAL_TARGETS
 from podium.training.augment import mix
 from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
-from podium.training.epoch_record import EpochRecord
 from podium.training.frozen_layers import freeze_layers, set_training
 from podium.training.kept_start import KeptStart
 from podium.training.losses import make_label_loss

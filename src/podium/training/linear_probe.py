@@ -29,11 +29,11 @@ from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
+from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Targets, columns_in, parts_of, task_of
 from podium.terminal import say
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.context import Context
-from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.frozen_features import Features, compute_features, features_of
 from podium.training.losses import Loss, cross_entropy, loss_of_columns, squared_error
 from podium.training.randomness import seed_torch

@@ -23,12 +23,12 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
 from podium.recipe import Recipe
+from podium.saved_runs.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
+from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.terminal import plural, say
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
-from podium.training.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
 from podium.training.context import Context
-from podium.training.epoch_record import EpochRecord, score_held_out
 from podium.training.forecast import Forecast
 from podium.training.head_start import start_head, warn_if_worse
 from podium.training.kept_start import CHECKED_IMAGES, images_checked

@@ -22,9 +22,9 @@ from podium.images.decode import BadImage, Pixels, read_image, to_rgb
 from podium.machine import usable_cores
 from podium.models.build import ModelSpec
 from podium.models.normalise import Normaliser
+from podium.saved_runs.run_folder import Run
 from podium.terminal import say
 from podium.training.fold_model import FoldModel, prepare
-from podium.training.run_folder import Run
 
 Image = Any  # a path, an array, or an image of Pillow
 BLOCK = 256  # images that are in memory at once

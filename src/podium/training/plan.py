@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from podium.competition.load import Competition
     from podium.folds.folds import Folds
     from podium.recipe_defaults import Data
-    from podium.training.run_folder import Run
+    from podium.saved_runs.run_folder import Run
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Plan:
     @property
     def backbone(self) -> "Path | None":
         """Returns the weights of the pretraining that the recipe names."""
-        from podium.training.pretrained_backbones import find_backbone
+        from podium.saved_runs.pretrained_backbones import find_backbone
 
         return find_backbone(self.competition.slug, self.root, self.recipe.weights)
 
@@ -99,8 +99,8 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     from podium.folds.folds_csv import read_folds
     from podium.models.build import resolve_recipe
     from podium.project_root import runs_folder
-    from podium.training.known_images import find_origin
-    from podium.training.run_folder import Run
+    from podium.saved_runs.known_images import find_origin
+    from podium.saved_runs.run_folder import Run
 
     competition = load_and_report(slug, root, request.corrections)
     folds = read_folds(competition, root)
@@ -160,7 +160,7 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
     if "model" in options:
         options = {**options, "model": timm_name(options["model"])}
     if options.get("start"):
-        from podium.training.earlier_runs import go_on_from
+        from podium.saved_runs.earlier_runs import go_on_from
 
         options = go_on_from(slug, root, options, request.name)
         check_options(options)
@@ -178,7 +178,7 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
 def _choice_of_begun_run(slug: str, root: Path, request: Request) -> Options:
     """Returns what `--model auto` chose when this run began; nothing if it has not begun."""
     from podium.project_root import runs_folder
-    from podium.training.run_folder import Run
+    from podium.saved_runs.run_folder import Run
 
     run = Run(runs_folder(slug, root) / name_of_run(request, request.options))
     return dict(run.recipe.get("auto", {}).get("options", {})) if run.has_begun() else {}
@@ -188,7 +188,7 @@ def _refuse_unknown_teacher(slug: str, root: Path, request: Request, options: Op
     """Refuses a teacher that is not there before weights are sought. A finished fold needs its teacher no more."""
     if teachers := options.get("teacher"):
         from podium.project_root import runs_folder
-        from podium.training.run_folder import Run, find_runs
+        from podium.saved_runs.run_folder import Run, find_runs
 
         name = name_of_run(request, options)
         if name in teachers.split("+"):
@@ -204,7 +204,7 @@ def check_weights(slug: str, root: Path, options: Options, only_shown: bool) -> 
     """Refuses weights that are neither here nor on a hub that answers."""
     from podium.competition.card import read_card
     from podium.models.hub import WeightsUnreachable, check_weights_available
-    from podium.training.pretrained_backbones import find_backbone, names_of_pretrainings
+    from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
 
     options = {**read_card(slug, root).get("recipe", {}), **options}
     weights = options.get("weights", "pretrained")
@@ -275,7 +275,7 @@ def _choose_folds(folds: Sequence[int], count: int, slug: str) -> tuple[int, ...
 
 def _refuse_other_recipe(plan: Plan) -> None:
     """Refuses to resume a run with another recipe or other folds, and the name of a pretraining."""
-    from podium.training.run_folder import refuse_pretraining
+    from podium.saved_runs.run_folder import refuse_pretraining
 
     refuse_pretraining(plan.run)
     if plan.run.has_begun():
@@ -287,7 +287,7 @@ def _refuse_other_recipe(plan: Plan) -> None:
 
 def _find_earlier_runs(plan: Plan) -> dict[str, tuple["Run", ...]]:
     """Returns the runs that the unfinished folds learn from, by option; refuses those that cannot serve."""
-    from podium.training.earlier_runs import check_same_folds, find_earlier_runs
+    from podium.saved_runs.earlier_runs import check_same_folds, find_earlier_runs
 
     folds, earlier_runs = plan.unfinished_folds(), {}
     for option, value in {"teacher": plan.recipe.teacher, "start": plan.recipe.start}.items():

@@ -22,18 +22,18 @@ from podium.models.device import device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
 from podium.own_parts import own_parts
+from podium.saved_runs.doubts import warn_of_code
+from podium.saved_runs.earlier_runs import check_same_data, hash_weights
+from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
 from podium.terminal import command_for, say, show
 from podium.training.auto_look import look_first
 from podium.training.budget import Budget
 from podium.training.context import Context, open_context
-from podium.training.doubts import warn_of_code
-from podium.training.earlier_runs import check_same_data, hash_weights
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.linear_probe import train_head
 from podium.training.loop import train_fold
 from podium.training.plan import Plan
 from podium.training.processes import Processes
-from podium.training.run_folder import CORRECTIONS, Run, results_table
 
 
 def train(plan: Plan) -> Run:

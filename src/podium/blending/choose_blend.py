@@ -1,0 +1,151 @@
+"""Chooses how the runs are blended.
+
+    podium submit --runs A B [--blend STRATEGY]
+
+The choice is the simplest strategy that scores at least as well as the best single run, and that is not worse than the
+best strategy by more than chance. If no blend scores as well as the best single run, that run is submitted alone.
+
+Each strategy is scored by nested cross-validation: fitted on all parts of the held-out images except one, and scored
+on that one. blend_strategies.py fits the weights; expected_score.py estimates the score of the chosen blend on the test
+images.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from podium.blending.blend import Blend, Probs
+from podium.blending.blend_strategies import fit_blend, list_strategies
+from podium.blending.choose_decision import JudgedDecision
+from podium.blending.decision import Decision
+from podium.blending.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
+from podium.blending.held_out import HeldOut
+from podium.blending.stack_fits import MOST_BOOSTED_CLASSES, MOST_CLASSES
+from podium.blending.strategy_names import (
+    ALL_STRATEGIES,
+    BEST,
+    CALIBRATED,
+    GEOMETRIC,
+    RANK,
+    STACKED,
+    STACKS,
+    STRATEGIES,
+)
+from podium.errors import PodiumError
+from podium.metrics import METRICS, evaluate
+from podium.task import ONE_LABEL, SEVERAL_LABELS, task_of
+from podium.terminal import plural, progress_bar, table
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A strategy that was tried."""
+
+    strategy: str
+    score: float  # nested: on images that neither the models nor the weights have seen
+    gain: float  # over the best single run; positive is better for every metric
+    gain_interval: Interval  # 95 %
+
+
+@dataclass(frozen=True)
+class BlendChoice:
+    blend: Blend  # fitted to all held-out images
+    candidates: tuple[Candidate, ...] = ()
+    estimate: Estimate | None = None  # None: no image was held out by all runs
+    nested: Probs = field(default_factory=lambda: np.empty(0), compare=False, repr=False)  # of the held-out images
+    judged: JudgedDecision | None = None  # None: no decision is possible, or none is wanted
+
+    @property
+    def decision(self) -> Decision | None:
+        """Returns the decision if it is taken."""
+        return self.judged.decision if self.judged and self.judged.is_taken else None
+
+    def candidates_table(self, metric: str) -> str:
+        rows = []
+        for candidate in self.candidates:
+            low, high = candidate.gain_interval
+            scores = [f"{candidate.score:.5f}", f"{candidate.gain:+.5f}", f"{low:+.5f} to {high:+.5f}"]
+            rows.append([candidate.strategy, *scores])
+        text = table(["strategy", metric, "gain", "95 % interval"], rows)
+        return f"{text}\ngain: over {BEST}, the best single run, chosen without the images that it is scored on"
+
+
+def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str | None = None) -> BlendChoice:
+    """Returns the blend, fitted to all held-out images, and what to expect of it on `test_count` test images.
+
+    `strategy` is the user's choice, if there is one.
+    """
+    better = METRICS[metric]().better
+    strategies = _strategies_to_try(held_out, metric, strategy)
+    nested = _predict_nested(strategies, held_out, metric)
+    scores = {name: evaluate(metric, held_out.targets, probs) for name, probs in nested.items()}
+    resampled = {name: better * bootstrap_scores(held_out, probs, metric) for name, probs in nested.items()}
+    baseline = BEST if BEST in strategies else strategies[0]
+    # `not <`, because a metric that lacks a class is not a number: then every strategy is eligible.
+    eligible = [name for name in strategies if not better * scores[name] < better * scores[baseline]]
+    wanted = [name for name in strategies if strategy and name.startswith(strategy)] or eligible
+    top = max(wanted, key=lambda name: better * scores[name])
+    # If the top is better than another by chance only, zero is in the interval of the difference.
+    is_worse = {name: percentile_interval(resampled[top] - resampled[name])[0] > 0 for name in wanted}
+    chosen = next(name for name in wanted if not is_worse[name])
+    candidates = [
+        Candidate(
+            strategy=name,
+            score=scores[name],
+            gain=better * (scores[name] - scores[baseline]) + 0.0,  # turns -0.0 into 0.0
+            gain_interval=percentile_interval(resampled[name] - resampled[baseline]),
+        )
+        for name in strategies
+    ]
+    return BlendChoice(
+        blend=fit_blend(chosen, held_out.probs, held_out.targets, metric, held_out.features),
+        candidates=tuple(candidates),
+        estimate=estimate_score(held_out, nested[chosen], metric, test_count),
+        nested=nested[chosen],
+    )
+
+
+def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> tuple[str, ...]:
+    """Returns the user's strategy and the baseline, or all; raises if there are too few images to fit weights."""
+    if strategy in (GEOMETRIC, RANK) and task_of(held_out.targets) not in (ONE_LABEL, SEVERAL_LABELS):
+        words = task_of(held_out.targets).words
+        raise PodiumError(f"--blend {strategy} is for one label or several, not for {words}; use {STRATEGIES[0]}")
+    group_count = len(np.unique(held_out.groups))
+    can_fit = held_out.can_be_fitted_to()
+    task = task_of(held_out.targets)
+    if strategy and strategy.endswith(CALIBRATED) and task is not ONE_LABEL:
+        raise PodiumError(
+            f"--blend {strategy}: temperatures are for one label an image; use {strategy.removesuffix(CALIBRATED)}"
+        )
+    if strategy and strategy != "equal" and not can_fit:
+        images = plural(len(held_out), "image")
+        if group_count < len(held_out):
+            images += f" of {plural(group_count, 'group')}"
+        raise PodiumError(
+            f"--blend {strategy}: weights cannot be fitted to {images} held out by all runs; use --blend equal"
+        )
+    if strategy == STACKED:
+        if held_out.probs.shape[2] > MOST_CLASSES:
+            raise PodiumError(f"--blend {STACKED} is for at most {MOST_CLASSES} classes; use convex")
+        stacks = STACKS if held_out.probs.shape[2] <= MOST_BOOSTED_CLASSES else STACKS[:1]
+        return STRATEGIES[0], BEST, *stacks  # the first is what a stack corrects
+    if strategy:
+        return tuple(name for name in ALL_STRATEGIES if name in (BEST, strategy))
+    return list_strategies(len(held_out.probs), metric, task) if can_fit else STRATEGIES[:1]
+
+
+def _predict_nested(strategies: Sequence[str], held_out: HeldOut, metric: str) -> dict[str, Probs]:
+    """Returns what each strategy predicts for each part when it is fitted to the other parts."""
+    nested = {}
+    with progress_bar(total=len(strategies), desc="scoring blends", unit="strategy") as progress:
+        for strategy in strategies:
+            blended = np.empty(held_out.probs.shape[1:])
+            for part in np.unique(held_out.parts):
+                is_scored = held_out.parts == part
+                fitted, scored = held_out.of(~is_scored), held_out.of(is_scored)
+                blend = fit_blend(strategy, fitted.probs, fitted.targets, metric, fitted.features)
+                blended[is_scored] = blend.apply(scored.probs, scored.features)
+            nested[strategy] = blended
+            progress.update()
+    return nested

@@ -1,0 +1,143 @@
+"""Chooses the decision that follows the blend, or none: see decision.py.
+
+    podium submit [--decision none]
+
+The metric, the task and the card say which kind is possible. It is scored by nested cross-validation, like a blend:
+fitted on all parts of the held-out images except one, and scored on that one. It is taken where it gains more than
+chance.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from podium.blending.blend import Probs, Targets
+from podium.blending.decision import Decision
+from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold
+from podium.blending.expected_score import Interval, bootstrap_scores, percentile_interval
+from podium.blending.held_out import HeldOut
+from podium.competition.card import Card
+from podium.competition.grades import are_grades
+from podium.errors import PodiumError
+from podium.metrics import METRICS, evaluate
+from podium.task import ONE_LABEL, SEVERAL_LABELS, Task
+from podium.terminal import first_few
+
+UNKNOWN_NAMES = ("new_whale", "new_individual", "unknown")
+OF_CLASS_WEIGHTS = ("macro_f1", "balanced_accuracy", "mcc")
+LEAST_COUNT = 0.1  # how often a class is expected at least, in all held-out images together
+SUM_TOLERANCE = 0.01  # of the shares in the card
+
+
+@dataclass(frozen=True)
+class DecisionKind:
+    name: str  # one of KINDS in decision.py
+    unknown: int = -1  # the number of the class for unknown ones
+    shares: tuple[float, ...] = ()  # of the classes among the test images, if the card gives them
+
+    def fit(self, probs: Probs, targets: Targets, metric: str) -> Decision:
+        if self.name == "unknown_threshold":
+            numbers = fit_unknown_threshold(probs, targets, metric, self.unknown)
+        else:
+            numbers = FIT_NUMBERS[self.name](probs, targets, metric)
+        return Decision(self.name, tuple(numbers.tolist()), self.unknown)
+
+
+@dataclass(frozen=True)
+class JudgedDecision:
+    decision: Decision  # fitted to all held-out images
+    is_taken: bool
+    score_before: float  # of the most probable class, or of the labels from a half on
+    score: float  # nested: of decisions that were fitted to other images
+    gain: float  # positive is better for every metric
+    gain_interval: Interval  # 95 %; not a number if there is no gain
+
+    def describe(self, metric: str) -> str:
+        """Returns one line for people."""
+        low, high = self.gain_interval
+        gain = f"{self.gain:+.4f}"
+        if np.isfinite(low):
+            gain += f", 95 % interval {low:+.4f} to {high:+.4f}"
+        scores = f"{self.decision.describe()} for {metric}: {self.score_before:.4f} -> {self.score:.4f} ({gain})"
+        return f"decision: {scores}, {'taken' if self.is_taken else 'not taken: that may be chance'}"
+
+
+def find_kind(metric: str, task: Task, classes: Sequence[str], card: Card) -> DecisionKind | None:
+    """Returns the kind of decision that the metric rewards, or None."""
+    if task is SEVERAL_LABELS:
+        if re.fullmatch("[a-z]+_f[12]", metric):
+            return DecisionKind("thresholds")
+        return DecisionKind("clip_several_labels") if metric == "log_loss" else None
+    if task is not ONE_LABEL:
+        return None
+    if "shares" in card and METRICS[metric]().wants == "labels":
+        return DecisionKind("quotas", shares=_shares_in(card, classes))
+    if metric in OF_CLASS_WEIGHTS:
+        return DecisionKind("class_weights")
+    if metric == "quadratic_kappa":
+        return DecisionKind("cut_points") if are_grades(card, classes) else None
+    if metric.startswith("map_at_"):
+        unknown = next((name for name in (card.get("unknown"), *UNKNOWN_NAMES) if name in classes), None)
+        return None if unknown is None else DecisionKind("unknown_threshold", unknown=classes.index(unknown))
+    return DecisionKind("clip_one_label") if metric == "log_loss" else None
+
+
+def _shares_in(card: Card, classes: Sequence[str]) -> tuple[float, ...]:
+    shares: Mapping[str, float] = card["shares"]
+    if set(shares) != set(classes):
+        settings = ", ".join(f'"{name}" = 0.1' for name in classes[:3])
+        raise PodiumError(
+            f"{card.path}: shares names {first_few(sorted(shares))}, but the classes are {first_few(classes)}; "
+            + card.advise(f"shares = {{ {settings} }}, with every class")
+        )
+    if abs(sum(shares.values()) - 1) > SUM_TOLERANCE:
+        raise PodiumError(
+            f"{card.path}: the shares sum to {sum(shares.values()):.4g}, not 1; " + card.advise("shares that sum to 1")
+        )
+    return tuple(float(shares[name]) for name in classes)
+
+
+def choose_decision(held_out: HeldOut, nested: Probs, metric: str, kind: DecisionKind) -> tuple[JudgedDecision, Probs]:
+    """Returns the decision and what it makes of the nested probabilities.
+
+    `nested` are the blended probabilities of the held-out images; for each, the blend was fitted to other parts.
+    """
+    decided = decide_nested(held_out, nested, metric, kind)
+    better = METRICS[metric]().better
+    before, score = (evaluate(metric, held_out.targets, probs) for probs in (nested, decided))
+    gain, interval = better * (score - before) + 0.0, (float("nan"), float("nan"))
+    if gain > 0:
+        resampled = [bootstrap_scores(held_out, probs, metric) for probs in (decided, nested)]
+        interval = percentile_interval(better * (resampled[0] - resampled[1]))
+    decision = kind.fit(nested, held_out.targets, metric)
+    if kind.shares:
+        decision = Decision(kind.name, kind.shares)
+    return JudgedDecision(decision, interval[0] > 0, before, score, gain, interval), decided
+
+
+def with_least_prob(
+    held_out: HeldOut, nested: Probs, metric: str, judged: JudgedDecision
+) -> tuple[JudgedDecision, Probs]:
+    """Returns the decision to write no probability below the least one that so many images can show, and what it makes.
+
+    It is not fitted: it guards against a sure mistake, which could cost more than all other images together.
+    """
+    least = LEAST_COUNT / (len(held_out) * nested.shape[1])
+    decision = Decision(judged.decision.kind, (least,))
+    decided = decision.apply(nested)
+    score = evaluate(metric, held_out.targets, decided)
+    gain = METRICS[metric]().better * (score - judged.score_before)
+    unknown = (float("nan"), float("nan"))
+    return JudgedDecision(decision, True, judged.score_before, score, gain, unknown), decided
+
+
+def decide_nested(held_out: HeldOut, nested: Probs, metric: str, kind: DecisionKind) -> Probs:
+    """Returns the adjusted probabilities of each part, by a decision that was fitted to the other parts."""
+    decided = np.empty_like(nested)
+    for part in np.unique(held_out.parts):
+        is_scored = held_out.parts == part
+        decision = kind.fit(nested[~is_scored], held_out.targets[~is_scored], metric)
+        decided[is_scored] = decision.apply(nested[is_scored])
+    return decided

@@ -1,0 +1,96 @@
+"""A decision: how blended probabilities become answers that the metric rewards.
+
+It adjusts the probabilities, so that the most probable class, or the labels from a half on, are the decided answer.
+decision_fits.py fits its numbers; choose_decision.py says whether it is worth taking.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.blending.blend import Probs, sum_to_one
+
+Numbers = NDArray[np.float64]
+
+ONE_HOT_SHARE = 0.6  # above a half, so that the decided grade is the most probable one whatever the other share says
+QUOTA_STEPS = 300  # of the search for weights that give each class its share
+
+
+@dataclass(frozen=True)
+class Decision:
+    kind: str  # one of ADJUST
+    numbers: tuple[float, ...]  # fitted: weights, thresholds, cut points, shares, or a single number
+    unknown: int = -1  # the number of the class for unknown ones
+
+    def apply(self, probs: Probs) -> Probs:
+        """Returns the adjusted probabilities [images, classes]."""
+        numbers = np.array(self.numbers)
+        if self.kind == "unknown_threshold":
+            return replace_unknown(probs, self.unknown, self.numbers[0])
+        return ADJUST[self.kind](probs, numbers)
+
+    def describe(self) -> str:
+        """Returns the kind in words."""
+        return self.kind.replace("_", " ")
+
+
+def weigh_classes(probs: Probs, weights: Numbers) -> Probs:
+    return sum_to_one(probs * weights)
+
+
+def move_thresholds(probs: Probs, thresholds: Numbers) -> Probs:
+    """Multiplies the odds so that each label's threshold becomes a half; the order of the images stays."""
+    yes, no = probs * (1 - thresholds), (1 - probs) * thresholds
+    moved: Probs = yes / (yes + no)
+    return moved
+
+
+def cut_grades(probs: Probs, cuts: Numbers) -> Probs:
+    """Makes the grade most probable that the expected grade falls into; the grades are 0, 1, 2 and so on."""
+    decided = np.searchsorted(cuts, expected_grades(probs), side="right")
+    return np.asarray(ONE_HOT_SHARE * np.eye(probs.shape[1])[decided] + (1 - ONE_HOT_SHARE) * sum_to_one(probs))
+
+
+def expected_grades(probs: Probs) -> Numbers:
+    return np.asarray(sum_to_one(probs) @ np.arange(probs.shape[1]))
+
+
+def clip_one_label(probs: Probs, numbers: Numbers) -> Probs:
+    return sum_to_one(clip_several_labels(sum_to_one(probs), numbers))
+
+
+def clip_several_labels(probs: Probs, numbers: Numbers) -> Probs:
+    return probs.clip(numbers[0], 1 - numbers[0])
+
+
+def fill_quotas(probs: Probs, shares: Numbers) -> Probs:
+    """Weighs the classes so that each is the most probable one for its share of these images, as nearly as possible."""
+    log_probs, log_weights = np.log(probs.clip(1e-12)), np.zeros(len(shares))
+    best, least = log_weights.copy(), np.inf
+    for step in range(QUOTA_STEPS):
+        predicted = np.bincount((log_probs + log_weights).argmax(1), minlength=len(shares)) / len(probs)
+        mismatch = float(np.abs(predicted - shares).sum())
+        if mismatch < least:
+            best, least = log_weights.copy(), mismatch
+        log_weights += 4 * (1 - step / QUOTA_STEPS) ** 2 * (shares - predicted)
+    return weigh_classes(probs, np.exp(best))
+
+
+def replace_unknown(probs: Probs, unknown: int, threshold: float) -> Probs:
+    """Gives the class for unknown ones the same probability for every image: known classes above it come first."""
+    replaced = probs.copy()
+    replaced[:, unknown] = threshold
+    return sum_to_one(replaced)
+
+
+ADJUST: dict[str, Callable[[Probs, Numbers], Probs]] = {
+    "class_weights": weigh_classes,
+    "thresholds": move_thresholds,
+    "cut_points": cut_grades,
+    "clip_one_label": clip_one_label,
+    "clip_several_labels": clip_several_labels,
+    "quotas": fill_quotas,
+}
+KINDS = (*ADJUST, "unknown_threshold")

@@ -1,0 +1,191 @@
+"""Pools what a run predicts for several images into one answer, where a row of the submission is for several images.
+
+`mean` of the images' probabilities, `max` (the highest of each class; of one label, then divided by their sum) or
+`noisy_or` (an image that shows the class is enough; for yes and no). Nested cross-validation chooses.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.blending.blend import Probs, Targets
+from podium.blending.expected_score import bootstrap_scores, percentile_interval
+from podium.blending.held_out import HeldOut
+from podium.blending.strategy_names import POOLINGS
+from podium.competition.answer_groups import DECISIVE, OTHER, Answers
+from podium.competition.load import Competition
+from podium.metrics import METRICS, evaluate
+from podium.saved_runs.run_folder import Run
+from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, task_of
+from podium.terminal import say
+
+Ints = NDArray[np.int64]
+ALMOST_1 = 1 - 1e-12
+
+
+def _mean(probs: Probs, answers: Ints, count: int) -> Probs:
+    total: Probs = np.zeros((count, probs.shape[1]))
+    np.add.at(total, answers, probs)
+    return total / np.bincount(answers, minlength=count)[:, None]
+
+
+def _max(probs: Probs, answers: Ints, count: int) -> Probs:
+    highest: Probs = np.zeros((count, probs.shape[1]))
+    np.maximum.at(highest, answers, probs)
+    return highest
+
+
+def _max_of_one_label(probs: Probs, answers: Ints, count: int) -> Probs:
+    highest = _max(probs, answers, count)
+    return np.asarray(highest / highest.sum(1, keepdims=True))
+
+
+def _noisy_or(probs: Probs, answers: Ints, count: int) -> Probs:
+    """Returns 1 minus the probability that no image shows the class."""
+    none: Probs = np.zeros((count, probs.shape[1]))
+    np.add.at(none, answers, np.log1p(-probs.clip(0, ALMOST_1)))
+    return np.asarray(1 - np.exp(none))
+
+
+def _noisy_or_of_two(probs: Probs, answers: Ints, count: int) -> Probs:
+    """The second class is the one that a single image shows; see `_pool`."""
+    second = _noisy_or(probs[:, 1:], answers, count)
+    return np.hstack([1 - second, second])
+
+
+Pool = Callable[[Probs, Ints, int], Probs]
+OF_ONE_LABEL: dict[str, Pool] = dict(zip(POOLINGS, (_mean, _max_of_one_label, _noisy_or_of_two), strict=True))
+OF_SEVERAL_LABELS: dict[str, Pool] = dict(zip(POOLINGS, (_mean, _max, _noisy_or), strict=True))
+
+
+def _pool(competition: Competition, way: str, probs: Probs, answers: Ints, count: int) -> Probs:
+    """Returns the probabilities of the answers; `answers` has the number of each image's, of so many."""
+    if competition.task is SEVERAL_LABELS:
+        return OF_SEVERAL_LABELS[way](probs, answers, count)
+    if competition.classes == (DECISIVE, OTHER):  # where the submission asks for the probability of 0
+        return OF_ONE_LABEL[way](probs[:, ::-1], answers, count)[:, ::-1]
+    return OF_ONE_LABEL[way](probs, answers, count)
+
+
+def pool_test(competition: Competition, probs: Probs, way: str) -> Probs:
+    """Returns the probabilities of the submission's rows; `probs` are those of the test images."""
+    answers = competition.answers
+    if answers is None:
+        return probs
+    return _pool(competition, way, probs, _answer_numbers(answers), len(answers.ids))
+
+
+def pool_test_features(competition: Competition) -> Probs | None:
+    """Returns the features of the submission's rows: of several images, their mean."""
+    if competition.features is None or competition.answers is None:
+        return competition.features.of_test if competition.features else None
+    return _mean(competition.features.of_test, _answer_numbers(competition.answers), len(competition.answers.ids))
+
+
+def _answer_numbers(answers: Answers) -> Ints:
+    """Returns the row of the submission that each test image belongs to."""
+    place = {name: number for number, name in enumerate(answers.ids)}
+    return np.array([place[name] for name in answers.test], np.int64)
+
+
+def pool_held_out(held_out: HeldOut, competition: Competition, way: str = "mean") -> HeldOut:
+    """Returns the held-out answers: of each, the images that were held out. Without such groups, nothing changes.
+
+    An answer is in the part of its first image; images of an answer share a fold and a group.
+    """
+    if competition.answers is None or not len(held_out):
+        return held_out
+    names = [competition.answers.train[image_id] for image_id in held_out.ids]
+    ids, first, numbers = np.unique(names, return_index=True, return_inverse=True)
+    return replace(
+        held_out,
+        probs=np.array([_pool(competition, way, probs, numbers, len(ids)) for probs in held_out.probs]),
+        targets=_pool_targets(competition, held_out.targets, first, numbers),
+        parts=held_out.parts[first],
+        groups=np.unique(held_out.groups[first], return_inverse=True)[1],
+        ids=ids.tolist(),
+        features=None if held_out.features is None else _mean(held_out.features, numbers, len(ids)),
+    )
+
+
+def fold_scores(run: Run, competition: Competition, labels: Mapping[str, str]) -> list[float]:
+    """Returns the score of each finished fold; where a row of the submission is for several images, a row counts."""
+    metric, classes = competition.metric, competition.classes
+    scores = []
+    for fold in run.finished():
+        known = run.out_of_fold(fold, classes).with_labels(labels)
+        if competition.answers is None or known.classes != classes or not len(known.id):
+            scores.append(run.score(fold, metric, labels, classes))
+            continue
+        zeros = np.zeros(len(known.id), np.int64)
+        images = HeldOut(known.probs[None].astype(np.float64), known.target, zeros, zeros, ids=known.id.tolist())
+        answers = pool_held_out(images, competition)
+        scores.append(evaluate(metric, answers.targets, answers.probs[0]))
+    return scores
+
+
+def _pool_targets(competition: Competition, targets: Targets, first: Ints, numbers: Ints) -> Targets:
+    """Returns the targets of the answers; `first` is the first image of each, `numbers` are the answers of the images.
+
+    Images of an answer have the same labels (answer_groups.py), except for 0 and 1: one image with 1 is enough.
+    """
+    pooled: Targets = targets[first].copy()
+    if competition.task is SEVERAL_LABELS:
+        np.maximum.at(pooled, numbers, targets)
+    elif competition.task is ONE_LABEL and DECISIVE in competition.classes:
+        number = competition.classes.index(DECISIVE)
+        pooled[numbers[targets == number]] = number
+    return pooled
+
+
+def answer_targets(competition: Competition) -> Targets:
+    """Returns the targets of the training images, or of the answers where a row of the submission is for several."""
+    targets = competition.task.encode(competition.train["target"], competition.classes)
+    if competition.answers is None:
+        return targets
+    names = [competition.answers.train[image_id] for image_id in competition.train["id"]]
+    _, first, numbers = np.unique(names, return_index=True, return_inverse=True)
+    return _pool_targets(competition, targets, first, numbers)
+
+
+def rows_of(competition: Competition) -> str:
+    """Returns what the rows of a submission are for."""
+    return f"answers ({competition.answers.column})" if competition.answers else "images"
+
+
+def ways_of(held_out: HeldOut) -> Sequence[str]:
+    task = task_of(held_out.targets)
+    if task in (NUMBERS, SEVERAL_TARGETS):
+        return POOLINGS[:1]
+    return POOLINGS if task is SEVERAL_LABELS or held_out.probs.shape[-1] == 2 else POOLINGS[:2]
+
+
+def choose_pooling(held_out: HeldOut, competition: Competition) -> tuple[str, HeldOut]:
+    """Returns the way that scores best, and the held-out answers; the mean where the gain may be chance.
+
+    The runs' mean is scored: for each part, by the way that was best on the other parts.
+    """
+    metric, better = competition.metric, METRICS[competition.metric]().better
+    pooled = {way: pool_held_out(held_out, competition, way) for way in ways_of(held_out)}
+    mean = pooled["mean"]
+    blends = {way: answers.probs.mean(0) for way, answers in pooled.items()}
+    if len(pooled) == 1 or not mean.can_be_fitted_to():
+        return "mean", mean
+
+    def best_on(mask: NDArray[np.bool_]) -> str:
+        scores = {way: better * evaluate(metric, mean.targets[mask], probs[mask]) for way, probs in blends.items()}
+        return max(scores, key=lambda way: np.nan_to_num(scores[way], nan=-np.inf))
+
+    nested = blends["mean"].copy()
+    for part in np.unique(mean.parts):
+        is_scored = mean.parts == part
+        nested[is_scored] = blends[best_on(~is_scored)][is_scored]
+    resampled = [bootstrap_scores(mean, probs, metric) for probs in (nested, blends["mean"])]
+    low, high = percentile_interval(better * (resampled[0] - resampled[1]))
+    way = best_on(np.ones(len(mean), bool)) if low > 0 else "mean"
+    scores = ", ".join(f"{name} {evaluate(metric, mean.targets, probs):.4f}" for name, probs in blends.items())
+    gain = f"gain over the mean {low:+.4f} to {high:+.4f}" if np.isfinite(low) else "no gain over the mean"
+    say(f"podium: answers for several images: {way} of the images' probabilities ({metric}: {scores}; {gain})")
+    return way, pooled[way]

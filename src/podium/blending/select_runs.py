@@ -1,0 +1,111 @@
+"""Selects the runs of a submission, and says which runs a plain `podium submit` leaves out, and why.
+
+A run is left out if it has other classes than the others, if it is not clearly better than chance, if its weights had
+seen held-out images (saved_runs/known_images.py), if its own model or view was edited since its training, if it was
+trained on other folds, or if it lacks folds that another run has. With --runs, the user selects; --except leaves out
+other runs.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from podium.chance import is_better_than_chance
+from podium.competition.load import Competition
+from podium.disk import sha256
+from podium.folds.folds_csv import folds_path
+from podium.metrics import METRICS
+from podium.own_parts import edited_parts
+from podium.saved_runs.known_images import folds_seen_before
+from podium.saved_runs.run_folder import Run, find_runs
+from podium.terminal import first_few, say
+
+Reasons = dict[Run, str]  # why runs are left out
+OTHER_CLASSES = "other classes"
+
+
+def select_runs(
+    competition: Competition, root: Path, names: list[str] | None, except_names: list[str] | None = None
+) -> list[Run]:
+    """Returns the runs of these names, or all others that a blend gains from; at least one."""
+    runs = find_runs(competition.slug, root, names, except_names)
+    if names:
+        return runs
+    reasons = find_reasons(runs, competition, root)
+    if reasons:
+        texts = [f"{run.name} ({reason})" for run, reason in reasons.items()]
+        say(f"podium: left out: {', '.join(texts)}; --runs takes them anyway")
+    return [run for run in runs if run not in reasons]
+
+
+def find_reasons(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    """Returns the runs that a blend does not gain from, and why; at least one run is not among them."""
+    reasons: Reasons = {}
+    for find in (_of_other_classes, _no_better_than_chance, _knowing, _edited, _on_other_folds, _partial):
+        left_out = find([run for run in runs if run not in reasons], competition, root)
+        if len(reasons) + len(left_out) < len(runs):
+            reasons |= left_out
+    return reasons
+
+
+def warn_of_changed_data(competition: Competition, runs: Sequence[Run]) -> None:
+    """Warns of runs that learned from other ids, labels or images than those of today."""
+    current = competition.train_hash[:32]
+    changed = [run.name for run in runs if run.recipe.get("data_sha256", current)[:32] != current]
+    if changed:
+        say(
+            f"podium: warning: the training data in {competition.folder} (ids, labels or images) have changed since"
+            f" {first_few(changed)} learned from them; train again under another --name, or restore them"
+        )
+
+
+def _of_other_classes(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    """Compares with the competition's classes if a run was trained on them, else with the classes of the most runs."""
+    classes = {run: frozenset(run.out_of_fold(run.finished()[0]).classes) for run in runs}
+    by_run, current = list(classes.values()), frozenset(competition.classes)
+    usual = current if current in by_run else max(by_run, key=by_run.count)
+    return {run: OTHER_CLASSES for run in runs if classes[run] != usual}
+
+
+def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    reasons = {}
+    for run in runs:
+        held_out = [run.out_of_fold(fold, competition.classes) for fold in run.finished()]
+        targets = np.concatenate([predictions.target for predictions in held_out])
+        probs = np.concatenate([predictions.probs for predictions in held_out])
+        if not is_better_than_chance(targets, probs, competition.metric):
+            reasons[run] = "score may be chance"
+    return reasons
+
+
+def _knowing(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    return {run: "knew held-out images" for run in runs if folds_seen_before(run)}
+
+
+def _edited(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    return {run: "its code was edited" for run in runs if edited_parts(run.recipe)}
+
+
+def _on_other_folds(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    """Compares with the folds file of today if a run was trained on it, else with the folds of the most runs."""
+    hashes = [str(run.recipe.get("folds_sha256")) for run in runs]
+    path = folds_path(competition.slug, root)
+    current = sha256(path) if path.exists() else ""
+    usual = current if current in hashes else max(hashes, key=hashes.count)
+    return {run: "other folds" for run, digest in zip(runs, hashes, strict=True) if digest != usual}
+
+
+def _partial(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    """Compares with the run that has the most folds; of several, with the one that has the best score."""
+    better = METRICS[competition.metric]().better
+
+    def completeness(run: Run) -> tuple[int, float]:
+        scores = [run.score(fold, competition.metric, classes=competition.classes) for fold in run.finished()]
+        return len(scores), better * float(np.mean(scores))
+
+    most_complete = max(runs, key=completeness)
+    needed = set(most_complete.finished())
+    return {
+        run: f"{len(run.finished())} of {run.recipe['folds']} folds" for run in runs if needed - set(run.finished())
+    }

@@ -1,0 +1,191 @@
+"""Formats a comparison of runs for people: scores, costs, recipes, and what the pairs differ in, 120 columns wide.
+
+`podium compare` prints it. Reads and writes no files.
+"""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from podium.blending.held_out import current_labels
+from podium.comparing.compare import find_disagreements
+from podium.comparing.pair_tests import compare_pairs
+from podium.competition.load import Competition
+from podium.task import NUMBERS, ONE_LABEL, Task
+from podium.terminal import amount, duration, plural, table
+
+LONGEST_NAME = 19  # letters
+MOST_RUNS = 10  # that fit into the table of disagreements
+MOST_RUNS_IN_PAIRS = 5  # of more, only the pairs with the best one are tested
+
+
+def compare_as_text(competition: Competition, root: Path, runs: pd.DataFrame) -> str:
+    """Returns the tables of what compare_runs returns, and of the pairs."""
+    shown = list(runs["run"].head(MOST_RUNS))
+    disagreements = find_disagreements(competition.slug, root, shown)
+    only_best = len(runs) > MOST_RUNS_IN_PAIRS
+    names, labels = list(runs["run"]), current_labels(competition)
+    pairs = compare_pairs(competition.slug, root, names, only_best, labels)
+    return describe_comparison(runs, disagreements, pairs, competition.task)
+
+
+def describe_comparison(
+    runs: pd.DataFrame, disagreements: pd.DataFrame, pairs: pd.DataFrame, task: Task = ONE_LABEL
+) -> str:
+    """Returns the tables of what compare.py and pair_tests.py return; the runs are in the same order."""
+    rows = [row._asdict() for row in runs.itertuples(index=False)]
+    tables = [_scores_table(rows), _costs_table(rows), _recipes_table(rows)]
+    if len(rows) > 1:
+        more = f"\n(the first {len(disagreements)} of {len(rows)} runs)" if len(rows) > len(disagreements) else ""
+        tables.append(_disagreements_table(disagreements) + more)
+    if len(pairs):
+        tables.append(_pairs_table(pairs, task))
+    return "\n\n".join(tables)
+
+
+def _scores_table(rows: list[dict[str, Any]]) -> str:
+    """Columns that say nothing are not shown."""
+    metric = rows[0]["metric"]
+    columns = {
+        "run": [_shortened(row["run"]) for row in rows],
+        "folds": [f"{row['folds']} of {row['folds_in_all']}" for row in rows],
+        "images": [f"{row['images']:,}" for row in rows],
+        metric: [_number(row["score"]) for row in rows],
+        "±": ["" if pd.isna(row["fold_spread"]) else f"{row['fold_spread']:.4f}" for row in rows],  # over the folds
+        "log loss": [_number(row["log_loss"]) for row in rows],
+        "worse than best": ["best", *(_distance_from_best(row) for row in rows[1:])],
+        "Kaggle": [_number(row["public_score"]) for row in rows],
+        "left out": [row["left_out"] for row in rows],
+    }
+    is_shown = {
+        "±": any(columns["±"]),
+        "images": len(set(columns["images"])) > 1,
+        "log loss": metric != "log_loss" and any(columns["log loss"]),
+        "worse than best": len(rows) > 1,
+        "Kaggle": any(columns["Kaggle"]),
+        "left out": any(columns["left out"]),
+    }
+    shown = {name: cells for name, cells in columns.items() if is_shown.get(name, True)}
+    text = table(list(shown), zip(*shown.values(), strict=True))
+    if is_shown["±"]:
+        text += "\n±: standard deviation of the folds' scores"
+    if len(rows) > 1:
+        text += (
+            "\nworse than best: 95 % interval of the difference on these images, for each run alone (not clearly: it"
+            "\nmay be chance); another seed of the same recipe may differ as much"
+        )
+    return text
+
+
+def _distance_from_best(row: dict[str, Any]) -> str:
+    low, high = row["gain_low"], row["gain_high"]
+    if np.isnan(low):
+        return ""
+    if high < 0:
+        return f"{-high:.4f} to {-low:.4f}"
+    return "no, better" if low > 0 else "not clearly"
+
+
+def _costs_table(rows: list[dict[str, Any]]) -> str:
+    header = ["run", "size", "params", "multiply-adds", "train img/s", "predict img/s", "memory", "time"]
+    text = table(header, map(_costs_of, rows))
+    notes = (
+        "img/s: images per second; memory: the most of the process, on a GPU the most of its tensors;"
+        "\ntime: training and validation of all folds; ?: the run's files do not tell"
+    )
+    return f"{text}\n{notes}"
+
+
+def _costs_of(row: dict[str, Any]) -> list[object]:
+    return [
+        _shortened(row["run"]),
+        row["image_size"],
+        amount(row["parameters"]),
+        _unless_unknown(row["multiply_adds"], amount),
+        _unless_unknown(row["images_per_s"], "{:,.1f}".format),
+        _unless_unknown(row["predicted_per_s"], "{:,.0f}".format),
+        _unless_unknown(row["memory_mb"], "{:,.0f} MB".format),
+        _unless_unknown(row["seconds"], duration),
+    ]
+
+
+def _unless_unknown(value: float, describe: Callable[[float], str]) -> str:
+    return "?" if pd.isna(value) else describe(value)
+
+
+def _recipes_table(rows: list[dict[str, Any]]) -> str:
+    names = ("optimizer", "level", "views", "is_corrected")
+    differing = {name for name in names if len({row[name] for row in rows}) > 1}
+    cells = [_recipe_of(row, differing) for row in rows]
+    return table(["run", "model", "lr", "epochs", "also"], cells, text_columns=2)
+
+
+def _recipe_of(row: dict[str, Any], differing: Collection[str]) -> list[object]:
+    is_linear = bool(row["linear"])  # then there are no steps
+    return [
+        _shortened(row["run"]),
+        row["model"],
+        "" if pd.isna(row["lr"]) or is_linear else f"{row['lr']:g}",
+        "" if is_linear else row["epochs"],
+        _notes_on(row, differing),
+    ]
+
+
+def _notes_on(row: dict[str, Any], differing: Collection[str]) -> str:
+    """Returns what else distinguishes the run's recipe; of the options `differing`, what is not the default."""
+    notes = {
+        "linear": bool(row["linear"]),
+        f"from {row['start']}": bool(row["start"]),
+        f"{row['loss']} loss": row["loss"] != "cross_entropy",
+        f"augment {row['augment']}": row["augment"] != "none",
+        f"views {row['views']}": "views" in differing,
+        str(row["optimizer"]): "optimizer" in differing and not row["linear"],
+        f"level {row['level']}": "level" in differing and not row["linear"],
+        "corrected labels": "is_corrected" in differing and row["is_corrected"],
+        f"seed {row['seed']}": bool(row["seed"]),
+    }
+    return ", ".join(note for note, applies in notes.items() if applies)
+
+
+def _disagreements_table(disagreements: pd.DataFrame) -> str:
+    header = ["disagree", *(str(number) for number in range(1, len(disagreements) + 1))]
+    rows = []
+    for number, (name, *shares) in enumerate(disagreements.itertuples(name=None), 1):
+        cells = ["?" if np.isnan(share) else f"{share:.2%}" for share in shares]
+        cells[number - 1] = ""  # of the run and itself
+        rows.append([f"{number} {_shortened(name)}", *cells])
+    return table(header, rows)
+
+
+def _pairs_table(pairs: pd.DataFrame, task: Task) -> str:
+    rows = [
+        [_shortened(pair.run), _shortened(pair.other), pair.only_run, pair.only_other, chance(pair.p_corrected)]
+        for pair in pairs.itertuples()
+    ]
+    counted = ("only A right", "only B right")
+    explained = "McNemar's test, corrected for {}; below 0.05, one of the two is more accurate"
+    if task is NUMBERS:
+        counted = ("A closer", "B closer")
+        explained = (
+            "sign test, corrected for {}; below 0.05, one of the two is closer more often"
+            "\ncloser: images whose numbers this run misses by less, however little"
+        )
+    text = table(["run A", "run B", *counted, "p"], rows, text_columns=2)
+    return f"{text}\np: {explained.format(plural(len(pairs), 'pair'))}"
+
+
+def chance(p: float) -> str:
+    return "< 0.0001" if p < 1e-4 else f"{p:.4f}"
+
+
+def _number(value: float | None) -> str:
+    return "" if pd.isna(value) else f"{value:.5f}"
+
+
+def _shortened(name: str) -> str:
+    """Keeps the start and the end of a long name: names of one model often differ at the end."""
+    half = (LONGEST_NAME - 3) // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[:half]}...{name[-half:]}"

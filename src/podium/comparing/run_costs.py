@@ -1,0 +1,76 @@
+"""What a run costs: parameters, multiply-adds, speed, memory, time.
+
+Reads runs/<slug>/<run>/fold<k>/model.safetensors, of which only the header, and metrics.jsonl.
+"""
+
+import math
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from podium.errors import PodiumError
+from podium.models.model_file import read_spec
+from podium.recipe import count_views, recorded_values
+from podium.saved_runs.epoch_record import EpochRecord
+from podium.saved_runs.run_folder import Run
+from podium.terminal import say
+
+# Tensors of batch norm, and the fixed random projections of T2T-ViT.
+NOT_LEARNED = ("running_mean", "running_var", "num_batches_tracked", "attention1.w", "attention2.w")
+UNKNOWN = dict.fromkeys(("images_per_s", "predicted_per_s", "memory_mb", "seconds"), math.nan)
+
+
+def costs_of(run: Run) -> dict[str, Any]:
+    """Returns the costs of training and prediction; NaN for those that the run's files do not tell."""
+    weights = run.fold_folder(run.finished()[0]) / "model.safetensors"
+    costs = {"parameters": _count_parameters(weights), "multiply_adds": _count_multiply_adds(weights)}
+    try:
+        return costs | _measured_costs(run)
+    except (PodiumError, LookupError, TypeError, ValueError) as error:
+        say(f"podium: warning: {run.path}: {error}")
+        return costs | UNKNOWN
+
+
+def _measured_costs(run: Run) -> dict[str, float]:
+    """Rates are medians over the folds of the last epoch, whose other work has settled; times are sums."""
+    histories = [run.history(fold) for fold in run.finished()]
+    images = [len(run.out_of_fold(fold).id) for fold in run.finished()]
+    records = [record for history in histories for record in history]
+    is_linear = recorded_values(run.recipe, ("linear",))["linear"]  # its steps would be those of the head alone
+    return {
+        "images_per_s": math.nan if is_linear else median(history[-1].images_per_s for history in histories),
+        "predicted_per_s": median(map(_prediction_rate, histories, images)),
+        "memory_mb": max(record.gpu_mb or record.memory_mb for record in records),
+        "seconds": sum(record.seconds + record.validation_seconds for record in records),
+    }
+
+
+def _prediction_rate(history: list[EpochRecord], images: int) -> float:
+    """Returns how many images the last validation predicts in a second, each in one view."""
+    last = history[-1]
+    return images * count_views(last.views) / last.validation_seconds if last.validation_seconds else math.nan
+
+
+def _count_parameters(path: Path) -> int:
+    """Reads only the file's header."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            learned = [name for name in file.keys() if not name.endswith(NOT_LEARNED)]  # noqa: SIM118
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in learned)
+    except (SafetensorError, OSError) as error:
+        raise PodiumError(
+            f"{path}: cannot be read ({error}); restore it, or delete that fold and train it again"
+        ) from None
+
+
+def _count_multiply_adds(path: Path) -> float:
+    """Returns those of one image of the training size; NaN if the model is one of files that are not loaded now."""
+    from podium.models.costs import multiply_adds_at
+
+    spec = read_spec(path)
+    try:
+        return multiply_adds_at(spec.architecture, spec.image_size, len(spec.classes))
+    except Exception:  # an extension's model can raise anything
+        return math.nan

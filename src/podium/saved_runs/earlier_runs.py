@@ -1,0 +1,88 @@
+"""Finished runs that a new run learns from: its teachers (--teacher), or the run that it goes on from (--from).
+
+Fold k learns from the fold-k models only. They have not seen the held-out images of that fold either, so the new run's
+out-of-fold score stays honest. That holds only if both runs have the same folds and data, which is checked here.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from podium.errors import PodiumError
+from podium.recipe import Options, flag_of, recipe_options
+from podium.recipe_defaults import OPTIONS_OF_LEVEL
+from podium.saved_runs.run_folder import Run, find_runs
+
+NOT_TAKEN_OVER = ("head_first", "linear", "start")  # by a run that goes on from another
+
+
+def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Options:
+    """Returns the options of the run that `start` names, replaced by the given ones.
+
+    The seed is the next one: the same one would show the same crops in the same order again.
+    """
+    (source,) = find_runs(slug, root, [options["start"]])
+    if name == source.name:
+        raise PodiumError(f"run '{name}' cannot go on from itself; give the new run another --name")
+    model = source.recipe["model"]
+    if options.get("model", model) != model:
+        raise PodiumError(f"--from {source.name}: that run is a {model}; leave out --model, or take another run")
+    if source.recipe.get("linear"):
+        raise PodiumError(
+            f"--from {source.name}: that run is a linear head; train all weights with --head-first instead"
+        )
+    not_taken_over = {*NOT_TAKEN_OVER, *OPTIONS_OF_LEVEL.get(options.get("level", ""), ())}
+    if "image_size" in options:
+        not_taken_over.add("test_size")  # it follows the image size
+    names = [name for name in recipe_options() if name not in not_taken_over and name in source.recipe]
+    recorded = {name: source.recipe[name] for name in names}
+    if not recorded.get("teacher"):
+        recorded.pop("distil", None)
+    own = {"head_first": False, "keep": 0.0}  # its head is no new one
+    return {**recorded, **own, "seed": recorded["seed"] + 1, **options}
+
+
+def find_earlier_runs(slug: str, root: Path, option: str, value: str, folds: Sequence[int]) -> tuple[Run, ...]:
+    """Returns the runs that an option names (`a+b`); raises unless all have finished these folds."""
+    runs = find_runs(slug, root, value.split("+"))
+    for run in runs:
+        missing = [fold for fold in folds if fold not in run.finished()]
+        if missing:
+            raise PodiumError(
+                f"{_role(option)} {run.name} has not finished fold {missing[0]}; run its training command again to"
+                f" resume, or choose --folds among {','.join(map(str, run.finished()))}"
+            )
+    return tuple(runs)
+
+
+def check_same_folds(
+    option: str, runs: Sequence[Run], folds: Sequence[int], classes: Sequence[str], folds_sha256: str
+) -> None:
+    """Refuses runs of other classes or folds: they may have seen the images that score the new run."""
+    for run in runs:
+        if any(run.out_of_fold(fold).classes != classes for fold in folds):
+            raise _other(option, run, "classes")
+        if run.recipe.get("folds_sha256") != folds_sha256:
+            raise _other(option, run, "folds")
+
+
+def check_same_data(option: str, runs: Sequence[Run], data_sha256: str) -> None:
+    """Refuses runs of other data. The hash covers labels and files, not pixels, so their image size may differ."""
+    for run in runs:
+        if run.recipe.get("data_sha256") != data_sha256:
+            raise _other(option, run, "data")
+
+
+def hash_weights(runs: Sequence[Run], folds: Sequence[int]) -> dict[str, str]:
+    """Returns the hashes of the weights that each fold learns from."""
+    return {str(fold): "+".join(run.check_weights(fold) for run in runs) for fold in folds}
+
+
+def _role(option: str) -> str:
+    return "the teacher" if option == "teacher" else "the run"
+
+
+def _other(option: str, run: Run, subject: str) -> PodiumError:
+    return PodiumError(
+        f"{_role(option)} {run.name} was trained on other {subject} than this run would be; train it again under"
+        f" another name, or take another {flag_of(option)}"
+    )

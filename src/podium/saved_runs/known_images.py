@@ -1,0 +1,75 @@
+"""Weights that have seen the labels of held-out images: those of a fold's model, given to another run as its start.
+
+Such a run scores too well. So recipe.json records whose weights they are, and whatever shows the run's score says it.
+(`--from` gives each fold its own model; pretraining sees no labels.)
+"""
+
+from pathlib import Path
+from typing import Any
+
+from podium.competition.load import Competition
+from podium.disk import sha256
+from podium.folds.folds import Folds
+from podium.folds.folds_csv import folds_path
+from podium.models.model_file import classes_of_weights
+from podium.project_root import runs_folder
+from podium.saved_runs.run_folder import Run
+from podium.terminal import say
+
+KEY = "weights_have_seen"  # in recipe.json
+
+
+def find_origin(weights: str, competition: Competition, root: Path, folds: Folds) -> dict[str, Any]:
+    """Returns what recipe.json records of weights that Podium trained on these classes, and warns; else nothing.
+
+    The model of a fold has not seen the held-out images of its own fold and, in a split by time, of the later ones.
+    """
+    if classes_of_weights(weights) != competition.classes:
+        return {}
+    origin = _run_of(sha256(Path(weights)), competition.slug, root)
+    if origin is None:
+        say(
+            f"podium: warning: {weights} was trained by Podium on these classes; the scores will be too high on the"
+            " held-out images that it has seen, and a plain submission leaves this run out"
+        )
+        return {KEY: {"run": None, "unseen_folds": []}}
+    run, fold = origin
+    has_same_folds = run.recipe.get("folds_sha256") == sha256(folds_path(competition.slug, root))
+    is_clean = has_same_folds and not folds_seen_before(run)
+    unseen = [other for other in range(folds.count) if not (folds.trains(fold) & folds.validates(other)).any()]
+    if is_clean and len(unseen) == folds.count:
+        return {}
+    seen = "all folds" if not is_clean else "the other folds" if unseen == [fold] else "earlier folds"
+    say(
+        f"podium: warning: {weights} is the model of fold {fold} of {run.name}, which has seen the held-out images of"
+        f" {seen}: the scores there will be too high, and a plain submission leaves this run out; --from {run.name}"
+        " starts each fold from its own model"
+    )
+    return {KEY: {"run": run.name, "unseen_folds": unseen if is_clean else []}}
+
+
+def _run_of(weights_sha256: str, slug: str, root: Path) -> tuple[Run, int] | None:
+    """Returns the run, and its fold, that these weights are the model of."""
+    for path in sorted(runs_folder(slug, root).glob("*/recipe.json")):
+        run = Run(path.parent)
+        for fold in run.finished():
+            if run.out_of_fold(fold).key == weights_sha256:
+                return run, fold
+    return None
+
+
+def folds_seen_before(run: Run) -> list[int]:
+    """Returns the finished folds whose held-out images had been seen by the weights that the run started from."""
+    origin = run.recipe.get(KEY)
+    unseen = origin.get("unseen_folds") if isinstance(origin, dict) else []
+    clean = unseen if isinstance(unseen, list) else []  # anybody may have written the recipe
+    return [fold for fold in run.finished() if origin is not None and fold not in clean]
+
+
+def doubt_about_score(run: Run) -> str:
+    """Returns why the run's score is too good, for people; nothing if it is not."""
+    seen = folds_seen_before(run)
+    if not seen:
+        return ""
+    folds = f"fold{'s' if len(seen) > 1 else ''} {', '.join(map(str, seen))}"
+    return f"the weights that {run.name} started from had seen the held-out images of {folds}: its score is too good"

@@ -1,0 +1,353 @@
+"""A run's folder: where its files are, and what they contain.
+
+    runs/<competition>/<run>/recipe.json
+                             corrections.csv, if the labels were corrected
+                             fold<k>/{model.safetensors, metrics.jsonl, oof.npz, test.npz}
+
+A fold is finished when its oof.npz is there: training writes it last. test.npz is a cache of `podium submit`.
+"""
+
+import importlib.metadata
+import json
+import math
+import platform
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
+from podium.errors import PodiumError
+from podium.metrics import evaluate
+from podium.project_root import runs_folder
+from podium.recipe import differences, problem_in, recorded_values
+from podium.saved_runs.checkpoint import checkpoints
+from podium.saved_runs.epoch_record import EpochRecord
+from podium.saved_runs.prediction_files import Predictions
+from podium.saved_runs.pretrained_backbones import PRETRAINING
+from podium.terminal import command_for, did_you_mean, duration, first_few, say, table
+
+READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
+    "folds": int,
+    "image_size": (int, str),
+    "test_size": (int, str),
+    "batch_size": int,
+    "views": str,
+    "precision": str,
+}
+MOST_FOLDS = 100_000  # a folds.csv that is written by hand may have more than --k allows
+READ_ELSEWHERE: dict[str, Any] = {"model": str, "metric": str, "epochs": int}
+OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and their types; a run may lack them
+    **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "device", "computed_in"), str),
+    **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "weights_source"), (str, NoneType)),
+    **dict.fromkeys(("auto", "budget", "own_parts", "start_sha256", "teacher_sha256", "versions"), dict),
+    "range": (str, list, NoneType),
+}
+Classes = tuple[str, ...]
+CORRECTIONS = "corrections.csv"  # a copy of those that the run was trained with
+TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
+PACKAGES = (
+    *("torch", "torchvision", "timm", "albumentations", "numpy", "scipy", "scikit-learn"),
+    *("opencv-python-headless", "pillow", "pillow-heif"),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    # --- its recipe ---
+
+    @cached_property
+    def recipe(self) -> dict[str, Any]:
+        """recipe.json: every option, and what the run was trained on and with."""
+        path = self.path / "recipe.json"
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise PodiumError(f"{path}: cannot be read ({error}); {self._restore()}") from None
+        if problem := _problem_with_recipe(content):
+            raise PodiumError(f"{path}: it is not a recipe, {problem}; {self._restore()}")
+        return dict(content)
+
+    def has_begun(self) -> bool:
+        """Returns whether anything is trained. A run that fails before its first checkpoint leaves a recipe only."""
+        return bool((self.path / "recipe.json").exists() and self._trained_files())
+
+    def begin(self, identity: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        """Writes recipe.json, or refuses to resume with another recipe, other folds or other data."""
+        path = self.path / "recipe.json"
+        if self.has_begun():
+            self.check_same(identity)
+            return
+        if trained := self._trained_files():
+            raise PodiumError(f"{path} is missing, though {trained[0]} exists; {self._restore()}")
+        if path.exists():  # left by a run that failed before its first checkpoint
+            if not self._changes({**identity, **facts}):
+                return
+            del vars(self)["recipe"]  # of the failed run
+        write_json(path, {**_known(identity), **facts, "weights_source": None, "versions": package_versions()})
+
+    def check_same(self, identity: Mapping[str, Any]) -> None:
+        """Refuses anything that differs from what the run was started with."""
+        if changes := self._changes(identity):
+            raise PodiumError(
+                f"{self.path} was started with other options: {'; '.join(changes)}. {_kept_corrections(self, changes)}"
+                "Give the same to resume, choose another name for this run (--name RUN, with make NAME=RUN), or delete"
+                " that folder to start it again"
+            )
+
+    @property
+    def recorded_source(self) -> str:
+        """Returns which weights the run starts from; empty until its first model is built."""
+        return (self.recipe.get("weights_source") or "") if (self.path / "recipe.json").exists() else ""
+
+    def keep_source(self, source: str) -> None:
+        """Records which weights the run starts from, which is known once its first model is built."""
+        if not (recorded := self.recorded_source):
+            self.recipe["weights_source"] = source
+            write_json(self.path / "recipe.json", self.recipe)
+            if source != "none":
+                say(f"podium: weights: {source}")
+        elif recorded != source:
+            raise PodiumError(
+                f"{self.path} was started from the weights {recorded}, not {source}; choose another --name"
+            )
+
+    def keep_earlier(self, option: str, hashes: Mapping[str, str]) -> None:
+        """Records which weights of earlier runs each fold learns from; a fold begun with others cannot resume."""
+        recorded = self.recipe.get(f"{option}_sha256", {})
+        for fold, weights_hash in hashes.items():
+            folder = self.fold_folder(int(fold))
+            if recorded.get(fold, weights_hash) != weights_hash and checkpoints(folder):
+                raise PodiumError(
+                    f"{folder} was started with other weights of {option} {self.recipe[option]}; restore those, or"
+                    " delete that folder and train that fold again"
+                )
+        self.recipe[f"{option}_sha256"] = {**recorded, **hashes}
+        write_json(self.path / "recipe.json", self.recipe)
+
+    def _changes(self, identity: Mapping[str, Any]) -> list[str]:
+        return differences(recorded_values(self.recipe, identity), identity)
+
+    def _trained_files(self) -> list[Path]:
+        return [*self.path.glob("fold*/*.safetensors"), *self.path.glob("fold*/oof.npz")]
+
+    def _restore(self, fold: int | None = None) -> str:
+        folder, what = (self.path, "run") if fold is None else (self.fold_folder(fold), "fold")
+        return f"restore it, or delete {folder} and train that {what} again"
+
+    # --- its folds ---
+
+    def fold_folder(self, fold: int) -> Path:
+        return self.path / f"fold{fold}"
+
+    def finished(self) -> list[int]:
+        matches = (re.fullmatch(r"fold(\d+)", path.parent.name) for path in self.path.glob("fold*/oof.npz"))
+        return sorted(int(match[1]) for match in matches if match)
+
+    def out_of_fold(self, fold: int, classes: Classes = ()) -> Predictions:
+        """Returns the predictions for the held-out images; metrics rely on the order of `classes`, which may be new."""
+        found = Predictions.load(self.fold_folder(fold) / "oof.npz", self._restore(fold), is_labelled=True)
+        return found.in_order_if_same(classes)
+
+    def weights_path(self, fold: int) -> Path:
+        path = self.fold_folder(fold) / "model.safetensors"
+        if not path.is_file():
+            raise PodiumError(f"{path} is missing; {self._restore(fold)}")
+        return path
+
+    def check_weights(self, fold: int) -> str:
+        """Returns the hash of a finished fold's weights; refuses weights that did not compute its oof.npz."""
+        path = self.weights_path(fold)
+        weights_hash = sha256(path)
+        if weights_hash != self.out_of_fold(fold).key:
+            raise PodiumError(f"{path} was damaged or replaced after training; {self._restore(fold)}")
+        return weights_hash
+
+    def score(self, fold: int, metric: str, labels: Mapping[str, str] | None = None, classes: Classes = ()) -> float:
+        """Returns the fold's score on its held-out images; `labels` by image id replace those of the training."""
+        known = self.out_of_fold(fold, classes).with_labels(labels)
+        return evaluate(metric, known.target, known.probs) if len(known.id) else math.nan
+
+    def history(self, fold: int) -> list[EpochRecord]:
+        """Reads metrics.jsonl: a record per epoch."""
+        path = self.fold_folder(fold) / "metrics.jsonl"
+        try:
+            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            if not lines:
+                raise ValueError("it is empty")
+            return [EpochRecord.from_json(line) for line in lines]
+        except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+            raise PodiumError(f"{path}: cannot be read ({error}); no prediction depends on it") from None
+
+    def write_history(self, fold: int, records: Sequence[EpochRecord]) -> None:
+        lines = [json.dumps(record.to_json()) + "\n" for record in records]
+        write_text(self.fold_folder(fold) / "metrics.jsonl", "".join(lines))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keeps a second process out of the run, and deletes what a killed one left."""
+        with locked(self.path / ".lock") as is_mine:
+            if not is_mine:
+                raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name")
+            for temporary in (*self.path.glob(".*.tmp"), *self.path.glob("*/.*.tmp")):
+                temporary.unlink()
+            for trial in self.path.glob(f"{TRIAL_PREFIX}*"):
+                shutil.rmtree(trial)
+            for fold in self.finished():
+                for path in checkpoints(self.fold_folder(fold)):
+                    path.unlink()
+            yield
+
+
+@contextmanager
+def discarded_if_failed(run: Run) -> Iterator[None]:
+    """Deletes the run's folder after an error if nothing is trained in it, and nobody has put anything into it."""
+    try:
+        yield
+    except BaseException:
+        if not run._trained_files():
+            for name in ("recipe.json", CORRECTIONS, ".lock"):
+                (run.path / name).unlink(missing_ok=True)
+            with suppress(OSError):  # it is not empty
+                for fold_folder in run.path.glob("fold*"):
+                    fold_folder.rmdir()
+                run.path.rmdir()
+        raise
+
+
+def _problem_with_recipe(content: Any) -> str:
+    """Returns what is wrong with a recipe.json, which anybody may have written; nothing if it is right."""
+    if not isinstance(content, dict):
+        return "model is missing"
+    for key, kind in (READ_BY_SUBMIT | READ_ELSEWHERE).items():
+        if not isinstance(content.get(key), kind):
+            return f"{key} is missing"
+    for key, kind in OTHER_FACTS.items():
+        if key in content and not isinstance(content[key], kind):
+            return f"{key} cannot be {str(content[key])[:40]!r}"
+    if not 1 <= content["folds"] <= MOST_FOLDS:
+        return f"folds must be between 1 and {MOST_FOLDS:,}, not {content['folds']}"
+    return problem_in(content)
+
+
+def _kept_corrections(run: Run, changes: Sequence[str]) -> str:
+    """Names the copy of the run's own corrections if they have changed."""
+    path = run.path / CORRECTIONS
+    is_useful = path.exists() and any("corrections" in change for change in changes)
+    return f"{path} holds its corrections. " if is_useful else ""
+
+
+def _known(identity: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: value for key, value in identity.items() if value is not None
+    }  # there may be no extensions and no corrections
+
+
+def package_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+# --- the runs of a competition -----------------------------------------------------------------------
+
+
+def find_runs(
+    slug: str, root: Path, names: list[str] | None = None, except_names: list[str] | None = None
+) -> list[Run]:
+    """Returns the runs of a competition that have a finished fold; with `names`, exactly those."""
+    folder = runs_folder(slug, root)
+    paths = {path.parent for path in folder.glob("*/recipe.json")}
+    paths |= {path.parents[1] for path in folder.glob("*/fold*/oof.npz")}
+    runs = {path.name: Run(path) for path in sorted(paths) if not path.name.startswith(".")}
+    for name in (*(names or ()), *(except_names or ())):
+        if name not in runs:
+            hint = did_you_mean(name, runs, otherwise=f"there are {', '.join(runs) or 'none yet'}")
+            raise PodiumError(f"no run '{name}' in {folder}; {_elsewhere(folder, name) or hint}")
+    chosen = [runs[name] for name in dict.fromkeys(names or runs) if name not in (except_names or ())]
+    for run in chosen:
+        if not re.fullmatch(NAME_PATTERN, run.name):
+            raise PodiumError(f"{run.path}: this is not a name for a run; rename it, to letters, digits and . _ - + =")
+        if names and not run.finished():
+            raise PodiumError(f"run '{run.name}' has no finished fold yet; run its training command again to resume")
+    finished = [run for run in chosen if run.finished()]
+    unfinished = [run.name for run in chosen if not run.finished() and run.has_begun()]
+    if finished and unfinished:
+        say(f"podium: no fold is finished yet of {', '.join(unfinished)}; their training commands resume them")
+    if not finished and except_names:
+        raise PodiumError(f"no finished fold in {folder} except in {', '.join(except_names)}; leave out fewer runs")
+    if not finished:
+        remedy = _elsewhere(folder, "*") or f"train one with: {command_for('train', slug, model='NAME')}"
+        raise PodiumError(f"no finished fold in {folder}; {remedy}")
+    return finished
+
+
+def _elsewhere(folder: Path, name: str) -> str:
+    """Returns which other competitions have a run of this name, for an error; nothing if none has."""
+    found = {path.parents[1].name for path in folder.parent.glob(f"*/{name}/recipe.json")} - {folder.name}
+    return f"there is one of {first_few(sorted(found))}: name that competition with -c" if found else ""
+
+
+def find_run(source: str, slug: str, root: Path) -> tuple[Run, str]:
+    """Returns a run with a finished fold and its competition; `source` is the run's name, or its folder."""
+    path = Path(source)
+    if not (path / "recipe.json").is_file():
+        return find_runs(slug, root, [source])[0], slug
+    run = Run(path)
+    if not run.finished():
+        raise PodiumError(f"{run.path} has no finished fold yet; run its training command again to resume")
+    return run, path.resolve().parent.name
+
+
+def refuse_pretraining(run: Run) -> None:
+    """Refuses the name of a pretraining for a run."""
+    if (run.path / PRETRAINING).exists():
+        raise PodiumError(f"{run.path} holds a pretraining; choose another name for this run (--name RUN)")
+
+
+def names_of_runs_on_folds(slug: str, root: Path) -> list[str]:
+    """Returns the names of the runs that have begun with the present folds.csv, without those of a damaged recipe."""
+    from podium.folds.folds_csv import folds_path
+
+    path = folds_path(slug, root)
+    if not path.exists():
+        return []
+    folds_sha256, names = sha256(path), []
+    for recipe_path in sorted(runs_folder(slug, root).glob("*/recipe.json")):
+        run = Run(recipe_path.parent)
+        with suppress(PodiumError):
+            if run.has_begun() and run.recipe.get("folds_sha256") == folds_sha256:
+                names.append(run.name)
+    return names
+
+
+def results_table(run: Run, fold_count: int, metric: str, classes: tuple[str, ...]) -> str:
+    """Tabulates the finished folds: their scores on images that their models have not seen."""
+    rows, scores = [], []
+    for fold in run.finished():
+        held_out, loss, seconds = run.out_of_fold(fold, classes), "?", "?"
+        scores.append(evaluate(metric, held_out.target, held_out.probs))
+        try:
+            history = run.history(fold)
+            loss, seconds = f"{history[-1].loss:.4f}", duration(sum(record.seconds for record in history))
+        except PodiumError as damage:
+            say(f"podium: warning: {damage}")
+        rows.append([fold, f"{len(held_out.id):,}", f"{scores[-1]:.5f}", loss, seconds])
+    spread = f" ± {np.std(scores, ddof=1):.5f}" if len(scores) > 1 else ""
+    text = table(["fold", "validated", metric, "train loss", "time"], rows)
+    return f"{text}\n{metric} {np.mean(scores):.5f}{spread} over {len(scores)} of {fold_count} folds"

@@ -1,0 +1,124 @@
+"""Choosing a blend: the choice is right where the strength of the runs is known, and odd data does not break it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from blending.simulated_runs import simulate_runs
+from podium.blending.blend import Blend
+from podium.blending.blend_strategies import fit_blend
+from podium.blending.choose_blend import BlendChoice, choose_blend
+from podium.blending.expected_score import Interval
+from podium.blending.held_out import HeldOut
+from podium.errors import PodiumError
+from podium.metrics import METRICS, evaluate
+
+
+def interval_of(choice: BlendChoice) -> Interval:
+    assert choice.estimate is not None
+    return choice.estimate.interval
+
+
+@pytest.mark.slow
+def test_equal_runs_get_equal_weights_and_a_useless_run_gets_almost_none() -> None:
+    alike = choose_blend(simulate_runs((2.0, 2.0, 2.0), 3000, 0), "accuracy", 1000)
+    assert alike.blend.strategy == "equal"
+    assert alike.blend.weights == pytest.approx((1 / 3,) * 3)
+    unlike = choose_blend(simulate_runs((3.0, 2.5, 0.2), 3000, 1), "accuracy", 1000)
+    assert unlike.blend.strategy != "equal"
+    assert unlike.blend.weights[2] < 0.1
+    candidates = {candidate.strategy: candidate for candidate in unlike.candidates}
+    assert candidates[unlike.blend.strategy].gain_interval[0] > 0  # better than equal weights by more than chance
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_blend_that_hurts_loses_against_the_best_single_run(seed: int) -> None:
+    """Eight runs that make the same errors outvote a strong one where weights are equal."""
+    strengths = (3.0, *(0.6,) * 8)
+    choice = choose_blend(simulate_runs(strengths, 400, seed, shared_noise=0.9), "accuracy", 1000)
+    scores = {candidate.strategy: candidate.score for candidate in choice.candidates}
+    assert scores["equal"] < scores["best"] <= scores[choice.blend.strategy]
+    new = simulate_runs(strengths, 20_000, 100 + seed, shared_noise=0.9)
+    score = evaluate("accuracy", new.targets, choice.blend.apply(new.probs))
+    assert score > evaluate("accuracy", new.targets, new.probs[0]) - 0.003
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss", "macro_f1", "quadratic_kappa"])
+def test_the_choice_is_near_the_best_on_new_images(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 60)
+    strengths = (3.0, 2.0, 0.5)
+    choice = choose_blend(simulate_runs(strengths, 1500, 2), metric, 50_000)
+    new, better = simulate_runs(strengths, 50_000, 3), METRICS[metric]().better
+    scores = {}
+    for strategy in ("equal", "convex"):
+        blend = fit_blend(strategy, new.probs, new.targets, metric)
+        scores[strategy] = better * evaluate(metric, new.targets, blend.apply(new.probs))
+    score = better * evaluate(metric, new.targets, choice.blend.apply(new.probs))
+    assert score >= scores["equal"]
+    assert score > scores["convex"] - 0.02
+    low, high = sorted(better * bound for bound in interval_of(choice))
+    assert low - 0.01 <= score <= high + 0.01  # a 95 % interval alone would fail for one seed of twenty
+
+
+@pytest.mark.filterwarnings("ignore")  # of scikit-learn: the metric is not defined
+@pytest.mark.parametrize("metric", ["roc_auc", "quadratic_kappa"])
+def test_a_metric_that_is_not_a_number_keeps_equal_weights(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 20)
+    one_class = replace(simulate_runs((2.0, 1.0), 60, 0), targets=np.zeros(60, np.int64))
+    assert choose_blend(one_class, metric, 10).blend.strategy == "equal"
+
+
+def test_weights_are_never_scored_on_the_images_they_were_fitted_to() -> None:
+    """Each part needs other weights than the rest. Weights fitted to the scored part would score 1."""
+    correct = np.eye(2)[np.zeros(100, int)] * 0.8 + 0.1
+    parts = np.arange(100) % 2
+    probs = np.array([np.where(parts[:, None] == part, correct, correct[:, ::-1]) for part in range(2)])
+    choice = choose_blend(HeldOut(probs, np.zeros(100, np.int64), parts, np.arange(100)), "accuracy", 10)
+    scores = {candidate.strategy: candidate.score for candidate in choice.candidates}
+    assert scores["convex"] == scores["greedy"] == 0
+
+
+def test_few_images_get_equal_weights() -> None:
+    held_out = simulate_runs((2.0, 2.0), 10, 0)
+    assert choose_blend(held_out, "accuracy", 10).blend == Blend("equal", (0.5, 0.5), (1.0, 1.0))
+    with pytest.raises(PodiumError, match=r"cannot be fitted to 10 images .* use --blend equal"):
+        choose_blend(held_out, "accuracy", 10, "greedy")
+
+
+@pytest.mark.parametrize("group_count", [1, 2])
+def test_few_groups_get_equal_weights(group_count: int) -> None:
+    groups = np.arange(100) % group_count
+    held_out = replace(simulate_runs((2.0, 1.0), 100, 0), parts=groups, groups=groups)
+    for metric in ("accuracy", "log_loss", "macro_f1"):
+        choice = choose_blend(held_out, metric, 50)
+        assert choice.blend.strategy == "equal"
+        low, high = interval_of(choice)
+        if group_count == 1 and metric != "accuracy":
+            assert np.isnan(low)
+        else:
+            assert low < high
+    with pytest.raises(PodiumError, match=rf"--blend convex: .* 100 images of {group_count} group"):
+        choose_blend(held_out, "accuracy", 50, "convex")
+
+
+@pytest.mark.slow
+def test_probabilities_of_exactly_zero_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 20)
+    correct = np.eye(4)[np.arange(40) % 4]
+    wrong = np.roll(correct, 1, 1)
+    held_out = HeldOut(np.array([correct, wrong]), np.arange(40) % 4, np.arange(40) % 2, np.arange(40))
+    of_labels = ("accuracy", "macro_f1", "balanced_accuracy", "quadratic_kappa", "mcc")
+    for metric in (*of_labels, "log_loss", "roc_auc", "map_at_3"):
+        choice = choose_blend(held_out, metric, 10)
+        assert np.isfinite(choice.blend.apply(held_out.probs)).all()
+        assert choice.blend.weights[0] >= 0.5
+
+
+@pytest.mark.slow
+def test_a_rare_class_that_a_resample_lacks_breaks_nothing() -> None:
+    targets = np.array([1] * 2 + [0] * 58)
+    probs = np.random.default_rng(0).dirichlet((1, 1), (2, 60))
+    choice = choose_blend(HeldOut(probs, targets, np.arange(60) % 5, np.arange(60)), "roc_auc", 30)
+    assert sum(choice.blend.weights) == pytest.approx(1)

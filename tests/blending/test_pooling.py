@@ -1,0 +1,135 @@
+"""Several images, one answer: their probabilities are pooled, and the way is chosen on images it was not chosen on."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from patients import FAST, SLUG, write_patients
+from podium.blending.held_out import HeldOut
+from podium.blending.pooling import choose_pooling, pool_held_out, pool_test
+from podium.competition.answer_groups import Answers
+from podium.competition.load import Competition, load
+from podium.saved_runs.run_folder import Run
+from podium.task import SEVERAL_LABELS
+from submissions.competitions import make_competition
+from tiny import Podium
+
+IMAGES = 4  # of an answer
+TRAIN = ("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "6", "--mix", "0", "--views", "none")
+
+
+def make_held_out(shows: float, seed: int, answers: int = 150) -> HeldOut:
+    """Of each answer with label 1, every image shows it with this probability, and one at least."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(rng.integers(0, 2, answers), IMAGES)
+    is_shown = (labels == 1) & ((rng.random(len(labels)) < shows) | (np.arange(len(labels)) % IMAGES == 0))
+    logits = np.where(is_shown, 2.0, -2.0) + rng.normal(0, 0.7, len(labels))
+    second = 1 / (1 + np.exp(-logits))
+    numbers = np.repeat(np.arange(answers), IMAGES)
+    return HeldOut(
+        probs=np.stack([1 - second, second], 1)[None],
+        targets=labels,
+        parts=numbers % 5,
+        groups=numbers,
+        ids=[f"{number}-{image}" for image, number in enumerate(numbers)],
+    )
+
+
+def with_answers(held_out: HeldOut) -> Competition:
+    competition = replace(make_competition(["a"], ["0", "1"], ["id", "label"], "probs"), metric="log_loss")
+    of_train = {name: name.split("-")[0] for name in held_out.ids}
+    return replace(competition, answers=Answers("patient", of_train, ["x", "y", "x"], ["y", "x"]))
+
+
+def test_the_ways_are_what_they_say() -> None:
+    competition = with_answers(make_held_out(1, 0))
+    probs = np.array([[0.8, 0.2], [0.5, 0.5], [0.4, 0.6]])  # of x, y and x
+    assert pool_test(competition, probs, "mean") == pytest.approx(np.array([[0.5, 0.5], [0.6, 0.4]]))
+    assert pool_test(competition, probs, "max") == pytest.approx(np.array([[0.5, 0.5], [0.8 / 1.4, 0.6 / 1.4]]))
+    assert pool_test(competition, probs, "noisy_or") == pytest.approx(np.array([[0.5, 0.5], [0.32, 0.68]]))
+    several = replace(competition, task=SEVERAL_LABELS)
+    assert pool_test(several, probs, "max") == pytest.approx(np.array([[0.5, 0.5], [0.8, 0.6]]))
+    assert pool_test(several, probs, "noisy_or") == pytest.approx(np.array([[0.5, 0.5], [0.88, 0.68]]))
+    assert pool_test(replace(competition, answers=None), probs, "max") is probs
+
+
+def test_one_telling_image_among_strangers_decides_where_that_is_better() -> None:
+    held_out = make_held_out(shows=0, seed=1)
+    way, pooled = choose_pooling(held_out, with_answers(held_out))
+    assert way in ("max", "noisy_or")
+    assert pooled.probs.shape == (1, 150, 2)
+
+
+def test_the_mean_stays_where_all_images_tell_the_same() -> None:
+    held_out = make_held_out(shows=1, seed=2)
+    way, pooled = choose_pooling(held_out, with_answers(held_out))
+    assert way == "mean"
+    assert len(pooled) == 150
+    assert pooled.targets.tolist() == held_out.targets[::IMAGES].tolist() or sorted(pooled.ids) == list(pooled.ids)
+
+
+def test_one_image_with_1_makes_an_answer_of_1() -> None:
+    held_out = make_held_out(shows=1, seed=3, answers=30)
+    targets = np.where(np.arange(120) % IMAGES == 2, held_out.targets, 0)
+    pooled = pool_held_out(replace(held_out, targets=targets), with_answers(held_out))
+    expected = dict(zip((name.split("-")[0] for name in held_out.ids), held_out.targets.tolist(), strict=True))
+    assert dict(zip(pooled.ids, pooled.targets.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("way", ["mean", "max", "noisy_or"])
+def test_one_image_with_1_decides_wherever_the_submission_puts_its_class(way: str) -> None:
+    held_out = make_held_out(shows=0, seed=3, answers=30)
+    targets = np.where(np.arange(120) % IMAGES == 2, held_out.targets, 0)
+    usual = replace(held_out, targets=targets)
+    turned = replace(held_out, targets=1 - targets, probs=held_out.probs[:, :, ::-1])  # the same images: 1 is class 0
+    competition = with_answers(held_out)
+    pooled = pool_held_out(usual, competition, way)
+    pooled_turned = pool_held_out(turned, replace(competition, classes=("1", "0")), way)
+    assert 0 < pooled.targets.sum() < 30
+    assert (pooled_turned.targets == 1 - pooled.targets).all()
+    assert pooled_turned.probs[:, :, ::-1] == pytest.approx(pooled.probs)
+
+
+def spread_over_patients(run: Run) -> float:
+    """Returns the deviation of the folds' log losses, each the mean over the fold's patients."""
+    scores = []
+    for fold in run.finished():
+        oof = run.out_of_fold(fold)
+        of_truth = pd.Series(oof.probs[np.arange(len(oof.id)), oof.target].astype(float), oof.id)
+        patients = of_truth.groupby(of_truth.index.str.split("_").str[0]).mean()
+        scores.append(-np.log(patients).mean())
+    return float(np.std(scores, ddof=1))
+
+
+def test_from_files_to_a_row_for_each_patient(tmp_path: Path, podium: Podium) -> None:
+    write_patients(tmp_path)
+    status, _, err = podium("folds", "-c", SLUG, "--k", "3")
+    assert status == 0, err
+    folds = pd.read_csv(tmp_path / "data" / "prepared" / SLUG / "folds.csv")
+    assert folds["fold"].groupby(folds["id"].str.split("_").str[0]).nunique().max() == 1
+    for name, words in {"a": TRAIN, "b": (*TRAIN, "--seed", "1")}.items():
+        status, _, err = podium(*words, "--name", name)
+        assert status == 0, err
+    status, out, err = podium("compare", "-c", SLUG, "--json")
+    assert status == 0, err
+    rows = {row["run"]: row for row in json.loads(out)}
+    assert {row["images"] for row in rows.values()} == {36}
+    assert rows["a"]["fold_spread"] == pytest.approx(spread_over_patients(Run(tmp_path / "runs" / SLUG / "a")))
+    status, out, err = podium("submit", "-c", SLUG)
+    assert status == 0, err
+    assert "of the images' probabilities" in err
+    assert "on 36 held-out answers (patient_id)" in err
+    written = Path(out.strip())
+    submission = pd.read_csv(written)
+    assert submission["patient_id"].tolist() == load(SLUG, tmp_path).answer_ids
+    is_ill = submission["patient_id"].str[1:].astype(int) % 3 == 0
+    assert ((submission["ill"] > 0.5) == is_ill).mean() > 0.7
+    content = written.read_bytes()
+    written.unlink()
+    assert podium("submit", "--from", written.with_suffix(".json"))[0] == 0
+    assert written.read_bytes() == content
+    assert podium("lineage", written)[0] == 0

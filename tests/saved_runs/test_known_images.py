@@ -1,0 +1,90 @@
+"""Weights that have seen held-out images: recorded, said wherever the score is shown, and left out of blends."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from podium.competition.csv_files import read_table
+from podium.saved_runs.known_images import doubt_about_score, folds_seen_before
+from tiny import FAST, Podium, run_of
+
+TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "3", "--lr", "3e-3")
+SEEN = "had seen the held-out images of"
+
+
+@pytest.fixture
+def first(tiny: Path, podium: Podium) -> Path:
+    """Returns the weights of fold 0 of a run."""
+    status, _, err = podium(*TRAIN)
+    assert status == 0, err
+    assert "seen" not in err
+    return run_of(tiny).weights_path(0)
+
+
+def test_a_run_from_a_folds_weights_is_doubted_everywhere(first: Path, tiny: Path, podium: Podium) -> None:
+    status, _, err = podium(*TRAIN, "--name", "again", "--weights", first)
+    assert status == 0, err
+    assert "is the model of fold 0 of test_vit" in err
+    assert "--from test_vit" in err
+    again = run_of(tiny, "again")
+    assert again.recipe["weights_have_seen"] == {"run": "test_vit", "unseen_folds": [0]}
+    assert folds_seen_before(again) == [1]
+    status, out, err = podium("compare", "-c", "tiny")
+    assert status == 0, err
+    assert f"again started from {SEEN} fold 1" in err
+    assert "knew held-out images" in out
+    status, _, err = podium("submit", "-c", "tiny", "--anyway")
+    assert status == 0, err
+    assert "left out: again (knew held-out images)" in err
+    status, out, err = podium("submit", "-c", "tiny", "--anyway", "--runs", "again")
+    assert status == 0, err
+    assert f"warning: the weights that again started from {SEEN} fold 1" in err
+    lineage = Path(out.strip()).with_suffix(".json")
+    assert SEEN in json.loads(lineage.read_text())["runs"][0]["doubt"]
+    assert SEEN in podium("lineage", lineage)[1]
+    assert podium("report", "-c", "tiny")[0] == 0
+    assert SEEN in (again.path / "report.html").read_text()
+    assert SEEN not in (run_of(tiny).path / "report.html").read_text()
+
+
+def test_the_fold_of_the_weights_itself_is_honest(first: Path, tiny: Path, podium: Podium) -> None:
+    status, _, err = podium(*TRAIN, "--name", "same", "--weights", first, "--folds", "0")
+    assert status == 0, err
+    assert doubt_about_score(run_of(tiny, "same")) == ""
+    assert podium(*TRAIN, "--name", "same", "--weights", first, "--folds", "1")[0] == 0
+    assert folds_seen_before(run_of(tiny, "same")) == [1]
+
+
+def test_no_fold_is_honest_on_other_folds_or_from_unknown_or_doubted_weights(
+    first: Path, tiny: Path, podium: Podium
+) -> None:
+    assert podium(*TRAIN, "--name", "doubted", "--weights", first)[0] == 0
+    weights = run_of(tiny, "doubted").weights_path(0)
+    assert podium(*TRAIN, "--name", "third", "--weights", weights, "--folds", "0")[0] == 0
+    assert folds_seen_before(run_of(tiny, "third")) == [0]
+    copy = tiny / "copy.safetensors"
+    copy.write_bytes(first.read_bytes())
+    assert podium("folds", "-c", "tiny", "--k", "3", "--force")[0] == 0
+    assert podium(*TRAIN, "--name", "other", "--weights", copy, "--folds", "0")[0] == 0
+    assert folds_seen_before(run_of(tiny, "other")) == [0]
+    for name in ("test_vit", "doubted", "third", "other"):
+        run_of(tiny, name).path.rename(tiny / name)
+    status, _, err = podium(*TRAIN, "--name", "unknown", "--weights", copy, "--folds", "0")
+    assert status == 0, err
+    assert "trained by Podium on these classes" in err
+    assert folds_seen_before(run_of(tiny, "unknown")) == [0]
+
+
+def test_in_a_split_by_time_the_later_folds_are_unseen(tiny: Path, podium: Podium) -> None:
+    path = tiny / "data" / "prepared" / "tiny" / "folds.csv"
+    rows = read_table(path)
+    fold = (rows.index.to_series() - rows.index[0]) % 4 - 1  # a quarter comes before the first fold
+    rows.assign(fold=fold, trained_from=fold + 1).to_csv(path, index=False)
+    assert podium(*TRAIN)[0] == 0
+    for of, seen in ((0, []), (1, [0]), (2, [0, 1])):
+        status, _, err = podium(*TRAIN, "--name", f"from{of}", "--weights", run_of(tiny).weights_path(of))
+        assert status == 0, err
+        assert (f"is the model of fold {of} of test_vit, which has seen" in err) == bool(seen)
+        assert ("the held-out images of earlier folds" in err) == (of == 1)
+        assert folds_seen_before(run_of(tiny, f"from{of}")) == seen

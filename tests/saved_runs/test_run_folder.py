@@ -1,0 +1,228 @@
+"""The files of a run that are damaged, replaced or deleted after they were written, and who may write them."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from podium.errors import PodiumError
+from podium.saved_runs.run_folder import Run
+from tiny import FAST, Podium, one_line, podium_at, run_of
+from training.damage import cut_end, empty, flip_bit
+
+TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")
+Array = NDArray[Any]
+SUBMIT = ("submit", "-c", "tiny")
+
+
+@pytest.fixture(scope="module")
+def trained_template(tiny_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("trained") / "tiny"
+    shutil.copytree(tiny_template, root)
+    podium_at(root, *TRAIN)
+    return root
+
+
+@pytest.fixture
+def run(tmp_path: Path, trained_template: Path) -> Run:
+    """A run with one finished fold."""
+    shutil.copytree(trained_template, tmp_path, dirs_exist_ok=True)
+    return run_of(tmp_path)
+
+
+def raise_error(message: str) -> None:
+    raise PodiumError(message)
+
+
+# --- damaged files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", [flip_bit, cut_end, Path.unlink])
+def test_weights_other_than_those_that_were_trained_are_never_used(
+    run: Run, podium: Podium, damage: Callable[[Path], None]
+) -> None:
+    damage(run.weights_path(0))
+    for command in (SUBMIT, TRAIN):
+        assert f"delete {run.fold_folder(0)} and train that fold again" in one_line(podium(*command))
+    assert not (run.path.parents[2] / "submissions").exists()
+    shutil.rmtree(run.fold_folder(0))
+    assert podium(*TRAIN)[0] == 0
+    assert podium(*SUBMIT)[0] == 0
+
+
+def test_a_run_without_its_recipe_is_neither_given_another_nor_forgotten(run: Run, podium: Podium) -> None:
+    recipe = run.path / "recipe.json"
+    recipe.unlink()
+    for command in (SUBMIT, (*TRAIN, "--epochs", "9")):
+        message = one_line(podium(*command))
+        assert "recipe.json" in message
+        assert f"restore it, or delete {run.path}" in message
+    for path in run.fold_folder(0).iterdir():
+        path.unlink()
+    (run.fold_folder(0) / "checkpoint-000000003.safetensors").write_bytes(b"")  # it needs its recipe, too
+    assert f"{recipe} is missing" in one_line(podium(*TRAIN))
+    assert not recipe.exists()
+
+
+def test_a_run_that_failed_before_its_first_checkpoint_leaves_nothing(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("podium.training.loop.training_batches", lambda _: raise_error("no such device"))
+        assert "no such device" in one_line(podium(*TRAIN))
+    assert not run_of(tiny).path.exists()
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_takes_other_options(tiny: Path, podium: Podium) -> None:
+    assert podium(*TRAIN)[0] == 0
+    shutil.rmtree(run_of(tiny).fold_folder(0))  # only the recipe is left
+    status, _, err = podium(*TRAIN, "--lr", "0.002")
+    assert status == 0, err
+    assert run_of(tiny).recipe["lr"] == 0.002
+    assert "was started with other options" in one_line(podium(*TRAIN))
+
+
+def test_a_run_that_is_older_than_an_option_resumes_if_the_option_changes_nothing(run: Run, podium: Podium) -> None:
+    recipe = json.loads((run.path / "recipe.json").read_text())
+    for name in ("sam", "grow", "teacher"):
+        del recipe[name]
+    (run.path / "recipe.json").write_text(json.dumps(recipe))
+    status, _, err = podium(*TRAIN)
+    assert status == 0, err
+    assert "fold 0 is trained already" in err
+    assert "sam was 0.0 and is 0.05" in one_line(podium(*TRAIN, "--sam", "0.05"))
+
+
+@pytest.mark.parametrize("content", ["", "5", "null", "[1]", "{}", "not json", "[" * 99_999, '{"folds": "2"}', "\xff"])
+def test_a_file_that_is_not_a_recipe_is_reported(run: Run, podium: Podium, content: str) -> None:
+    (run.path / "recipe.json").write_text(content, encoding="latin-1")
+    for command in (SUBMIT, TRAIN):
+        message = one_line(podium(*command))
+        assert f"{run.path}/recipe.json: " in message
+        assert f"restore it, or delete {run.path}" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("id", lambda ids: ids[0]),
+        ("id", lambda ids: ids[:3]),
+        ("id", lambda ids: np.full_like(ids, ids[0])),
+        ("id", lambda ids: np.arange(len(ids))),
+        ("probs", lambda probs: probs[:3]),
+        ("probs", lambda probs: np.hstack([probs, probs])),
+        ("probs", lambda probs: probs.astype(str)),
+        ("probs", lambda probs: probs * np.nan),
+        ("target", lambda target: target[:2]),
+        ("target", lambda target: target + 99),
+        ("target", lambda target: target / 2),
+        ("target", lambda target: np.full_like(target, -1)),
+        ("target", lambda target: target.astype(str)),
+        ("classes", lambda classes: np.full_like(classes, classes[0])),
+        ("classes", lambda classes: classes[:3]),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_reported(
+    run: Run, podium: Podium, name: str, change: Callable[[Array], Array]
+) -> None:
+    path = run.fold_folder(0) / "oof.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **{**arrays, name: change(arrays[name])})
+    for command in (SUBMIT, ("compare", "-c", "tiny"), TRAIN):
+        message = one_line(podium(*command))
+        assert f"{path}: " in message
+        assert f"restore it, or delete {path.parent}" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("image_size", value) for value in ("x", "../../etc", True, 10**30)),
+        *(("test_size", value) for value in ("x", True)),
+        *(("batch_size", value) for value in (-3, 10**30)),
+        *(("folds", value) for value in (0, 10**30)),
+        *(("lr", "x"), ("lr", math.nan), ("precision", "x"), ("linear", "yes")),
+        *(("model", None), ("epochs", None), ("metric", 3), ("versions", "x"), ("budget", [1]), ("data_sha256", 7)),
+    ],
+)
+def test_a_recipe_with_a_value_that_no_run_has_is_reported(run: Run, podium: Podium, key: str, value: object) -> None:
+    recipe = json.loads((run.path / "recipe.json").read_text())
+    (run.path / "recipe.json").write_text(json.dumps({**recipe, key: value}))
+    message = one_line(podium(*SUBMIT))
+    assert f"{run.path}/recipe.json: " in message
+    assert key in message
+    assert f"restore it, or delete {run.path}" in message
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe", b'{"loss": 1', b'{"loss": null, "seconds": 1}\n', b"[]\n"])
+def test_a_fold_without_its_history_is_still_finished(run: Run, podium: Podium, content: bytes | None) -> None:
+    path = run.fold_folder(0) / "metrics.jsonl"
+    path.unlink() if content is None else path.write_bytes(content)
+    status, out, err = podium(*TRAIN)
+    assert status == 0
+    assert "metrics.jsonl: cannot be read" in err
+    assert "over 1 of 2 folds" in out
+    assert podium(*SUBMIT)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("epoch", value) for value in (None, "1", [1], True, 10**30, math.inf)),
+        *(("loss", value) for value in ("1.5", math.nan, 10**400)),
+        *(("seconds", math.inf), ("images_per_s", "x"), ("views", 3), ("memory_mb", {}), ("accuracy", 10**400)),
+    ],
+)
+def test_a_history_with_a_value_that_no_epoch_has_is_reported(run: Run, name: str, value: object) -> None:
+    path = run.fold_folder(0) / "metrics.jsonl"
+    line = json.loads(path.read_text().splitlines()[0])
+    path.write_text(json.dumps({**line, name: value}))
+    with pytest.raises(PodiumError, match=r"metrics\.jsonl: cannot be read \(.*\); no prediction depends on it"):
+        run.history(0)
+
+
+@pytest.mark.parametrize("damage", [cut_end, empty])
+def test_damaged_test_predictions_are_made_again_and_damaged_out_of_fold_ones_cost_the_fold(
+    run: Run, podium: Podium, damage: Callable[[Path], None]
+) -> None:
+    first = podium(*SUBMIT)
+    damage(run.fold_folder(0) / "test.npz")
+    again = podium(*SUBMIT)
+    assert again[:2] == first[:2]
+    assert "test.npz: cannot be read" in again[2]
+    damage(run.fold_folder(0) / "oof.npz")
+    assert f"delete {run.fold_folder(0)} and train that fold again" in one_line(podium(*SUBMIT))
+
+
+# --- who may write -----------------------------------------------------------------------------------
+
+
+def test_two_processes_cannot_train_one_run(tiny: Path, podium: Podium) -> None:
+    with run_of(tiny).lock():
+        message = one_line(podium(*TRAIN))
+    assert f"{run_of(tiny).path} is being trained by another process; wait, or use --name" in message
+
+
+def test_leftovers_of_a_killed_process_are_deleted(tiny: Path, podium: Podium) -> None:
+    run = run_of(tiny)
+    assert podium(*TRAIN[:-1], "1")[0] == 0
+    run.fold_folder(0).mkdir(parents=True)
+    (run.fold_folder(0) / ".checkpoint-000000001.safetensors.1.tmp").write_text("half")
+    (run.fold_folder(1) / "checkpoint-000000001.safetensors").write_text("of a fold that is finished")
+    (run.path / ".trial-killed").mkdir()
+    assert podium(*TRAIN)[0] == 0
+    assert not list(run.path.glob("fold*/.*"))
+    assert not list(run.path.glob("fold*/checkpoint-*"))
+    assert not list(run.path.glob(".trial-*"))
+
+
+def test_a_file_in_the_place_of_a_folder_is_reported_in_one_line(tiny: Path, podium: Podium) -> None:
+    (tiny / "runs").write_text("")
+    assert str(tiny / "runs") in one_line(podium(*TRAIN))
