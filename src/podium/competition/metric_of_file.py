@@ -9,24 +9,27 @@ Both tables have the columns of the sample submission; `solution` holds the trut
 the true class, or the number. The rows are in the same order, and their ids are numbers.
 """
 
+from __future__ import annotations  # numpy and pandas are imported only where a score is computed
+
 import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-
-from podium.competition.answer_form import AnswerForm
 from podium.errors import PodiumError
 from podium.extend import call_metric, register_metric_of_file
 from podium.extension_files import loaded_extensions
 from podium.metrics import Metric
 from podium.task import ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, Task
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from podium.competition.answer_form import AnswerForm
+
+    Array = NDArray[Any]
 
 
 def is_metric_of_file(name: Any) -> bool:
@@ -77,6 +80,8 @@ def _function_of(name: str) -> Callable[..., Any]:
 
 def _as_probs(targets: Array, count: int, task: Task) -> Array:
     """Returns the truth as sure predictions."""
+    import numpy as np
+
     if task is ONE_LABEL:
         return np.eye(count)[targets]
     return (targets > 0).astype(np.float64) if task in (SEVERAL_LABELS, SEVERAL_TARGETS) else targets
@@ -84,10 +89,15 @@ def _as_probs(targets: Array, count: int, task: Task) -> Array:
 
 def _table_of(form: AnswerForm, predictions: Array) -> pd.DataFrame:
     """Returns what a submission would hold, without ids; labels that are numbers become numbers, as read from a CSV."""
+    import pandas as pd
+
     return pd.DataFrame(dict(zip(form.columns, map(_as_read, form.values(predictions)), strict=True)))
 
 
-def _as_read(cells: Sequence[Any]) -> "pd.Series[Any]":
+def _as_read(cells: Sequence[Any]) -> pd.Series[Any]:
+    import numpy as np
+    import pandas as pd
+
     column = pd.Series(cells, dtype=None if isinstance(cells, np.ndarray) else object)
     numbers = pd.to_numeric(column, errors="coerce")
     return column if numbers.isna().any() else numbers
