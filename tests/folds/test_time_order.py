@@ -128,7 +128,7 @@ def test_another_question_does_not_replace_the_certificate(tmp_path: Path, podiu
         status, _, err = podium("folds", "-c", "tiny", "--verify", *words)
         assert status == 1
         assert "within 4 before" in err
-        assert f"{path} stays: these folds were made with" in err
+        assert f"{path} stays: it certifies these folds for" in err
         assert f"time column {column}, gap 2" in err
     assert podium("folds", "-c", "tiny", "--verify", "--by-time", column, "--gap", "1")[0] == 0
     assert path.read_text() == made

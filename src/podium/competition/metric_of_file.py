@@ -9,6 +9,8 @@ Both tables have the columns of the sample submission; `solution` holds the trut
 the true class, or the number. The rows are in the same order, and their ids are numbers.
 """
 
+from __future__ import annotations  # numpy and pandas are imported only where a score is computed
+
 import math
 import re
 import sys
@@ -21,7 +23,7 @@ from podium.extension_files import loaded_extensions
 from podium.metrics import Metric
 from podium.task import ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, Task
 
-if TYPE_CHECKING:  # the card is read before anything heavy is imported
+if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
@@ -45,12 +47,12 @@ def announce_metric_of_file(name: str, card: Mapping[str, Any]) -> None:
 
 
 def use_metric_of_file(
-    name: str, card: Mapping[str, Any], task: Task, form: "AnswerForm", id_column: str, id_position: int
+    name: str, card: Mapping[str, Any], task: Task, form: AnswerForm, id_column: str, id_position: int
 ) -> None:
     """Makes the function a metric, which gets tables in the form of the submission."""
     function = _function_of(name)
 
-    def score(targets: "Array", probs: "Array") -> float:
+    def score(targets: Array, probs: Array) -> float:
         is_scaled = task is ONE_LABEL and form.wants == "probs"
         submission = _table_of(form, probs / probs.sum(1, keepdims=True) if is_scaled else probs)
         solution = _table_of(form.of_truth, _as_probs(targets, len(form.classes), task))
@@ -61,7 +63,7 @@ def use_metric_of_file(
     _register(name, card, form.wants, score)
 
 
-def _register(name: str, card: Mapping[str, Any], wants: str, score: Callable[["Array", "Array"], float]) -> None:
+def _register(name: str, card: Mapping[str, Any], wants: str, score: Callable[[Array, Array], float]) -> None:
     better = -1 if card.get("better") == "lower" else 1
     register_metric_of_file(name, Metric(wants, better, score, -math.inf, math.inf, frozenset(TASKS)))
 
@@ -76,7 +78,7 @@ def _function_of(name: str) -> Callable[..., Any]:
     return called
 
 
-def _as_probs(targets: "Array", count: int, task: Task) -> "Array":
+def _as_probs(targets: Array, count: int, task: Task) -> Array:
     """Returns the truth as sure predictions."""
     import numpy as np
 
@@ -85,14 +87,14 @@ def _as_probs(targets: "Array", count: int, task: Task) -> "Array":
     return (targets > 0).astype(np.float64) if task in (SEVERAL_LABELS, SEVERAL_TARGETS) else targets
 
 
-def _table_of(form: "AnswerForm", predictions: "Array") -> "pd.DataFrame":
+def _table_of(form: AnswerForm, predictions: Array) -> pd.DataFrame:
     """Returns what a submission would hold, without ids; labels that are numbers become numbers, as read from a CSV."""
     import pandas as pd
 
     return pd.DataFrame(dict(zip(form.columns, map(_as_read, form.values(predictions)), strict=True)))
 
 
-def _as_read(cells: Sequence[Any]) -> "pd.Series[Any]":
+def _as_read(cells: Sequence[Any]) -> pd.Series[Any]:
     import numpy as np
     import pandas as pd
 

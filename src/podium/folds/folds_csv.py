@@ -131,8 +131,8 @@ def _keep_certificate(path: Path, certificate: Certificate) -> None:
     kept = _read_certificate(path)
     is_other = any(kept.get(name) != value for name, value in certificate.question.items())
     if kept.get("folds_sha256") == certificate.folds_sha256 and is_other:
-        settings = ", ".join(f"{name.replace('_', ' ')} {kept.get(name)}" for name in certificate.question)
-        say(f"podium: note: {path.with_suffix('.json')} stays: these folds were made with {settings}")
+        settings = ", ".join(f"{name.replace('_', ' ')} {kept.get(name) or 'none'}" for name in certificate.question)
+        say(f"podium: note: {path.with_suffix('.json')} stays: it certifies these folds for {settings}")
     else:
         write_json(path.with_suffix(".json"), certificate.as_json())
 
