@@ -202,7 +202,7 @@ def test_a_long_submission_is_scored_image_by_image(tmp_path: Path) -> None:
 def test_a_true_row_without_exactly_one_class_is_refused(tmp_path: Path, marks: str) -> None:
     competition = loaded(tmp_path, "probabilities, truth in columns")
     csv = rows("id,dog,cat,bird", "0.4,0.3,0.3")
-    with pytest.raises(PodiumError, match=r"solution\.csv: id '6'"):
+    with pytest.raises(PodiumError, match=r"solution\.csv: id '6' has a 1 in \d columns, not in one"):
         scores(tmp_path, competition, csv, table("id,bird,cat,dog", "5,0,0,1", f"6,{marks}", "7,0,1,0"))
 
 

@@ -41,6 +41,8 @@ def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -
     elif truth_form.wants == "numbers":
         _refuse_problem(truth_form, [own[own != ""] for own in truth], pairs.solution)  # a blank one is not known
     else:
+        if competition.task is ONE_LABEL and len(truth) > 1:
+            _refuse_odd_marks(truth, pairs.solution)
         _refuse_problem(truth_form, truth, pairs.solution)
     sure = truth_form.read(truth)
     return Answers(metric, answers_of(sure, competition.task, column_numbers(competition.classes)), predictions)
@@ -95,6 +97,17 @@ def _unknown_labels(form: LabelForm, truth: "pd.Series[str]", pairs: Pairs, metr
         count = plural(len(unknown), "answer")
         say(f"podium: note: {pairs.solution} has labels that are no classes: {first_few(labels)} ({count}, all wrong)")
     return labels
+
+
+def _refuse_odd_marks(truth: Cells, path: Path) -> None:
+    """Raises if not exactly one class of an image is true."""
+    counts = pd.concat([own.isin(MARKS) for own in truth], axis=1).sum(axis=1)
+    odd = counts[counts != 1]
+    if len(odd):
+        count = int(odd.iloc[0])
+        raise PodiumError(
+            f"{path}: id '{odd.index[0]}' has a 1 in {plural(count, 'column')}, not in one; correct that row"
+        )
 
 
 def _refuse_problem(form: AnswerForm, cells: Cells, path: Path) -> None:
