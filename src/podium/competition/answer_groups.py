@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from podium.competition.csv_files import read_head, read_table
-from podium.competition.find_tables import Sources, Table
+from podium.competition.find_tables import AnswerGroups, Sources, Table
 from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.errors import PodiumError
 from podium.terminal import first_few
@@ -27,15 +27,6 @@ class Answers(NamedTuple):
     train: dict[str, str]  # the answer's id of each training image, by the image's id
     test: list[str]  # the answer's id of each test image
     ids: list[str]  # in the order of the submission
-
-
-class AnswerGroups(NamedTuple):
-    """The columns that say which images belong to an answer."""
-
-    listing: Table  # of the test images
-    id_column: str  # of the answers
-    image_column: str  # of the test images
-    train_ids: "pd.Series[str]"  # the answer's id of each row of the training table
 
 
 def list_images_of_groups(sources: Sources, table: Table) -> Table:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,14 +15,11 @@ from podium.competition.contained_images import rows_in_container, table_in_cont
 from podium.competition.csv_files import read_table
 from podium.competition.find_files import ROLES, Files, Role
 from podium.competition.image_names import is_image_name
-from podium.competition.long_tables import LongRows, widen_sample
+from podium.competition.long_rows import LongRows
 from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.errors import PodiumError
 from podium.task import ONE_LABEL, Task
 from podium.terminal import first_few, plural
-
-if TYPE_CHECKING:
-    from podium.competition.answer_groups import AnswerGroups
 
 TableKey = Literal["sample_submission", "train_table", "test_table"]
 
@@ -46,6 +43,15 @@ class Table(NamedTuple):
         return [str(column) for column in self.rows.columns[1:]]
 
 
+class AnswerGroups(NamedTuple):
+    """The columns that say which images belong to an answer."""
+
+    listing: Table  # of the test images
+    id_column: str  # of the answers
+    image_column: str  # of the test images
+    train_ids: "pd.Series[str]"  # the answer's id of each row of the training table
+
+
 @dataclass
 class Sources:
     """A competition's card and files, the sample submission, and what was understood and noted while reading them."""
@@ -56,7 +62,7 @@ class Sources:
     task: Task = ONE_LABEL
     separator: str = ""  # between several labels in a cell of the files; "": they have a column each
     columns: list[str] = field(default_factory=list)  # of the training table that hold numbers, or a label each
-    answer_groups: "AnswerGroups | None" = None  # if a row of the submission is the answer for several images
+    answer_groups: AnswerGroups | None = None  # if a row of the submission is the answer for several images
     ids_name_images: bool = False  # those of the sample submission
     marked: str | None = None  # the label of two that another column of the training table marks with 1
     notes: list[str] = field(default_factory=list)
@@ -293,45 +299,6 @@ def forget_other_columns(sources: Sources, table: Table) -> None:
         if key in sources.card.known and column not in table.rows:
             del sources.card[key]
             sources.notes.append(f"{table.path.name} has no column '{column}', which this competition's table has")
-
-
-def read_sample_submission(sources: Sources) -> Table | None:
-    """Reads the sample submission and puts its ids first; returns None if there is none.
-
-    The ids are in the first column, unless only another column names the images.
-    """
-    table = sources.read_table("sample_submission")
-    if table is None:
-        return None
-    pool = sources.image_pool("test")
-    id_column = sources.card.get("id_column")
-    if id_column not in table.rows:
-        sources.ids_name_images = all(pool.find_candidates(table.rows.iloc[:, 0]).values())
-        if sources.ids_name_images:
-            return table
-        wide = widen_sample(sources, table, pool)
-        if wide is not None:
-            return wide
-        id_column = pool.find_column(table.rows, preferred=table.rows.columns[0])
-        if id_column is None or table.rows[id_column].duplicated().any():
-            return table
-        if not all(pool.find_candidates(table.rows[id_column]).values()):
-            return table
-    position = list(table.rows.columns).index(id_column)
-    return Table(table.path, table.rows[[id_column, *table.rows.columns.drop(id_column)]], position)
-
-
-def note_possible_samples(sources: Sources) -> None:
-    """Notes which files may be the sample submission, if none was found."""
-    if sources.sample or "sample_submission" in sources.card:
-        return
-    names = [name for name in sources.files.others if re.search("submi|sample", name.lower())]
-    names += [name for name in sources.files.tables if name not in sources.tables_read]
-    if names:
-        sources.notes.append(
-            "no sample submission was found, so the submission's header and order are guesses;"
-            f" if it is {first_few(names)}, " + sources.card.advise('sample_submission = "NAME"')
-        )
 
 
 def refuse_blank_cells(cells: pd.Series, path: Path, column_name: str) -> None:

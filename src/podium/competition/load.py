@@ -22,13 +22,14 @@ from podium.competition.choose_metric import choose_metric
 from podium.competition.corrections import Corrections, read_corrections
 from podium.competition.features import Features, take_features
 from podium.competition.find_files import Files, find_files
-from podium.competition.find_tables import Sources, note_possible_samples, read_sample_submission
+from podium.competition.find_tables import Sources
 from podium.competition.fold_settings import choose_validation, take_groups
 from podium.competition.grades import in_order
 from podium.competition.image_notes import notes_on_images
 from podium.competition.read_test_rows import read_test_rows
 from podium.competition.read_train_rows import read_train_rows
 from podium.competition.read_with_extension import read_with_extension
+from podium.competition.sample_submission import note_possible_samples, read_sample_submission
 from podium.competition.submission_format import SubmissionFormat, submission_format_of
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import files_of

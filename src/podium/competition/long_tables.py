@@ -11,43 +11,20 @@ are the image's id and the label's name, or numbers that another table explains.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from podium.competition.csv_files import read_head, read_table
+from podium.competition.find_tables import Sources, Table
+from podium.competition.long_rows import LongRows
 from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.errors import PodiumError
 from podium.terminal import first_few, plural
 
-if TYPE_CHECKING:
-    from podium.competition.find_tables import Sources, Table
-
 MOST_NAMES = 1000  # of labels; a column with more different cells holds something else
-
-
-class LongRows(NamedTuple):
-    """The rows of a long table, and which cell of the wide one each of them is."""
-
-    columns: tuple[str, str]  # of the ids and the answers
-    explained_by: tuple[str, str] | None  # columns of another table that hold the images and the names
-    ids: list[str]
-    images: NDArray[np.int64]  # the row of the wide table
-    names: NDArray[np.int64]  # the column of the wide table, after that of the ids
-
-    def answers_of(self, wide: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Returns id and answer of each row; `wide` holds the answers of each image."""
-        places = zip(self.ids, self.images.tolist(), self.names.tolist(), strict=True)
-        return [[row_id, wide[image][name]] for row_id, image, name in places]
-
-    def widen(self, cells: "pd.Series[str]") -> pd.DataFrame:
-        """Returns the cells, which have these rows' ids, with a row for each image; blank where there is none."""
-        places = pd.Index(self.ids).get_indexer(pd.Index(cells.index))
-        frame = pd.DataFrame({"image": self.images[places], "name": self.names[places], "cell": cells.to_numpy()})
-        count = int(self.names.max()) + 1
-        return frame.pivot(index="image", columns="name", values="cell").reindex(columns=range(count)).fillna("")
 
 
 class Parts(NamedTuple):
@@ -59,7 +36,7 @@ class Parts(NamedTuple):
     explained_by: tuple[str, str] | None = None  # columns of another table
 
 
-def widen_sample(sources: "Sources", table: "Table", pool: ImagePool) -> "Table | None":
+def widen_sample(sources: Sources, table: Table, pool: ImagePool) -> Table | None:
     """Returns the sample submission with a row for each image; None if it has no row for each label."""
     if len(table.rows.columns) != 2:
         return None
@@ -72,7 +49,7 @@ def widen_sample(sources: "Sources", table: "Table", pool: ImagePool) -> "Table 
     return table._replace(rows=wide, id_position=0, long=rows)
 
 
-def widen_training_table(sources: "Sources", table: "Table") -> "Table":
+def widen_training_table(sources: Sources, table: Table) -> Table:
     """Returns the training table with a row for each image, if it has the rows of a long sample submission."""
     sample = sources.sample
     if sample is None or sample.long is None:
@@ -105,7 +82,7 @@ def widen_training_table(sources: "Sources", table: "Table") -> "Table":
     return table._replace(rows=wide)
 
 
-def _parts_in_table(sources: "Sources", table: "Table", pool: ImagePool) -> Parts | None:
+def _parts_in_table(sources: Sources, table: Table, pool: ImagePool) -> Parts | None:
     """Finds a table that says for each id of the sample which image and which label it is."""
     ids = table.rows.iloc[:, 0]
     for name in sources.files.tables:

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 
 from podium.competition.answer_groups import check_answer_groups, find_answer_groups, list_images_of_groups
+from podium.competition.boxes import refuse_boxes
 from podium.competition.features import read_train_features
 from podium.competition.find_files import find_class_folders, find_validation_folders
 from podium.competition.find_tables import Sources, Table, forget_other_columns, refuse_blank_cells
@@ -14,7 +15,6 @@ from podium.competition.labels_in_names import read_labels_in_names
 from podium.competition.long_tables import widen_training_table
 from podium.competition.match_images import ImagePool
 from podium.competition.positive_class import marked_label
-from podium.competition.unsupported import refuse_boxes
 from podium.errors import PodiumError
 from podium.terminal import first_few, plural
 

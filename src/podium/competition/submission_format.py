@@ -25,7 +25,7 @@ from podium.competition.csv_files import CsvStyle, csv_style_of, csv_text
 from podium.competition.find_tables import Sources, Table
 from podium.competition.grades import METRIC, in_order
 from podium.competition.labels import sort_labels
-from podium.competition.long_tables import LongRows
+from podium.competition.long_rows import LongRows
 from podium.competition.positive_class import note_guess, put_positive_last
 from podium.errors import PodiumError
 from podium.metrics import METRICS
