@@ -205,6 +205,11 @@ def test_a_column_of_files_says_which_images_are_meant_even_if_others_are_called
     assert [note for note in competition.notes if "column 'filename'" in note and "test.csv" in note]
 
 
+def test_ids_that_name_their_images_need_no_clear_test_table(tmp_path: Path) -> None:
+    tables = {**TABLES, "a/test.csv": table("id,filename", "4,5.jpg"), "b/test.csv": table("id,filename", "4,5.jpg")}
+    assert images_by_id(load_files(tmp_path, IMAGES, tables)) == {"4": "test/4.jpg", "5": "test/5.jpg"}
+
+
 def test_a_second_column_of_files_changes_nothing_if_the_first_agrees_with_the_ids(tmp_path: Path) -> None:
     images = [f"{role}/{number}.jpg" for role in ("train", "test") for number in range(3)]
     tables = {

@@ -1,6 +1,7 @@
 """Finds the tables among a competition's files: the sample submission, the training table, the test table."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from podium.competition.card import Card
 from podium.competition.coco_tables import read_coco_tables
 from podium.competition.contained_images import rows_in_container, table_in_containers
-from podium.competition.csv_files import read_table
+from podium.competition.csv_files import read_head, read_table
 from podium.competition.find_files import ROLES, Files, Role
 from podium.competition.image_names import is_image_name
 from podium.competition.long_rows import LongRows
@@ -75,7 +76,7 @@ class Sources:
 
     def read_table(self, key: TableKey) -> Table | None:
         """Reads the table that the card names, else the one whose name fits best; None if there is none."""
-        name = self._named_table(key) if key in self.card else self._guess_table(key)
+        name = self.name_of(key)
         if not name and key != "sample_submission" and not self.files.images and self.files.containers:
             return self._read_contained_table("train" if key == "train_table" else "test")
         if not name:
@@ -86,6 +87,9 @@ class Sources:
         self._refuse_missing_header(table)
         _check_line_breaks(self, table, key)
         return table
+
+    def name_of(self, key: TableKey) -> str | None:
+        return self._named_table(key) if key in self.card else self._guess_table(key)
 
     def _named_table(self, key: TableKey) -> str | None:
         """Returns the table that the card names; "" if the card says that there is none.
@@ -186,16 +190,17 @@ class Sources:
         That column is in the training table or, for the sample submission, in the test table.
         """
         are_called_so = all(pool.find_candidates(ids.head(FIRST_ROWS)).values())
-        if are_called_so and ids.head(FIRST_ROWS).map(is_image_name).all():
+        if are_called_so and (ids.head(FIRST_ROWS).map(is_image_name).all() or not _may_name_files(self, table)):
             return ids
         listing = self.read_table("test_table") if table is self.sample else table
         if listing is None:
             return ids
         if ids.name not in listing.rows:
             return ids if are_called_so else _names_by_row(self, listing, ids, pool)
-        column = pool.find_column(listing.rows, preferred=ids.name)
         if are_called_so:
             column = _column_of_other_files(self, listing, ids, pool)
+        else:
+            column = pool.find_column(listing.rows, preferred=ids.name)
         return ids if column is None or column == ids.name else _names_in_column(listing, ids, column)
 
 
@@ -210,6 +215,21 @@ def _names_in_column(listing: Table, ids: pd.Series, column: str) -> pd.Series:
     return ids.map(named.set_index(ids.name)[column]).fillna(ids)
 
 
+def _may_name_files(sources: Sources, table: Table) -> bool:
+    """Returns whether a column of this table, or of the test table beside a sample submission, holds names of files.
+
+    Only the first rows are read, and an unclear or broken test table is none: the ids do without it.
+    """
+    head: pd.DataFrame | None = None
+    if table is not sources.sample:
+        head = table.rows.head(FIRST_ROWS)
+    else:
+        with suppress(PodiumError):
+            name = sources.name_of("test_table")
+            head = read_head(sources.files.folder / name, FIRST_ROWS) if name else None
+    return head is not None and any(head[column].astype(str).map(is_image_name).all() for column in head)
+
+
 def _column_of_other_files(sources: Sources, listing: Table, ids: pd.Series, pool: ImagePool) -> str | None:
     """Returns the column that says which files the images are, if the ids are only called like other files.
 
@@ -218,7 +238,7 @@ def _column_of_other_files(sources: Sources, listing: Table, ids: pd.Series, poo
     """
     head = listing.rows.head(FIRST_ROWS)
     columns = [str(name) for name in head.columns.drop(ids.name) if head[name].map(is_image_name).all()]
-    called = pool.find_candidates(head[ids.name])
+    called = pool.find_candidates(head[ids.name]) if columns else {}
     found = None
     for column in columns:
         named = pool.find_candidates(head[column])
