@@ -214,3 +214,25 @@ def test_labels_are_no_probabilities(tmp_path: Path, capsys: pytest.CaptureFixtu
         score(tmp_path / "made.csv", tmp_path / "solution.csv", metric, competition=competition)
         err = capsys.readouterr().err
         assert (f"made.csv hold labels, and {metric} needs probabilities" in err) == is_told
+
+
+def test_a_long_submission_may_ask_for_some_numbers_of_an_image(tmp_path: Path) -> None:
+    images = [image.replace("/", "/ID_") for image in IMAGES]
+    numbers = {"1": (1.5, 2), "2": (0, 7), "3": (3, 4), "4": (9, 8), "5": (1, 2), "6": (3, 4), "7": (5, 6)}
+    asked = [("5", 0), ("6", 1), ("7", 0), ("7", 1), ("5", 1)]
+
+    def long_rows(pairs: list[tuple[str, int]]) -> list[str]:
+        return [f"ID_{image}_{'xy'[column]},{numbers[image][column]}" for image, column in pairs]
+
+    train = table("id,at", *long_rows([(image, column) for image in TRAIN for column in (0, 1)]))
+    sample = table("id,at", *long_rows(asked))
+    card = 'metric = "rmse"'
+    competition = load_files(tmp_path, images, {"train.csv": train, "sample_submission.csv": sample}, card)
+    assert competition.submission_format.long
+    order = list(competition.test["id"])
+    predictions = np.array([numbers[image_id.removeprefix("ID_")] for image_id in order], float)
+    assert scores(tmp_path, competition, render(competition, predictions), sample)["score"] == 0
+    csv = render(competition, predictions + np.array([2, 0]))  # two of the five cells are of the column x
+    assert scores(tmp_path, competition, csv, sample)["score"] == pytest.approx(np.sqrt(4 * 2 / 5))
+    with pytest.raises(PodiumError, match=r"made\.csv: id 'ID_6_y': 'x' is not a number"):
+        scores(tmp_path, competition, render(competition, predictions).replace("ID_6_y,4", "ID_6_y,x"), sample)

@@ -77,14 +77,11 @@ class AnswerForm(ABC):
         shares = [float((own.to_numpy() != other.to_numpy()).mean()) for own, other in zip(cells, others, strict=True)]
         return float(np.mean(shares)) < MOST_OTHER_LABELS
 
-    def _sure(self, labels: "pd.Series[str]", columns: slice = slice(None)) -> Array:
-        """Returns a probability of 1 for each label; `columns` are those of its classes."""
-        return np.eye(len(self.classes[columns]))[_numbers_of(labels, self.classes[columns])]
 
-
-def _numbers_of(labels: "pd.Series[str]", classes: Sequence[str]) -> Array:
+def _sure(labels: "pd.Series[str]", classes: Sequence[str]) -> Array:
+    """Returns a probability of 1 for each label."""
     number_of = {name: number for number, name in enumerate(classes)}
-    return np.array([number_of[label] for label in labels], np.int64)
+    return np.eye(len(classes))[[number_of[label] for label in labels]]
 
 
 def _labels_in(cell: str, separator: str) -> list[str]:
@@ -104,7 +101,7 @@ class LabelForm(AnswerForm):
         return [[self.classes[best] for best in predictions.argmax(axis=1)]]
 
     def read(self, cells: Cells) -> Array:
-        return self._sure(cells[0])
+        return _sure(cells[0], self.classes)
 
     def are_wrong(self, cells: "pd.Series[str]", column: str) -> Array:
         return np.asarray(~cells.isin(self.classes))
@@ -126,15 +123,14 @@ class SureLabelForm(LabelForm):
         return [[f"{label} {prob:.6g}" for label, prob in zip(labels, probs, strict=True)]]
 
     def read(self, cells: Cells) -> Array:
-        parts = cells[0].str.rpartition(" ")
+        labels, probs = _label_and_number(cells[0])
         least = np.finfo(np.float64).tiny  # the label stays the most probable one
-        probs = parts[2].astype(float).clip(lower=least).to_numpy()
-        return np.asarray(self._sure(parts[0]) * probs[:, None])
+        return np.asarray(_sure(labels, self.classes) * probs.clip(min=least)[:, None])
 
     def are_wrong(self, cells: "pd.Series[str]", column: str) -> Array:
-        parts = cells.str.rpartition(" ")
-        is_probability = pd.to_numeric(parts[2], errors="coerce").between(0, 1)
-        return np.asarray(~parts[0].isin(self.classes) | ~is_probability)
+        labels, probs = _label_and_number(cells)
+        is_probability = (probs >= 0) & (probs <= 1)
+        return np.asarray(~labels.isin(self.classes) | ~is_probability)
 
     def agree(self, cells: Cells, others: Cells) -> bool:
         (own, own_probs), (other, other_probs) = (_label_and_number(column[0]) for column in (cells, others))
@@ -193,7 +189,7 @@ class LabelInEachColumnForm(AnswerForm):
         predictions = np.zeros((len(cells[0]), len(self.classes)))
         for column, own in zip(self.columns, cells, strict=True):
             part, labels = self._own(column)
-            predictions[:, part] = np.eye(len(labels))[_numbers_of(own, labels)]
+            predictions[:, part] = _sure(own, labels)
         return predictions
 
     def are_wrong(self, cells: "pd.Series[str]", column: str) -> Array:

@@ -22,9 +22,17 @@ class LongRows(NamedTuple):
         places = zip(self.ids, self.images.tolist(), self.names.tolist(), strict=True)
         return [[row_id, wide[image][name]] for row_id, image, name in places]
 
+    def split(self, cells: "pd.Series[str]") -> "list[pd.Series[str]]":
+        """Returns the cells of each column; their index holds ids of these rows."""
+        names = self.names[self._places(cells)]
+        return [cells[names == number] for number in range(int(self.names.max()) + 1)]
+
     def widen(self, cells: "pd.Series[str]") -> pd.DataFrame:
-        """Returns the cells, which have these rows' ids, with a row for each image; blank where there is none."""
-        places = pd.Index(self.ids).get_indexer(pd.Index(cells.index))
+        """Returns these cells with a row for each image; NaN where there is no row for a name."""
+        places = self._places(cells)
         frame = pd.DataFrame({"image": self.images[places], "name": self.names[places], "cell": cells.to_numpy()})
         count = int(self.names.max()) + 1
-        return frame.pivot(index="image", columns="name", values="cell").reindex(columns=range(count)).fillna("")
+        return frame.pivot(index="image", columns="name", values="cell").reindex(columns=range(count))
+
+    def _places(self, cells: "pd.Series[str]") -> NDArray[np.int64]:
+        return np.asarray(pd.Index(self.ids).get_indexer(pd.Index(cells.index)))

@@ -32,7 +32,7 @@ def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -
             f"podium: warning: the cells of {pairs.path} hold labels, and {metric} needs probabilities: each label"
             " counts as sure; take a --metric of labels, such as accuracy"
         )
-    predictions = form.read(cells)
+    predictions = form.read(_by_image(cells, competition))
     truth_form, truth = _truth(pairs, competition)
     if isinstance(truth_form, LabelForm):
         unknown = _unknown_labels(truth_form, truth[0], pairs, metric)
@@ -44,7 +44,7 @@ def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -
         if competition.task is ONE_LABEL and len(truth) > 1:
             _refuse_odd_marks(truth, pairs.solution)
         _refuse_problem(truth_form, truth, pairs.solution)
-    sure = truth_form.read(truth)
+    sure = truth_form.read(_by_image(truth, competition))
     return Answers(metric, answers_of(sure, competition.task, column_numbers(competition.classes)), predictions)
 
 
@@ -58,15 +58,24 @@ def _refuse_other_ids(pairs: Pairs, competition: Competition) -> None:
 
 
 def _cells(table: pd.DataFrame, competition: Competition, path: Path) -> Cells:
-    """Returns the cells of each answer column, by id; those of a long table have a row for each image."""
+    """Returns the cells of each answer column, by the ids of the rows."""
     form, long = competition.submission_format, competition.submission_format.long
     columns = [long.columns[1]] if long else form.answer_columns
     missing = [column for column in columns if column not in table]
     if missing:
         raise PodiumError(f"{path}: no column '{missing[0]}', which {form.source} has; add it")
+    return long.split(table[columns[0]]) if long else [table[column] for column in columns]
+
+
+def _by_image(cells: Cells, competition: Competition) -> Cells:
+    """Returns the cells of each column in the order of the images; some numbers of an image may not be asked for."""
+    long = competition.submission_format.long
     if not long:
-        return [table[column] for column in columns]
-    wide = long.widen(table[columns[0]])
+        return cells
+    wide = long.widen(pd.concat(cells))
+    if competition.answer_form.wants != "numbers" and wide.isna().any(axis=None):
+        missing = len(long.ids) - sum(map(len, cells))
+        raise PodiumError(f"{plural(missing, 'row')} of {competition.slug} are missing; give both files all of its ids")
     return [wide[number] for number in wide]
 
 

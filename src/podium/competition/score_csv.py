@@ -61,7 +61,7 @@ def score(
 def _of_images(usage: "pd.Series[str]", competition: Competition | None) -> "pd.Series[str]":
     """Returns the Usage of each image, which several rows of a long submission may be of."""
     long = competition.submission_format.long if competition else None
-    return long.widen(usage).max(axis=1) if long else usage
+    return long.widen(usage).bfill(axis=1).iloc[:, 0] if long else usage
 
 
 def _score_part(answers: Answers, part: str, is_in_part: "np.typing.NDArray[np.bool_]") -> float | None:
