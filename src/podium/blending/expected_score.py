@@ -112,7 +112,7 @@ def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: i
 def _just_wrong(targets: Targets, probs: Probs) -> Targets | None:
     """Returns targets for which each prediction is wrong, but as nearly right as can be; None if some is wrong already.
 
-    Of one label, the second most probable class. Of several, the least sure one is the other way.
+    With one label, the second most probable class is true. With several, the least sure one is the other way.
     """
     task, images = task_of(targets), np.arange(len(targets))
     if task not in (ONE_LABEL, SEVERAL_LABELS) or probs.shape[1] < 2 or not are_right(targets, probs).all():
