@@ -39,7 +39,7 @@ def test_it_measures_every_model_and_leaves_only_its_figures(
         ):
             assert 0 < measured[bare]["lowest"] <= measured[bare]["median"] <= measured[bare]["highest"]
             ratio = measured[whole]["median"] / measured[bare]["median"]
-            assert measured[share] == pytest.approx(ratio, rel=0.02)
+            assert measured[share] == pytest.approx(ratio, rel=0.02, abs=0.001)  # the share has three places
         assert measured["model"] in out
         assert set(measured["operator_gains"]) == set(measured["operators"])
         for kind, count in measured["operators"].items():
