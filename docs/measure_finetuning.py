@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import torch
 
 from podium.competition.load import load
-from podium.metrics import METRICS
 from podium.recipe import Recipe
 from podium.saved_runs.run_folder import Run
+from podium.tasks.metrics import METRICS
 from podium.terminal import duration, plural
 from podium.training.plan import Request, make_plan
 from podium.training.quick_measure import estimate_seconds, measure_training

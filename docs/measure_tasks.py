@@ -30,7 +30,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from podium.competition.load import load
-from podium.metrics import METRICS, evaluate
+from podium.tasks.metrics import METRICS, evaluate
 
 Ints = NDArray[np.int64]
 TRAIN = ("--model", "resnet10t", "--image-size", "32", "--weights", "none", "--epochs", "12", "--mirror", "0")

@@ -54,7 +54,7 @@ def _no_signal_handlers_afterwards() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_extensions_afterwards() -> Iterator[None]:
     """Removes what a test's project has registered."""
-    from podium.extension_files import use_extensions
+    from podium.extensions.extension_files import use_extensions
 
     yield
     use_extensions([])

@@ -10,7 +10,7 @@ import pytest
 import podium as library
 from bars import COLUMNS, FAST, SLUG, write_competition
 from podium.competition.load import load
-from podium.metrics import evaluate
+from podium.tasks.metrics import evaluate
 from tiny import Podium, one_line, train_three_and_compare
 
 TRAIN = (

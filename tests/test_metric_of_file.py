@@ -11,8 +11,8 @@ import pytest
 from layouts import IMAGES, load_files, table
 from podium.competition.load import load
 from podium.errors import PodiumError
-from podium.extend import call_metric
-from podium.metrics import METRICS, evaluate
+from podium.extensions.extend import call_metric
+from podium.tasks.metrics import METRICS, evaluate
 from several_labels import SLUG as STRIPES
 from several_labels import write_competition
 from tiny import FAST, Podium, one_line

@@ -1,8 +1,8 @@
 """Podium takes a Kaggle image-classification competition from its files to a submission you can trust.
 
-The rooms, in the order of the flow: containers, competition, images, folds, zoo, operators, models, saved_runs,
-training, explain, blending, pretraining, submissions, comparing, report, kaggle, cli. Each imports only from those
-before it; docs/architecture.md shows the way through them.
+The rooms, in the order of the flow: tasks, extensions, containers, competition, images, folds, zoo, operators, models,
+saved_runs, training, explain, blending, pretraining, submissions, comparing, report, kaggle, cli. Each imports only
+from those before it; docs/architecture.md shows the way through them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import PodiumError
 
 if TYPE_CHECKING:
+    from podium.extensions import extend as extend
     from podium.library import Competition, Machine, Run, compare, load, runs, submit, train
 
 __version__ = "0.1.0"
@@ -20,9 +21,11 @@ __all__ = ["Competition", "Machine", "PodiumError", "Run", "compare", "load", "r
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from importlib import import_module
+    from importlib import import_module
 
+    if name == "extend":  # for files with a project's own parts
+        return import_module("podium.extensions.extend")
+    if name in __all__:
         return getattr(import_module("podium.library"), name)
     raise AttributeError(f"module 'podium' has no attribute '{name}'")
 

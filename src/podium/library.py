@@ -23,7 +23,7 @@ from podium.machine import Machine
 from podium.project_root import find_root
 from podium.recipe import flag_of, recipe_options
 from podium.saved_runs import run_folder
-from podium.task import class_columns, task_of
+from podium.tasks.task import class_columns, task_of
 from podium.terminal import plural, seconds_of
 
 __all__ = ["Competition", "Machine", "Run", "compare", "load", "runs", "submit", "train"]

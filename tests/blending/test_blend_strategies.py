@@ -16,8 +16,8 @@ from podium.blending.blend_strategies import (
     list_strategies,
 )
 from podium.blending.strategy_names import STRATEGIES, WEIGHTINGS
-from podium.metrics import evaluate
-from podium.task import ONE_LABEL
+from podium.tasks.metrics import evaluate
+from podium.tasks.task import ONE_LABEL
 
 
 def test_the_weights_of_the_least_log_loss_are_found() -> None:

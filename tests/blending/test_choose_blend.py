@@ -12,7 +12,7 @@ from podium.blending.choose_blend import BlendChoice, choose_blend
 from podium.blending.expected_score import Interval
 from podium.blending.held_out import HeldOut
 from podium.errors import PodiumError
-from podium.metrics import METRICS, evaluate
+from podium.tasks.metrics import METRICS, evaluate
 
 
 def interval_of(choice: BlendChoice) -> Interval:

@@ -31,8 +31,8 @@ from podium.blending.held_out import HeldOut
 from podium.competition.card import Card
 from podium.competition.grades import are_grades
 from podium.errors import PodiumError
-from podium.metrics import evaluate
-from podium.task import ONE_LABEL, SEVERAL_LABELS
+from podium.tasks.metrics import evaluate
+from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS
 
 OF_CONFUSIONS = ("macro_f1", "balanced_accuracy", "mcc", "quadratic_kappa")
 

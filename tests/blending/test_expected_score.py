@@ -12,8 +12,8 @@ from podium.blending.choose_blend import BlendChoice, choose_blend
 from podium.blending.decision import Decision
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
 from podium.blending.held_out import HeldOut
-from podium.metrics import METRICS, evaluate, score_per_image
-from podium.task import SEVERAL_LABELS
+from podium.tasks.metrics import METRICS, evaluate, score_per_image
+from podium.tasks.task import SEVERAL_LABELS
 
 
 def estimate_of(choice: BlendChoice) -> Estimate:

@@ -14,7 +14,7 @@ from podium.blending.pooling import choose_pooling, pool_held_out, pool_test
 from podium.competition.answer_groups import Answers
 from podium.competition.load import Competition, load
 from podium.saved_runs.run_folder import Run
-from podium.task import SEVERAL_LABELS
+from podium.tasks.task import SEVERAL_LABELS
 from submissions.competitions import make_competition
 from tiny import Podium
 

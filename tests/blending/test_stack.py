@@ -20,8 +20,8 @@ from podium.blending.stack import stack_from_json
 from podium.blending.stack_fits import _errors, _loss, fit_stack
 from podium.blending.strategy_names import STACKS
 from podium.errors import PodiumError
-from podium.metrics import METRICS, evaluate
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
+from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
 from tiny import Podium, one_line
 
 TASKS = (ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, NUMBERS)

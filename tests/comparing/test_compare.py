@@ -19,10 +19,10 @@ from podium.comparing.pair_tests import COLUMNS as PAIR_COLUMNS
 from podium.competition.load import load
 from podium.disk import sha256, write_text
 from podium.folds.folds_csv import folds_path
-from podium.metrics import evaluate
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
 from podium.submissions.kaggle_scores import COLUMNS
+from podium.tasks.metrics import evaluate
 from tiny import Podium, one_line
 
 CLASSES = ("blue", "green", "lonely", "red")

@@ -11,7 +11,7 @@ from podium.competition.describe import describe
 from podium.competition.known_cards import FILE, known_cards
 from podium.competition.load import load
 from podium.errors import PodiumError
-from podium.metrics import METRICS
+from podium.tasks.metrics import METRICS
 
 
 def test_the_card_overrides_every_guess(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from podium.competition.describe import describe
 from podium.competition.grades import are_grades
 from podium.competition.score_csv import score
 from podium.errors import PodiumError
-from podium.task import ONE_LABEL
+from podium.tasks.task import ONE_LABEL
 
 KAPPA = 'metric = "quadratic_kappa"\n'
 WORDS = TABLES | {

@@ -7,7 +7,7 @@ import pytest
 
 from layouts import IMAGES, SAMPLE, TABLES, load_error, load_files, table, train_labels
 from podium.competition.labels import find_separator, normalised_label
-from podium.task import SEVERAL_LABELS
+from podium.tasks.task import SEVERAL_LABELS
 
 # --- their column ------------------------------------------------------------------------------------
 

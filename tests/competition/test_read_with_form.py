@@ -13,9 +13,9 @@ from layouts import load_files, table
 from podium.competition.load import Competition
 from podium.competition.score_csv import score
 from podium.errors import PodiumError
-from podium.metrics import METRICS
 from podium.submissions.write_csv import render
-from podium.task import ONE_LABEL
+from podium.tasks.metrics import METRICS
+from podium.tasks.task import ONE_LABEL
 
 TRAIN, TEST = ("1", "2", "3", "4"), ("5", "6", "7")
 IMAGES = [f"{role}/{number}.jpg" for role, ids in (("train", TRAIN), ("test", TEST)) for number in ids]

@@ -27,7 +27,7 @@ from podium.folds.certificate import Certificate, certify
 from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path, write_folds
 from podium.folds.strategies import Split
-from podium.task import ONE_LABEL
+from podium.tasks.task import ONE_LABEL
 from tiny import Podium
 
 FoldOfImage = dict[str, int]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from extensions import write_extension
+from extension_file import write_extension
 from pictures import LabelledImages, add_scenes, photograph, write_image_competition
 from podium.competition.csv_files import read_table
 from podium.folds.folds_csv import folds_path

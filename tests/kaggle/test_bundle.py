@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from extensions import write_extension
+from extension_file import write_extension
 from podium.kaggle.offline_trial import NO_NETWORK
 from podium.kaggle.pack_kernel import find_code_files
 from stand_ins.kaggle_kernels import KNOBS

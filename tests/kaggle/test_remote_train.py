@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from extensions import write_extension
+from extension_file import write_extension
 from podium.saved_runs.run_folder import Run
 from stand_ins.kaggle_kernels import KNOBS, STOP_AFTER_FOLD_0, TRAIN, InstantKernels, KernelMachine, parse_arguments
 from stand_ins.kaggle_service import TOKEN, Service, kaggle

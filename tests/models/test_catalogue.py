@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extensions import write_extension
+from extension_file import write_extension
 from podium.models import catalogue
 from podium.models.build import PERMISSIVE, licence_of
 from podium.models.catalogue import describe, read_catalogue, table_fits

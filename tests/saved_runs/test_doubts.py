@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from extensions import write_extension
+from extension_file import write_extension
 from podium.saved_runs.doubts import doubt_about
 from tiny import FAST, Podium, run_of
 
@@ -92,7 +92,7 @@ def test_only_the_parts_that_predict_count(
 
 
 def test_an_older_recipe_has_one_hash_of_all_parts(own: Path, tiny: Path) -> None:
-    from podium.extension_files import load_extensions
+    from podium.extensions.extension_files import load_extensions
 
     path = run_of(tiny, "own").path / "recipe.json"
     recipe = json.loads(path.read_text())

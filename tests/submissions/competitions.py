@@ -9,7 +9,7 @@ from podium.competition.corrections import Corrections
 from podium.competition.csv_files import CsvStyle, csv_text
 from podium.competition.load import Competition
 from podium.competition.submission_format import SubmissionFormat
-from podium.task import ONE_LABEL
+from podium.tasks.task import ONE_LABEL
 
 
 def make_competition(

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from podium.competition.load import load
-from podium.metrics import METRICS, Metric
 from podium.submissions.submission import submit
+from podium.tasks.metrics import METRICS, Metric
 from tiny import Podium, one_line
 
 

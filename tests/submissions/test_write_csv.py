@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from podium.competition.load import load
 from podium.errors import PodiumError
 from podium.submissions.write_csv import render, write_csv
-from podium.task import NUMBERS
+from podium.tasks.task import NUMBERS
 from submissions.competitions import make_competition
 from tiny import write_competition
 

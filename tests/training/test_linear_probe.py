@@ -24,7 +24,7 @@ from podium.models.device import DTYPES
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.predict import predict_proba, scaled
-from podium.task import NUMBERS
+from podium.tasks.task import NUMBERS
 from podium.training import frozen_features, linear_probe
 from podium.training.augment import TestView
 from podium.training.context import Context

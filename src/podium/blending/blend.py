@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.stack import Inputs, Stack
-from podium.task import SEVERAL_TARGETS, task_of
+from podium.tasks.task import SEVERAL_TARGETS, task_of
 
 Probs = NDArray[np.float64]  # [runs, images, classes] or [images, classes]
 Targets = NDArray[Any]  # as in task.py

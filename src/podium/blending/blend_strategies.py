@@ -18,8 +18,8 @@ from podium.blending.blend import MIN_PROB, Blend, Probs, Targets, apply_tempera
 from podium.blending.stack import Inputs
 from podium.blending.stack_fits import fit_stack
 from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, STACKS, STRATEGIES
-from podium.metrics import METRICS, evaluate
-from podium.task import NUMBERS, ONE_LABEL, Task, task_of
+from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import NUMBERS, ONE_LABEL, Task, task_of
 
 Weights = NDArray[np.float64]  # [runs]
 Loss = Callable[[Weights], tuple[float, Weights]]  # weights -> loss, gradient

@@ -33,8 +33,8 @@ from podium.blending.strategy_names import (
     STRATEGIES,
 )
 from podium.errors import PodiumError
-from podium.metrics import METRICS, evaluate
-from podium.task import ONE_LABEL, SEVERAL_LABELS, task_of
+from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, task_of
 from podium.terminal import plural, progress_bar, table
 
 

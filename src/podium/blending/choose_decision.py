@@ -21,8 +21,8 @@ from podium.blending.held_out import HeldOut
 from podium.competition.card import Card
 from podium.competition.grades import are_grades
 from podium.errors import PodiumError
-from podium.metrics import METRICS, evaluate
-from podium.task import ONE_LABEL, SEVERAL_LABELS, Task
+from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, Task
 from podium.terminal import first_few
 
 UNKNOWN_NAMES = ("new_whale", "new_individual", "unknown")

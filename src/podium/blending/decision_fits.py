@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from podium.blending.blend import Probs, Targets
 from podium.blending.decision import Numbers, clip_one_label, clip_several_labels, expected_grades
-from podium.metrics import METRICS, evaluate
-from podium.task import HALF
+from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import HALF
 
 SHRINKAGE = 20.0  # with so many images of its own, a class gets half of the change that was fitted
 WEIGHT_STEPS = (1.0, 0.5, 0.25)  # of the logarithm of a weight

@@ -18,8 +18,8 @@ from podium.blending.blend_strategies import find_temperature
 from podium.blending.decision import Decision
 from podium.blending.held_out import HeldOut
 from podium.blending.stack import Inputs
-from podium.metrics import METRICS, evaluate, score_per_image
-from podium.task import HALF, ONE_LABEL, SEVERAL_LABELS, Task, answers_of, are_right, task_of
+from podium.tasks.metrics import METRICS, evaluate, score_per_image
+from podium.tasks.task import HALF, ONE_LABEL, SEVERAL_LABELS, Task, answers_of, are_right, task_of
 
 Scores = NDArray[np.float64]
 Interval = tuple[float, float]

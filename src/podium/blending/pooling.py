@@ -16,9 +16,9 @@ from podium.blending.held_out import HeldOut
 from podium.blending.strategy_names import POOLINGS
 from podium.competition.answer_groups import DECISIVE, OTHER, Answers
 from podium.competition.load import Competition
-from podium.metrics import METRICS, evaluate
 from podium.saved_runs.run_folder import Run
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, task_of
+from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, task_of
 from podium.terminal import say
 
 Ints = NDArray[np.int64]

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.chance import is_better_than_chance
 from podium.competition.load import Competition
 from podium.disk import sha256
+from podium.extensions.own_parts import edited_parts
 from podium.folds.folds_csv import folds_path
-from podium.metrics import METRICS
-from podium.own_parts import edited_parts
 from podium.saved_runs.known_images import folds_seen_before
 from podium.saved_runs.run_folder import Run, find_runs
+from podium.tasks.chance import is_better_than_chance
+from podium.tasks.metrics import METRICS
 from podium.terminal import first_few, say
 
 Reasons = dict[Run, str]  # why runs are left out

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.errors import PodiumError
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, TASKS, parts_of
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, TASKS, parts_of
 
 Probs = NDArray[np.float64]  # [images, classes]; of several runs [runs, images, classes]
 Inputs = NDArray[np.float64]  # [images, columns]: see `inputs_of`

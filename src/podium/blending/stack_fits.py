@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from podium.blending.stack import SHRINKAGE, TREE_KEYS, Inputs, Probs, Stack, Tree, inputs_of
 from podium.blending.strategy_names import STACKS
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, columns_in, task_of
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, columns_in, task_of
 
 Targets = NDArray[Any]  # as in task.py
 

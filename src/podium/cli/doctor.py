@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from podium.competition.card import read_card
 from podium.errors import PodiumError
-from podium.extension_files import loaded_extensions
+from podium.extensions.extension_files import loaded_extensions
 from podium.models.build import PERMISSIVE, licence_of
 from podium.models.hub import check_model_name, check_weights_available, package_to_use, timm_name
 from podium.recipe_defaults import AUTO_PRETRAINED, expand_auto

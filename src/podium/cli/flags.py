@@ -251,7 +251,7 @@ def lineage(command: argparse.ArgumentParser) -> None:
 
 
 def score(command: argparse.ArgumentParser) -> None:
-    from podium.metrics import METRICS
+    from podium.tasks.metrics import METRICS
 
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
     text = "the competition that it is for (default: that of the lineage beside it; else the cells show what they hold)"

@@ -24,12 +24,12 @@ from podium.comparing.run_costs import costs_of
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
-from podium.metrics import METRICS, evaluate
 from podium.recipe import recorded_values
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.submissions.kaggle_scores import find_public_scores
-from podium.task import NUMBERS, answers_of, columns_in, task_of
+from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import NUMBERS, answers_of, columns_in, task_of
 from podium.terminal import progress_bar, say
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from podium.disk import write_text
 from podium.errors import PodiumError
-from podium.metrics import METRICS
+from podium.tasks.metrics import METRICS
 from podium.terminal import say
 
 WIDTH, HEIGHT = 480, 360  # pixels of a panel

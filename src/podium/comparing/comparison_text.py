@@ -14,7 +14,7 @@ from podium.blending.held_out import current_labels
 from podium.comparing.compare import find_disagreements
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import Competition
-from podium.task import NUMBERS, ONE_LABEL, Task
+from podium.tasks.task import NUMBERS, ONE_LABEL, Task
 from podium.terminal import amount, duration, plural, table
 
 LONGEST_NAME = 19  # letters

@@ -15,7 +15,7 @@ import pandas as pd
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.errors import PodiumError
 from podium.saved_runs.run_folder import Run, find_runs
-from podium.task import NUMBERS, are_right, task_of
+from podium.tasks.task import NUMBERS, are_right, task_of
 
 COLUMNS = ("run", "other", "images", "only_run", "only_other", "p", "p_corrected")
 

@@ -16,7 +16,7 @@ from podium.comparing.label_suspects import find_suspects
 from podium.competition.corrections import corrections_csv
 from podium.competition.load import Competition
 from podium.errors import PodiumError
-from podium.task import ONE_LABEL
+from podium.tasks.task import ONE_LABEL
 from podium.terminal import plural, podium_command, table
 
 SHOWN = 50  # lines; --csv prints all

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.task import HALF, column_and_label, parts_by_column
+from podium.tasks.task import HALF, column_and_label, parts_by_column
 from podium.terminal import first_few
 
 Array = NDArray[Any]

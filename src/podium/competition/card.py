@@ -14,10 +14,10 @@ from podium.competition.known_cards import known_cards
 from podium.competition.metric_of_file import announce_metric_of_file, is_metric_of_file
 from podium.competition.value_range import ValueRange, value_range_of
 from podium.errors import PodiumError
-from podium.extension_files import load_extensions
-from podium.metrics import METRICS, WANTS
+from podium.extensions.extension_files import load_extensions
 from podium.recipe import check_card_options
-from podium.task import TASKS
+from podium.tasks.metrics import METRICS, WANTS
+from podium.tasks.task import TASKS
 from podium.terminal import did_you_mean, plural
 
 KEYS = {

@@ -8,8 +8,8 @@ from podium.competition.metric_of_file import is_metric_of_file, use_metric_of_f
 from podium.competition.positive_class import ABOUT_POSITIVE, note_guess
 from podium.competition.submission_format import SubmissionFormat
 from podium.errors import PodiumError
-from podium.metrics import METRICS
-from podium.task import ONE_LABEL
+from podium.tasks.metrics import METRICS
+from podium.tasks.task import ONE_LABEL
 
 USUAL_METRICS = {  # by task, and what a submission holds
     ("one_label", "labels"): "accuracy",

@@ -22,7 +22,7 @@ from podium.competition.card import card_path
 from podium.competition.csv_files import csv_text, read_table
 from podium.disk import write_text
 from podium.errors import PodiumError
-from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_TARGETS, Task, column_numbers
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_TARGETS, Task, column_numbers
 from podium.terminal import did_you_mean, first_few, plural
 
 COLUMNS = ("id", "label", "why")

@@ -10,7 +10,7 @@ from podium.competition.find_files import common_folder
 from podium.competition.grades import METRIC, are_grades
 from podium.competition.load import Competition
 from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 from podium.terminal import first_few, plural
 
 

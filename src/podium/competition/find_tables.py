@@ -19,7 +19,7 @@ from podium.competition.image_names import is_image_name
 from podium.competition.long_rows import LongRows
 from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.errors import PodiumError
-from podium.task import ONE_LABEL, Task
+from podium.tasks.task import ONE_LABEL, Task
 from podium.terminal import first_few, plural
 
 TableKey = Literal["sample_submission", "train_table", "test_table"]

@@ -12,8 +12,8 @@ from podium.competition.card import Card
 from podium.competition.find_tables import Sources, Table, have_line_breaks, refuse_blank_cells
 from podium.competition.number_columns import find_number_columns, read_numbers
 from podium.errors import PodiumError
-from podium.metrics import METRICS
-from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, SEVERAL_TARGETS
+from podium.tasks.metrics import METRICS
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, SEVERAL_TARGETS
 from podium.terminal import first_few
 
 TARGET_NAMES = (

@@ -34,7 +34,7 @@ from podium.competition.submission_format import SubmissionFormat, submission_fo
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import files_of
 from podium.errors import PodiumError
-from podium.task import NUMBERS, Task, labels_in
+from podium.tasks.task import NUMBERS, Task, labels_in
 from podium.terminal import command_for, first_few, say
 
 KAGGLE_INPUT = Path("/kaggle/input")

@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import PodiumError
-from podium.extend import call_metric, register_metric_of_file
-from podium.extension_files import loaded_extensions
-from podium.metrics import Metric
-from podium.task import ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, Task
+from podium.extensions.extend import call_metric, register_metric_of_file
+from podium.extensions.extension_files import loaded_extensions
+from podium.tasks.metrics import Metric
+from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, Task
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ import pandas as pd
 
 from podium.competition.find_tables import Sources, Table
 from podium.errors import PodiumError
-from podium.metrics import METRICS
-from podium.task import NUMBERS, SEPARATOR
+from podium.tasks.metrics import METRICS
+from podium.tasks.task import NUMBERS, SEPARATOR
 from podium.terminal import first_few
 
 MIN_VALUES = 10  # with fewer different values, they are rather grades or marks

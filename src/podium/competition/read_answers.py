@@ -18,8 +18,8 @@ from podium.competition.labels import find_separator, normalised_label, sort_lab
 from podium.competition.positive_class import find_positive, put_positive_last
 from podium.competition.solution import Pairs, true_labels, true_marks
 from podium.errors import PodiumError
-from podium.metrics import METRICS
-from podium.task import ONE_LABEL, SEVERAL_LABELS
+from podium.tasks.metrics import METRICS
+from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS
 from podium.terminal import first_few, say
 
 Array = NDArray[Any]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from podium.competition.find_tables import Sources
 from podium.errors import PodiumError
-from podium.extend import READERS, file_of
+from podium.extensions.extend import READERS, file_of
 from podium.terminal import first_few
 
 TRAIN_COLUMNS, TEST_COLUMNS = ("id", "target", "image"), ("id", "image")

@@ -16,8 +16,8 @@ from podium.competition.metric_of_file import is_metric_of_file
 from podium.competition.read_answers import Answers
 from podium.competition.solution import Pairs, label_column
 from podium.errors import PodiumError
-from podium.metrics import METRICS
-from podium.task import ONE_LABEL, answers_of, column_numbers
+from podium.tasks.metrics import METRICS
+from podium.tasks.task import ONE_LABEL, answers_of, column_numbers
 from podium.terminal import first_few, plural, say
 
 

@@ -17,7 +17,7 @@ from podium.competition.read_answers import Answers, read_answers
 from podium.competition.read_with_form import read_with_form
 from podium.competition.solution import PRIVATE, PUBLIC, read_pairs
 from podium.errors import PodiumError
-from podium.metrics import METRICS, evaluate
+from podium.tasks.metrics import METRICS, evaluate
 from podium.terminal import did_you_mean, say
 
 

@@ -28,8 +28,8 @@ from podium.competition.labels import sort_labels
 from podium.competition.long_rows import LongRows
 from podium.competition.positive_class import note_guess, put_positive_last
 from podium.errors import PodiumError
-from podium.metrics import METRICS
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Task, column_and_label
+from podium.tasks.metrics import METRICS
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Task, column_and_label
 from podium.terminal import first_few
 
 NO_SAMPLE = "no sample submission"

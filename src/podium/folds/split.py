@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csr_array, hstack
 
 from podium.errors import PodiumError
 from podium.folds.folds import Ints
-from podium.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, Task
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, Task
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from podium.competition.load import Competition
 from podium.errors import PodiumError
-from podium.extend import SPLITTERS, file_of
+from podium.extensions.extend import SPLITTERS, file_of
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import assign_folds, labels_of, strata_of, validation_fold
 from podium.folds.time_order import TimeOrder, read_times

@@ -10,7 +10,7 @@ import podium
 from podium.competition.card import card_path, read_card
 from podium.competition.corrections import corrections_path
 from podium.errors import PodiumError
-from podium.extension_files import PROJECT_FILE, loaded_extensions
+from podium.extensions.extension_files import PROJECT_FILE, loaded_extensions
 from podium.kaggle.inside_kernel import PROJECT
 
 

@@ -18,6 +18,7 @@ from podium.competition.csv_files import read_table
 from podium.competition.load import load, raw_folder
 from podium.disk import locked, sha256
 from podium.errors import STOPPED, PodiumError
+from podium.extensions.own_parts import own_parts_digest
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.fetch_run import fetch_run
@@ -34,7 +35,6 @@ from podium.kaggle.push_kernel import (
     read_user_name,
 )
 from podium.models.build import resolve_recipe
-from podium.own_parts import own_parts_digest
 from podium.project_root import runs_folder
 from podium.recipe import Options
 from podium.recipe_defaults import expand_auto

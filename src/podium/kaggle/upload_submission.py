@@ -18,7 +18,7 @@ from podium.errors import PodiumError
 from podium.kaggle.client import signed_in_client
 from podium.kaggle.polling import Poll
 from podium.kaggle.upload_history import Standing, add_to_history, find_rank, read_status
-from podium.metrics import METRICS
+from podium.tasks.metrics import METRICS
 from podium.terminal import duration, say
 
 APPEARS = 120.0  # seconds to wait until an upload is in Kaggle's list

@@ -21,7 +21,7 @@ from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
-from podium.task import ONE_LABEL
+from podium.tasks.task import ONE_LABEL
 from podium.terminal import first_line, say
 
 if TYPE_CHECKING:

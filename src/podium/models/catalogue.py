@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from podium.extension_files import extension_models
+from podium.extensions.extension_files import extension_models
 from podium.models.hub import registered_names
 from podium.zoo.registry import ZOO, names_in, register_zoo
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from podium.errors import PodiumError
-from podium.extension_files import extension_models
+from podium.extensions.extension_files import extension_models
 from podium.models.weight_packages import PACKAGES, WeightPackage, find_package, installed_package
 from podium.terminal import did_you_mean, first_few, podium_command
 from podium.zoo.registry import ZOO, names_in

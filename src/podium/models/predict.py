@@ -14,7 +14,7 @@ from podium.models.build import ModelSpec
 from podium.models.device import autocast
 from podium.models.normalise import Normaliser
 from podium.recipe import VIEWS
-from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, column_numbers, parts_of
+from podium.tasks.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, column_numbers, parts_of
 
 ZOOM = 16  # the zoomed view leaves out a sixteenth at each edge
 

@@ -13,7 +13,7 @@ from podium.image_size import sides_of
 from podium.models.build import ModelSpec, module_of, size_options
 from podium.models.model_file import SPEC_KEY, read_spec
 from podium.models.tensors import load_tensors, save_tensors
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
 
 ENDING = ".safetensors"  # by which timm knows the format
 MODES = {"squash": "squash", "pad": "border"}  # how images get the model's shape, as timm calls it

@@ -43,7 +43,7 @@ from podium.pretraining.pretraining_folder import PretrainingEpoch
 from podium.pretraining.pretraining_learner import DinoLearner
 from podium.pretraining.pretraining_plan import PretrainingPlan
 from podium.saved_runs.checkpoint import CheckpointWriter, checkpoints, restore_newest
-from podium.task import ONE_LABEL
+from podium.tasks.task import ONE_LABEL
 from podium.terminal import command_for, plural, progress_bar, say
 from podium.training.augment import TestView
 from podium.training.learner import Diverged

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from podium.disk import check_name
 from podium.errors import PodiumError
+from podium.extensions.own_parts import own_parts_digest
 from podium.image_size import square_side
 from podium.machine import Machine
-from podium.own_parts import own_parts_digest
 from podium.recipe import Options, Recipe, check_options
 from podium.torchrun import world_size
 

@@ -14,8 +14,8 @@ from podium.blending.blend import apply_temperature
 from podium.blending.blend_strategies import fit_temperature
 from podium.blending.held_out import current_labels
 from podium.competition.load import Competition
-from podium.metrics import METRICS, evaluate
 from podium.saved_runs.run_folder import Run
+from podium.tasks.metrics import METRICS, evaluate
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -20,7 +20,6 @@ from podium.competition.corrections import drop_word
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
-from podium.metrics import evaluate
 from podium.report import sections
 from podium.report.gallery import Card, Gallery, add_thumbnails, card_of, choose_correct, choose_mistakes
 from podium.report.heat import add_heat
@@ -40,6 +39,7 @@ from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
+from podium.tasks.metrics import evaluate
 from podium.terminal import say
 
 REPORT = "report.html"

@@ -13,7 +13,7 @@ from podium.project_root import runs_folder
 from podium.report.competition_page import competition_page
 from podium.report.run_page import REPORT, run_page
 from podium.saved_runs.run_folder import find_runs
-from podium.task import ONE_LABEL
+from podium.tasks.task import ONE_LABEL
 from podium.terminal import say
 
 

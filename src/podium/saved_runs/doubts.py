@@ -3,7 +3,7 @@
 The automatic blend leaves such a run out (blending/select_runs.py); whatever shows or uses it says why.
 """
 
-from podium.own_parts import edited_parts
+from podium.extensions.own_parts import edited_parts
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
 from podium.terminal import first_few, say

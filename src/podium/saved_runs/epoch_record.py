@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.machine import memory_mb
-from podium.metrics import evaluate
-from podium.task import Task, task_of
+from podium.tasks.metrics import evaluate
+from podium.tasks.task import Task, task_of
 
 LARGEST = 1e18  # of the numbers in a file
 OPTIONAL = ("gpu_mb", "l2", "kept")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from podium.disk import atomic
 from podium.errors import PodiumError
-from podium.task import ONE_LABEL, Targets, labels_in, task_of
+from podium.tasks.task import ONE_LABEL, Targets, labels_in, task_of
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ import numpy as np
 
 from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
 from podium.errors import PodiumError
-from podium.metrics import evaluate
 from podium.project_root import runs_folder
 from podium.recipe import differences, problem_in, recorded_values
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.pretrained_backbones import PRETRAINING
+from podium.tasks.metrics import evaluate
 from podium.terminal import command_for, did_you_mean, duration, first_few, say, table
 
 READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types

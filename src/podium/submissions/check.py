@@ -10,7 +10,7 @@ from podium.blending.pooling import answer_targets, rows_of
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.errors import PodiumError
-from podium.task import (
+from podium.tasks.task import (
     NUMBERS,
     ONE_LABEL,
     answers_of,

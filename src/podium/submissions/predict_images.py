@@ -22,7 +22,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.saved_runs.run_folder import Run, find_run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.rebuild_submission import find_recorded_folds
-from podium.task import NUMBERS, class_columns
+from podium.tasks.task import NUMBERS, class_columns
 from podium.terminal import plural, progress_bar, say, table
 from podium.training.fold_model import FoldModel
 from podium.training.own_images import list_images, read_blocks

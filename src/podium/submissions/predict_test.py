@@ -17,13 +17,13 @@ from podium.blending.pooling import pool_test, pool_test_features
 from podium.blending.stack import Inputs
 from podium.competition.load import Competition
 from podium.errors import PodiumError
+from podium.extensions.own_parts import own_parts_digest
 from podium.image_size import shorter_side
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
-from podium.own_parts import own_parts_digest
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS
 from podium.terminal import plural, progress_bar, say
 
 PredictionFacts = dict[Run, dict[int, dict[str, str]]]  # by run and fold: hashes of input and output, and the device

@@ -17,7 +17,7 @@ from podium.blending.choose_blend import BlendChoice
 from podium.blending.choose_decision import JudgedDecision
 from podium.blending.held_out import current_labels
 from podium.competition.load import Competition
-from podium.extension_files import loaded_extensions
+from podium.extensions.extension_files import loaded_extensions
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.run_folder import Run, package_versions
 from podium.submissions.predict_test import PredictionFacts

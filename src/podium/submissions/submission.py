@@ -28,7 +28,6 @@ from podium.disk import check_name, write_json
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.machine import Machine
-from podium.metrics import evaluate
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
@@ -37,7 +36,8 @@ from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.write_csv import render, write_csv
-from podium.task import ONE_LABEL, column_numbers
+from podium.tasks.metrics import evaluate
+from podium.tasks.task import ONE_LABEL, column_numbers
 from podium.terminal import command_for, did_you_mean, first_few, plural, podium_command, say, uses_make
 
 LONGEST_NAME = 100  # letters

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.chance import is_better_than_chance
-from podium.metrics import evaluate
 from podium.recipe import Recipe
 from podium.saved_runs.epoch_record import EpochRecord
-from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, Task, parts_by_column
+from podium.tasks.chance import is_better_than_chance
+from podium.tasks.metrics import evaluate
+from podium.tasks.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, Task, parts_by_column
 from podium.terminal import plural, say
 from podium.training.context import Context
 

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, size_of
-from podium.metrics import METRICS
 from podium.models.device import pick_device
 from podium.models.hub import check_weights_available
 from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, Recipe
 from podium.recipe_defaults import AUTO_PRETRAINED
 from podium.saved_runs.run_folder import Run
+from podium.tasks.metrics import METRICS
 from podium.terminal import duration, plural, say, show, table
 from podium.torchrun import world_size
 from podium.training.looks import LARGEST, SMALLEST, Look, Looks

@@ -24,7 +24,7 @@ from podium.models.device import pick_device, pick_precision, prepare_device
 from podium.recipe import Recipe
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed
-from podium.task import NUMBERS, Targets
+from podium.tasks.task import NUMBERS, Targets
 from podium.terminal import command_for, plural, say
 from podium.training.augment import View
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers

@@ -19,7 +19,7 @@ from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
 from podium.saved_runs.run_folder import Run
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_numbers, parts_of
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_numbers, parts_of
 from podium.training.fold_model import open_model
 from podium.training.losses import cross_entropy, loss_of_columns
 

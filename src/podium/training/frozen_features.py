@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from podium.disk import atomic
 from podium.errors import PodiumError
+from podium.extensions.own_parts import own_parts_digest
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec
 from podium.models.device import autocast
@@ -26,7 +27,6 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.normalise import Normaliser
 from podium.models.predict import views_of
 from podium.models.tensors import tensors_digest
-from podium.own_parts import own_parts_digest
 from podium.project_root import prepared_folder
 from podium.terminal import plural, progress_bar, say
 from podium.training.augment import TestView

@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 from podium.errors import PodiumError
-from podium.metrics import METRICS
 from podium.models.device import autocast
 from podium.models.heads import output_layers
 from podium.recipe_defaults import learns_anew
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.run_folder import Run
+from podium.tasks.metrics import METRICS
 from podium.terminal import say
 from podium.training.augment import TestView
 from podium.training.learner import Learner

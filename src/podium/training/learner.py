@@ -24,7 +24,7 @@ from podium.models.place import place_model
 from podium.models.predict import scaled
 from podium.recipe import image_size_at
 from podium.saved_runs.epoch_record import EpochRecord
-from podium.task import SEVERAL_TARGETS
+from podium.tasks.task import SEVERAL_TARGETS
 from podium.training.augment import mix
 from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads

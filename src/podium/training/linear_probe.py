@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from podium.errors import PodiumError
 from podium.image_size import sides_of
-from podium.metrics import evaluate
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import autocast, full_float32
 from podium.models.heads import output_layers
@@ -30,7 +29,8 @@ from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Targets, columns_in, parts_of, task_of
+from podium.tasks.metrics import evaluate
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Targets, columns_in, parts_of, task_of
 from podium.terminal import say
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.context import Context

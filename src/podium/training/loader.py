@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from podium.errors import PodiumError
-from podium.extension_files import Extension, loaded_extensions, use_extensions
+from podium.extensions.extension_files import Extension, loaded_extensions, use_extensions
 from podium.images.store import Reader
 from podium.machine import usable_cores
 from podium.models.hardware_errors import LOADER_DIED

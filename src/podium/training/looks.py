@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from podium import terminal
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of
-from podium.metrics import evaluate
 from podium.models.build import build_model
 from podium.models.place import place_model
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_PRETRAINED, AUTO_WITH_MANY, OPTIONS_OF_LEVEL
-from podium.task import Targets
+from podium.tasks.metrics import evaluate
+from podium.tasks.task import Targets
 from podium.terminal import plural, say
 from podium.training.context import Context, open_context
 from podium.training.forecast import FORWARD_SHARE

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from podium.errors import PodiumError
-from podium.metrics import evaluate
 from podium.models.device import gpu_peak_mb
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
@@ -25,6 +24,7 @@ from podium.models.predict import predict_proba
 from podium.recipe import Recipe
 from podium.saved_runs.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
+from podium.tasks.metrics import evaluate
 from podium.terminal import plural, say
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView

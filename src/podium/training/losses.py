@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.recipe import LOSSES, Recipe
-from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, columns_in, parts_of, task_of
+from podium.tasks.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, columns_in, parts_of, task_of
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from podium.disk import check_name
 from podium.errors import PodiumError
+from podium.extensions.own_parts import own_parts_digest
 from podium.machine import Machine
-from podium.own_parts import own_parts_digest
 from podium.recipe import LOSSES, NEUTRAL, ONLY_IN_TRAINING, Options, Recipe, check_options
 from podium.recipe_defaults import expand_auto
-from podium.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS
+from podium.tasks.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS
 from podium.terminal import say
 from podium.torchrun import world_size
 
@@ -135,8 +135,8 @@ def with_options(plan: Plan, options: Options) -> Plan:
 def data_of(competition: "Competition", folds: "Folds") -> "Data":
     """Returns what the defaults of a run depend on; the last fold of a rolling split learns from the most images."""
     from podium.images.usual_shape import usual_shape
-    from podium.metrics import METRICS
     from podium.recipe_defaults import Data
+    from podium.tasks.metrics import METRICS
 
     listed = METRICS.get(competition.metric)  # a file's metric is not
     metric = listed() if listed else None

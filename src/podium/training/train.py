@@ -14,17 +14,17 @@ from typing import Any
 
 import torch
 
-from podium.chance import is_better_than_chance
 from podium.competition.load import Competition
+from podium.extensions.own_parts import own_parts
 from podium.folds.folds_csv import warn_unless_certified
 from podium.image_size import sides_of
 from podium.models.device import device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
-from podium.own_parts import own_parts
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.earlier_runs import check_same_data, hash_weights
 from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
+from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, say, show
 from podium.training.auto_look import look_first
 from podium.training.budget import Budget

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from podium import metric_functions as functions
 from podium.errors import PodiumError
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, task_of
+from podium.tasks import metric_functions as functions
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, task_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from podium.errors import PodiumError
-from podium.extend import place_of, summary_of, withdraw_all
+from podium.extensions.extend import place_of, summary_of, withdraw_all
 from podium.terminal import did_you_mean
 
 PROJECT_FILE = "podium.toml"  # in the root

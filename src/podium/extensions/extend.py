@@ -17,9 +17,9 @@ from numbers import Real
 from typing import Any
 
 from podium.errors import PodiumError
-from podium.metrics import METRICS, WANTS, Metric
 from podium.recipe import AUGMENTATIONS, LOSSES, VIEWS, View
-from podium.task import ONE_LABEL, TASKS
+from podium.tasks.metrics import METRICS, WANTS, Metric
+from podium.tasks.task import ONE_LABEL, TASKS
 
 Function = Callable[..., Any]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from podium.chance import is_better_than_chance
-from podium.metrics import METRICS, Metric
 from podium.recipe import Recipe
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
+from podium.tasks.chance import is_better_than_chance
+from podium.tasks.metrics import METRICS, Metric
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
 from podium.training.at_chance import advice, loss_of_guessing
 from tiny import FAST, Podium, recipe_of
 
@@ -75,7 +75,7 @@ def test_numbers_are_compared_with_their_mean_and_in_order() -> None:
 
 @pytest.mark.parametrize("ranked", [20_000_000, 300_000])  # all classes, or 100
 def test_thousands_of_classes_are_compared_at_once(monkeypatch: pytest.MonkeyPatch, ranked: int) -> None:
-    monkeypatch.setattr("podium.chance.MOST_RANKED", ranked)
+    monkeypatch.setattr("podium.tasks.chance.MOST_RANKED", ranked)
     targets = np.where(np.arange(3000) < 1000, np.arange(3000) % 100, np.arange(3000) % 1500)
     probs = noise(3000, 1500).astype(np.float32)
     assert not is_better_than_chance(targets, probs, "accuracy")

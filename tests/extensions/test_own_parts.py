@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from extensions import write_extension
-from podium.extension_files import load_extensions
-from podium.own_parts import own_parts, own_parts_digest
+from extension_file import write_extension
+from podium.extensions.extension_files import load_extensions
+from podium.extensions.own_parts import own_parts, own_parts_digest
 
 SOURCE = """
 from podium import extend

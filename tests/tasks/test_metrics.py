@@ -9,13 +9,13 @@ import sklearn.metrics
 from numpy.typing import NDArray
 
 from podium.errors import PodiumError
-from podium.metrics import (
+from podium.tasks.metrics import (
     METRICS,
     evaluate,
     metrics_of,
     score_per_image,
 )
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS
 
 Arrays = tuple[NDArray[Any], NDArray[np.float64]]
 

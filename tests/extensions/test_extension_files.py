@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from extensions import PARTS, write_extension
+from extension_file import PARTS, write_extension
 from podium.competition.card import read_card
 from podium.competition.load import load
 from podium.errors import PodiumError
-from podium.extension_files import load_extensions, loaded_extensions
-from podium.metrics import METRICS, evaluate
+from podium.extensions.extension_files import load_extensions, loaded_extensions
 from podium.models.model_file import load_model
 from podium.models.predict import views_of
 from podium.recipe import AUGMENTATIONS, LOSSES, Recipe, check_options
 from podium.recipe_defaults import Backbone, fill_in_defaults
+from podium.tasks.metrics import METRICS, evaluate
 from podium.training.augment import TrainView
 from podium.training.loader import ImageDataset, batches_in_order, load_batches
 from podium.training.losses import make_label_loss

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podium.extension_files import Extension, extension_models, loaded_extensions
+from podium.extensions.extension_files import Extension, extension_models, loaded_extensions
 from podium.recipe import AUGMENTATIONS, LOSSES, VIEWS
 
 IN_PREDICTION = ("model ", "views ")  # the loss and the augmentations only shape the weights

@@ -8,7 +8,7 @@ from __future__ import annotations  # numpy appears in the types and is imported
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from podium.task import HALF, ONE_LABEL, SEVERAL_TARGETS, are_right, columns_in, parts_of, task_of
+from podium.tasks.task import HALF, ONE_LABEL, SEVERAL_TARGETS, are_right, columns_in, parts_of, task_of
 
 if TYPE_CHECKING:
     import numpy as np

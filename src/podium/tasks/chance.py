@@ -10,8 +10,8 @@ from __future__ import annotations  # numpy appears in the types and is imported
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from podium.metrics import METRICS, evaluate, score_per_image
-from podium.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets, task_of
+from podium.tasks.metrics import METRICS, evaluate, score_per_image
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets, task_of
 
 if TYPE_CHECKING:
     import numpy as np
