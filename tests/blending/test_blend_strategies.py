@@ -43,6 +43,14 @@ def test_a_temperature_that_was_applied_is_found_and_undone(temperature: float, 
     assert np.allclose(changed.sum(1), 1)
 
 
+@pytest.mark.parametrize("count", [10, 100, 10_000])
+def test_images_that_are_all_right_make_probabilities_only_as_sure_as_so_many_can_show(count: int) -> None:
+    targets = np.arange(count) % 2
+    probs = np.where(np.arange(2) == targets[:, None], 0.99, 0.01)
+    calibrated = apply_temperature(probs, fit_temperature(probs, targets))
+    assert 1 - calibrated[0, 0] == pytest.approx(0.5 / (count + 1), rel=0.01)
+
+
 def test_only_strategies_that_can_differ_are_listed() -> None:
     assert list_strategies(1, "accuracy", ONE_LABEL) == ("equal",)
     assert list_strategies(1, "log_loss", ONE_LABEL) == ("equal", "equal-calibrated")

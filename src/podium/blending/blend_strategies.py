@@ -27,6 +27,7 @@ Loss = Callable[[Weights], tuple[float, Weights]]  # weights -> loss, gradient
 BAGS, STEPS = 10, 10  # of the greedy strategy: the weights are as fine as about 1/100
 CACHED_VALUES = 32_768
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
+SHARE_OF_A_MISTAKE = 0.5  # where none is seen: the posterior of `_draw_wrong` (expected_score.py) has this mean
 
 
 def fit_equal(probs: Probs, targets: Targets, metric: str) -> Weights:
@@ -191,16 +192,24 @@ def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, featur
 def fit_temperature(probs: Probs, targets: Targets) -> float:
     """Returns the temperature that minimises the log loss.
 
+    If no image is wrong, the loss would fall without end as the temperature does. So a share of each image then counts
+    for the second most probable class, as much as so many images allow (`SHARE_OF_A_MISTAKE`).
     The images are taken in parts that the processor's cache holds: a step of the search makes no table of all.
     """
     logits = np.log(probs.clip(MIN_PROB))
     images = max(1, CACHED_VALUES // logits.shape[1])
     parts = [slice(start, start + images) for start in range(0, len(logits), images)]
+    all_right = logits.shape[1] > 1 and all((logits[part].argmax(1) == targets[part]).all() for part in parts)
+    wrong = SHARE_OF_A_MISTAKE / (len(logits) + 1) if all_right else 0.0
 
     def log_losses(part: slice, temperature: float) -> Weights:
-        scaled = logits[part] / temperature
-        true = scaled[np.arange(len(scaled)), targets[part]]
+        scaled, rows = logits[part] / temperature, np.arange(len(targets[part]))
+        true = scaled[rows, targets[part]]
         highest = scaled.max(1)
+        if all_right:
+            others = scaled.copy()
+            others[rows, targets[part]] = -np.inf
+            true = (1 - wrong) * true + wrong * others.max(1)
         scaled -= highest[:, None]
         return np.asarray(highest + np.log(np.exp(scaled, out=scaled).sum(1)) - true)
 
