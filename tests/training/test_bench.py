@@ -44,7 +44,7 @@ def test_it_measures_every_model_and_leaves_only_its_figures(
         assert set(measured["operator_gains"]) == set(measured["operators"])
         for kind, count in measured["operators"].items():
             assert f"{kind} in {count} ({measured['operator_gains'][kind]:.2f}x)" in out
-        assert 0 <= measured["first_step_seconds"] < 1000
+        assert measured["first_step_seconds"] >= 0
         assert measured["peak_memory_mb"] > 50
     assert measurements[0]["operators"]  # in float32, on older CPUs, the other model has none
     assert not (tiny / "runs").exists()
