@@ -166,7 +166,7 @@ def test_loader_processes_of_any_kind_augment_as_one_process_does(
     multiprocessing.set_start_method(method, force=True)
     try:
         batches = [
-            torch.cat([batch for batch, _ in load_batches(images, batches_in_order(4, 2), workers)])
+            torch.cat([batch.clone() for batch, _ in load_batches(images, batches_in_order(4, 2), workers)])
             for workers in (0, 1)
         ]
     finally:

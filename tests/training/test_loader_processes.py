@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from podium.saved_runs.checkpoint import checkpoints
+from podium.training import shared_memory
 from podium.training.learner import Learner
 from podium.training.loader import ImageDataset, Key
 from tiny import Podium, one_line, run_of
@@ -49,38 +50,45 @@ def test_a_killed_loader_process_is_reported_and_the_same_command_resumes(
 FULL = "unable to allocate shared memory(shm) for file </torch_1_2_3>: No space left on device (28)"
 
 
-def test_training_does_not_hang_if_shared_memory_is_full(tiny: Path, podium: Podium) -> None:
-    share_memory, calls = torch.Tensor.share_memory_, list[int]()
-
-    def fail_from_the_third_batch(self: Tensor) -> Any:
-        calls.append(1)
-        if len(calls) > 4:  # images and targets of two batches, in each worker
-            raise RuntimeError(FULL)
-        return share_memory(self)
+def test_full_shared_memory_is_reported_before_training(tiny: Path, podium: Podium) -> None:
+    def fail(self: Tensor) -> Any:
+        raise RuntimeError(FULL)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.Tensor, "share_memory_", fail_from_the_third_batch)
+        patch.setattr(shared_memory, "_free", [])  # the memory of earlier tests
+        patch.setattr(torch.Tensor, "share_memory_", fail)
         message = one_line(podium(*TRAIN, "--workers", "2", "--name", "full"))
     assert "/dev/shm" in message
     assert "No space left on device" in message
     assert "run the same command again with --workers 0" in message
     assert not multiprocessing.active_children()
-    assert not calls  # only the workers share
     assert_resumes_to_the_same_bits(tiny, podium, name="full")
+
+
+def test_memory_is_used_again_unless_it_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = list[Tensor]()
+    monkeypatch.setattr(shared_memory, "_free", free)
+    with shared_memory.shared_memory(100) as first, shared_memory.shared_memory(100) as other:
+        assert first.data_ptr() != other.data_ptr()
+    with shared_memory.shared_memory(90) as again:
+        assert again.data_ptr() in (first.data_ptr(), other.data_ptr())
+    with shared_memory.shared_memory(200) as larger:
+        assert not free
+    assert [len(memory) for memory in free] == [len(larger)] == [200]
 
 
 def test_an_image_that_disappears_while_workers_read_leaves_no_process_behind(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_batch = ImageDataset.__getitems__
+    load = ImageDataset.load
 
-    def read_missing_file(self: ImageDataset, keys: list[Key]) -> Any:
+    def load_missing_file(self: ImageDataset, keys: list[Key], *memory: Any) -> Any:
         epoch = keys[0][0]
         if epoch == 1:
             self.read = lambda _: Path("no.jpg").read_bytes()  # type: ignore[assignment, return-value]
-        return read_batch(self, keys)
+        return load(self, keys, *memory)
 
-    monkeypatch.setattr(ImageDataset, "__getitems__", read_missing_file)
+    monkeypatch.setattr(ImageDataset, "load", load_missing_file)
     message = one_line(podium(*TRAIN, "--workers", "2"))
     assert "no.jpg: No such file or directory; run the same command again" in message
     assert not multiprocessing.active_children()

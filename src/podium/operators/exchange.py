@@ -1,7 +1,7 @@
 """Exchanges parts of a timm model for those of layers.py, where they are faster on this device.
 
-The model keeps its parameters and their names; its outputs and gradients stay the same up to rounding. Nothing is
-exchanged on a GPU, where torch's own parts are fast.
+The model keeps its parameters and their names; its outputs and gradients stay the same up to rounding. On a GPU only
+patches are exchanged: torch's other parts are fast there.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def exchange_operators(
 def _kinds_for(device: torch.device, precision: torch.dtype, fixed_norms: bool) -> dict[str, Exchange]:
     """In float32, torch's convolutions and attention are as fast as the products that would replace them."""
     if device.type != "cpu":
-        return {}
+        return {"patches": _exchange_patches} if device.type == "cuda" and precision != torch.float32 else {}
     in_bfloat16 = precision == torch.bfloat16
     kinds: dict[str, Exchange] = {}
     if in_bfloat16:

@@ -22,7 +22,8 @@ Context = Any  # of an autograd function: torch declares no attributes for what 
 
 def computed_dtype(tensor: Tensor) -> torch.dtype:
     """Returns the type that a product with this tensor is computed in."""
-    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else tensor.dtype
+    device = tensor.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
 
 
 # --- convolutions as matrix products -----------------------------------------------------------------

@@ -49,6 +49,10 @@ class MultiCropView:
     def __init__(self, recipe: Recipe, spec: ModelSpec, sizes: CropSizes) -> None:
         self.recipe, self.spec, self.sizes = recipe, spec, sizes
 
+    @property
+    def nbytes(self) -> int:
+        return self.sizes.large_bytes + self.sizes.small_crops * self.sizes.small**2 * 3
+
     def __call__(self, image: Pixels, epoch: int, row: int) -> Pixels:
         crops = [self.crop(image, epoch, row, number) for number in range(LARGE_CROPS + self.sizes.small_crops)]
         return np.concatenate([crop.ravel() for crop in crops])

@@ -8,8 +8,7 @@ that the model's data config asks for, or the whole image. Mixup and cutmix work
 import os
 import random
 import warnings
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import cv2
 import numpy as np
@@ -25,9 +24,19 @@ from podium.training.randomness import AUGMENT, generator
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else every import asks the network for a newer version
 import albumentations as A
 
+CHANNELS = 3
 INTERPOLATION = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
 
-View = Callable[[Pixels, int, int], Pixels]  # (image, epoch, row of the training table) -> image
+
+class View(Protocol):
+    """Makes of an image what a model sees."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the largest image that it makes."""
+
+    def __call__(self, image: Pixels, epoch: int, row: int, /) -> Pixels:
+        """The row is that of the training table."""
 
 
 # --- training ----------------------------------------------------------------------------------------
@@ -46,6 +55,10 @@ class TrainView:
             erase = A.CoarseDropout((1, 1), (0.1, 0.4), (0.1, 0.4), fill="random_uniform", p=recipe.erase)
             self.erase = A.Compose([erase])
             self.operations = A.Compose([A.SomeOf(_operations(recipe.strength), n=max(1, recipe.ops))])
+
+    @property
+    def nbytes(self) -> int:
+        return CHANNELS * area_of(self.recipe.image_size)
 
     def __call__(self, image: Pixels, epoch: int, row: int) -> Pixels:
         recipe, size = self.recipe, image_size_at(epoch, self.recipe)
@@ -140,6 +153,10 @@ class TestView:
 
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
+
+    @property
+    def nbytes(self) -> int:
+        return CHANNELS * area_of(self.spec.test_size)
 
     def __call__(self, image: Pixels, epoch: int = 0, row: int = 0) -> Pixels:
         if self.spec.fit == "crop":

@@ -4,19 +4,22 @@ The order of a run is a list of (epoch, image) computed from the seed. A loader 
 epochs, so workers start once, and nothing has to be saved to resume.
 """
 
+import math
 import signal
 import sys
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from podium.errors import PodiumError
 from podium.extensions.extension_files import Extension, loaded_extensions, use_extensions
@@ -27,8 +30,9 @@ from podium.torchrun import local_world_size
 from podium.training.augment import View
 from podium.training.processes import Processes
 from podium.training.randomness import ORDER, generator
+from podium.training.shared_memory import shared_memory
 
-PREFETCHED = 4  # batches that a worker has ready
+PREFETCHED = 2  # batches that a worker has ready
 Key = tuple[int, int]  # epoch, index of an image
 Batch = tuple[Tensor, Tensor]  # uint8 images [n, height, width, 3], targets [n]
 
@@ -85,40 +89,107 @@ class ImageDataset(Dataset[Any]):
         self.rows = rows  # of the training table: the augmentation's key of an image
 
     def __getitems__(self, keys: list[Key]) -> Batch | PodiumError:
+        return self.load(keys)
+
+    def load(self, keys: list[Key], memory: NDArray[np.uint8] | None = None) -> Batch | PodiumError:
+        """Returns the images in this memory, if there is any, and their targets."""
         try:
             images = [self.view(self.read(index), epoch, int(self.rows[index])) for epoch, index in keys]
         except OSError as error:
             return PodiumError(f"{error.filename}: {error.strerror}; run the same command again")
         except PodiumError as error:
             return error  # load_batches raises it in the parent; here a worker would wrap it in a traceback
-        targets = torch.from_numpy(self.targets[[index for _, index in keys]])
-        return _move_to_shared_memory(torch.from_numpy(np.stack(images)), targets)
+        shape = len(images), *images[0].shape
+        pixels = np.stack(images, out=None if memory is None else memory[: math.prod(shape)].reshape(shape))
+        return torch.from_numpy(pixels), torch.from_numpy(self.targets[[index for _, index in keys]])
+
+
+class SharedBatches(Dataset[Any]):
+    """Loads batches into slots of shared memory, in turn: a slot is filled again when all others were."""
+
+    def __init__(self, images: ImageDataset, memory: Tensor, slots: int) -> None:
+        self.images, self.memory, self.slots = images, memory, slots
+
+    def __getitems__(self, numbered: tuple[int, list[Key]]) -> Any:
+        """Returns the number of a batch, its shape and its targets; in a worker."""
+        number, keys = numbered
+        batch = self.images.load(keys, self.slot(number).numpy())
+        return batch if isinstance(batch, PodiumError) else (number, batch[0].shape, batch[1].numpy())
+
+    def slot(self, number: int) -> Tensor:
+        size = len(self.memory) // self.slots
+        start = number % self.slots * size
+        return self.memory[start : start + size]
+
+    def batch(self, loaded: Any) -> Batch:
+        """Returns what a worker has loaded."""
+        if isinstance(loaded, PodiumError):
+            raise loaded
+        number, shape, targets = loaded
+        return self.slot(number)[: shape.numel()].view(shape), torch.from_numpy(targets)
 
 
 # --- loading -----------------------------------------------------------------------------------------
 
 
 def load_batches(images: ImageDataset, batches: Sampler[list[Key]] | list[list[Key]], workers: int) -> Generator[Batch]:
-    """Yields the batches in order; ends its worker processes when it is closed."""
-    loader = _start_loader(images, batches, workers)
-    try:
-        for batch in loader if workers else _load_beside(loader):
+    """Yields the batches in order; ends its worker processes when it is closed.
+
+    The images of a batch may be overwritten once the next batch is asked for, and its copy to a GPU is done.
+    """
+    return _load_in_processes(images, batches, workers) if workers else _load_beside(images, batches)
+
+
+def _load_beside(images: ImageDataset, batches: Sampler[list[Key]] | list[list[Key]]) -> Generator[Batch]:
+    """Loads the next batch in a thread, beside the step: numpy, OpenCV and torch let other threads run."""
+    loader = _start_loader(images, batches, 0)
+    with ThreadPoolExecutor(1, "loader") as thread:
+        following = thread.submit(next, loader, None)
+        while (batch := following.result()) is not None:
             if isinstance(batch, PodiumError):
                 raise batch
+            following = thread.submit(next, loader, None)
             yield batch
-    except (ConnectionError, EOFError, FileNotFoundError):  # the worker that loads this batch is dead
-        raise PodiumError(LOADER_DIED) from None
+
+
+def _load_in_processes(
+    images: ImageDataset, batches: Sampler[list[Key]] | list[list[Key]], workers: int
+) -> Generator[Batch]:
+    """The workers load ahead into some slots; two more hold the batch of this step and that of the step before."""
+    most = batches.batch_size if isinstance(batches, BatchSampler) else max(map(len, batches), default=0)
+    slots = workers * PREFETCHED + 2
+    with shared_memory(slots * most * images.view.nbytes) as memory, _copies() as wait_for_copies:
+        shared = SharedBatches(images, memory, slots)
+        loader = _start_loader(shared, enumerate(batches), workers)
+        try:
+            for loaded in loader:
+                yield shared.batch(loaded)
+                wait_for_copies()
+        except (ConnectionError, EOFError, FileNotFoundError):  # the worker that loads this batch is dead
+            raise PodiumError(LOADER_DIED) from None
+        finally:
+            _end_workers(loader)
+
+
+@contextmanager
+def _copies() -> Iterator[Callable[[], None]]:
+    """Yields a function that waits until a GPU has copied the batch before this one; at the end, it has copied all."""
+    if not torch.accelerator.is_available():
+        yield lambda: None
+        return
+    copied = torch.Event(), torch.Event()
+    step = count()
+
+    def wait() -> None:
+        number = next(step)
+        copied[number % 2].record()
+        copied[1 - number % 2].synchronize()  # returns at once if it was never recorded
+
+    try:
+        yield wait
     finally:
-        _end_workers(loader)
-
-
-def _load_beside(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Loads the next batch in a thread, beside the step: numpy, OpenCV and torch let other threads run."""
-    with ThreadPoolExecutor(1, "loader") as thread:
-        following = thread.submit(next, batches, None)
-        while (batch := following.result()) is not None:
-            following = thread.submit(next, batches, None)
-            yield batch
+        copied[0].record()
+        copied[0].synchronize()
 
 
 def pick_workers(workers: int | None, device: torch.device) -> int:
@@ -128,17 +199,17 @@ def pick_workers(workers: int | None, device: torch.device) -> int:
     return min(8, max(1, usable_cores() // local_world_size())) if device.type == "cuda" else 0
 
 
-def _start_loader(images: ImageDataset, batches: Sampler[list[Key]] | list[list[Key]], workers: int) -> Any:
+def _start_loader(dataset: Dataset[Any], batches: Any, workers: int) -> Any:
     try:
         with warnings.catch_warnings(action="ignore"):  # of more processes than cores: the user asked for them
             return iter(
                 DataLoader(
-                    images,
+                    dataset,
                     batch_sampler=batches,
                     num_workers=workers,
                     collate_fn=_unchanged,
                     worker_init_fn=partial(_start_worker, loaded_extensions()),
-                    pin_memory=torch.cuda.is_available(),
+                    pin_memory=not workers and torch.cuda.is_available(),
                     prefetch_factor=PREFETCHED if workers else None,
                 )
             )
@@ -156,29 +227,11 @@ def _discard_half_built_loader(error: OSError) -> None:
     sys.unraisablehook = hook
 
 
-def _move_to_shared_memory(images: Tensor, targets: Tensor) -> Batch | PodiumError:
-    """Moves a worker's batch into memory that its parent shares.
-
-    Torch would do so later, in a thread whose errors are lost: with a full /dev/shm, training would wait forever for
-    the lost batch.
-    """
-    if get_worker_info() is not None:
-        try:
-            images.share_memory_()
-            targets.share_memory_()
-        except (RuntimeError, OSError) as error:
-            reason = str(error).rpartition(">: ")[2]
-            remedy = "run the same command again with --workers 0, or enlarge it (docker run --shm-size=8g)"
-            return PodiumError(f"/dev/shm, through which loader processes pass images, fails ({reason}); {remedy}")
-    return images, targets
-
-
 def _end_workers(loader: Any) -> None:
     """Kills the workers. They ignore SIGTERM, and a loader that an error keeps alive would wait for them forever."""
-    if hasattr(loader, "_shutdown_workers"):  # with workers only
-        loader._shutdown_workers()
-        for process in loader._workers:
-            process.kill()  # no effect on those that have ended
+    loader._shutdown_workers()
+    for process in loader._workers:
+        process.kill()  # no effect on those that have ended
 
 
 def _unchanged(batch: Any) -> Any:
