@@ -112,10 +112,12 @@ def test_the_parameters_keep_their_names_and_values(name: str) -> None:
     fast.load_state_dict(before)
 
 
-def test_nothing_is_exchanged_on_a_gpu_and_only_kernels_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_patches_are_exchanged_on_a_gpu_and_only_kernels_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in MODELS:
         model, _ = build(name)
-        assert exchange_operators(model, torch.device("cuda"), torch.bfloat16) == {}
+        assert exchange_operators(model, torch.device("cuda"), torch.float32) == {}
+        assert set(exchange_operators(model, torch.device("cuda"), torch.bfloat16)) <= {"patches"}
+        model, _ = build(name)
         assert set(exchange_operators(model, CPU, torch.float32)) <= {"depthwise"}
     monkeypatch.setattr(kernels, "_library", lambda: (None, "there is no C compiler (cc)"))
     model, _ = build("convnext")

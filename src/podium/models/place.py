@@ -13,10 +13,10 @@ def place_model(
 ) -> Normaliser:
     """Returns what makes the model's inputs of images.
 
-    For torch.compile the model stays as timm built it: the compiler finds its own fast operators.
+    For torch.compile the model stays as timm built it on a CPU: the compiler finds its own fast operators.
     """
     normalise = Normaliser(spec, device)
     model.to(device).to(memory_format=normalise.layout)
-    if spec.operators == "fast" and not compiled:
+    if spec.operators == "fast" and (device.type != "cpu" or not compiled):
         exchange_operators(model, device, precision, fixed_norms=spec.norm != "train")
     return normalise

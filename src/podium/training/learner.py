@@ -300,4 +300,17 @@ def _network(model: nn.Module, context: Context) -> Any:
         devices = [context.device] if context.device.type == "cuda" else None
         network = DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
         network.broadcast_buffers = False  # Processes.broadcast_statistics does it, before they are needed
-    return torch.compile(network) if context.machine.compiled else network
+    if not context.machine.compiled:
+        return network
+    return torch.compile(network, mode="reduce-overhead" if _repeats_one_pass(context) else "default")
+
+
+def _repeats_one_pass(context: Context) -> bool:
+    """Returns whether a step is one forward and one backward pass, always the same.
+
+    Then a GPU repeats a recorded pass without waiting for the CPU. With several passes in a step, the gradients of the
+    first lie in memory that the second would overwrite.
+    """
+    recipe = context.recipe
+    is_alone = context.device.type == "cuda" and context.processes.size == 1
+    return is_alone and recipe.accumulate == 1 and not recipe.sam

@@ -30,7 +30,7 @@ def shared_memory(size: int) -> Iterator[Tensor]:
 
 def _allocate(size: int) -> Tensor:
     try:
-        memory = torch.empty(size, dtype=torch.uint8).share_memory_()
+        memory: Tensor = torch.empty(size, dtype=torch.uint8).share_memory_()
     except (RuntimeError, OSError) as error:
         reason = str(error).rpartition(">: ")[2]
         remedy = "run the same command again with --workers 0, or enlarge it (docker run --shm-size=8g)"
