@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from by_array import targets_of
 from layouts import IMAGES, load_files, table
 from podium.competition.load import load
 from podium.errors import PodiumError
@@ -52,7 +53,7 @@ def test_runs_are_trained_compared_and_submitted_by_it(tiny: Path, podium: Podiu
     assert METRICS["metric.py:score"]().better == -1
     targets = np.array([0, 1, 1, 0])
     probs = np.eye(len(competition.classes))[[0, 1, 0, 0]]
-    assert evaluate(competition.metric, targets, probs) == 1 / 4
+    assert evaluate(competition.metric, targets_of(targets), probs) == 1 / 4
     status, out, err = podium("compare", "-c", "tiny", "--json")
     assert status == 0, err
     assert {row["metric"] for row in json.loads(out)} == {"metric.py:score"}
@@ -76,13 +77,13 @@ def test_it_gets_the_columns_of_the_submission(tmp_path: Path) -> None:
     use_metric(tmp_path, STRIPES, source, 'metric = "metric.py:score"')
     competition = load(STRIPES, tmp_path)
     targets = np.array([[1, 0, 0, 0], [0, 1, 1, 0]], np.float32)
-    assert evaluate(competition.metric, targets, np.full((2, 4), 0.25)) == pytest.approx(0.5)
+    assert evaluate(competition.metric, targets_of(targets), np.full((2, 4), 0.25)) == pytest.approx(0.5)
     write_competition(tmp_path, as_tags=True)
     competition = load(STRIPES, tmp_path)
     (tmp_path / "metric.py").write_text(ERROR_RATE)
     competition = load(STRIPES, tmp_path)
-    assert evaluate(competition.metric, targets, targets * 0.9) == 0
-    assert evaluate(competition.metric, targets, targets[::-1] * 0.9) == 1
+    assert evaluate(competition.metric, targets_of(targets), targets * 0.9) == 0
+    assert evaluate(competition.metric, targets_of(targets), targets[::-1] * 0.9) == 1
 
 
 def test_of_a_ranking_it_gets_all_places_and_one_true_label(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def score(solution, submission, row_id_column_name):
     competition = load_files(tmp_path, images, tables, 'metric = "metric.py:score"')
     assert competition.classes == ("cat", "cow", "dog")
     probs = np.array([[0.0, 1.0, 0.0], [0.3, 0.1, 0.6]])  # sure or not, an answer has two places
-    assert evaluate(competition.metric, np.array([1, 0]), probs) == 1
+    assert evaluate(competition.metric, targets_of(np.array([1, 0])), probs) == 1
 
 
 @pytest.mark.parametrize(

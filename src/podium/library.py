@@ -23,7 +23,7 @@ from podium.machine import Machine
 from podium.project_root import find_root
 from podium.recipe import flag_of, recipe_options
 from podium.saved_runs import run_folder
-from podium.tasks.task import class_columns, task_of
+from podium.tasks.task import class_columns
 from podium.terminal import plural, seconds_of
 
 __all__ = ["Competition", "Machine", "Run", "compare", "load", "runs", "submit", "train"]
@@ -139,8 +139,8 @@ class Run(run_folder.Run):
         frames = []
         for fold in self.finished():
             predicted = self.out_of_fold(fold)
-            task = task_of(predicted.target)
-            targets = [task.decode(target, predicted.classes) for target in predicted.target]
+            task = predicted.target.task
+            targets = [task.decode(target, predicted.classes) for target in predicted.target.values]
             facts = pd.DataFrame({"id": predicted.id, "target": targets, "fold": fold})
             columns = class_columns(predicted.classes, list(facts))
             frames.append(pd.concat([facts, pd.DataFrame(predicted.probs, columns=columns)], axis=1))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from by_array import targets_of
 from podium.blending.held_out import HeldOut
 
 
@@ -22,4 +23,4 @@ def simulate_runs(
         logits[np.arange(image_count), targets] += strength
         powers.append(np.exp(strength * logits))  # by Bayes' rule, for noise of standard deviation 1
     probs = np.array([run_powers / run_powers.sum(1, keepdims=True) for run_powers in powers])
-    return HeldOut(probs, targets, np.arange(image_count) % 5, np.arange(image_count))
+    return HeldOut(probs, targets_of(targets), np.arange(image_count) % 5, np.arange(image_count))

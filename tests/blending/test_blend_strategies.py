@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blending.simulated_runs import simulate_runs
+from by_array import targets_of
 from podium.blending.blend import apply_temperature
 from podium.blending.blend_strategies import (
     FIT_WEIGHTS,
@@ -38,7 +39,7 @@ def test_the_weights_of_the_least_log_loss_are_found() -> None:
 def test_a_temperature_that_was_applied_is_found_and_undone(temperature: float, seed: int) -> None:
     held_out = simulate_runs((2.0,), 3000, seed, shared_noise=0.0)
     changed = apply_temperature(held_out.probs[0], temperature)
-    assert fit_temperature(changed, held_out.targets) == pytest.approx(1 / temperature, rel=0.1)
+    assert fit_temperature(changed, held_out.targets.values) == pytest.approx(1 / temperature, rel=0.1)
     assert np.allclose(apply_temperature(changed, 1 / temperature), held_out.probs[0], atol=1e-5)
     assert np.allclose(changed.sum(1), 1)
 
@@ -68,20 +69,20 @@ def test_a_mean_of_ranks_knows_no_scale() -> None:
     probs = np.stack([1 - second, second], -1)
     squeezed = np.stack([np.stack([1 - second[0] ** 9, second[0] ** 9], -1), probs[1]])  # the same order
     for targets in (np.zeros(1, np.int64), np.zeros((1, 2), np.float32)):
-        blend = fit_blend("rank", probs, targets, "roc_auc")
+        blend = fit_blend("rank", probs, targets_of(targets), "roc_auc")
         blended = blend.apply(probs)
         assert np.allclose(blended, blend.apply(squeezed))
         mean_rank = (second[0].argsort().argsort() + second[1].argsort().argsort() + 1) / 100
         assert np.allclose(blended[:, 1], mean_rank)
         assert ((blended > 0) & (blended < 1)).all()
-    assert np.allclose(fit_blend("rank", probs, np.zeros(1, np.int64), "roc_auc").apply(probs).sum(1), 1)
+    assert np.allclose(fit_blend("rank", probs, targets_of(np.zeros(1, np.int64)), "roc_auc").apply(probs).sum(1), 1)
 
 
 def test_the_geometric_mean_is_that_of_the_odds() -> None:
     one_label = np.array([[[0.8, 0.2]], [[0.2, 0.8]], [[0.8, 0.2]]])
-    blend = fit_blend("geometric", one_label, np.zeros(1, np.int64), "log_loss")
+    blend = fit_blend("geometric", one_label, targets_of(np.zeros(1, np.int64)), "log_loss")
     odds = (4 * 0.25 * 4) ** (1 / 3)
     assert blend.apply(one_label)[0] == pytest.approx([odds / (1 + odds), 1 / (1 + odds)])
-    several = fit_blend("geometric", one_label, np.zeros((1, 2), np.float32), "log_loss").apply(one_label)
+    several = fit_blend("geometric", one_label, targets_of(np.zeros((1, 2), np.float32)), "log_loss").apply(one_label)
     assert several[0] == pytest.approx([odds / (1 + odds), 1 / (1 + odds)])
     assert np.isfinite(blend.apply(np.array([[[1.0, 0.0]]] * 3))).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from blending.simulated_runs import simulate_runs
+from by_array import targets_of
 from podium.blending.blend import Blend
 from podium.blending.blend_strategies import fit_blend
 from podium.blending.choose_blend import BlendChoice, choose_blend
@@ -66,7 +67,7 @@ def test_the_choice_is_near_the_best_on_new_images(metric: str, monkeypatch: pyt
 @pytest.mark.parametrize("metric", ["roc_auc", "quadratic_kappa"])
 def test_a_metric_that_is_not_a_number_keeps_equal_weights(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 20)
-    one_class = replace(simulate_runs((2.0, 1.0), 60, 0), targets=np.zeros(60, np.int64))
+    one_class = replace(simulate_runs((2.0, 1.0), 60, 0), targets=targets_of(np.zeros(60, np.int64)))
     assert choose_blend(one_class, metric, 10).blend.strategy == "equal"
 
 
@@ -75,7 +76,7 @@ def test_weights_are_never_scored_on_the_images_they_were_fitted_to() -> None:
     correct = np.eye(2)[np.zeros(100, int)] * 0.8 + 0.1
     parts = np.arange(100) % 2
     probs = np.array([np.where(parts[:, None] == part, correct, correct[:, ::-1]) for part in range(2)])
-    choice = choose_blend(HeldOut(probs, np.zeros(100, np.int64), parts, np.arange(100)), "accuracy", 10)
+    choice = choose_blend(HeldOut(probs, targets_of(np.zeros(100, np.int64)), parts, np.arange(100)), "accuracy", 10)
     scores = {candidate.strategy: candidate.score for candidate in choice.candidates}
     assert scores["convex"] == scores["greedy"] == 0
 
@@ -108,7 +109,7 @@ def test_probabilities_of_exactly_zero_break_nothing(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 20)
     correct = np.eye(4)[np.arange(40) % 4]
     wrong = np.roll(correct, 1, 1)
-    held_out = HeldOut(np.array([correct, wrong]), np.arange(40) % 4, np.arange(40) % 2, np.arange(40))
+    held_out = HeldOut(np.array([correct, wrong]), targets_of(np.arange(40) % 4), np.arange(40) % 2, np.arange(40))
     of_labels = ("accuracy", "macro_f1", "balanced_accuracy", "quadratic_kappa", "mcc")
     for metric in (*of_labels, "log_loss", "roc_auc", "map_at_3"):
         choice = choose_blend(held_out, metric, 10)
@@ -120,5 +121,5 @@ def test_probabilities_of_exactly_zero_break_nothing(monkeypatch: pytest.MonkeyP
 def test_a_rare_class_that_a_resample_lacks_breaks_nothing() -> None:
     targets = np.array([1] * 2 + [0] * 58)
     probs = np.random.default_rng(0).dirichlet((1, 1), (2, 60))
-    choice = choose_blend(HeldOut(probs, targets, np.arange(60) % 5, np.arange(60)), "roc_auc", 30)
+    choice = choose_blend(HeldOut(probs, targets_of(targets), np.arange(60) % 5, np.arange(60)), "roc_auc", 30)
     assert sum(choice.blend.weights) == pytest.approx(1)

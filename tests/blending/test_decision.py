@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from podium.blending.blend import Probs, Targets
+from by_array import targets_of
+from podium.blending.blend import Probs
 from podium.blending.choose_decision import (
     DecisionKind,
     JudgedDecision,
@@ -43,16 +45,16 @@ def _fewer_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 60)
 
 
-def held_out_of(probs: Probs, targets: Targets) -> HeldOut:
-    return HeldOut(probs[None], targets, np.arange(len(targets)) % 5, np.arange(len(targets)))
+def held_out_of(probs: Probs, targets: NDArray[Any]) -> HeldOut:
+    return HeldOut(probs[None], targets_of(targets), np.arange(len(targets)) % 5, np.arange(len(targets)))
 
 
-def judge(probs: Probs, targets: Targets, metric: str, kind: str) -> JudgedDecision:
+def judge(probs: Probs, targets: NDArray[Any], metric: str, kind: str) -> JudgedDecision:
     judged, _ = choose_decision(held_out_of(probs, targets), probs, metric, DecisionKind(kind))
     return judged
 
 
-def imbalanced(count: int, seed: int, strength: float = 1.5) -> tuple[Probs, Targets]:
+def imbalanced(count: int, seed: int, strength: float = 1.5) -> tuple[Probs, NDArray[Any]]:
     """Returns calibrated probabilities of four classes, of which one has 70 % of the images."""
     rng, shares = np.random.default_rng(seed), np.array([0.7, 0.15, 0.1, 0.05])
     targets = rng.choice(4, size=count, p=shares)
@@ -62,14 +64,14 @@ def imbalanced(count: int, seed: int, strength: float = 1.5) -> tuple[Probs, Tar
     return powers / powers.sum(1, keepdims=True), targets
 
 
-def several_labels(count: int, seed: int, strength: float = 1.5) -> tuple[Probs, Targets]:
+def several_labels(count: int, seed: int, strength: float = 1.5) -> tuple[Probs, NDArray[Any]]:
     rng, shares = np.random.default_rng(seed), np.array([0.1, 0.15, 0.2, 0.5])
     targets = (rng.random((count, 4)) < shares).astype(np.float32)
     logits = strength * (rng.normal(size=(count, 4)) + strength * (targets - 0.5)) + np.log(shares / (1 - shares))
     return 1 / (1 + np.exp(-logits)), targets
 
 
-def grades(count: int, seed: int) -> tuple[Probs, Targets]:
+def grades(count: int, seed: int) -> tuple[Probs, NDArray[Any]]:
     """Returns five grades, of which the first is frequent, with probabilities that spread over the neighbours."""
     rng = np.random.default_rng(seed)
     targets = rng.choice(5, size=count, p=[0.6, 0.1, 0.15, 0.1, 0.05])
@@ -84,7 +86,7 @@ def test_the_score_of_a_confusion_is_the_metric(metric: str) -> None:
     probs[:, 3] = 0  # this class is never predicted
     confusion = np.zeros((4, 4))
     np.add.at(confusion, (targets, probs.argmax(1)), 1)
-    assert score_confusion(metric, confusion) == pytest.approx(evaluate(metric, targets, probs))
+    assert score_confusion(metric, confusion) == pytest.approx(evaluate(metric, targets_of(targets), probs))
 
 
 @pytest.mark.parametrize("metric", ["macro_f1", "balanced_accuracy", "mcc"])
@@ -95,14 +97,16 @@ def test_class_weights_gain_where_classes_are_of_different_sizes(metric: str) ->
         assert judged.gain_interval[0] > 0
         assert judged.decision.numbers[3] > judged.decision.numbers[0]
     new_probs, new_targets = imbalanced(20_000, 2)
-    gain = evaluate(metric, new_targets, judged.decision.apply(new_probs)) - evaluate(metric, new_targets, new_probs)
+    tables, truth = (judged.decision.apply(new_probs), new_probs), targets_of(new_targets)
+    after, before = (evaluate(metric, truth, probs) for probs in tables)
+    gain = after - before
     assert gain > (-0.01 if metric == "mcc" else 0.005)
     assert gain == pytest.approx(judged.gain, abs=0.05)
 
 
 def test_calibrated_probabilities_are_weighed_by_one_over_the_share() -> None:
     probs, targets = imbalanced(8000, 3)
-    weights = fit_class_weights(probs, targets, "balanced_accuracy")
+    weights = fit_class_weights(probs, targets_of(targets), "balanced_accuracy")
     expected = 1 / np.array([0.7, 0.15, 0.1, 0.05])
     assert weights / weights[0] == pytest.approx(expected / expected[0], rel=0.45)
 
@@ -110,9 +114,11 @@ def test_calibrated_probabilities_are_weighed_by_one_over_the_share() -> None:
 def test_a_class_with_few_images_keeps_a_weight_near_1() -> None:
     targets = np.array([0] * 60 + [1] * 2)
     probs = np.where(targets[:, None] == 1, [[0.7, 0.3]], [[0.9, 0.1]])
-    weights = fit_class_weights(probs, targets, "balanced_accuracy")
+    weights = fit_class_weights(probs, targets_of(targets), "balanced_accuracy")
     assert 1 < weights[1] < 1.3
-    assert fit_class_weights(np.hstack([probs, 0 * probs[:, :1]]), targets, "macro_f1")[2] == 1  # it does not occur
+    assert (
+        fit_class_weights(np.hstack([probs, 0 * probs[:, :1]]), targets_of(targets), "macro_f1")[2] == 1
+    )  # it does not occur
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -157,9 +163,9 @@ def test_numbers_are_never_fitted_to_the_images_that_are_scored() -> None:
     """Each half needs the other threshold: numbers that were fitted to the scored half would score 1."""
     parts, truth = np.arange(80) % 2, (np.arange(80) // 2 % 2).astype(np.float32)[:, None]
     probs = np.where(parts[:, None] == 0, 0.1 + 0.1 * truth, 0.8 + 0.1 * truth)
-    held_out = HeldOut(probs[None], truth, parts, np.arange(80))
+    held_out = HeldOut(probs[None], targets_of(truth), parts, np.arange(80))
     decided = decide_nested(held_out, probs, "macro_f1", DecisionKind("thresholds"))
-    assert evaluate("macro_f1", truth, decided) < 0.7
+    assert evaluate("macro_f1", targets_of(truth), decided) < 0.7
     assert (decided[parts == 0] < 0.5).all()  # the threshold of the other half is higher than all of these
 
 
@@ -168,7 +174,7 @@ def test_the_best_threshold_of_a_label_is_found_exactly() -> None:
     targets = np.array([1, 1, 1, 0, 1, 1, 0, 0])
     assert best_threshold(probs, targets, 1) == pytest.approx(0.15)  # 5 found of 6 chosen: F1 10/11
     scores = [
-        evaluate("macro_f1", targets[:, None].astype(np.float32), (probs >= cut).astype(float)[:, None])
+        evaluate("macro_f1", targets_of(targets[:, None].astype(np.float32)), (probs >= cut).astype(float)[:, None])
         for cut in (*probs, 0.15)
     ]
     assert scores[-1] == max(scores) == pytest.approx(10 / 11)
@@ -188,10 +194,12 @@ def test_thresholds_gain_where_labels_are_rare(metric: str) -> None:
     judged = judge(*several_labels(5000, 4), metric, "thresholds")
     assert judged.is_taken
     new_probs, new_targets = several_labels(10_000, 5)
-    gain = evaluate(metric, new_targets, judged.decision.apply(new_probs)) - evaluate(metric, new_targets, new_probs)
+    tables, truth = (judged.decision.apply(new_probs), new_probs), targets_of(new_targets)
+    after, before = (evaluate(metric, truth, probs) for probs in tables)
+    gain = after - before
     assert gain > 0.01
     assert gain == pytest.approx(judged.gain, abs=0.04)
-    assert max(fit_thresholds(new_probs, new_targets, metric)) < 0.5
+    assert max(fit_thresholds(new_probs, targets_of(new_targets), metric)) < 0.5
 
 
 def test_cut_points_gain_for_grades_and_decide_the_most_probable_one() -> None:
@@ -203,7 +211,9 @@ def test_cut_points_gain_for_grades_and_decide_the_most_probable_one() -> None:
     assert (decided.argmax(1) == by_hand).all()
     assert decided.sum(1) == pytest.approx(np.ones(1500))
     new_probs, new_targets = grades(10_000, 7)
-    scores = [evaluate("quadratic_kappa", new_targets, p) for p in (new_probs, judged.decision.apply(new_probs))]
+    scores = [
+        evaluate("quadratic_kappa", targets_of(new_targets), p) for p in (new_probs, judged.decision.apply(new_probs))
+    ]
     assert scores[1] > scores[0] + 0.01
 
 
@@ -215,7 +225,7 @@ def test_a_sure_wrong_grade_is_decided_all_the_same() -> None:
 def test_cut_points_of_separate_grades_stand_between_them() -> None:
     targets = np.arange(90) % 3
     probs = np.eye(3)[targets] * 0.8 + np.array([0.2, 0, 0])  # the expected grades are 0, 0.8 and 1.6
-    low, high = fit_cut_points(probs, targets, "quadratic_kappa")
+    low, high = fit_cut_points(probs, targets_of(targets), "quadratic_kappa")
     assert 0 < low <= 0.8 < high <= 1.6
 
 
@@ -232,17 +242,17 @@ def test_the_class_for_unknown_ones_gets_its_best_place() -> None:
     targets = np.array([0, 1, 2, 2] * 15)
     known = {0: [0.9, 0.1, 0.0], 1: [0.2, 0.8, 0.0], 2: [0.55, 0.45, 0.0]}
     probs = np.array([known[target] for target in targets.tolist()])
-    (threshold,) = fit_unknown_threshold(probs, targets, "map_at_3", 2)
+    (threshold,) = fit_unknown_threshold(probs, targets_of(targets), "map_at_3", 2)
     assert 0.55 < threshold < 0.8
     decided = Decision("unknown_threshold", (threshold,), unknown=2).apply(probs)
-    assert evaluate("map_at_3", targets, decided) == 1 > evaluate("map_at_3", targets, probs)
+    assert evaluate("map_at_3", targets_of(targets), decided) == 1 > evaluate("map_at_3", targets_of(targets), probs)
 
 
 def test_no_probability_is_rarer_than_the_held_out_images_can_show() -> None:
     """A model that was right 50 times may still be wrong once: a probability of 1e-24 would cost 55."""
     targets = np.arange(50) % 2
     probs = np.where(np.eye(2)[targets] > 0, 1.0, 1e-24)
-    held_out = HeldOut(probs[None], targets, np.arange(50) % 5, np.arange(50))
+    held_out = HeldOut(probs[None], targets_of(targets), np.arange(50) % 5, np.arange(50))
     judged, _ = choose_decision(held_out, probs, "log_loss", DecisionKind("clip_one_label"))
     assert not judged.is_taken
     judged, decided = with_least_prob(held_out, probs, "log_loss", judged)
@@ -257,12 +267,12 @@ def test_sure_errors_are_clipped_for_the_log_loss() -> None:
     targets = np.arange(200) % 2
     probs = np.where(np.eye(2)[targets] > 0, 1 - 1e-9, 1e-9)
     probs[:2] = probs[:2, ::-1]  # one image of a hundred is wrong
-    assert fit_clip(probs, targets, "log_loss").tolist() == [0.01]
+    assert fit_clip(probs, targets_of(targets), "log_loss").tolist() == [0.01]
     decided = Decision("clip_one_label", (0.01,)).apply(probs)
     assert decided.min() == pytest.approx(0.01)
     assert decided.sum(1) == pytest.approx(np.ones(200))
     several = np.stack([targets, 1 - targets], 1).astype(np.float32)
-    assert fit_clip(probs[:, ::-1], several, "log_loss").tolist() == [0.01]
+    assert fit_clip(probs[:, ::-1], targets_of(several), "log_loss").tolist() == [0.01]
     assert not judge(imbalanced(400, 8)[0], imbalanced(400, 8)[1], "log_loss", "clip_one_label").is_taken
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from blending.simulated_runs import simulate_runs
+from by_array import targets_of
 from podium.blending.blend import Blend, Probs, apply_temperature
 from podium.blending.choose_blend import BlendChoice, choose_blend
 from podium.blending.decision import Decision
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
 from podium.blending.held_out import HeldOut
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
-from podium.tasks.task import SEVERAL_LABELS
 
 
 def estimate_of(choice: BlendChoice) -> Estimate:
@@ -77,8 +77,8 @@ def test_the_gain_of_a_mean_over_folds_is_estimated_without_labels(metric: str, 
 def test_images_in_groups_tell_less_than_independent_images(metric: str) -> None:
     """Ten copies of each image, in one group, give the interval of the images without copies."""
     single = simulate_runs((2.0, 1.0), 400, 5)
-    targets, parts, groups = (np.repeat(array, 10) for array in (single.targets, single.parts, single.groups))
-    grouped = HeldOut(np.repeat(single.probs, 10, axis=1), targets, parts, groups)
+    targets, parts, groups = (np.repeat(array, 10) for array in (single.targets.values, single.parts, single.groups))
+    grouped = HeldOut(np.repeat(single.probs, 10, axis=1), targets_of(targets), parts, groups)
     independent = replace(grouped, groups=np.arange(4000))
     widths, gain_widths = [], []
     for held_out, test_count in ((single, 300), (grouped, 3000), (independent, 3000)):
@@ -116,8 +116,10 @@ def test_without_a_single_error_every_metrics_interval_has_a_width(metric: str) 
     """Sure predictions that are all right score the same in every resample."""
     targets = np.arange(100) % 4
     probs = Decision("clip_one_label", (0.001,)).apply(np.eye(4)[targets])
-    low, high = estimate_score(HeldOut(probs[None], targets, targets, np.arange(100)), probs, metric, 60).interval
-    best = best_score(metric, probs)
+    low, high = estimate_score(
+        HeldOut(probs[None], targets_of(targets), targets, np.arange(100)), probs, metric, 60
+    ).interval
+    best = best_score(metric, probs, targets_of(probs.argmax(1)))
     better, worse = (low, high) if METRICS[metric]().better < 0 else (high, low)
     assert better == pytest.approx(best)
     assert abs(worse - best) > 0.01
@@ -126,9 +128,9 @@ def test_without_a_single_error_every_metrics_interval_has_a_width(metric: str) 
 def test_without_a_single_error_the_interval_of_several_labels_has_a_width() -> None:
     labels = np.eye(3, dtype=np.float32)[np.arange(100) % 3]
     probs = labels.astype(np.float64).clip(0.001, 0.999)
-    held_out = HeldOut(probs[None], labels, np.arange(100) % 5, np.arange(100))
+    held_out = HeldOut(probs[None], targets_of(labels), np.arange(100) % 5, np.arange(100))
     low, high = estimate_score(held_out, probs, "log_loss", 60).interval
-    assert low == pytest.approx(best_score("log_loss", probs, SEVERAL_LABELS)) == pytest.approx(0.001, rel=0.01)
+    assert low == pytest.approx(best_score("log_loss", probs, targets_of(labels))) == pytest.approx(0.001, rel=0.01)
     assert high > 0.02
 
 
@@ -141,7 +143,8 @@ def test_no_expected_score_is_better_than_the_predictions_can_be() -> None:
     clip, blend = Decision("clip_one_label", (0.0004,)), Blend("equal", (1.0,), (1.0,))
     estimate = Estimate(score=0.0004, interval=(0.0004, 0.0004), image_count=120, loss=4e-10)
     expected = add_fold_gain(estimate, blend, "log_loss", [unsure], clip)
-    best = best_score("log_loss", clip.apply((unsure[0] + unsure[1]) / 2))
+    mean = clip.apply((unsure[0] + unsure[1]) / 2)
+    best = best_score("log_loss", mean, targets_of(mean.argmax(1)))
     assert expected.fold_gain == 0.0  # nothing is left to gain
     assert min(expected.interval) >= best > 0.01
 

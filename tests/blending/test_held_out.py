@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from by_array import targets_of
 from podium.blending.held_out import collect_held_out
 from podium.competition.load import load
 from podium.folds.folds_csv import folds_path, read_groups
@@ -19,7 +20,7 @@ def write_run(root: Path, name: str, ids_by_fold: dict[int, list[str]], seed: in
         run.fold_folder(fold).mkdir(parents=True)
         probs = np.random.default_rng(seed + fold).dirichlet(np.ones(2), len(ids)).astype(np.float32)
         targets = np.array([int(image_id) % 2 for image_id in ids])
-        Predictions(np.array(ids), probs, targets, ("a", "b")).save(run.fold_folder(fold) / "oof.npz")
+        Predictions(np.array(ids), probs, targets_of(targets), ("a", "b")).save(run.fold_folder(fold) / "oof.npz")
     return run
 
 
@@ -27,7 +28,7 @@ def test_only_images_that_all_runs_held_out_are_kept(tmp_path: Path) -> None:
     first = write_run(tmp_path, "first", {0: ["1", "2", "3"], 1: ["4", "5"]}, 0)
     second = write_run(tmp_path, "second", {1: ["5", "3"], 2: ["9"], 4: ["1"]}, 7)
     held_out = collect_held_out([first, second], ("a", "b"))
-    assert held_out.targets.tolist() == [1, 1, 1]
+    assert held_out.targets.values.tolist() == [1, 1, 1]
     assert held_out.parts.tolist() == [0, 0, 1]  # the first run's folds of the images 1, 3 and 5
     probs = {run: {fold: run.out_of_fold(fold).probs for fold in run.finished()} for run in (first, second)}
     assert np.array_equal(held_out.probs[0], [probs[first][0][0], probs[first][0][2], probs[first][1][1]])
@@ -68,20 +69,20 @@ def test_an_image_is_not_in_the_group_that_has_its_id_as_name(tmp_path: Path) ->
 
 def test_predictions_follow_another_order_of_classes_and_back() -> None:
     probs = np.eye(3, dtype=np.float32)[:2]
-    predictions = Predictions(np.array(["1", "2"]), probs, np.array([2, -1]), ("a", "b", "c"))
+    predictions = Predictions(np.array(["1", "2"]), probs, targets_of(np.array([2, -1])), ("a", "b", "c"))
     reordered = predictions.in_order_of(("c", "a", "b"))
     assert reordered.probs.tolist() == [[0, 1, 0], [0, 0, 1]]
-    assert reordered.target.tolist() == [0, -1]
+    assert reordered.target.values.tolist() == [0, -1]
     restored = reordered.in_order_of(predictions.classes)
     assert restored.probs.tolist() == probs.tolist()
-    assert restored.target.tolist() == [2, -1]
+    assert restored.target.values.tolist() == [2, -1]
 
 
 def test_all_runs_are_scored_with_the_labels_of_today(tmp_path: Path) -> None:
     runs = [write_run(tmp_path, name, {0: ["1", "2"], 1: ["3", "4"]}, seed) for seed, name in enumerate("ab")]
     held_out = collect_held_out(runs, ("a", "b"), labels={"1": "a", "2": "a", "4": "b"})  # 3 was dropped
-    assert held_out.targets.tolist() == [0, 0, 1]
+    assert held_out.targets.values.tolist() == [0, 0, 1]
     assert list(held_out.ids) == ["1", "2", "4"]
     assert held_out.probs.shape == (2, 3, 2)
     other_classes = collect_held_out(runs, ("a", "b"), labels={"1": "x"})
-    assert other_classes.targets.tolist() == [1, 0, 1, 0]
+    assert other_classes.targets.values.tolist() == [1, 0, 1, 0]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from by_array import targets_of
 from patients import FAST, SLUG, write_patients
 from podium.blending.held_out import HeldOut
 from podium.blending.pooling import choose_pooling, pool_held_out, pool_test
@@ -32,7 +33,7 @@ def make_held_out(shows: float, seed: int, answers: int = 150) -> HeldOut:
     numbers = np.repeat(np.arange(answers), IMAGES)
     return HeldOut(
         probs=np.stack([1 - second, second], 1)[None],
-        targets=labels,
+        targets=targets_of(labels),
         parts=numbers % 5,
         groups=numbers,
         ids=[f"{number}-{image}" for image, number in enumerate(numbers)],
@@ -69,28 +70,32 @@ def test_the_mean_stays_where_all_images_tell_the_same() -> None:
     way, pooled = choose_pooling(held_out, with_answers(held_out))
     assert way == "mean"
     assert len(pooled) == 150
-    assert pooled.targets.tolist() == held_out.targets[::IMAGES].tolist() or sorted(pooled.ids) == list(pooled.ids)
+    assert pooled.targets.values.tolist() == held_out.targets.values[::IMAGES].tolist() or sorted(pooled.ids) == list(
+        pooled.ids
+    )
 
 
 def test_one_image_with_1_makes_an_answer_of_1() -> None:
     held_out = make_held_out(shows=1, seed=3, answers=30)
-    targets = np.where(np.arange(120) % IMAGES == 2, held_out.targets, 0)
-    pooled = pool_held_out(replace(held_out, targets=targets), with_answers(held_out))
-    expected = dict(zip((name.split("-")[0] for name in held_out.ids), held_out.targets.tolist(), strict=True))
-    assert dict(zip(pooled.ids, pooled.targets.tolist(), strict=True)) == expected
+    targets = np.where(np.arange(120) % IMAGES == 2, held_out.targets.values, 0)
+    pooled = pool_held_out(replace(held_out, targets=targets_of(targets)), with_answers(held_out))
+    expected = dict(zip((name.split("-")[0] for name in held_out.ids), held_out.targets.values.tolist(), strict=True))
+    assert dict(zip(pooled.ids, pooled.targets.values.tolist(), strict=True)) == expected
 
 
 @pytest.mark.parametrize("way", ["mean", "max", "noisy_or"])
 def test_one_image_with_1_decides_wherever_the_submission_puts_its_class(way: str) -> None:
     held_out = make_held_out(shows=0, seed=3, answers=30)
-    targets = np.where(np.arange(120) % IMAGES == 2, held_out.targets, 0)
-    usual = replace(held_out, targets=targets)
-    turned = replace(held_out, targets=1 - targets, probs=held_out.probs[:, :, ::-1])  # the same images: 1 is class 0
+    targets = np.where(np.arange(120) % IMAGES == 2, held_out.targets.values, 0)
+    usual = replace(held_out, targets=targets_of(targets))
+    turned = replace(
+        held_out, targets=targets_of(1 - targets), probs=held_out.probs[:, :, ::-1]
+    )  # the same images: 1 is class 0
     competition = with_answers(held_out)
     pooled = pool_held_out(usual, competition, way)
     pooled_turned = pool_held_out(turned, replace(competition, classes=("1", "0")), way)
-    assert 0 < pooled.targets.sum() < 30
-    assert (pooled_turned.targets == 1 - pooled.targets).all()
+    assert 0 < pooled.targets.values.sum() < 30
+    assert (pooled_turned.targets.values == 1 - pooled.targets.values).all()
     assert pooled_turned.probs[:, :, ::-1] == pytest.approx(pooled.probs)
 
 
@@ -99,7 +104,7 @@ def spread_over_patients(run: Run) -> float:
     scores = []
     for fold in run.finished():
         oof = run.out_of_fold(fold)
-        of_truth = pd.Series(oof.probs[np.arange(len(oof.id)), oof.target].astype(float), oof.id)
+        of_truth = pd.Series(oof.probs[np.arange(len(oof.id)), oof.target.values].astype(float), oof.id)
         patients = of_truth.groupby(of_truth.index.str.split("_").str[0]).mean()
         scores.append(-np.log(patients).mean())
     return float(np.std(scores, ddof=1))

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from blending.simulated_runs import simulate_runs
+from by_array import targets_of
 from patients import FAST, SLUG, write_patients
 from podium.blending.blend_strategies import fit_blend
 from podium.blending.choose_blend import choose_blend
@@ -39,7 +40,7 @@ def make_held_out(task: Any, seed: int, count: int = 600) -> HeldOut:
         targets: NDArray[Any] = 50 + 8 * np.stack([seen + told, seen - told], 1)
         targets[rng.random(targets.shape) < 0.1] = np.nan
         probs = np.array([50 + 8 * np.stack([run, run], 1) for run in noisy])
-        return HeldOut(probs, targets, parts, groups, features=features)
+        return HeldOut(probs, targets_of(targets), parts, groups, features=features)
     is_yes = [seen + told > 0, seen - told > 0]
     yes = np.array([1 / (1 + np.exp(-2 * run)) for run in noisy])
     if task is ONE_LABEL:
@@ -47,10 +48,10 @@ def make_held_out(task: Any, seed: int, count: int = 600) -> HeldOut:
         return HeldOut(probs, is_yes[0].astype(np.int64), parts, groups, features=features)
     if task is SEVERAL_LABELS:
         targets = np.stack(is_yes, 1).astype(np.float32)
-        return HeldOut(np.stack([yes, yes], 2), targets, parts, groups, features=features)
+        return HeldOut(np.stack([yes, yes], 2), targets_of(targets), parts, groups, features=features)
     marks = np.stack([~is_yes[0], is_yes[0], ~is_yes[1], is_yes[1]], 1)
     targets = np.where(marks, [1, 1, 2, 2], [-1, -1, -2, -2]).astype(np.int8)
-    return HeldOut(np.stack([1 - yes, yes, 1 - yes, yes], 2), targets, parts, groups, features=features)
+    return HeldOut(np.stack([1 - yes, yes, 1 - yes, yes], 2), targets_of(targets), parts, groups, features=features)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -69,9 +70,9 @@ def test_a_feature_tells_what_the_images_do_not(task: Any) -> None:
 def test_the_loss_has_this_gradient(task: Any) -> None:
     held_out, rng = make_held_out(task, 0, 60), np.random.default_rng(3)
     stack = fit_stack(STACKS[0], held_out.probs, held_out.targets, None)
-    truth = held_out.targets.astype(np.float64)
+    truth = held_out.targets.values.astype(np.float64)
     if task is ONE_LABEL:
-        truth = np.eye(2)[held_out.targets]
+        truth = np.eye(2)[held_out.targets.values]
     elif task is not NUMBERS:
         truth = (truth > 0).astype(np.float64)
     scores, step = rng.normal(size=truth.shape), 1e-5 * rng.normal(size=truth.shape)
@@ -145,7 +146,9 @@ def test_few_images_are_enough_for_a_strong_feature() -> None:
     rng = np.random.default_rng(0)
     targets = np.arange(60) % 2
     features = np.stack([2 * targets - 1 + rng.normal(0, 0.5, 60), rng.normal(size=60)], 1)
-    held_out = HeldOut(np.full((1, 60, 2), 0.5), targets, np.arange(60) % 3, np.arange(60), features=features)
+    held_out = HeldOut(
+        np.full((1, 60, 2), 0.5), targets_of(targets), np.arange(60) % 3, np.arange(60), features=features
+    )
     choice = choose_blend(held_out, "accuracy", 100, "stacked")
     scores = {candidate.strategy: candidate.score for candidate in choice.candidates}
     assert scores[STACKS[0]] > 0.9
@@ -153,8 +156,9 @@ def test_few_images_are_enough_for_a_strong_feature() -> None:
 
 def test_a_class_that_a_part_lacks_stays_possible() -> None:
     held_out = simulate_runs((3.0, 2.0), 200, 4)
-    held_out.targets[held_out.targets == 7] = 0
-    held_out.targets[[0, 5]] = 7  # all in the first part
+    targets = held_out.targets.values
+    targets[targets == 7] = 0
+    targets[[0, 5]] = 7  # all in the first part
     choice = choose_blend(held_out, "log_loss", 100, "stacked")
     assert np.isfinite([candidate.score for candidate in choice.candidates]).all()
 

@@ -93,7 +93,7 @@ def plant_in_predictions(root: Path, image_id: str, label: str) -> None:
         oof = Predictions.load(path, "")
         probs = np.full_like(oof.probs, 0.02)
         for row, name in enumerate(oof.id):
-            probs[row, oof.classes.index(label) if name == image_id else oof.target[row]] = 0.94
+            probs[row, oof.classes.index(label) if name == image_id else oof.target.values[row]] = 0.94
         Predictions(oof.id, probs, oof.target, oof.classes, oof.key).save(path)
 
 

@@ -28,7 +28,7 @@ def write_answers(run: Run, wrong: list[int]) -> None:
         path = run.fold_folder(fold) / "oof.npz"
         oof = Predictions.load(path, "")
         probs = np.full(oof.probs.shape, 0.1, np.float32)
-        for row, target in enumerate(oof.target):
+        for row, target in enumerate(oof.target.values):
             probs[row, (target + (number in wrong)) % len(oof.classes)] = 0.7
             number += 1
         replace(oof, probs=probs).save(path)

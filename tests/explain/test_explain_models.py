@@ -57,7 +57,7 @@ def test_a_run_is_explained_with_images_that_its_fold_held_out(trained: Path, po
     assert arrays["class_attention"].shape == (6, 3, 8, 8)
     held_out = run_of(trained, VIT).out_of_fold(1)
     assert set(arrays["names"]) <= set(held_out.id)
-    assert set(held_out.target[np.isin(held_out.id, arrays["names"])]) == set(held_out.target)
+    assert set(held_out.target.values[np.isin(held_out.id, arrays["names"])]) == set(held_out.target.values)
     np.testing.assert_allclose(arrays["probabilities"].sum(1), 1, rtol=1e-5)
 
 
@@ -99,7 +99,7 @@ def test_the_texts_say_what_is_true_and_what_is_predicted(trained: Path) -> None
     subject = subject_of_run(VIT, "tiny", trained, None, [str(held_out.id[0]), in_training])
     first, second = subject.texts()
     assert first[0] == held_out.id[0]
-    assert f"true: {held_out.classes[held_out.target[0]]}" in first
+    assert f"true: {held_out.classes[held_out.target.values[0]]}" in first
     assert "(trained on)" not in first
     assert "(trained on)" in second
     best = subject.probs[0].max()

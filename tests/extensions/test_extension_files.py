@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from by_array import targets_of
 from extension_file import PARTS, write_extension
 from podium.competition.card import read_card
 from podium.competition.load import load
@@ -44,7 +45,7 @@ def refusal(root: Path) -> str:
 def test_registered_parts_are_known_and_belong_to_their_project(tmp_path: Path) -> None:
     write_extension(tmp_path)
     read_card("tiny", tmp_path)
-    assert evaluate("mistakes", np.array([0, 1]), np.eye(2)[[0, 0]]) == 10
+    assert evaluate("mistakes", targets_of(np.array([0, 1])), np.eye(2)[[0, 0]]) == 10
     assert METRICS["mistakes"]().better == -1
     check_options({"views": "mirror+rolls", "loss": "absolute", "augment": "dark"})
     images = torch.rand(2, 3, 8, 8)
@@ -78,9 +79,9 @@ def test_a_metric_of_an_own_file_says_which_tasks_it_is_defined_for(tmp_path: Pa
     source = HEAD + "@extend.metric(tasks=['several_labels'])\ndef first(targets, probs):\n    return probs[0, 0]"
     write_extension(tmp_path, source)
     load_extensions(tmp_path)
-    assert evaluate("first", np.array([[1, 0]]), np.array([[0.25, 0.5]])) == 0.25
+    assert evaluate("first", targets_of(np.array([[1, 0]])), np.array([[0.25, 0.5]])) == 0.25
     with pytest.raises(PodiumError, match="first is not defined for one label an image"):
-        evaluate("first", np.array([1]), np.array([[0.25, 0.75]]))
+        evaluate("first", targets_of(np.array([1])), np.array([[0.25, 0.75]]))
 
 
 def test_an_edited_file_is_loaded_again(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_an_edited_file_is_loaded_again(tmp_path: Path) -> None:
     load_extensions(tmp_path)
     path.write_text(PARTS.replace("* 10", "* 20"))
     load_extensions(tmp_path)
-    assert evaluate("mistakes", np.array([0, 1]), np.eye(2)[[0, 0]]) == 20
+    assert evaluate("mistakes", targets_of(np.array([0, 1])), np.eye(2)[[0, 0]]) == 20
 
 
 @pytest.mark.parametrize(
@@ -139,14 +140,14 @@ def test_a_function_that_fails_or_returns_something_else_is_named(tmp_path: Path
     write_extension(tmp_path, source.replace("images.roll(1, -1), ", ""))
     load_extensions(tmp_path)
     with pytest.raises(PodiumError, match=r"mine.py, line 7: the metric mistakes: NameError: .*missing.*; correct it"):
-        evaluate("mistakes", np.array([0]), np.eye(2)[[0]])
+        evaluate("mistakes", targets_of(np.array([0])), np.eye(2)[[0]])
     recipe: Recipe = fill_in_defaults(
         {"model": "m", "augment": "dark", "loss": "absolute"}, {}, Backbone("", "batch norm", 48, 48)
     )
     with pytest.raises(PodiumError, match=r"the augmentation dark returned float64 .*, not uint8 of shape"):
         TrainView(recipe, SPEC)(noise(60, 60), 0, 0)
     with pytest.raises(PodiumError, match=r"the loss absolute returned .*\(2, 3\), not a tensor with one number"):
-        make_label_loss(recipe, np.arange(3), 3, torch.device("cpu"))(torch.zeros(2, 3), torch.eye(3)[:2])
+        make_label_loss(recipe, targets_of(np.arange(3)), 3, torch.device("cpu"))(torch.zeros(2, 3), torch.eye(3)[:2])
     with pytest.raises(PodiumError, match="the view rolls did not return a list of 2"):
         views_of(torch.zeros(1, 3, 8, 8), "rolls")
 

@@ -33,7 +33,7 @@ def images_of(targets: list[int], predicted: list[int], confidence: list[float])
 def simulated_images(strength: float = 2.5, count: int = 4000) -> HeldOutImages:
     held_out = simulate_runs((strength,), count, seed=1, class_count=5)
     ids = np.array([str(number) for number in range(count)])
-    return HeldOutImages(ids, held_out.parts, held_out.targets, held_out.probs[0], tuple("abcde"))
+    return HeldOutImages(ids, held_out.parts, held_out.targets.values, held_out.probs[0], tuple("abcde"))
 
 
 def test_the_confusion_matrix_has_labels_as_rows() -> None:

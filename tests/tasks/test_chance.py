@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from by_array import targets_of
 from podium.recipe import Recipe
 from podium.tasks.chance import is_better_than_chance
 from podium.tasks.metrics import METRICS, Metric
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets
 from podium.training.at_chance import advice, loss_of_guessing
 from tiny import FAST, Podium, recipe_of
 
@@ -27,8 +28,10 @@ def test_chance_is_the_same_prediction_for_every_image() -> None:
     knowing = 0.9 * SHARES + 0.1 * np.eye(3)[LABELS]  # as accurate as chance, but with a lower log loss
     overconfident = np.eye(3)[np.where(rng.random(500) < 0.9, LABELS, 2 - LABELS)]  # a log loss worse than chance
     for probs, expected in ((SHARES, False), (noise(500), False), (knowing, True), (overconfident, True)):
-        assert is_better_than_chance(LABELS, probs, "accuracy") is expected
-    assert is_better_than_chance(np.zeros(5, np.int64), noise(5), "accuracy")  # one class: nothing can be compared
+        assert is_better_than_chance(targets_of(LABELS), probs, "accuracy") is expected
+    assert is_better_than_chance(
+        targets_of(np.zeros(5, np.int64)), noise(5), "accuracy"
+    )  # one class: nothing can be compared
 
 
 def test_the_order_of_the_images_is_better_than_chance() -> None:
@@ -37,20 +40,20 @@ def test_the_order_of_the_images_is_better_than_chance() -> None:
     ranks = np.where(targets, 0.9, 0.1) + np.random.default_rng(3).normal(0, 0.3, 400)
     for lowest in (0.0, 0.9):
         second = np.interp(ranks, (ranks.min(), ranks.max()), (lowest, lowest + 0.001))
-        assert is_better_than_chance(targets, np.stack([1 - second, second], 1), "accuracy")
+        assert is_better_than_chance(targets_of(targets), np.stack([1 - second, second], 1), "accuracy")
         assert is_better_than_chance(
-            np.eye(2, dtype=np.float32)[targets], np.stack([1 - second, second], 1), "log_loss"
+            targets_of(np.eye(2, dtype=np.float32)[targets]), np.stack([1 - second, second], 1), "log_loss"
         )
     dealt = np.random.default_rng(4).permutation(ranks)[:, None] / 10
-    assert not is_better_than_chance(targets, np.hstack([1 - dealt, dealt]), "accuracy")
+    assert not is_better_than_chance(targets_of(targets), np.hstack([1 - dealt, dealt]), "accuracy")
 
 
 @pytest.fixture
 def only_rare(monkeypatch: pytest.MonkeyPatch) -> str:
     """A metric of one's own: whether the images of the last class are found, whatever happens to the others."""
 
-    def score(targets: np.ndarray, probs: np.ndarray) -> float:
-        return float((probs.argmax(1) == 2)[targets == 2].mean() - (probs.argmax(1) == 2).mean())
+    def score(targets: Targets, probs: np.ndarray) -> float:
+        return float((probs.argmax(1) == 2)[targets.values == 2].mean() - (probs.argmax(1) == 2).mean())
 
     metric = Metric("labels", 1, score, -np.inf, np.inf, frozenset({ONE_LABEL.name}))
     monkeypatch.setitem(METRICS, "rare.py:score", lambda: metric)
@@ -62,15 +65,15 @@ def test_the_competitions_own_metric_is_compared_too(only_rare: str) -> None:
     found = np.tile((0.30, 0.36, 0.34), (500, 1))
     found[LABELS == 2] = (0.33, 0.33, 0.34)
     for probs, expected in ((found, True), (noise(500), False)):
-        assert is_better_than_chance(LABELS, probs, only_rare) is expected
+        assert is_better_than_chance(targets_of(LABELS), probs, only_rare) is expected
 
 
 def test_numbers_are_compared_with_their_mean_and_in_order() -> None:
     targets = np.random.default_rng(5).normal(10, 2, (200, 1))
     mean = np.full((200, 1), 10.0)
-    assert not is_better_than_chance(targets, mean, "rmse")
-    assert is_better_than_chance(targets, 0.5 * targets + 0.5 * mean, "rmse")
-    assert is_better_than_chance(targets, 100 * targets, "spearman")  # in other units: the order is right
+    assert not is_better_than_chance(targets_of(targets), mean, "rmse")
+    assert is_better_than_chance(targets_of(targets), 0.5 * targets + 0.5 * mean, "rmse")
+    assert is_better_than_chance(targets_of(targets), 100 * targets, "spearman")  # in other units: the order is right
 
 
 @pytest.mark.parametrize("ranked", [20_000_000, 300_000])  # all classes, or 100
@@ -78,9 +81,9 @@ def test_thousands_of_classes_are_compared_at_once(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("podium.tasks.chance.MOST_RANKED", ranked)
     targets = np.where(np.arange(3000) < 1000, np.arange(3000) % 100, np.arange(3000) % 1500)
     probs = noise(3000, 1500).astype(np.float32)
-    assert not is_better_than_chance(targets, probs, "accuracy")
+    assert not is_better_than_chance(targets_of(targets), probs, "accuracy")
     probs[np.arange(3000), targets] *= 2
-    assert is_better_than_chance(targets, probs, "accuracy")
+    assert is_better_than_chance(targets_of(targets), probs, "accuracy")
 
 
 # --- advice ------------------------------------------------------------------------------------------

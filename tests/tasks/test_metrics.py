@@ -8,6 +8,7 @@ import pytest
 import sklearn.metrics
 from numpy.typing import NDArray
 
+from by_array import targets_of
 from podium.errors import PodiumError
 from podium.tasks.metrics import (
     METRICS,
@@ -63,24 +64,26 @@ def two_classes() -> Arrays:
     ],
 )
 def test_one_label_is_scored_as_by_hand(metric: str, expected: float) -> None:
-    assert evaluate(metric, *LABEL) == pytest.approx(expected)
+    assert evaluate(metric, targets_of(LABEL[0]), LABEL[1]) == pytest.approx(expected)
 
 
 def test_gap_counts_right_answers_among_those_that_are_at_least_as_sure() -> None:
     """By how sure they are: right, wrong, right, wrong."""
     targets = np.array([0, 1, 2, 2])
     probs = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.0], [0.2, 0.1, 0.7], [0.6, 0.2, 0.2]])
-    assert evaluate("gap", targets, probs) == pytest.approx((1 + 2 / 3) / 4)
-    assert evaluate("gap", targets[::-1].copy(), probs[::-1].copy()) == pytest.approx((1 + 2 / 3) / 4)
+    assert evaluate("gap", targets_of(targets), probs) == pytest.approx((1 + 2 / 3) / 4)
+    assert evaluate("gap", targets_of(targets[::-1].copy()), probs[::-1].copy()) == pytest.approx((1 + 2 / 3) / 4)
 
 
 @pytest.mark.parametrize("k", [3, 5, 10, 12, 20])
 def test_a_ranking_counts_the_first_k_places(k: int) -> None:
     targets, probs = np.arange(25), np.tile(np.linspace(1, 0, 25), (25, 1))
-    assert evaluate(f"map_at_{k}", targets, probs) == pytest.approx(sum(1 / place for place in range(1, k + 1)) / 25)
+    assert evaluate(f"map_at_{k}", targets_of(targets), probs) == pytest.approx(
+        sum(1 / place for place in range(1, k + 1)) / 25
+    )
     assert METRICS[f"map_at_{k}"]().places == k
     if k <= 5:
-        assert evaluate(f"top_{k}_accuracy", targets, probs) == k / 25
+        assert evaluate(f"top_{k}_accuracy", targets_of(targets), probs) == k / 25
 
 
 @pytest.mark.parametrize(
@@ -103,8 +106,8 @@ def test_a_ranking_counts_the_first_k_places(k: int) -> None:
 )
 def test_several_labels_are_scored_as_by_hand(metric: str, expected: float) -> None:
     targets, probs = LABELS
-    assert evaluate(metric, targets, probs) == pytest.approx(expected)
-    assert evaluate(metric, targets.astype(np.float32), probs) == pytest.approx(expected)
+    assert evaluate(metric, targets_of(targets), probs) == pytest.approx(expected)
+    assert evaluate(metric, targets_of(targets.astype(np.float32)), probs) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -118,31 +121,39 @@ def test_several_labels_are_scored_as_by_hand(metric: str, expected: float) -> N
     ],
 )
 def test_numbers_are_scored_as_by_hand(metric: str, expected: float) -> None:
-    assert evaluate(metric, *VALUES) == pytest.approx(expected)
+    assert evaluate(metric, targets_of(VALUES[0]), VALUES[1]) == pytest.approx(expected)
 
 
 def test_two_classes_are_scored_by_the_probability_of_the_second() -> None:
     targets, probs = two_classes()
-    assert evaluate("partial_auc_80", targets, probs) == pytest.approx(0.1)  # 0.2, but for half of the other class
-    assert evaluate("roc_auc", targets, probs) == pytest.approx(0.9)
-    assert evaluate("average_precision", targets, probs) == pytest.approx((4 + 5 / 6) / 5)
-    assert evaluate("brier", targets, probs) == pytest.approx((0.01 + 0.04 + 0.09 + 0.16 + 0.81 + 0.25 + 0) / 7)
+    assert evaluate("partial_auc_80", targets_of(targets), probs) == pytest.approx(
+        0.1
+    )  # 0.2, but for half of the other class
+    assert evaluate("roc_auc", targets_of(targets), probs) == pytest.approx(0.9)
+    assert evaluate("average_precision", targets_of(targets), probs) == pytest.approx((4 + 5 / 6) / 5)
+    assert evaluate("brier", targets_of(targets), probs) == pytest.approx(
+        (0.01 + 0.04 + 0.09 + 0.16 + 0.81 + 0.25 + 0) / 7
+    )
     precision, recall = 3.1 / 3.6, 3.1 / 5
-    assert evaluate("probabilistic_f1", targets, probs) == pytest.approx(2 * precision * recall / (precision + recall))
+    assert evaluate("probabilistic_f1", targets_of(targets), probs) == pytest.approx(
+        2 * precision * recall / (precision + recall)
+    )
 
 
 def test_a_single_column_of_labels_is_not_two_classes() -> None:
     targets, probs = np.array([[1], [0], [1]]), np.array([[0.9], [0.2], [0.1]])
     for metric in ("macro_f1", "micro_f1", "weighted_f1"):
-        assert evaluate(metric, targets, probs) == pytest.approx(2 / 3)
-    assert evaluate("samples_f1", targets, probs) == pytest.approx(1 / 3)
+        assert evaluate(metric, targets_of(targets), probs) == pytest.approx(2 / 3)
+    assert evaluate("samples_f1", targets_of(targets), probs) == pytest.approx(1 / 3)
 
 
 def test_probabilities_need_not_sum_to_one() -> None:
     """Blends are chosen with the sums of several runs."""
     targets, probs = LABEL
     for metric in metrics_of(ONE_LABEL.name):
-        assert evaluate(metric, targets, 3 * probs) == pytest.approx(evaluate(metric, targets, probs))
+        assert evaluate(metric, targets_of(targets), 3 * probs) == pytest.approx(
+            evaluate(metric, targets_of(targets), probs)
+        )
 
 
 @pytest.mark.parametrize(
@@ -150,10 +161,10 @@ def test_probabilities_need_not_sum_to_one() -> None:
 )
 def test_a_mean_over_images_is_the_mean_of_their_scores(task: str, arrays: Arrays) -> None:
     for metric in metrics_of(task):
-        scores = score_per_image(metric, *arrays)
+        scores = score_per_image(metric, targets_of(arrays[0]), arrays[1])
         if scores is not None:
             assert scores.shape == (len(arrays[0]),)
-            assert scores.mean() == pytest.approx(evaluate(metric, *arrays))
+            assert scores.mean() == pytest.approx(evaluate(metric, targets_of(arrays[0]), arrays[1]))
 
 
 # --- tasks -------------------------------------------------------------------------------------------
@@ -172,14 +183,14 @@ def test_a_mean_over_images_is_the_mean_of_their_scores(task: str, arrays: Array
 )
 def test_a_metric_of_another_task_is_refused(metric: str, arrays: Arrays, problem: str) -> None:
     with pytest.raises(PodiumError) as refused:
-        evaluate(metric, *arrays)
+        evaluate(metric, targets_of(arrays[0]), arrays[1])
     assert problem in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_numbers_that_are_all_zero_or_one_are_numbers() -> None:
     targets = np.array([[0.0], [1.0]])
-    assert evaluate("rmse", targets, targets) == 0
+    assert evaluate("rmse", targets_of(targets), targets) == 0
 
 
 def test_every_metric_has_a_task_and_knows_what_a_submission_holds() -> None:
@@ -204,7 +215,7 @@ def perfect(task: str) -> Arrays:
 def test_a_right_answer_scores_best_and_a_wrong_one_worse(task: str) -> None:
     targets, right = perfect(task)
     for metric in metrics_of(task):
-        score, built = evaluate(metric, targets, right), METRICS[metric]()
+        score, built = evaluate(metric, targets_of(targets), right), METRICS[metric]()
         if metric not in (
             "log_loss",
             "balanced_log_loss",
@@ -212,7 +223,7 @@ def test_a_right_answer_scores_best_and_a_wrong_one_worse(task: str) -> None:
             "probabilistic_f1",
         ):  # they also ask how sure the answer is
             assert score == pytest.approx(built.best), metric
-        worse = evaluate(metric, targets, right[::-1].copy())
+        worse = evaluate(metric, targets_of(targets), right[::-1].copy())
         assert (score - worse) * built.better > 0 or metric == "top_3_accuracy" or worse == built.best, metric
 
 
@@ -222,7 +233,7 @@ def test_no_score_lies_outside_the_bounds_of_its_metric(task: str, order: list[i
     targets, right = perfect(task)
     probs = np.resize(right[[row % len(right) for row in order]], right.shape)
     for metric in metrics_of(task):
-        score, built = evaluate(metric, targets, probs), METRICS[metric]()
+        score, built = evaluate(metric, targets_of(targets), probs), METRICS[metric]()
         assert built.cut(score) == pytest.approx(score, nan_ok=True), metric
         assert built.cut(-np.inf) == built.lowest, metric
         assert built.cut(np.inf) == built.highest, metric
@@ -233,38 +244,40 @@ def test_no_score_lies_outside_the_bounds_of_its_metric(task: str, order: list[i
 def test_equal_probabilities_have_the_order_of_the_classes(class_count: int) -> None:
     targets, probs = np.arange(class_count), np.full((class_count, class_count), 1 / class_count)
     for metric in metrics_of(ONE_LABEL.name):
-        assert np.isfinite(evaluate(metric, targets, probs)), metric
-    assert evaluate("accuracy", targets, probs) == 1 / class_count  # the first class
-    assert evaluate("top_3_accuracy", targets, probs) == min(3, class_count) / class_count
-    assert evaluate("roc_auc", targets, probs) == 0.5
-    assert evaluate("partial_auc_80", targets, probs) == pytest.approx(0.02)  # the corner of the triangle
+        assert np.isfinite(evaluate(metric, targets_of(targets), probs)), metric
+    assert evaluate("accuracy", targets_of(targets), probs) == 1 / class_count  # the first class
+    assert evaluate("top_3_accuracy", targets_of(targets), probs) == min(3, class_count) / class_count
+    assert evaluate("roc_auc", targets_of(targets), probs) == 0.5
+    assert evaluate("partial_auc_80", targets_of(targets), probs) == pytest.approx(0.02)  # the corner of the triangle
 
 
 def test_equal_probabilities_of_several_labels_break_nothing() -> None:
     for metric in metrics_of(SEVERAL_LABELS.name):
-        assert np.isfinite(evaluate(metric, LABELS[0], np.full((3, 3), 0.5))), metric
-    assert evaluate("samples_f1", LABELS[0], np.full((3, 3), 0.5)) == pytest.approx((0.8 + 0.5 + 0.8) / 3)
+        assert np.isfinite(evaluate(metric, targets_of(LABELS[0]), np.full((3, 3), 0.5))), metric
+    assert evaluate("samples_f1", targets_of(LABELS[0]), np.full((3, 3), 0.5)) == pytest.approx((0.8 + 0.5 + 0.8) / 3)
 
 
 def test_equal_numbers_break_nothing() -> None:
     for metric in metrics_of(NUMBERS.name):
-        assert np.isfinite(evaluate(metric, VALUES[0], np.ones((3, 2)))), metric
-    assert evaluate("spearman", VALUES[0], np.ones((3, 2))) == 0
+        assert np.isfinite(evaluate(metric, targets_of(VALUES[0]), np.ones((3, 2)))), metric
+    assert evaluate("spearman", targets_of(VALUES[0]), np.ones((3, 2))) == 0
 
 
 def test_classes_that_do_not_occur_break_no_metric() -> None:
     targets, probs = np.array([0, 1, 1]), np.full((3, 5), 0.2)
-    undefined = {metric for metric in metrics_of(ONE_LABEL.name) if not np.isfinite(evaluate(metric, targets, probs))}
+    undefined = {
+        metric for metric in metrics_of(ONE_LABEL.name) if not np.isfinite(evaluate(metric, targets_of(targets), probs))
+    }
     assert undefined == set()
 
 
 def test_labels_that_do_not_occur_are_left_out_where_nothing_can_be_ranked() -> None:
     targets, probs = LABELS[0] * [1, 1, 0], LABELS[1]
     for metric in metrics_of(SEVERAL_LABELS.name):
-        assert np.isfinite(evaluate(metric, targets, probs)), metric
-    assert evaluate("roc_auc", targets, probs) == pytest.approx((1 + 1 / 2) / 2)
-    assert evaluate("average_precision", targets, probs) == pytest.approx((1 + 5 / 6) / 2)
-    assert evaluate("macro_f1", targets, probs) == pytest.approx((1 + 1 / 2 + 0) / 3)  # it does count there
+        assert np.isfinite(evaluate(metric, targets_of(targets), probs)), metric
+    assert evaluate("roc_auc", targets_of(targets), probs) == pytest.approx((1 + 1 / 2) / 2)
+    assert evaluate("average_precision", targets_of(targets), probs) == pytest.approx((1 + 5 / 6) / 2)
+    assert evaluate("macro_f1", targets_of(targets), probs) == pytest.approx((1 + 1 / 2 + 0) / 3)  # it does count there
 
 
 @pytest.mark.parametrize(
@@ -277,7 +290,7 @@ def test_labels_that_do_not_occur_are_left_out_where_nothing_can_be_ranked() -> 
 )
 def test_a_single_image_is_scored_if_that_can_be(arrays: Arrays, task: str, undefined: set[str]) -> None:
     names = set(metrics_of(task)) - {"quadratic_kappa", "mcc"}  # the next test
-    scores = {metric: evaluate(metric, *arrays) for metric in names}
+    scores = {metric: evaluate(metric, targets_of(arrays[0]), arrays[1]) for metric in names}
     assert {metric for metric, score in scores.items() if np.isnan(score)} == undefined
     if task == ONE_LABEL.name:
         assert scores["accuracy"] == scores["map_at_5"] == scores["top_5_accuracy"] == scores["macro_f1"] == 1
@@ -285,7 +298,8 @@ def test_a_single_image_is_scored_if_that_can_be(arrays: Arrays, task: str, unde
 
 def test_several_targets_are_scored_as_by_hand() -> None:
     targets = SEVERAL_TARGETS.encode(["a=0|b=x", "a=1|b=x", "a=1|b=y"], ["a=0", "a=1", "a=2", "b=x", "b=y"])
-    assert targets.tolist() == [[1, -1, -1, 2, -2], [-1, 1, -1, 2, -2], [-1, 1, -1, -2, 2]]
+    assert targets.values.tolist() == [[1, 0, 0, 1, 0], [0, 1, 0, 1, 0], [0, 1, 0, 0, 1]]
+    assert targets.columns == (1, 1, 1, 2, 2)
     probs = np.array([[0.5, 0.3, 0.2, 0.9, 0.1], [0.6, 0.3, 0.1, 0.2, 0.8], [0.1, 0.8, 0.1, 0.3, 0.7]])
     assert evaluate("accuracy", targets, probs) == pytest.approx(2 / 3)  # of the images, all columns right
     assert evaluate("mean_recall", targets, probs) == pytest.approx(((1 + 1 / 2) / 2 + (1 / 2 + 1) / 2) / 2)
@@ -304,23 +318,23 @@ def test_the_first_of_three_columns_counts_twice() -> None:
 def test_unknown_numbers_do_not_count() -> None:
     targets = np.array([[1.0, np.nan], [3.0, 10.0], [np.nan, 30.0]])
     numbers = np.array([[2.0, 99.0], [3.0, 14.0], [99.0, 28.0]])
-    assert evaluate("rmse", targets, numbers) == pytest.approx(math.sqrt((1 + 0 + 16 + 4) / 4))
-    assert evaluate("mcrmse", targets, numbers) == pytest.approx((math.sqrt(1 / 2) + math.sqrt(20 / 2)) / 2)
-    assert evaluate("mae", targets, numbers) == pytest.approx((1 + 0 + 4 + 2) / 4)
-    assert evaluate("r2", targets, numbers) == pytest.approx((1 - 1 / 2 + 1 - 20 / 200) / 2)
-    assert evaluate("spearman", targets, numbers) == pytest.approx(1)
+    assert evaluate("rmse", targets_of(targets), numbers) == pytest.approx(math.sqrt((1 + 0 + 16 + 4) / 4))
+    assert evaluate("mcrmse", targets_of(targets), numbers) == pytest.approx((math.sqrt(1 / 2) + math.sqrt(20 / 2)) / 2)
+    assert evaluate("mae", targets_of(targets), numbers) == pytest.approx((1 + 0 + 4 + 2) / 4)
+    assert evaluate("r2", targets_of(targets), numbers) == pytest.approx((1 - 1 / 2 + 1 - 20 / 200) / 2)
+    assert evaluate("spearman", targets_of(targets), numbers) == pytest.approx(1)
 
 
 @pytest.mark.filterwarnings("ignore")  # of scikit-learn: the metric is not defined
 def test_a_correlation_of_one_image_says_nothing() -> None:
     targets, probs = np.array([1]), np.array([[0.2, 0.7, 0.1]])
-    assert evaluate("mcc", targets, probs) == 0
-    assert np.isnan(evaluate("quadratic_kappa", targets, probs))
+    assert evaluate("mcc", targets_of(targets), probs) == 0
+    assert np.isnan(evaluate("quadratic_kappa", targets_of(targets), probs))
 
 
 def test_a_probability_of_exactly_zero_is_a_large_loss_not_an_infinite_one() -> None:
     for targets, probs in ((np.array([0]), np.array([[0.0, 1.0]])), (np.array([[1]]), np.array([[0.0]]))):
-        assert 30 < evaluate("log_loss", targets, probs) < 40
+        assert 30 < evaluate("log_loss", targets_of(targets), probs) < 40
 
 
 def test_auc_is_that_of_scikit_learn_and_computed_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,13 +344,13 @@ def test_auc_is_that_of_scikit_learn_and_computed_without_it(monkeypatch: pytest
     probs = rng.random((60, 5)).round(1)  # with ties
     expected = sklearn.metrics.roc_auc_score(targets, probs)
     monkeypatch.delattr(sklearn.metrics, "roc_auc_score")
-    assert evaluate("roc_auc", targets, probs) == pytest.approx(expected, abs=1e-12)
+    assert evaluate("roc_auc", targets_of(targets), probs) == pytest.approx(expected, abs=1e-12)
     probs[3, 2] = np.nan
     with pytest.raises(ValueError, match="must be finite"):
-        evaluate("roc_auc", targets, probs)
+        evaluate("roc_auc", targets_of(targets), probs)
 
 
 def test_kappa_of_a_single_class_is_not_a_number() -> None:
     targets = np.ones(4, np.int64)
-    assert np.isnan(evaluate("quadratic_kappa", targets, np.eye(3)[targets]))
-    assert evaluate("quadratic_kappa", targets, np.eye(3)[[1, 1, 1, 2]]) == 0
+    assert np.isnan(evaluate("quadratic_kappa", targets_of(targets), np.eye(3)[targets]))
+    assert evaluate("quadratic_kappa", targets_of(targets), np.eye(3)[[1, 1, 1, 2]]) == 0

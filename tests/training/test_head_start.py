@@ -15,6 +15,7 @@ from torch import nn
 import bars
 import marks
 import several_labels as stripes
+from by_array import targets_of
 from podium.errors import PodiumError
 from podium.models.build import build_model, resolve_recipe
 from podium.models.heads import output_layers
@@ -383,7 +384,7 @@ def test_a_head_leaves_little_if_it_is_wrong_about_few_images_or_its_loss_is_sma
     def inner(mistakes: int, sure: float = 0.95) -> Inner:
         probs = np.where(np.arange(2) == targets[:, None], sure, 1 - sure).astype(np.float32)
         probs[:mistakes] = probs[:mistakes, ::-1]
-        return Inner(targets, probs, prior)
+        return Inner(targets_of(targets), probs, prior)
 
     assert inner(4).leaves_little("log_loss", 1_000)  # twenty mistakes
     assert not inner(6).leaves_little("log_loss", 1_000)

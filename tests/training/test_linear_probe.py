@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import bars
+from by_array import targets_of
 from podium.competition.csv_files import read_table
 from podium.errors import PodiumError
 from podium.folds.folds import Folds
@@ -62,7 +63,7 @@ def test_the_loss_of_a_head_has_the_unit_of_the_training() -> None:
     numbers = np.array([[4_000.0], [5_000.0], [np.nan], [6_000.0]])
     outputs = scaled(torch.full((4, 1), 5_500.0), spec)
     expected = squared_error(0.75, outputs, scaled(torch.from_numpy(numbers).float(), spec))
-    assert loss_of_head(numbers, np.full((4, 1), 5_500, np.float32), spec) == pytest.approx(expected.item())
+    assert loss_of_head(targets_of(numbers), np.full((4, 1), 5_500, np.float32), spec) == pytest.approx(expected.item())
 
 
 def test_a_whole_fold_chooses_the_strength_whatever_folds_are_left(tiny: Path) -> None:
@@ -296,13 +297,13 @@ class BlindFit:
         monkeypatch.setattr(linear_probe, "predict_head", self.predict_head)
 
     def fit_head(self, context: Context, fold: int, features: Features, spec: ModelSpec) -> Any:
-        self.hidden, targets = features.values.copy(), context.target_of_image.copy()
+        self.hidden, targets = features.values.copy(), context.target_of_image.values.copy()
         self.hidden[:, self.folds == fold] = np.nan
         targets[self.folds == fold] = 10**6
         self.choosing.append(set())
         blind = Features(features.rows, self.hidden)
         try:
-            return fit_head(replace(context, target_of_image=targets), fold, blind, spec)
+            return fit_head(replace(context, target_of_image=targets_of(targets)), fold, blind, spec)
         finally:
             self.hidden = np.empty(0, np.float32)
 
@@ -348,7 +349,7 @@ def test_the_head_is_the_minimum_of_its_objective(
     features = 3 + evidence * [3, 1, 1, 0.1, 0.01]
     folds = Folds.of(np.arange(300) % 3)
     plan = replace(float32_context.plan, folds=folds)
-    context = replace(float32_context, plan=plan, folds=folds, target_of_image=targets)
+    context = replace(float32_context, plan=plan, folds=folds, target_of_image=targets_of(targets))
     monkeypatch.setattr(linear_probe, "STRENGTHS", (l2,))
     spec = build_model(context.recipe, context.competition.classes)[1]
     known = Features(np.arange(300), features[None].astype(np.float32))

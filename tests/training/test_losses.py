@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from by_array import targets_of
 from podium.recipe import LOSSES
 from podium.training import learner as learner_module
 from podium.training.losses import BUILT_IN, asymmetric, class_weights, focal, make_label_loss, poly
@@ -76,10 +77,12 @@ def test_class_weights_are_those_of_their_formulas() -> None:
 def test_the_default_loss_is_torchs_to_the_bit_and_weighted_ones_agree_with_it() -> None:
     logits, targets = random_batch()
     labels, device = np.array([0] * 6 + [1, 2]), torch.device("cpu")
-    plain = make_label_loss(recipe_of("test_vit", smoothing=0.1), labels, 4, device)
+    plain = make_label_loss(recipe_of("test_vit", smoothing=0.1), targets_of(labels), 4, device)
     expected = F.cross_entropy(logits, targets, label_smoothing=0.1)
     assert torch.equal(plain(logits, targets), expected)
-    weighted = make_label_loss(recipe_of("test_vit", smoothing=0.1, class_weights="balanced"), labels, 4, device)
+    weighted = make_label_loss(
+        recipe_of("test_vit", smoothing=0.1, class_weights="balanced"), targets_of(labels), 4, device
+    )
     weights = torch.from_numpy(class_weights("balanced", np.array([6, 1, 1, 0]))).float()
     per_image = F.cross_entropy(logits, targets, label_smoothing=0.1, reduction="none")
     assert torch.allclose(weighted(logits, targets), (per_image * (targets * weights).sum(1)).mean())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from by_array import targets_of
 from forked_podium import exit_status, start_podium
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import score_held_out
@@ -68,7 +69,7 @@ def stop_in_validation(patch: pytest.MonkeyPatch, number: signal.Signals, valida
         if len(begun) == validation:
             signal.raise_signal(number)
             pytest.fail("the validation went on")
-        return score_held_out(metric, targets, probs)
+        return score_held_out(metric, targets_of(targets), probs)
 
     patch.setattr(loop, "score_held_out", score)
     return begun

@@ -5,16 +5,14 @@ blend_strategies.py fits its weights and temperatures; stack.py is a blend that 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.stack import Inputs, Stack
-from podium.tasks.task import SEVERAL_TARGETS, task_of
+from podium.tasks.task import Targets
 
 Probs = NDArray[np.float64]  # [runs, images, classes] or [images, classes]
-Targets = NDArray[Any]  # as in task.py
 
 MIN_PROB = 1e-12  # 0 has no logarithm
 
@@ -95,18 +93,19 @@ MEANS: dict[str, tuple[Callable[[Probs], Probs], Callable[[Probs], Probs]]] = {
 
 def probs_of_truth(probs: Probs, targets: Targets) -> Probs:
     """Returns [runs, answers]: the probability of the true class (in each column), or of the truth about each class."""
-    if targets.ndim == 1:
-        return probs[:, np.arange(len(targets)), targets]
-    if task_of(targets) is SEVERAL_TARGETS:
-        return probs[:, targets > 0]
-    truth: Probs = np.where(targets > 0, probs, 1 - probs).reshape(len(probs), -1)
+    if targets.task.sums_to_one:
+        return probs[:, np.arange(len(targets)), targets.values]
+    is_true = targets.values > 0
+    if targets.columns:
+        return probs[:, is_true]
+    truth: Probs = np.where(is_true, probs, 1 - probs).reshape(len(probs), -1)
     return truth
 
 
 def scaled_errors(numbers: Probs, targets: Targets) -> Probs:
     """Returns [runs, answers]: the errors of numbers in units of each column's deviation; 0 where nothing is known."""
-    deviations = np.nanstd(targets, 0)
-    errors: Probs = (numbers - targets) / np.where(deviations > 0, deviations, 1.0)
+    deviations = np.nanstd(targets.values, 0)
+    errors: Probs = (numbers - targets.values) / np.where(deviations > 0, deviations, 1.0)
     return np.nan_to_num(errors.reshape(len(numbers), -1))
 
 

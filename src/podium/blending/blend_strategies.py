@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
-from podium.blending.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature, probs_of_truth, scaled_errors
+from podium.blending.blend import MIN_PROB, Blend, Probs, apply_temperature, probs_of_truth, scaled_errors
 from podium.blending.stack import Inputs
 from podium.blending.stack_fits import fit_stack
 from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, STACKS, STRATEGIES
 from podium.tasks.metrics import METRICS, evaluate
-from podium.tasks.task import NUMBERS, ONE_LABEL, Task, task_of
+from podium.tasks.task import Targets, Task
 
 Weights = NDArray[np.float64]  # [runs]
 Loss = Callable[[Weights], tuple[float, Weights]]  # weights -> loss, gradient
@@ -60,7 +60,7 @@ def fit_convex(probs: Probs, targets: Targets, metric: str) -> Weights:
 
 def _loss_of(probs: Probs, targets: Targets) -> Loss:
     """Returns the log loss of the runs' weighted mean, or the mean squared error of numbers."""
-    if task_of(targets) is NUMBERS:
+    if not targets.task.are_labels:
         errors = scaled_errors(probs, targets)
         return partial(_squared_error_and_gradient, products=errors @ errors.T / errors.shape[1])
     return partial(_log_loss_and_gradient, true_probs=probs_of_truth(probs, targets).clip(MIN_PROB))
@@ -122,12 +122,12 @@ def _greedy_score(metric: str, better: int, targets: Targets, summed: Probs, cou
     With one label, the sum of `count` runs serves as their mean: every metric depends only on the proportions of an
     image's probabilities.
     """
-    if task_of(targets) is NUMBERS:
+    if not targets.task.are_labels:
         score = better * evaluate(metric, targets, summed / count)
         error = float((scaled_errors((summed / count)[None], targets) ** 2).mean())
         return score if np.isfinite(score) else -np.inf, -error
-    totals: Any = summed.sum(1) if targets.ndim == 1 else 1.0
-    probs = summed if targets.ndim == 1 else summed / count
+    totals: Any = summed.sum(1) if targets.task.sums_to_one else 1.0
+    probs = summed if targets.task.sums_to_one else summed / count
     true_probs = probs_of_truth(probs[None], targets)[0].clip(MIN_PROB)
     log_likelihood = float(np.log(true_probs / totals).mean())
     if metric == "log_loss":
@@ -159,9 +159,9 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
     Temperatures are for probabilities that sum to 1.
     """
     if run_count > 1:
-        is_possible = {name: task is ONE_LABEL or not name.endswith(CALIBRATED) for name in STRATEGIES}
+        is_possible = {name: task.sums_to_one or not name.endswith(CALIBRATED) for name in STRATEGIES}
         return tuple(name for name in STRATEGIES if is_possible[name])
-    if task is not ONE_LABEL:
+    if not task.sums_to_one:
         return STRATEGIES[:1]
     return STRATEGIES[:2] if metric == "log_loss" else STRATEGIES[:1]
 
@@ -173,24 +173,24 @@ def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, featur
         return Blend(strategy, (1 / count,) * count, (1.0,) * count, stack=stack)
     if strategy in (GEOMETRIC, RANK):
         count, mean = len(probs), strategy
-        if strategy == GEOMETRIC and targets.ndim > 1:
+        if strategy == GEOMETRIC and not targets.task.sums_to_one:
             mean = "logit"
-        elif strategy == RANK and targets.ndim == 1:
+        elif strategy == RANK and targets.task.sums_to_one:
             mean = "rank_of_one"
         return Blend(strategy, (1 / count,) * count, (1.0,) * count, mean=mean)
     fit_weights = FIT_WEIGHTS[strategy.removesuffix(CALIBRATED)]
     if not strategy.endswith(CALIBRATED):
         weights = fit_weights(probs, targets, metric)
         return Blend(strategy, tuple(weights.tolist()), (1.0,) * len(probs))
-    temperatures = tuple(fit_temperature(run_probs, targets) for run_probs in probs)
+    temperatures = tuple(fit_temperature(run_probs, targets.values) for run_probs in probs)
     probs = np.array([apply_temperature(*pair) for pair in zip(probs, temperatures, strict=True)])
     weights = fit_weights(probs, targets, metric)
-    temperature = fit_temperature(_weighted_mean(weights, probs), targets)
+    temperature = fit_temperature(_weighted_mean(weights, probs), targets.values)
     return Blend(strategy, tuple(weights.tolist()), temperatures, temperature)
 
 
-def fit_temperature(probs: Probs, targets: Targets) -> float:
-    """Returns the temperature that minimises the log loss.
+def fit_temperature(probs: Probs, targets: NDArray[np.int64]) -> float:
+    """Returns the temperature that minimises the log loss of one label.
 
     If no image is wrong, the loss would fall without end as the temperature does. So a share of each image then counts
     for the second most probable class, as much as so many images allow (`SHARE_OF_A_MISTAKE`).

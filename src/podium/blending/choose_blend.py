@@ -34,7 +34,7 @@ from podium.blending.strategy_names import (
 )
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
-from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, task_of
+from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS
 from podium.terminal import plural, progress_bar, table
 
 
@@ -108,13 +108,12 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
 
 def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> tuple[str, ...]:
     """Returns the user's strategy and the baseline, or all; raises if there are too few images to fit weights."""
-    if strategy in (GEOMETRIC, RANK) and task_of(held_out.targets) not in (ONE_LABEL, SEVERAL_LABELS):
-        words = task_of(held_out.targets).words
-        raise PodiumError(f"--blend {strategy} is for one label or several, not for {words}; use {STRATEGIES[0]}")
+    task = held_out.targets.task
+    if strategy in (GEOMETRIC, RANK) and task not in (ONE_LABEL, SEVERAL_LABELS):
+        raise PodiumError(f"--blend {strategy} is for one label or several, not for {task.words}; use {STRATEGIES[0]}")
     group_count = len(np.unique(held_out.groups))
     can_fit = held_out.can_be_fitted_to()
-    task = task_of(held_out.targets)
-    if strategy and strategy.endswith(CALIBRATED) and task is not ONE_LABEL:
+    if strategy and strategy.endswith(CALIBRATED) and not task.sums_to_one:
         raise PodiumError(
             f"--blend {strategy}: temperatures are for one label an image; use {strategy.removesuffix(CALIBRATED)}"
         )

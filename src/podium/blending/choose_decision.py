@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podium.blending.blend import Probs, Targets
+from podium.blending.blend import Probs
 from podium.blending.decision import Decision
 from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold
 from podium.blending.expected_score import Interval, bootstrap_scores, percentile_interval
@@ -22,7 +22,7 @@ from podium.competition.card import Card
 from podium.competition.grades import are_grades
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
-from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, Task
+from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, Targets, Task
 from podium.terminal import first_few
 
 UNKNOWN_NAMES = ("new_whale", "new_individual", "unknown")

@@ -1,6 +1,6 @@
 """Fits the numbers of a decision to held-out images; choose_decision.py scores it on others.
 
-Every fit takes the probabilities [images, classes] and the targets (task.py). Writes nothing.
+Every fit takes the probabilities [images, classes] and the targets. Writes nothing.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import Probs, Targets
+from podium.blending.blend import Probs
 from podium.blending.decision import Numbers, clip_one_label, clip_several_labels, expected_grades
 from podium.tasks.metrics import METRICS, evaluate
-from podium.tasks.task import HALF
+from podium.tasks.task import HALF, Targets
 
 SHRINKAGE = 20.0  # with so many images of its own, a class gets half of the change that was fitted
 WEIGHT_STEPS = (1.0, 0.5, 0.25)  # of the logarithm of a weight
@@ -45,7 +45,9 @@ def score_confusion(metric: str, confusion: Confusion) -> float:
 
 
 def _confusion(targets: Targets, predicted: NDArray[np.int64], classes: int) -> Confusion:
-    return np.bincount(targets * classes + predicted, minlength=classes**2).reshape(classes, classes).astype(float)
+    return (
+        np.bincount(targets.values * classes + predicted, minlength=classes**2).reshape(classes, classes).astype(float)
+    )
 
 
 def fit_class_weights(probs: Probs, targets: Targets, metric: str) -> Numbers:
@@ -54,7 +56,7 @@ def fit_class_weights(probs: Probs, targets: Targets, metric: str) -> Numbers:
     The search for balanced accuracy begins with 1 / share, which is best if the probabilities are calibrated.
     """
     classes = probs.shape[1]
-    counts = np.bincount(targets, minlength=classes)
+    counts = targets.counts(classes)
     log_probs, log_weights = np.log(probs.clip(1e-12)), np.zeros(classes)
     if metric == "balanced_accuracy":
         log_weights = -np.log(counts.clip(1) / len(targets))
@@ -100,7 +102,7 @@ def fit_cut_points(probs: Probs, targets: Targets, metric: str) -> Numbers:
     One begins halfway between the grades, the other where each grade gets its share of the images.
     """
     grades, classes = expected_grades(probs), probs.shape[1]
-    shares = np.bincount(targets, minlength=classes).cumsum()[:-1] / len(targets)
+    shares = targets.counts(classes).cumsum()[:-1] / len(targets)
 
     def score(cuts: Numbers) -> float:
         predicted = np.searchsorted(cuts, grades, side="right")
@@ -129,11 +131,11 @@ def fit_thresholds(probs: Probs, targets: Targets, metric: str) -> Numbers:
     """Returns a threshold for each label. The F-scores of labels are independent for macro and weighted averages."""
     average, beta = metric.split("_f")[0], int(metric[-1])
     if average in ("macro", "weighted"):
-        return np.array([best_threshold(*column, beta) for column in zip(probs.T, targets.T, strict=True)])
-    return _fit_joint_thresholds(probs, targets > 0, average == "micro", beta)
+        return np.array([best_threshold(*column, beta) for column in zip(probs.T, targets.values.T, strict=True)])
+    return _fit_joint_thresholds(probs, targets.values > 0, average == "micro", beta)
 
 
-def best_threshold(probs: Numbers, targets: Targets, beta: int) -> float:
+def best_threshold(probs: Numbers, targets: NDArray[Any], beta: int) -> float:
     """Returns the threshold with the best F-score of one label, halfway between two probabilities."""
     positives = int((targets > 0).sum())
     if positives < MIN_POSITIVES:
@@ -180,7 +182,8 @@ def fit_unknown_threshold(probs: Probs, targets: Targets, metric: str, unknown: 
     """Returns the probability of the class for unknown ones at which the mean of 1 / place is best."""
     places = METRICS[metric]().places
     known = np.delete(probs, unknown, axis=1)
-    is_unknown, true_probs = targets == unknown, probs[np.arange(len(targets)), targets]
+    truth = targets.values
+    is_unknown, true_probs = truth == unknown, probs[np.arange(len(truth)), truth]
     top = -np.sort(-known, axis=1)[:, :places]
     places_of_known = (known > true_probs[:, None]).sum(1)
     # Below a rounding error of the quantiles, so that no threshold equals a probability.
@@ -195,14 +198,14 @@ def fit_unknown_threshold(probs: Probs, targets: Targets, metric: str, unknown: 
 
 def fit_clip(probs: Probs, targets: Targets, metric: str) -> Numbers:
     """Returns the least probability that is written: the one with the best log loss."""
-    clip = clip_one_label if targets.ndim == 1 else clip_several_labels
+    clip = clip_one_label if targets.task.sums_to_one else clip_several_labels
     losses = [evaluate(metric, targets, clip(probs, np.array([epsilon]))) for epsilon in EPSILONS]
     return np.array([EPSILONS[int(np.argmin(losses))]])
 
 
 def shares_of(probs: Probs, targets: Targets, metric: str) -> Numbers:
     """Returns the shares of the classes among these images, which stand for the card's where a quota is judged."""
-    return np.bincount(targets, minlength=probs.shape[1]) / len(targets)
+    return np.asarray(targets.counts(probs.shape[1]) / len(targets))
 
 
 FIT_NUMBERS: dict[str, Callable[[Probs, Targets, str], Numbers]] = {

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import MIN_PROB, Blend, Probs, Targets, apply_temperature
+from podium.blending.blend import MIN_PROB, Blend, Probs, apply_temperature
 from podium.blending.blend_strategies import find_temperature
 from podium.blending.decision import Decision
 from podium.blending.held_out import HeldOut
 from podium.blending.stack import Inputs
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
-from podium.tasks.task import HALF, ONE_LABEL, SEVERAL_LABELS, Task, answers_of, are_right, task_of
+from podium.tasks.task import HALF, ONE_LABEL, Targets, are_right
 
 Scores = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -47,7 +47,7 @@ def estimate_score(held_out: HeldOut, probs: Probs, metric: str, test_count: int
         score=evaluate(metric, held_out.targets, probs),
         interval=_test_interval(held_out, probs, metric, test_count),
         image_count=len(held_out),
-        loss=_mean_score(task_of(held_out.targets).loss, held_out.targets, probs),
+        loss=_mean_score(held_out.targets.task.loss, held_out.targets, probs),
     )
 
 
@@ -87,8 +87,10 @@ def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: i
     Every call draws the same resamples, so the scores of two predictions can be compared one by one. If no held-out
     image is wrong, resampling cannot show a mistake, so some images of the test sets are made wrong.
     """
-    rng, image_scores = np.random.default_rng(1), score_per_image(metric, held_out.targets, probs)
-    wrong_rng, wrong = np.random.default_rng(4), _just_wrong(held_out.targets, probs) if test_count else None
+    targets, rng = held_out.targets, np.random.default_rng(1)
+    image_scores = score_per_image(metric, targets, probs)
+    wrong_rng, wrong = np.random.default_rng(4), _just_wrong(targets, probs) if test_count else None
+    wrong_values = None if wrong is None else wrong.values
     wrong_scores = None if wrong is None else score_per_image(metric, wrong, probs)
     order, sizes = held_out.groups.argsort(kind="stable"), np.bincount(held_out.groups)
     starts = sizes.cumsum() - sizes
@@ -102,7 +104,9 @@ def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: i
         sample = order[np.arange(ends[-1]) + np.repeat(starts[groups] + sizes[groups] - ends, sizes[groups])]
         right = np.ones(len(sample), bool) if wrong is None else ~_draw_wrong(wrong_rng, sizes, groups)
         scores.append(
-            evaluate(metric, _choose(right, held_out.targets, wrong, sample), probs[sample])
+            evaluate(
+                metric, replace(targets, values=_choose(right, targets.values, wrong_values, sample)), probs[sample]
+            )
             if image_scores is None
             else _choose(right, image_scores, wrong_scores, sample).mean()
         )
@@ -114,15 +118,15 @@ def _just_wrong(targets: Targets, probs: Probs) -> Targets | None:
 
     With one label, the second most probable class is true. With several, the least sure one is the other way.
     """
-    task, images = task_of(targets), np.arange(len(targets))
-    if task not in (ONE_LABEL, SEVERAL_LABELS) or probs.shape[1] < 2 or not are_right(targets, probs).all():
+    has_columns = bool(targets.columns) or not targets.task.are_labels
+    if has_columns or probs.shape[1] < 2 or not are_right(targets, probs).all():
         return None
-    if task is ONE_LABEL:
-        return np.argsort(-probs, axis=1, kind="stable")[:, 1]
-    wrong: Targets = targets.copy()
+    if targets.task.sums_to_one:
+        return replace(targets, values=np.argsort(-probs, axis=1, kind="stable")[:, 1])
+    wrong, images = targets.values.copy(), np.arange(len(targets))
     least_sure = np.abs(probs - HALF).argmin(1)
     wrong[images, least_sure] = 1 - wrong[images, least_sure]
-    return wrong
+    return replace(targets, values=wrong)
 
 
 def _draw_wrong(rng: np.random.Generator, sizes: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -136,6 +140,12 @@ def _choose(right: NDArray[np.bool_], values: Any, wrong_values: Any, sample: ND
     if wrong_values is None:
         return values[sample]
     return np.where(right if values.ndim == 1 else right[:, None], values[sample], wrong_values[sample])
+
+
+def _choose_targets(
+    right: NDArray[np.bool_], targets: Targets, wrong: Targets | None, sample: NDArray[np.int64]
+) -> Targets:
+    return replace(targets, values=_choose(right, targets.values, None if wrong is None else wrong.values, sample))
 
 
 def percentile_interval(scores: Scores) -> Interval:
@@ -161,7 +171,8 @@ def add_fold_gain(
     """
     models = FoldModels(blend, fold_probs, features)
     mean = models.mean()
-    best = best_score(metric, decision.apply(mean) if decision else mean)
+    mean = decision.apply(mean) if decision else mean
+    best = best_score(metric, mean, Targets(ONE_LABEL, ONE_LABEL.answers(mean)))
     better = METRICS[metric]().better
     # The labels that the gain is computed on are drawn, and may be harder than the held-out images.
     most = max(0.0, better * (best - estimate.score))
@@ -170,12 +181,9 @@ def add_fold_gain(
     return within_reach(replace(estimate, fold_gain=gain, interval=(low, high)), metric, best)
 
 
-def best_score(metric: str, probs: Probs, task: Task = ONE_LABEL, columns: Sequence[int] = ()) -> float:
-    """Returns the best score that predictions can have: that of images whose most probable answers are all true.
-
-    `columns` are those of `answers_of`.
-    """
-    image_scores = score_per_image(metric, answers_of(probs, task, columns), probs)
+def best_score(metric: str, probs: Probs, answers: Targets) -> float:
+    """Returns the best score that predictions can have: that of images whose most probable answers are all true."""
+    image_scores = score_per_image(metric, answers, probs)
     return METRICS[metric]().best if image_scores is None else float(image_scores.mean())
 
 
@@ -237,7 +245,7 @@ def _fold_gain(models: FoldModels, metric: str, log_loss: float, decision: Decis
     if len(singles) == 1:
         return 0.0
     mean = models.mean()
-    is_slow = score_per_image(metric, np.zeros(1, np.int64), mean[:1]) is None
+    is_slow = score_per_image(metric, Targets(ONE_LABEL, np.zeros(1, np.int64)), mean[:1]) is None
     draws = _draw_labels(_label_probs(mean, singles, log_loss), SLOW_LABEL_DRAWS if is_slow else LABEL_DRAWS)
 
     def scores(probs: Probs) -> list[float]:
@@ -249,9 +257,10 @@ def _fold_gain(models: FoldModels, metric: str, log_loss: float, decision: Decis
     return float(np.nanmean(gains)) if np.isfinite(gains).any() else 0.0
 
 
-def _draw_labels(probs: Probs, count: int) -> list[NDArray[np.int64]]:
+def _draw_labels(probs: Probs, count: int) -> list[Targets]:
     cumulative, rng = probs.cumsum(1), np.random.default_rng(3)
-    return [(cumulative > rng.random((len(probs), 1)) * cumulative[:, -1:]).argmax(1) for _ in range(count)]
+    drawn = ((cumulative > rng.random((len(probs), 1)) * cumulative[:, -1:]).argmax(1) for _ in range(count))
+    return [Targets(ONE_LABEL, labels) for labels in drawn]
 
 
 def _label_probs(mean: Probs, singles: Sequence[Callable[[], Probs]], log_loss: float) -> Probs:

@@ -4,16 +4,17 @@ Reads runs/<slug>/*/fold<k>/oof.npz. Weights are fitted to these predictions, an
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import Probs, Targets
+from podium.blending.blend import Probs
 from podium.blending.stack import Inputs
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
+from podium.tasks.task import ONE_LABEL, Targets
 
 RANDOM_PARTS = 5  # if all images are of one fold
 MIN_GROUPS = 20  # nothing is fitted to fewer; an image without a group counts as one
@@ -24,7 +25,7 @@ class HeldOut:
     """What several runs predict for the same images. No model has seen the images that it predicts here."""
 
     probs: Probs  # [runs, images, classes]
-    targets: Targets  # as in task.py
+    targets: Targets
     parts: NDArray[np.int64]  # of each image; cross-validation scores a part with weights fitted to the other parts
     groups: NDArray[np.int64]  # of each image; images of a group are alike, so the bootstrap draws all of them or none
     ids: Sequence[str] = field(default=(), kw_only=True)  # of the images
@@ -47,7 +48,8 @@ class OutOfFold(NamedTuple):
     """One run's prediction for one image."""
 
     probs: NDArray[np.float32]
-    target: Any  # of task.py
+    targets: Targets  # of all images of the fold
+    row: int  # of this image in them
     fold: int
 
 
@@ -74,9 +76,13 @@ def collect_held_out(
     for by_id, table in zip(predictions, probs, strict=True):
         for place, image_id in enumerate(ids):  # numpy would look at every number of a list of rows
             table[place] = by_id[image_id].probs
+    targets = Targets(ONE_LABEL, np.empty(0, np.int64))
+    if ids:
+        values = [first[image_id].targets.values[first[image_id].row] for image_id in ids]
+        targets = replace(first[ids[0]].targets, values=np.array(values))
     return HeldOut(
         probs=probs,
-        targets=np.array([first[image_id].target for image_id in ids]) if ids else np.empty(0, np.int64),
+        targets=targets,
         parts=parts,
         groups=group_numbers,
         ids=ids,
@@ -92,8 +98,8 @@ def _read_out_of_fold(run: Run, classes: tuple[str, ...], labels: Mapping[str, s
     by_id = {}
     for fold in run.finished():
         oof = run.out_of_fold(fold).in_order_of(classes).with_labels(labels)
-        for image_id, probs, target in zip(oof.id, oof.probs, oof.target, strict=True):
-            by_id[str(image_id)] = OutOfFold(probs, target, fold)
+        for row, (image_id, probs) in enumerate(zip(oof.id, oof.probs, strict=True)):
+            by_id[str(image_id)] = OutOfFold(probs, oof.target, row, fold)
     return by_id
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import Probs, Targets
+from podium.blending.blend import Probs
 from podium.blending.expected_score import bootstrap_scores, percentile_interval
 from podium.blending.held_out import HeldOut
 from podium.blending.strategy_names import POOLINGS
@@ -18,7 +18,7 @@ from podium.competition.answer_groups import DECISIVE, OTHER, Answers
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS, evaluate
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, task_of
+from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, Targets
 from podium.terminal import say
 
 Ints = NDArray[np.int64]
@@ -131,18 +131,18 @@ def _pool_targets(competition: Competition, targets: Targets, first: Ints, numbe
 
     Images of an answer have the same labels (answer_groups.py), except for 0 and 1: one image with 1 is enough.
     """
-    pooled: Targets = targets[first].copy()
-    if competition.task is SEVERAL_LABELS:
-        np.maximum.at(pooled, numbers, targets)
-    elif competition.task is ONE_LABEL and DECISIVE in competition.classes:
+    pooled = targets.values[first].copy()
+    if targets.task is SEVERAL_LABELS:
+        np.maximum.at(pooled, numbers, targets.values)
+    elif targets.task is ONE_LABEL and DECISIVE in competition.classes:
         number = competition.classes.index(DECISIVE)
-        pooled[numbers[targets == number]] = number
-    return pooled
+        pooled[numbers[targets.values == number]] = number
+    return replace(targets, values=pooled)
 
 
 def answer_targets(competition: Competition) -> Targets:
     """Returns the targets of the training images, or of the answers where a row of the submission is for several."""
-    targets = competition.task.encode(competition.train["target"], competition.classes)
+    targets = competition.targets
     if competition.answers is None:
         return targets
     names = [competition.answers.train[image_id] for image_id in competition.train["id"]]
@@ -156,10 +156,10 @@ def rows_of(competition: Competition) -> str:
 
 
 def ways_of(held_out: HeldOut) -> Sequence[str]:
-    task = task_of(held_out.targets)
-    if task in (NUMBERS, SEVERAL_TARGETS):
+    targets = held_out.targets
+    if targets.columns or not targets.task.are_labels:
         return POOLINGS[:1]
-    return POOLINGS if task is SEVERAL_LABELS or held_out.probs.shape[-1] == 2 else POOLINGS[:2]
+    return POOLINGS if targets.task is SEVERAL_LABELS or held_out.probs.shape[-1] == 2 else POOLINGS[:2]
 
 
 def choose_pooling(held_out: HeldOut, competition: Competition) -> tuple[str, HeldOut]:

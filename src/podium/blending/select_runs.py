@@ -19,6 +19,7 @@ from podium.saved_runs.known_images import folds_seen_before
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.tasks.chance import is_better_than_chance
 from podium.tasks.metrics import METRICS
+from podium.tasks.task import joined
 from podium.terminal import first_few, say
 
 Reasons = dict[Run, str]  # why runs are left out
@@ -72,7 +73,7 @@ def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: 
     reasons = {}
     for run in runs:
         held_out = [run.out_of_fold(fold, competition.classes) for fold in run.finished()]
-        targets = np.concatenate([predictions.target for predictions in held_out])
+        targets = joined([predictions.target for predictions in held_out])
         probs = np.concatenate([predictions.probs for predictions in held_out])
         if not is_better_than_chance(targets, probs, competition.metric):
             reasons[run] = "score may be chance"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.errors import PodiumError
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, TASKS, parts_of
+from podium.tasks.task import TASKS
 
 Probs = NDArray[np.float64]  # [images, classes]; of several runs [runs, images, classes]
 Inputs = NDArray[np.float64]  # [images, columns]: see `inputs_of`
@@ -57,12 +57,13 @@ class Stack:
 
     def logits(self, probs: Probs) -> Probs:
         """Returns the logits of a run's probabilities, with mean 0 where the probabilities sum to 1."""
-        if self.task == NUMBERS.name:
+        if self.scale:
             return np.asarray((probs - np.array(self.center)) / np.array(self.scale))
         logs = np.log(probs.clip(MIN_PROB, 1 - MIN_PROB))
-        if self.task == SEVERAL_LABELS.name:
+        parts = self.parts(probs.shape[-1])
+        if not parts:
             return np.asarray(logs - np.log(1 - probs.clip(MIN_PROB, 1 - MIN_PROB)))
-        for part in self._parts(probs.shape[-1]):
+        for part in parts:
             logs[..., part] -= logs[..., part].mean(-1, keepdims=True)
         return np.asarray(logs)
 
@@ -83,19 +84,20 @@ class Stack:
 
     def probs(self, scores: Probs) -> Probs:
         """Returns the probabilities of logits, or the numbers."""
-        if self.task == NUMBERS.name:
+        if self.scale:
             return np.asarray(scores * np.array(self.scale) + np.array(self.center))
-        if self.task == SEVERAL_LABELS.name:
+        parts = self.parts(scores.shape[1])
+        if not parts:
             return np.asarray(1 / (1 + np.exp(-scores)))
         powers = np.empty_like(scores)
-        for part in self._parts(scores.shape[1]):
+        for part in parts:
             powers[:, part] = np.exp(scores[:, part] - scores[:, part].max(1, keepdims=True))
             powers[:, part] /= powers[:, part].sum(1, keepdims=True)
         return powers
 
-    def _parts(self, count: int) -> list[slice]:
-        """Returns which classes' probabilities sum to 1."""
-        return [slice(0, count)] if self.task == ONE_LABEL.name else parts_of(self.columns)
+    def parts(self, count: int) -> list[slice]:
+        """Returns the parts of so many classes in which the probabilities sum to 1."""
+        return TASKS[self.task].parts(count, self.columns)
 
     def as_json(self) -> dict[str, Any]:
         trees = [{key: getattr(tree, key) for key in TREE_KEYS} for tree in self.trees]

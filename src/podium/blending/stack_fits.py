@@ -5,17 +5,13 @@ Both kinds start from the mean of the runs: few images, or features without mean
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from podium.blending.stack import SHRINKAGE, TREE_KEYS, Inputs, Probs, Stack, Tree, inputs_of
 from podium.blending.strategy_names import STACKS
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, columns_in, task_of
-
-Targets = NDArray[Any]  # as in task.py
+from podium.tasks.task import Targets
 
 # Of a weight's square, where the loss is the sum over the images. The last one is right for many weights; for few, one
 # is chosen on a third of the images.
@@ -91,17 +87,14 @@ FIT: dict[str, Callable[[Stack, Probs, Inputs, Probs], Stack]] = dict(
 
 def fit_stack(strategy: str, probs: Probs, targets: Targets, features: Inputs | None) -> Stack:
     """Returns the stack of this kind; `probs` are those of all runs."""
-    task = task_of(targets)
-    stack, truth = Stack(task.name, columns=tuple(columns_in(targets))), targets
-    if task is ONE_LABEL:
-        truth = np.eye(probs.shape[2])[targets]
-    elif task is NUMBERS:
-        deviation = np.nanstd(targets, 0)
-        scale = np.where(deviation > 0, deviation, 1.0)
-        stack = replace(stack, center=tuple(np.nanmean(targets, 0).tolist()), scale=tuple(scale.tolist()))
-        truth = stack.logits(targets)
+    stack = Stack(targets.task.name, columns=targets.columns)
+    if targets.task.are_labels:
+        truth = targets.are_true(probs.shape[2]).astype(np.float64)
     else:
-        truth = (targets > 0).astype(np.float64)
+        deviation = np.nanstd(targets.values, 0)
+        scale = np.where(deviation > 0, deviation, 1.0)
+        stack = replace(stack, center=tuple(np.nanmean(targets.values, 0).tolist()), scale=tuple(scale.tolist()))
+        truth = stack.logits(targets.values)
     logits = stack.logits(probs)
     inputs = inputs_of(logits, features)
     return FIT[strategy](replace(stack, input_count=inputs.shape[1]), logits.mean(0), inputs, truth)
@@ -109,25 +102,25 @@ def fit_stack(strategy: str, probs: Probs, targets: Targets, features: Inputs | 
 
 def _loss(stack: Stack, scores: Probs, truth: Probs) -> float:
     """Returns the sum over all images."""
-    if stack.task == NUMBERS.name:
+    if stack.scale:
         return float((_errors(stack, scores, truth) ** 2).sum() / 2)
     probs = stack.probs(scores).clip(LEAST, 1 - LEAST)
     likelihood = truth * np.log(probs)
-    if stack.task == SEVERAL_LABELS.name:
+    if not stack.parts(probs.shape[1]):
         likelihood += (1 - truth) * np.log(1 - probs)
     return -float(likelihood.sum())
 
 
 def _errors(stack: Stack, scores: Probs, truth: Probs) -> Probs:
     """Returns the truth minus the prediction, which is the loss's negative gradient; 0 where the truth is unknown."""
-    if stack.task == NUMBERS.name:
+    if stack.scale:
         return np.nan_to_num(truth - scores)
     return truth - stack.probs(scores)
 
 
 def _curvature(stack: Stack, scores: Probs, truth: Probs) -> Probs:
     """Returns the second derivatives of the loss by each score."""
-    if stack.task == NUMBERS.name:
+    if stack.scale:
         return np.isfinite(truth).astype(np.float64)
     probs = stack.probs(scores)
     return probs * (1 - probs)

@@ -29,7 +29,6 @@ from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.submissions.kaggle_scores import find_public_scores
 from podium.tasks.metrics import METRICS, evaluate
-from podium.tasks.task import NUMBERS, answers_of, columns_in, task_of
 from podium.terminal import progress_bar, say
 
 
@@ -98,7 +97,7 @@ def _position_of_best(held_out: HeldOut, metric: str) -> int:
     if not len(held_out):
         return 0
 
-    loss = task_of(held_out.targets).loss
+    loss = held_out.targets.task.loss
 
     def merit(number: int) -> tuple[float, float]:
         score, loss_score = (evaluate(name, held_out.targets, held_out.probs[number]) for name in (metric, loss))
@@ -134,12 +133,11 @@ def _scores_of(run: Run, pair: HeldOut | None, competition: Competition, labels:
     }
     if not pair:
         return values | dict.fromkeys(("score", "log_loss", "gain", "gain_low", "gain_high", "p"), math.nan)
-    task = task_of(pair.targets)
     scores = [evaluate(metric, pair.targets, probs) for probs in pair.probs]
     low, high = _gain_interval(pair, metric)
     return values | {
         "score": scores[-1],
-        "log_loss": math.nan if task is NUMBERS else evaluate("log_loss", pair.targets, pair.probs[-1]),
+        "log_loss": evaluate("log_loss", pair.targets, pair.probs[-1]) if pair.targets.task.are_labels else math.nan,
         "gain": METRICS[metric]().better * (scores[-1] - scores[0]) + 0.0,  # turns -0.0 into 0.0
         "gain_low": low,
         "gain_high": high,
@@ -171,9 +169,9 @@ def _disagreement(run: Run, partner: Run) -> float:
         return math.nan
     if not len(held_out):
         return math.nan
-    task = task_of(held_out.targets)
-    if task is NUMBERS:
+    targets = held_out.targets
+    if not targets.task.are_labels:
         return math.nan
-    answers, partner_answers = answers_of(held_out.probs, task, columns_in(held_out.targets))
+    answers, partner_answers = targets.task.answers(held_out.probs, targets.columns)
     differs = answers != partner_answers
     return float(differs.mean() if differs.ndim == 1 else differs.any(1).mean())

@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import MIN_PROB, Probs, Targets, apply_temperature
+from podium.blending.blend import MIN_PROB, Probs, apply_temperature
 from podium.blending.blend_strategies import fit_temperature
+
+Ints = NDArray[np.int64]
 
 # Chosen on simulated noise, with 10 to 25 classes of which the rarest had 1 to 8 images. For models with an accuracy of
 # 0.9, 75 to 98 % of the suspects were wrong if labels were exchanged at random, and they were 69 to 94 % of the wrong
@@ -36,7 +38,7 @@ class Suspects(NamedTuple):
     is_suspect: NDArray[np.bool_]  # in that order: the label is probably wrong
 
 
-def find_suspects(targets: Targets, probs: Probs) -> Suspects:
+def find_suspects(targets: Ints, probs: Probs) -> Suspects:
     """Ranks images by how probably their label is wrong.
 
     `targets` are the given labels, `probs` [images, classes] the predictions of models that have not seen the image.
@@ -60,7 +62,7 @@ def find_suspects(targets: Targets, probs: Probs) -> Suspects:
     return Suspects(order, suggested[order], odds[order], is_suspect[order])
 
 
-def _temperature(probs: Probs, targets: Targets) -> float:
+def _temperature(probs: Probs, targets: Ints) -> float:
     """Returns the temperature that fits all images; of very large tables, a random part is enough."""
     images = MOST_FITTED // probs.shape[1]
     if len(probs) <= images:
@@ -69,7 +71,7 @@ def _temperature(probs: Probs, targets: Targets) -> float:
     return fit_temperature(probs[fitted], targets[fitted])
 
 
-def _thresholds(targets: Targets, probs: Probs) -> Probs:
+def _thresholds(targets: Ints, probs: Probs) -> Probs:
     """Returns, for each class, the mean probability of the class on the images with its label."""
     given = probs[np.arange(len(targets)), targets]
     sums = np.bincount(targets, given, minlength=probs.shape[1]) + PSEUDO_IMAGES * given.mean()

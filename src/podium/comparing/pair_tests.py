@@ -15,7 +15,7 @@ import pandas as pd
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.errors import PodiumError
 from podium.saved_runs.run_folder import Run, find_runs
-from podium.tasks.task import NUMBERS, are_right, task_of
+from podium.tasks.task import are_right
 
 COLUMNS = ("run", "other", "images", "only_run", "only_other", "p", "p_corrected")
 
@@ -52,11 +52,11 @@ def mcnemar(pair: HeldOut) -> tuple[int, int, float]:
     """Returns how many images only the first, and only the second of two runs classifies correctly, and the p-value."""
     from scipy.stats import binomtest
 
-    if task_of(pair.targets) is NUMBERS:  # the run that is closer is right
-        error, other_error = np.nanmean(np.abs(pair.probs - pair.targets), axis=-1)
-        right, other_right = error < other_error, other_error < error
-    else:
+    if pair.targets.task.are_labels:
         right, other_right = are_right(pair.targets, pair.probs)
+    else:  # the run that is closer is right
+        error, other_error = np.nanmean(np.abs(pair.probs - pair.targets.values), axis=-1)
+        right, other_right = error < other_error, other_error < error
     only_run, only_other = int((right & ~other_right).sum()), int((other_right & ~right).sum())
     differing = only_run + only_other
     return only_run, only_other, float(binomtest(only_run, differing).pvalue) if differing else 1.0

@@ -42,8 +42,8 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
         )
     probs = held_out.probs[0] if len(runs) == 1 else held_out.probs.mean(0)  # the mean of one would be a copy
     classes = np.array(competition.classes, dtype=object)
-    suspects = find_suspects(held_out.targets, probs)
-    order, given = suspects.order, held_out.targets[suspects.order]
+    suspects = find_suspects(held_out.targets.values, probs)
+    order, given = suspects.order, held_out.targets.values[suspects.order]
     ids = np.array(held_out.ids, dtype=object)[order]
     checked = competition.corrections.lines
     return pd.DataFrame(
@@ -54,7 +54,7 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
             "label_prob": probs[order, given],
             "suggested_prob": probs[order, suspects.suggested],
             "is_suspect": suspects.is_suspect & ~np.array([name in checked for name in ids]),
-            "is_predicted": (probs.argmax(1) == held_out.targets)[order],
+            "is_predicted": (probs.argmax(1) == held_out.targets.values)[order],
             "runs": "+".join(run.name for run in runs),
         }
     )

@@ -33,7 +33,7 @@ def choose_metric(sources: Sources, submission: SubmissionFormat, classes: list[
     metric = str(card.get("metric", usual))
     if is_metric_of_file(metric):
         form, position = submission.answer_form(task, tuple(classes), targets), submission.id_position
-        use_metric_of_file(metric, card, task, form, submission.columns[position], position)
+        use_metric_of_file(metric, card, form, submission.columns[position], position)
     built = METRICS[metric]()
     if task.name not in built.tasks:
         problem = f"{metric} is not defined for {task.words}"

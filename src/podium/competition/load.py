@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from numpy.typing import NDArray
 
 from podium.competition.answer_form import AnswerForm
 from podium.competition.answer_groups import Answers, check_corrected_answers, take_answers
@@ -34,7 +35,7 @@ from podium.competition.submission_format import SubmissionFormat, submission_fo
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import files_of
 from podium.errors import PodiumError
-from podium.tasks.task import NUMBERS, Task, labels_in
+from podium.tasks.task import NUMBERS, SEVERAL_TARGETS, Targets, Task, column_numbers, labels_in
 from podium.terminal import command_for, first_few, say
 
 KAGGLE_INPUT = Path("/kaggle/input")
@@ -67,6 +68,20 @@ class Competition:
     def answer_ids(self) -> list[str]:
         """Returns the ids of the submission."""
         return self.answers.ids if self.answers else self.test["id"].tolist()
+
+    @property
+    def class_columns(self) -> tuple[int, ...]:
+        """Returns the number of each class's column, of several targets; see `Targets`."""
+        return tuple(column_numbers(self.classes)) if self.task is SEVERAL_TARGETS else ()
+
+    def answers_of(self, probs: NDArray[Any]) -> Targets:
+        """Returns what probabilities, or numbers, answer."""
+        return Targets(self.task, self.task.answers(probs, self.class_columns), self.class_columns)
+
+    @cached_property
+    def targets(self) -> Targets:
+        """Returns the targets of the training images."""
+        return self.task.encode(self.train["target"], self.classes)
 
     @cached_property
     def answer_form(self) -> AnswerForm:

@@ -21,7 +21,7 @@ from podium.errors import PodiumError
 from podium.extensions.extend import call_metric, register_metric_of_file
 from podium.extensions.extension_files import loaded_extensions
 from podium.tasks.metrics import Metric
-from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, Task
+from podium.tasks.task import TASKS, Targets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,22 +40,20 @@ def announce_metric_of_file(name: str, card: Mapping[str, Any]) -> None:
     """Makes the name a metric of every task; its scores need the form of the submission, which is not known yet."""
     _function_of(name)
 
-    def score(targets: Any, probs: Any) -> float:
+    def score(targets: Targets, probs: Any) -> float:
         raise PodiumError(f"{name} needs the files of its competition")
 
     _register(name, card, "", score)
 
 
-def use_metric_of_file(
-    name: str, card: Mapping[str, Any], task: Task, form: AnswerForm, id_column: str, id_position: int
-) -> None:
+def use_metric_of_file(name: str, card: Mapping[str, Any], form: AnswerForm, id_column: str, id_position: int) -> None:
     """Makes the function a metric, which gets tables in the form of the submission."""
     function = _function_of(name)
 
-    def score(targets: Array, probs: Array) -> float:
-        is_scaled = task is ONE_LABEL and form.wants == "probs"
+    def score(targets: Targets, probs: Array) -> float:
+        is_scaled = targets.task.sums_to_one and form.wants == "probs"
         submission = _table_of(form, probs / probs.sum(1, keepdims=True) if is_scaled else probs)
-        solution = _table_of(form.of_truth, _as_probs(targets, len(form.classes), task))
+        solution = _table_of(form.of_truth, _as_probs(targets, len(form.classes)))
         for table in (solution, submission):
             table.insert(id_position, id_column, range(len(table)))
         return call_metric(function, solution, submission, id_column)
@@ -63,7 +61,7 @@ def use_metric_of_file(
     _register(name, card, form.wants, score)
 
 
-def _register(name: str, card: Mapping[str, Any], wants: str, score: Callable[[Array, Array], float]) -> None:
+def _register(name: str, card: Mapping[str, Any], wants: str, score: Callable[[Targets, Array], float]) -> None:
     better = -1 if card.get("better") == "lower" else 1
     register_metric_of_file(name, Metric(wants, better, score, -math.inf, math.inf, frozenset(TASKS)))
 
@@ -78,13 +76,9 @@ def _function_of(name: str) -> Callable[..., Any]:
     return called
 
 
-def _as_probs(targets: Array, count: int, task: Task) -> Array:
+def _as_probs(targets: Targets, count: int) -> Array:
     """Returns the truth as sure predictions."""
-    import numpy as np
-
-    if task is ONE_LABEL:
-        return np.eye(count)[targets]
-    return (targets > 0).astype(np.float64) if task in (SEVERAL_LABELS, SEVERAL_TARGETS) else targets
+    return targets.are_true(count).astype("float64") if targets.task.are_labels else targets.values
 
 
 def _table_of(form: AnswerForm, predictions: Array) -> pd.DataFrame:

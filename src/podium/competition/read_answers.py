@@ -19,7 +19,7 @@ from podium.competition.positive_class import find_positive, put_positive_last
 from podium.competition.solution import Pairs, true_labels, true_marks
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS
-from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets
 from podium.terminal import first_few, say
 
 Array = NDArray[Any]
@@ -30,7 +30,7 @@ SUM_TOLERANCE = 1e-3  # of probabilities that are those of one label
 
 class Answers(NamedTuple):
     metric: str
-    targets: Array
+    targets: Targets
     probs: Array  # or numbers
 
 
@@ -38,7 +38,8 @@ def read_answers(pairs: Pairs, metric: str | None, positive: str | None) -> Answ
     """Returns what the metric compares; without one, accuracy is for labels and log loss for probabilities."""
     wants = METRICS[metric]().wants if metric else None
     if wants == "numbers" and metric:
-        return Answers(metric, *_read_numbers(pairs))
+        targets, numbers = _read_numbers(pairs)
+        return Answers(metric, Targets(NUMBERS, targets), numbers)
     marks = true_marks(pairs)
     if marks is not None:
         return _read_marks(pairs, marks, metric, positive)
@@ -47,17 +48,21 @@ def read_answers(pairs: Pairs, metric: str | None, positive: str | None) -> Answ
     if pairs.answers.shape[1] > 1 or wants == "probs":
         metric = metric or "log_loss"
         _refuse_labels(pairs, labels, metric)
-        return Answers(metric, *_read_probs(pairs, labels, positive))
+        return _of_one_label(metric, *_read_probs(pairs, labels, positive))
     cells = pairs.answers.iloc[:, 0]
     if wants == "ranking" and metric:
-        return Answers(metric, *_read_rankings(pairs, cells, labels, METRICS[metric]().places))
+        return _of_one_label(metric, *_read_rankings(pairs, cells, labels, METRICS[metric]().places))
     if metric in (None, "gap") and _have_confidence(cells, labels):
-        return Answers("gap", *_read_confidence(pairs, cells, labels))
+        return _of_one_label("gap", *_read_confidence(pairs, cells, labels))
     if metric is None:
         _refuse_numbers(pairs, labels)
     _refuse_other_labels(pairs, cells, labels)
     _note_guess_of_grades(metric, {*labels, *cells})
-    return Answers(metric or "accuracy", *_read_labels(cells, labels))
+    return _of_one_label(metric or "accuracy", *_read_labels(cells, labels))
+
+
+def _of_one_label(metric: str, numbers: Array, probs: Array) -> Answers:
+    return Answers(metric, Targets(ONE_LABEL, numbers), probs)
 
 
 def _refuse_several_labels(pairs: Pairs, labels: "pd.Series[str]") -> None:
@@ -122,10 +127,10 @@ def _read_marks(pairs: Pairs, marks: pd.DataFrame, metric: str | None, positive:
     if metric and SEVERAL_LABELS.name not in METRICS[metric]().tasks and (is_true.sum(1) == 1).all():
         is_one_label = True
     if not is_one_label:
-        return Answers(metric or "roc_auc", is_true.astype(np.float32), values)
+        return Answers(metric or "roc_auc", Targets(SEVERAL_LABELS, is_true.astype(np.float32)), values)
     _refuse_values(pairs, values, values.sum(axis=1) == 0)
     order = _order_of(classes, positive)
-    return Answers(metric or "log_loss", is_true[:, order].argmax(1), values[:, order])
+    return _of_one_label(metric or "log_loss", is_true[:, order].argmax(1), values[:, order])
 
 
 def _refuse_odd_marks(pairs: Pairs, marks: pd.DataFrame) -> None:

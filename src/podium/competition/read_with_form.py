@@ -17,7 +17,7 @@ from podium.competition.read_answers import Answers
 from podium.competition.solution import Pairs, label_column
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS
-from podium.tasks.task import ONE_LABEL, answers_of, column_numbers
+from podium.tasks.task import ONE_LABEL
 from podium.terminal import first_few, plural, say
 
 
@@ -45,7 +45,7 @@ def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -
             _refuse_odd_marks(truth, pairs.solution)
         _refuse_problem(truth_form, truth, pairs.solution)
     sure = truth_form.read(_by_image(truth, competition))
-    return Answers(metric, answers_of(sure, competition.task, column_numbers(competition.classes)), predictions)
+    return Answers(metric, competition.answers_of(sure), predictions)
 
 
 def _refuse_other_ids(pairs: Pairs, competition: Competition) -> None:

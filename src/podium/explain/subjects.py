@@ -132,7 +132,8 @@ def choose_images(competition: Competition, held_out: Predictions, wanted: Seque
 
 def _ids_of_all_classes(held_out: Predictions) -> list[str]:
     """Returns the first image of every class, then the second, and so on."""
-    targets = held_out.target if held_out.target.ndim == 1 else held_out.target.argmax(1)  # or the first of several
+    values = held_out.target.values
+    targets = values if values.ndim == 1 else values.argmax(1)  # or the first of several
     place_in_class = [int((targets[:row] == target).sum()) for row, target in enumerate(targets)]
     order = sorted(range(len(held_out.id)), key=lambda row: (place_in_class[row], targets[row]))
     return [str(held_out.id[row]) for row in order[:IMAGES]]

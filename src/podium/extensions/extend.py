@@ -19,7 +19,7 @@ from typing import Any
 from podium.errors import PodiumError
 from podium.recipe import AUGMENTATIONS, LOSSES, VIEWS, View
 from podium.tasks.metrics import METRICS, WANTS, Metric
-from podium.tasks.task import ONE_LABEL, TASKS
+from podium.tasks.task import ONE_LABEL, TASKS, Targets
 
 Function = Callable[..., Any]
 
@@ -47,8 +47,8 @@ def metric(
         if value not in allowed:
             raise PodiumError(f"a metric takes {' or '.join(allowed)}, not '{value}'; correct its decorator")
 
-    def score(targets: Any, probs: Any) -> float:
-        return call_metric(function, targets.copy(), probs.copy())  # it may change its arguments
+    def score(targets: Targets, probs: Any) -> float:
+        return call_metric(function, targets.values.copy(), probs.copy())  # it may change its arguments
 
     sign = 1 if better == "higher" else -1
     built = Metric(wants, sign, score, -math.inf, math.inf, frozenset(tasks))

@@ -45,7 +45,7 @@ def strata_of(targets: Sequence[str], task: Task) -> tuple[Sequence[str], Task]:
     """Returns labels for numbers: the range that each one lies in. Each range holds about as many images."""
     if task is not NUMBERS:
         return targets, task
-    numbers = task.encode(targets, targets[0].split(SEPARATOR))
+    numbers = task.encode(targets, targets[0].split(SEPARATOR)).values
     most = MOST_RANGES if numbers.shape[1] == 1 else 1 + MOST_RANGES // 2
     columns = [_ranges_of(column, number, most) for number, column in enumerate(numbers.T)]
     if len(columns) == 1:

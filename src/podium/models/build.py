@@ -21,7 +21,7 @@ from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
-from podium.tasks.task import ONE_LABEL
+from podium.tasks.task import ONE_LABEL, TASKS, column_numbers
 from podium.terminal import first_line, say
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ class ModelSpec:
     norm: str = "train"  # as in the recipe; as above
     scales: tuple[tuple[float, float], ...] = ()  # of numbers: the mean and deviation that an output is measured in
     value_range: ValueRange | None = None  # in which the images were decoded
+
+    @property
+    def parts(self) -> list[slice]:
+        """Returns the parts of the classes in which the probabilities sum to 1."""
+        return TASKS[self.task].parts(len(self.classes), column_numbers(self.classes))
 
     def as_json(self) -> dict[str, Any]:
         """Returns the fields; the range only if there is one, so that other models keep their bits."""

@@ -14,7 +14,6 @@ from podium.models.build import ModelSpec
 from podium.models.device import autocast
 from podium.models.normalise import Normaliser
 from podium.recipe import VIEWS
-from podium.tasks.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, column_numbers, parts_of
 
 ZOOM = 16  # the zoomed view leaves out a sixteenth at each edge
 
@@ -49,13 +48,20 @@ def probs_of(logits: Tensor, spec: ModelSpec) -> Tensor:
 
     Of several targets, those of each column sum to 1.
     """
-    if spec.task == NUMBERS.name:
+    if spec.scales:
         scales = logits.new_tensor(spec.scales, dtype=torch.float32)
         return logits.float() * scales[:, 1] + scales[:, 0]
-    if spec.task == SEVERAL_TARGETS.name:
-        parts = parts_of(column_numbers(spec.classes))
-        return torch.cat([logits[..., part].float().softmax(-1) for part in parts], -1)
-    return logits.float().sigmoid() if spec.task == SEVERAL_LABELS.name else logits.float().softmax(-1)
+    parts = spec.parts
+    if not parts:
+        return logits.float().sigmoid()
+    return torch.cat([logits[..., part].float().softmax(-1) for part in parts], -1)
+
+
+def wanted(values: Tensor, spec: ModelSpec) -> Tensor:
+    """Returns what a loss compares a model's outputs with: the number of the one label, marks, or scaled numbers."""
+    if spec.scales:
+        return scaled(values.float(), spec)
+    return values.float() if values.ndim > 1 else values
 
 
 def scaled(numbers: Tensor, spec: ModelSpec) -> Tensor:

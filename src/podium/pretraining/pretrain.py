@@ -117,7 +117,7 @@ def open_pool(plan: PretrainingPlan, device: torch.device) -> ImagePool:
         store=store,
         readable=positions[~is_bad],
         labelled=in_store[rows],
-        labels=torch.from_numpy(ONE_LABEL.encode(targets, names)).to(device),
+        labels=torch.from_numpy(ONE_LABEL.encode(targets, names).values).to(device),
         classes=len(names),
         workers=pick_workers(machine.workers, device),
     )

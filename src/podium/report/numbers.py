@@ -16,6 +16,7 @@ from podium.blending.held_out import current_labels
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import ONE_LABEL, Targets, joined
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -49,6 +50,11 @@ class HeldOutImages:
         confidence: Floats = self.probs.max(1)
         return confidence
 
+    @property
+    def truth(self) -> Targets:
+        """The targets as metrics take them."""
+        return Targets(ONE_LABEL, self.targets)
+
     @cached_property
     def target_probs(self) -> Floats:
         target_probs: Floats = self.probs[np.arange(len(self)), self.targets]
@@ -70,9 +76,8 @@ def read_held_out(run: Run, competition: Competition) -> HeldOutImages:
     classes = run.out_of_fold(run.finished()[0], competition.classes).classes
     parts = {fold: run.out_of_fold(fold).in_order_of(classes).with_labels(labels) for fold in run.finished()}
     folds = np.concatenate([np.full(len(part.id), fold) for fold, part in parts.items()])
-    ids, targets, probs = (
-        np.concatenate([getattr(part, name) for part in parts.values()]) for name in ("id", "target", "probs")
-    )
+    ids, probs = (np.concatenate([getattr(part, name) for part in parts.values()]) for name in ("id", "probs"))
+    targets = joined([part.target for part in parts.values()]).values
     return HeldOutImages(ids.astype(str), folds, targets, probs.astype(np.float64), classes)
 
 
@@ -171,7 +176,9 @@ def reliability(probs: Floats, targets: Ints) -> Reliability:
     accuracies = [float(is_right[part].mean()) for part in bins]
     counts = [len(part) for part in bins]
     error = sum(n * abs(mean - accuracy) for n, mean, accuracy in zip(counts, means, accuracies, strict=True))
-    return Reliability(means, accuracies, counts, error / len(order), evaluate("log_loss", targets, probs))
+    return Reliability(
+        means, accuracies, counts, error / len(order), evaluate("log_loss", Targets(ONE_LABEL, targets), probs)
+    )
 
 
 def calibrated_probs(images: HeldOutImages) -> tuple[Floats, float]:
@@ -203,8 +210,7 @@ def fold_scores(images: HeldOutImages, metric: str) -> dict[int, float]:
     """Returns the score of each fold."""
     folds = sorted(set(images.folds.tolist()))
     return {
-        fold: evaluate(metric, images.targets[images.folds == fold], images.probs[images.folds == fold])
-        for fold in folds
+        fold: evaluate(metric, images.truth[images.folds == fold], images.probs[images.folds == fold]) for fold in folds
     }
 
 

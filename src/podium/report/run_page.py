@@ -129,14 +129,14 @@ def _headline(competition: Competition, root: Path, run: Run, images: HeldOutIma
     """Returns the first numbers of the page: name, value and remark."""
     metric, scores = competition.metric, fold_scores(images, competition.metric)  # today's, as make compare has it
     groups = number_groups(images.ids.tolist(), read_groups(competition, root))
-    held_out = HeldOut(images.probs[None], images.targets, images.folds, groups)
+    held_out = HeldOut(images.probs[None], images.truth, images.folds, groups)
     low, high = percentile_interval(bootstrap_scores(held_out, images.probs, metric))
     values = list(scores.values())
     spread = f"folds ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else "one fold"
     return [
-        (metric, f"{evaluate(metric, images.targets, images.probs):.4f}", f"95 %: {low:.4f} to {high:.4f}"),
+        (metric, f"{evaluate(metric, images.truth, images.probs):.4f}", f"95 %: {low:.4f} to {high:.4f}"),
         ("mean over the folds", f"{np.mean(values):.4f}", f"{spread}, {len(values)} of {run.recipe['folds']} folds"),
-        ("log loss", f"{evaluate('log_loss', images.targets, images.probs):.4f}", "of the held-out images"),
+        ("log loss", f"{evaluate('log_loss', images.truth, images.probs):.4f}", "of the held-out images"),
         ("held-out images", f"{len(images):,}", f"{int(images.is_wrong.sum()):,} of them wrong"),
     ]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from podium.machine import memory_mb
 from podium.tasks.metrics import evaluate
-from podium.tasks.task import Task, task_of
+from podium.tasks.task import Targets, Task
 
 LARGEST = 1e18  # of the numbers in a file
 OPTIONAL = ("gpu_mb", "l2", "kept")
@@ -78,6 +78,6 @@ def _check(name: str, value: Any) -> None:
 _NAMES = [name for name in EpochRecord.__dataclass_fields__ if name != "scores"]
 
 
-def score_held_out(metric: str, targets: NDArray[np.int64], probs: NDArray[np.float32]) -> dict[str, float]:
+def score_held_out(metric: str, targets: Targets, probs: NDArray[np.float32]) -> dict[str, float]:
     """Returns the scores that a record holds."""
-    return {name: evaluate(name, targets, probs) for name in (task_of(targets).loss, metric)}
+    return {name: evaluate(name, targets, probs) for name in (targets.task.loss, metric)}

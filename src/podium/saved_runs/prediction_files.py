@@ -1,21 +1,22 @@
 """Predictions on disk: ids, probabilities and targets in one .npz archive, never a pickle."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podium.disk import atomic
 from podium.errors import PodiumError
-from podium.tasks.task import ONE_LABEL, Targets, labels_in, task_of
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, column_numbers, labels_in
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """A row of probabilities per id; `target` is as in task.py, -1 where unknown."""
+    """A row of probabilities per id; the values of `target` are -1 where unknown."""
 
     id: NDArray[np.str_]
     probs: NDArray[np.float32]
@@ -32,10 +33,10 @@ class Predictions:
             raise PodiumError("these runs were trained on different classes; choose runs that agree with --runs")
         place = {name: number for number, name in enumerate(self.classes)}
         order = np.array([place[name] for name in classes])
-        if task_of(self.target) is ONE_LABEL:
-            target = np.where(self.target < 0, -1, order.argsort()[self.target])
-        else:
-            target = self.target[:, order]
+        values = self.target.values
+        values = values[:, order] if values.ndim > 1 else np.where(values < 0, -1, order.argsort()[values])
+        columns = tuple(self.target.columns[number] for number in order) if self.target.columns else ()
+        target = replace(self.target, values=values, columns=columns)
         return replace(self, probs=self.probs[:, order], target=target, classes=classes)
 
     def in_order_if_same(self, classes: tuple[str, ...]) -> "Predictions":
@@ -47,7 +48,7 @@ class Predictions:
 
         Without labels, or if they are of other classes, nothing changes.
         """
-        task = task_of(self.target)
+        task = self.target.task
         if labels is None or not labels_in(task, labels.values()) <= set(self.classes):
             return self
         known = np.array([str(image_id) in labels for image_id in self.id], bool)
@@ -63,7 +64,7 @@ class Predictions:
 
     def check(self, is_labelled: bool) -> None:
         """Raises ValueError unless the arrays fit together; anybody may have written them."""
-        images, classes, labels = self.id.size, len(self.classes), self.target
+        images, classes, labels = self.id.size, len(self.classes), self.target.values
         if self.id.ndim != 1 or self.id.dtype.kind != "U" or len(np.unique(self.id)) < images:
             raise ValueError("its ids are not different texts")
         if len(set(self.classes)) < classes:
@@ -83,7 +84,7 @@ class Predictions:
                 file,
                 id=self.id,
                 probs=self.probs,
-                target=self.target,
+                target=_as_in_file(self.target),
                 classes=np.array(self.classes),
                 key=np.array(self.key),
                 made_on=np.array(self.made_on),
@@ -95,10 +96,34 @@ class Predictions:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 classes = tuple(str(name) for name in file["classes"])
                 key, made_on = str(file["key"]), str(file["made_on"])
-                predictions = Predictions(file["id"], file["probs"], file["target"], classes, key, made_on)
+                target = _from_file(file["target"], classes)
+                predictions = Predictions(file["id"], file["probs"], target, classes, key, made_on)
             predictions.check(is_labelled)
             return predictions
         except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
             # numpy's own advice, to allow pickles, would be unsafe.
             problem = "it is not an archive of arrays" if "pickle" in str(error) else error
             raise PodiumError(f"{path}: cannot be read ({problem}); {remedy}") from None
+
+
+def _as_in_file(targets: Targets) -> NDArray[Any]:
+    """Returns the array of a file. Of several targets, the classes of the first column are 1 and -1, the true one 1.
+
+    Those of the second column are 2 and -2, and so on: so the array says which classes belong together.
+    """
+    if not targets.columns:
+        return targets.values
+    numbers = np.array(targets.columns, np.int8)
+    return np.where(targets.values > 0, numbers, -numbers)
+
+
+def _from_file(array: NDArray[Any], classes: Sequence[str]) -> Targets:
+    """Returns the targets of a file, whose type says which task they are of."""
+    if array.ndim == 1:
+        return Targets(ONE_LABEL, array)
+    if array.dtype == np.int8:
+        columns = tuple(column_numbers(classes))
+        if not columns:
+            raise ValueError("its targets are those of columns, and its classes are not")
+        return Targets(SEVERAL_TARGETS, (array > 0).astype(np.int8), columns)
+    return Targets(NUMBERS if array.dtype == np.float64 else SEVERAL_LABELS, array)

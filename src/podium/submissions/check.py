@@ -10,12 +10,7 @@ from podium.blending.pooling import answer_targets, rows_of
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.errors import PodiumError
-from podium.tasks.task import (
-    NUMBERS,
-    ONE_LABEL,
-    answers_of,
-    column_numbers,
-)
+from podium.tasks.task import ONE_LABEL
 from podium.terminal import say
 
 OF_LABELS = ("labels", "ranking")  # submissions that name classes
@@ -67,17 +62,14 @@ def check_class_shares(competition: Competition, probs: Probs, anyway: bool, are
 
     `are_ranks`: these are no probabilities, so their means are no shares; the most probable classes still are.
     """
-    if competition.task is NUMBERS:
+    if not competition.task.are_labels:
         if not anyway and len(probs) > 1:
             _refuse_same_numbers(probs)
         return
     expected = _class_shares(competition)
     has_one_label, wants_labels = competition.task is ONE_LABEL, competition.submission_format.wants in OF_LABELS
-    answers = answers_of(probs, competition.task, column_numbers(competition.classes))
-    if not wants_labels:
-        shares = probs.mean(0)
-    else:
-        shares = np.bincount(answers, minlength=probs.shape[1]) / len(probs) if has_one_label else (answers > 0).mean(0)
+    answers = competition.answers_of(probs)
+    shares = answers.counts(probs.shape[1]) / len(probs) if wants_labels else probs.mean(0)
     if not anyway:
         _refuse_same_answer(competition, probs, shares, expected)
     if are_ranks and not wants_labels:
@@ -94,8 +86,7 @@ def check_class_shares(competition: Competition, probs: Probs, anyway: bool, are
 def _class_shares(competition: Competition) -> Probs:
     """Returns the share of each class among the training images, or answers: what a row of the submission is for."""
     targets = answer_targets(competition)
-    counts = np.bincount(targets, minlength=len(competition.classes)) if targets.ndim == 1 else (targets > 0).sum(0)
-    return np.asarray(counts / len(targets))
+    return np.asarray(targets.counts(len(competition.classes)) / len(targets))
 
 
 def _refuse_same_answer(competition: Competition, probs: Probs, shares: Probs, expected: Probs) -> None:

@@ -23,7 +23,7 @@ from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS
+from podium.tasks.task import ONE_LABEL, Targets
 from podium.terminal import plural, progress_bar, say
 
 PredictionFacts = dict[Run, dict[int, dict[str, str]]]  # by run and fold: hashes of input and output, and the device
@@ -84,7 +84,7 @@ def predict_test(competition: Competition, store: Store, run: Run, fold: int, ma
     made_on = ""
     if len(readable):
         probs[readable], made_on = _compute(store, positions, readable, run, fold, machine)
-    predictions = Predictions(ids, probs, np.full(len(ids), -1), classes, key, made_on)
+    predictions = Predictions(ids, probs, Targets(ONE_LABEL, np.full(len(ids), -1)), classes, key, made_on)
     try:
         predictions.save(path)
     except PodiumError as error:
@@ -123,11 +123,10 @@ def _compute(
 def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:
     """Returns the share of the training images that have each class, or the mean of each number."""
     if competition.task is not ONE_LABEL:
-        targets = competition.task.encode(competition.train["target"], classes)
-        if competition.task is SEVERAL_TARGETS:
-            targets = (targets > 0).astype(np.float32)
-        several: NDArray[np.float32] = targets.mean(0) if competition.task is not NUMBERS else np.nanmean(targets, 0)
-        return several
+        values = competition.task.encode(competition.train["target"], classes).values
+        if competition.task.are_labels:
+            return np.asarray(values.astype(np.float32).mean(0))
+        return np.asarray(np.nanmean(values, 0))
     counts = competition.train["target"].value_counts()
     shares: NDArray[np.float32] = (counts.reindex(list(classes), fill_value=0) / counts.sum()).to_numpy(np.float32)
     return shares

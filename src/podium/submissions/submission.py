@@ -37,7 +37,7 @@ from podium.submissions.predict_test import predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.write_csv import render, write_csv
 from podium.tasks.metrics import evaluate
-from podium.tasks.task import ONE_LABEL, column_numbers
+from podium.tasks.task import ONE_LABEL
 from podium.terminal import command_for, did_you_mean, first_few, plural, podium_command, say, uses_make
 
 LONGEST_NAME = 100  # letters
@@ -79,7 +79,7 @@ def submit(
         if competition.task is ONE_LABEL:  # of other answers, the probabilities do not say enough to draw some
             folds, features = predictions.fold_probs, predictions.fold_features
             estimate = add_fold_gain(estimate, choice.blend, competition.metric, folds, choice.decision, features)
-        best = best_score(competition.metric, probs, competition.task, column_numbers(competition.classes))
+        best = best_score(competition.metric, probs, competition.answers_of(probs))
         estimate = within_reach(estimate, competition.metric, best)
         _say_estimate(competition, estimate)
         choice = replace(choice, estimate=estimate)

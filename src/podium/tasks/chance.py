@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets, task_of
+from podium.tasks.task import Targets
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,32 +30,31 @@ MOST_IMAGES = 1000  # that these scores are computed of: some metrics are slow
 def is_better_than_chance(targets: Targets, probs: Array, metric: str) -> bool:
     if _are_all_the_same(targets):
         return True  # nothing can be compared
-    if task_of(targets) is NUMBERS:
-        is_better = _are_closer_than_mean(targets, probs)
-    else:
+    if targets.task.are_labels:
         is_better = any(_beats_shares(name, targets, probs) for name in ("accuracy", "log_loss"))
+    else:
+        is_better = _are_closer_than_mean(targets.values, probs)
     return is_better or _orders_images(targets, probs) or _beats_dealt(metric, targets, probs)
 
 
 def _are_all_the_same(targets: Targets) -> bool:
     import numpy as np
 
-    if task_of(targets) is NUMBERS:
-        return not (np.nanstd(targets, 0) > 0).any()
-    return bool((targets == targets[:1]).all())
+    if not targets.task.are_labels:
+        return not (np.nanstd(targets.values, 0) > 0).any()
+    return bool((targets.values == targets.values[:1]).all())
 
 
 def _beats_shares(name: str, targets: Targets, probs: Array) -> bool:
     import numpy as np
 
-    is_single = task_of(targets) is ONE_LABEL
-    shares = np.bincount(targets, minlength=probs.shape[1]) / len(targets) if is_single else (targets > 0).mean(0)
+    shares = targets.counts(probs.shape[1]) / len(targets)
     constant = np.broadcast_to(shares, probs.shape)
     scores, by_chance = (score_per_image(name, targets, predicted) for predicted in (probs, constant))
     return _is_clear(METRICS[name]().better * (np.asarray(scores) - np.asarray(by_chance)))
 
 
-def _are_closer_than_mean(targets: Targets, numbers: Array) -> bool:
+def _are_closer_than_mean(targets: Array, numbers: Array) -> bool:
     """Compares the squared errors with those of the mean, in units of each column's deviation."""
     import numpy as np
 
@@ -82,25 +81,24 @@ def _orders_images(targets: Targets, probs: Array) -> bool:
     import numpy as np
     from scipy.stats import rankdata
 
-    task = task_of(targets)
-    if task not in (ONE_LABEL, SEVERAL_LABELS):
+    if targets.columns or not targets.task.are_labels:
         return False
-    if task is ONE_LABEL:
-        counts = np.bincount(targets, minlength=probs.shape[1])
+    if targets.task.sums_to_one:
+        counts = targets.counts(probs.shape[1])
         ranked = np.sort(np.argsort(-counts, kind="stable")[: max(2, MOST_RANKED // len(probs))])  # of the classes
         ranks = np.empty((len(probs), len(ranked)), np.float32)  # holds halves exactly, up to eight million images
         for start in range(0, len(ranked), RANKED_CLASSES):  # rankdata makes five tables
             columns = slice(start, start + RANKED_CLASSES)
             ranks[:, columns] = rankdata(probs[:, ranked[columns]], axis=0)
-        images = np.flatnonzero(np.isin(targets, ranked))
-        columns_of = np.searchsorted(ranked, targets[images])
-        weights = 1 / counts[targets[images]]  # all classes count the same
+        images = np.flatnonzero(np.isin(targets.values, ranked))
+        columns_of = np.searchsorted(ranked, targets.values[images])
+        weights = 1 / counts[targets.values[images]]  # all classes count the same
 
         def mean_rank(order: NDArray[np.int64]) -> float:
             return float((ranks[order[images], columns_of].astype(np.float64) / len(probs) * weights).sum())
 
         return _stands_out(mean_rank, len(targets))
-    ranks, shares = rankdata(probs, axis=0) / len(probs), targets / targets.sum(0).clip(1)
+    ranks, shares = rankdata(probs, axis=0) / len(probs), targets.values / targets.values.sum(0).clip(1)
     return _stands_out(lambda order: float((ranks[order] * shares).sum()), len(targets))
 
 

@@ -1,6 +1,6 @@
 """The functions behind METRICS (metrics.py): arrays in, one number out; scikit-learn's wherever it has them.
 
-Each says which targets it takes (task.py): one label, several labels, or numbers. Writes nothing.
+Each says which targets (task.py) it takes: one label, several labels, or numbers. Writes nothing.
 """
 
 from __future__ import annotations  # numpy appears in the types and is imported only where a score is computed
@@ -8,7 +8,7 @@ from __future__ import annotations  # numpy appears in the types and is imported
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from podium.tasks.task import HALF, ONE_LABEL, SEVERAL_TARGETS, are_right, columns_in, parts_of, task_of
+from podium.tasks.task import Targets, are_right
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,12 +22,12 @@ LOWEST_RATE = 0.8  # the true positive rate above which partial_auc_80 measures
 # --- the score of each image -------------------------------------------------------------------------
 
 
-def accuracy_of_images(targets: Array, probs: Array) -> Scores:
+def accuracy_of_images(targets: Targets, probs: Array) -> Scores:
     """One label: whether the most probable class is right. Several labels: whether all of them are."""
     return are_right(targets, probs).astype("float64")
 
 
-def log_loss_of_images(targets: Array, probs: Array) -> Scores:
+def log_loss_of_images(targets: Targets, probs: Array) -> Scores:
     """One label: of the true class. Several labels: the mean over the labels, each a yes or no.
 
     Several targets: of the true classes, the mean over the columns.
@@ -35,54 +35,54 @@ def log_loss_of_images(targets: Array, probs: Array) -> Scores:
     import numpy as np
 
     least = np.finfo(np.float64).eps
-    if task_of(targets) is SEVERAL_TARGETS:
-        true_probs = probs[targets > 0].reshape(len(targets), -1)
-        return np.asarray(-np.log(true_probs.clip(least)).mean(1))
-    if task_of(targets) is not ONE_LABEL:
-        clipped = probs.astype(np.float64).clip(least, 1 - least)
-        return np.asarray(-np.where(targets > 0, np.log(clipped), np.log1p(-clipped)).mean(1))
-    return np.asarray(-np.log(_true_probs(targets, probs).clip(least)))
+    if targets.task.sums_to_one:
+        return np.asarray(-np.log(_true_probs(targets, probs).clip(least)))
+    is_true = targets.values > 0
+    if targets.columns:
+        return np.asarray(-np.log(probs[is_true].reshape(len(targets), -1).clip(least)).mean(1))
+    clipped = probs.astype(np.float64).clip(least, 1 - least)
+    return np.asarray(-np.where(is_true, np.log(clipped), np.log1p(-clipped)).mean(1))
 
 
-def _true_probs(targets: Array, probs: Array) -> Scores:
+def _true_probs(targets: Targets, probs: Array) -> Scores:
     """Returns the probability of each image's class, of probabilities that are scaled to a sum of 1."""
     import numpy as np
 
-    return np.asarray(probs[np.arange(len(targets)), targets].astype(np.float64) / probs.sum(1))
+    return np.asarray(probs[np.arange(len(targets)), targets.values].astype(np.float64) / probs.sum(1))
 
 
-def brier_of_images(targets: Array, probs: Array) -> Scores:
+def brier_of_images(targets: Targets, probs: Array) -> Scores:
     """The squared error: of the second of two classes, summed over more classes, the mean over several labels."""
     import numpy as np
 
-    if task_of(targets) is not ONE_LABEL:
-        return np.asarray(((probs.astype(np.float64) - targets) ** 2).mean(1))
+    if not targets.task.sums_to_one:
+        return np.asarray(((probs.astype(np.float64) - targets.values) ** 2).mean(1))
     scaled = probs.astype(np.float64) / probs.sum(1, keepdims=True)
-    errors = (scaled - (np.arange(probs.shape[1]) == targets[:, None])) ** 2
+    errors = (scaled - targets.are_true(probs.shape[1])) ** 2
     return np.asarray(errors[:, 1] if probs.shape[1] == 2 else errors.sum(1))
 
 
-def _places(targets: Array, probs: Array) -> Array:
+def _places(targets: Targets, probs: Array) -> Array:
     """Returns the place of the true class among all, from 0; of equal probabilities, the first class is first.
 
     That is the order of argmax and of a stable sort. scikit-learn's top_k_accuracy_score puts the last class first.
     """
     import numpy as np
 
-    true_probs = probs[np.arange(len(targets)), targets][:, None]
-    is_earlier = np.arange(probs.shape[1]) < targets[:, None]
+    true_probs = probs[np.arange(len(targets)), targets.values][:, None]
+    is_earlier = np.arange(probs.shape[1]) < targets.values[:, None]
     return np.asarray(((probs > true_probs) | ((probs == true_probs) & is_earlier)).sum(1))
 
 
-def top_k_of_images(k: int) -> Callable[[Array, Array], Scores]:
+def top_k_of_images(k: int) -> Callable[[Targets, Array], Scores]:
     """One label: whether the true class is among the k most probable ones."""
     return lambda targets, probs: (_places(targets, probs) < k).astype("float64")
 
 
-def map_at_k_of_images(k: int) -> Callable[[Array, Array], Scores]:
+def map_at_k_of_images(k: int) -> Callable[[Targets, Array], Scores]:
     """One label: 1 / place of the true class, 0 if it is not among the k most probable ones."""
 
-    def score(targets: Array, probs: Array) -> Scores:
+    def score(targets: Targets, probs: Array) -> Scores:
         import numpy as np
 
         places = _places(targets, probs)
@@ -94,26 +94,25 @@ def map_at_k_of_images(k: int) -> Callable[[Array, Array], Scores]:
 # --- labels ------------------------------------------------------------------------------------------
 
 
-def accuracy(targets: Array, probs: Array) -> float:
+def accuracy(targets: Targets, probs: Array) -> float:
     """One label, as scikit-learn's accuracy_score, whose checks take longer than the count. Several: all right."""
     return float(are_right(targets, probs).mean())
 
 
-def f_score(beta: int, average: str) -> Callable[[Array, Array], float]:
+def f_score(beta: int, average: str) -> Callable[[Targets, Array], float]:
     """One label or several; `average` is macro, micro, weighted or, for several labels only, samples."""
 
-    def score(targets: Array, probs: Array) -> float:
+    def score(targets: Targets, probs: Array) -> float:
         from sklearn.metrics import f1_score, fbeta_score
 
         options: dict[str, Any] = {"average": average, "zero_division": 0.0}
-        if task_of(targets) is not ONE_LABEL:
-            targets, predicted = _with_second_column(targets > 0), _with_second_column(probs >= HALF)
+        truth, predicted = targets.values, targets.task.answers(probs)
+        if not targets.task.sums_to_one:
+            truth, predicted = _with_second_column(truth > 0), _with_second_column(predicted > 0)
             options["labels"] = range(probs.shape[1])
-        else:
-            predicted = probs.argmax(1)
         if beta == 1:
-            return float(f1_score(targets, predicted, **options))
-        return float(fbeta_score(targets, predicted, beta=beta, **options))
+            return float(f1_score(truth, predicted, **options))
+        return float(fbeta_score(truth, predicted, beta=beta, **options))
 
     return score
 
@@ -125,7 +124,7 @@ def _with_second_column(is_set: Array) -> Array:
     return is_set if is_set.shape[1] > 1 else np.hstack([is_set, np.zeros_like(is_set)])
 
 
-def balanced_accuracy(targets: Array, probs: Array) -> float:
+def balanced_accuracy(targets: Targets, probs: Array) -> float:
     """One label: the mean recall of the classes that occur.
 
     The same as balanced_accuracy_score, which warns whenever a predicted class does not occur.
@@ -133,18 +132,19 @@ def balanced_accuracy(targets: Array, probs: Array) -> float:
     import numpy as np
     from sklearn.metrics import recall_score
 
-    return float(recall_score(targets, probs.argmax(1), labels=np.unique(targets), average="macro", zero_division=0.0))
+    truth = targets.values
+    return float(recall_score(truth, probs.argmax(1), labels=np.unique(truth), average="macro", zero_division=0.0))
 
 
-def mean_recall(weights: tuple[float, ...] = ()) -> Callable[[Array, Array], float]:
+def mean_recall(weights: tuple[float, ...] = ()) -> Callable[[Targets, Array], float]:
     """Several targets: the mean over the columns of the mean recall of the classes that occur; `weights` weigh them."""
 
-    def score(targets: Array, probs: Array) -> float:
+    def score(targets: Targets, probs: Array) -> float:
         import numpy as np
 
         recalls = []
-        for part in parts_of(columns_in(targets)):
-            truth, predicted = targets[:, part].argmax(1), probs[:, part].argmax(1)
+        for part in targets.parts(probs.shape[1]):
+            truth, predicted = targets.values[:, part].argmax(1), probs[:, part].argmax(1)
             counts, right = np.bincount(truth), np.bincount(truth[truth == predicted], minlength=truth.max() + 1)
             recalls.append((right[counts > 0] / counts[counts > 0]).mean())
         return float(np.average(recalls, weights=weights if len(weights) == len(recalls) else None))
@@ -152,26 +152,26 @@ def mean_recall(weights: tuple[float, ...] = ()) -> Callable[[Array, Array], flo
     return score
 
 
-def quadratic_kappa(targets: Array, probs: Array) -> float:
+def quadratic_kappa(targets: Targets, probs: Array) -> float:
     """One label; not a number if all images have one class, and all get it."""
     import numpy as np
     from sklearn.metrics import cohen_kappa_score
 
     labels = np.arange(probs.shape[1])  # all classes: distances are those of the whole scale
-    predicted = probs.argmax(1)
-    if (predicted == targets).all() and (targets == targets[:1]).all():
+    predicted, truth = probs.argmax(1), targets.values
+    if (predicted == truth).all() and (truth == truth[:1]).all():
         return float("nan")
-    return float(cohen_kappa_score(targets, predicted, labels=labels, weights="quadratic"))
+    return float(cohen_kappa_score(truth, predicted, labels=labels, weights="quadratic"))
 
 
-def mcc(targets: Array, probs: Array) -> float:
+def mcc(targets: Targets, probs: Array) -> float:
     """One label; 0 if all images have one class, or all get one."""
     from sklearn.metrics import matthews_corrcoef
 
-    return float(matthews_corrcoef(targets, probs.argmax(1)))
+    return float(matthews_corrcoef(targets.values, probs.argmax(1)))
 
 
-def gap(targets: Array, probs: Array) -> float:
+def gap(targets: Targets, probs: Array) -> float:
     """One label: global average precision of the most probable classes of all images, the surest first.
 
     The mean over all images of the share of right answers among those that are at least as sure, 0 for a wrong answer.
@@ -179,7 +179,7 @@ def gap(targets: Array, probs: Array) -> float:
     import numpy as np
 
     order = (-probs.max(1)).argsort(kind="stable")
-    is_right = (probs.argmax(1) == targets)[order]
+    is_right = are_right(targets, probs)[order]
     precision = is_right.cumsum() / np.arange(1, len(targets) + 1)
     return float((precision * is_right).sum() / len(targets))
 
@@ -187,11 +187,11 @@ def gap(targets: Array, probs: Array) -> float:
 # --- probabilities -----------------------------------------------------------------------------------
 
 
-def log_loss(targets: Array, probs: Array) -> float:
+def log_loss(targets: Targets, probs: Array) -> float:
     """One label: as scikit-learn's log_loss, which makes six tables of images and classes. Several: their mean."""
     import numpy as np
 
-    if task_of(targets) is not ONE_LABEL:
+    if not targets.task.sums_to_one:
         return float(log_loss_of_images(targets, probs).mean())
     true_probs, least = _true_probs(targets, probs), np.finfo(np.float64).eps
     if not np.isfinite(true_probs).all():
@@ -199,15 +199,15 @@ def log_loss(targets: Array, probs: Array) -> float:
     return float(-np.log(true_probs.clip(least, 1 - least)).mean())
 
 
-def balanced_log_loss(targets: Array, probs: Array) -> float:
+def balanced_log_loss(targets: Targets, probs: Array) -> float:
     """One label: the mean over the classes that occur of their images' mean log loss."""
     import numpy as np
 
-    losses = log_loss_of_images(targets, probs)
-    return _mean([float(losses[targets == number].mean()) for number in np.unique(targets)])
+    losses, truth = log_loss_of_images(targets, probs), targets.values
+    return _mean([float(losses[truth == number].mean()) for number in np.unique(truth)])
 
 
-def probabilistic_f1(targets: Array, probs: Array) -> float:
+def probabilistic_f1(targets: Targets, probs: Array) -> float:
     """One label: F1 with probabilities in place of predictions; of two classes the second, else the classes' mean."""
     scaled = probs / probs.sum(1, keepdims=True)
     scores = [
@@ -217,7 +217,7 @@ def probabilistic_f1(targets: Array, probs: Array) -> float:
     return _mean(scores) if scores else 0.0
 
 
-def roc_auc(targets: Array, probs: Array) -> float:
+def roc_auc(targets: Targets, probs: Array) -> float:
     """One label or several: the mean over the columns that have both values.
 
     It counts pairs, because scikit-learn takes minutes for resamples of hundreds of labels.
@@ -238,14 +238,14 @@ def _share_in_order(is_positive: Array, scores: Array) -> float:
     return below / (2 * len(positive) * len(negative))
 
 
-def average_precision(targets: Array, probs: Array) -> float:
+def average_precision(targets: Targets, probs: Array) -> float:
     """One label or several: the mean over the columns that occur."""
     from sklearn.metrics import average_precision_score
 
     return _mean([average_precision_score(*column) for column in _columns(targets, probs)])
 
 
-def partial_auc_80(targets: Array, probs: Array) -> float:
+def partial_auc_80(targets: Targets, probs: Array) -> float:
     """One label or several: the area under the ROC curve and above the lowest rate, from 0 to 0.2; the columns' mean.
 
     scikit-learn measures left of a false positive rate. So positive and negative change places, as for ISIC 2024.
@@ -262,18 +262,19 @@ def partial_auc_80(targets: Array, probs: Array) -> float:
     return _mean([least + (width - least) * (2 * share - 1) for share in scaled])
 
 
-def _columns(targets: Array, probs: Array) -> Iterator[tuple[Array, Array]]:
+def _columns(targets: Targets, probs: Array) -> Iterator[tuple[Array, Array]]:
     """Yields who is positive and the probabilities, for each column that has a positive.
 
     With one label, each class stands against the rest; of two classes, only the second.
     """
     import numpy as np
 
-    if task_of(targets) is not ONE_LABEL:
-        columns = [(targets[:, k] > 0, probs[:, k]) for k in range(probs.shape[1])]
+    truth = targets.values
+    if not targets.task.sums_to_one:
+        columns = [(truth[:, k] > 0, probs[:, k]) for k in range(probs.shape[1])]
     else:
-        classes = [1] if probs.shape[1] == 2 else np.unique(targets)
-        columns = [(targets == k, probs[:, k]) for k in classes]
+        classes = [1] if probs.shape[1] == 2 else np.unique(truth)
+        columns = [(truth == k, probs[:, k]) for k in classes]
     return (column for column in columns if column[0].any())
 
 
@@ -286,45 +287,45 @@ def _mean(scores: list[float]) -> float:
 # --- numbers -----------------------------------------------------------------------------------------
 
 
-def _known(targets: Array, numbers: Array) -> Iterator[tuple[Array, Array]]:
+def _known(targets: Targets, numbers: Array) -> Iterator[tuple[Array, Array]]:
     """Yields the targets of each column and what was predicted for them, without unknown targets."""
     import numpy as np
 
-    for truth, predicted in zip(targets.T, numbers.T, strict=True):
+    for truth, predicted in zip(targets.values.T, numbers.T, strict=True):
         is_known = ~np.isnan(truth)
         if is_known.any():
             yield truth[is_known], predicted[is_known]
 
 
-def rmse(targets: Array, numbers: Array) -> float:
+def rmse(targets: Targets, numbers: Array) -> float:
     """Numbers: the root of the mean over all cells."""
     import numpy as np
 
-    return float(np.sqrt(np.nanmean((targets - numbers) ** 2)))
+    return float(np.sqrt(np.nanmean((targets.values - numbers) ** 2)))
 
 
-def mcrmse(targets: Array, numbers: Array) -> float:
+def mcrmse(targets: Targets, numbers: Array) -> float:
     """Numbers: the mean of the columns' root mean squared errors."""
     from sklearn.metrics import root_mean_squared_error
 
     return _mean([float(root_mean_squared_error(*column)) for column in _known(targets, numbers)])
 
 
-def mae(targets: Array, numbers: Array) -> float:
+def mae(targets: Targets, numbers: Array) -> float:
     """Numbers: the mean over all cells."""
     import numpy as np
 
-    return float(np.nanmean(np.abs(targets - numbers)))
+    return float(np.nanmean(np.abs(targets.values - numbers)))
 
 
-def r2(targets: Array, numbers: Array) -> float:
+def r2(targets: Targets, numbers: Array) -> float:
     """Numbers: the mean over the columns; not a number for a single image."""
     from sklearn.metrics import r2_score
 
     return _mean([float(r2_score(*column)) for column in _known(targets, numbers) if len(column[0]) > 1])
 
 
-def spearman(targets: Array, numbers: Array) -> float:
+def spearman(targets: Targets, numbers: Array) -> float:
     """Numbers: the mean over the columns whose targets differ; 0 where all predictions are the same."""
     from scipy.stats import spearmanr
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium.errors import PodiumError
 from podium.tasks import metric_functions as functions
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, task_of
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +18,8 @@ OF_LABELS = frozenset({ONE_LABEL.name, SEVERAL_LABELS.name})
 OF_CLASSES = OF_LABELS | {SEVERAL_TARGETS.name}
 WANTS = ("labels", "probs", "ranking", "numbers")
 
-Score = Callable[["NDArray[Any]", "NDArray[Any]"], float]  # (targets, probs or numbers) -> score
-ScoreImages = Callable[["NDArray[Any]", "NDArray[Any]"], "NDArray[np.float64]"]
+Score = Callable[[Targets, "NDArray[Any]"], float]  # (targets, probs or numbers) -> score
+ScoreImages = Callable[[Targets, "NDArray[Any]"], "NDArray[np.float64]"]
 
 
 class Metric(NamedTuple):
@@ -53,7 +53,7 @@ def _of_columns(score: Score) -> Callable[[], Metric]:
     return lambda: Metric("labels", 1, score, tasks=frozenset({SEVERAL_TARGETS.name}))
 
 
-def _brier(targets: NDArray[Any], probs: NDArray[Any]) -> float:
+def _brier(targets: Targets, probs: NDArray[Any]) -> float:
     return float(functions.brier_of_images(targets, probs).mean())
 
 
@@ -107,19 +107,17 @@ def metrics_of(task: str) -> list[str]:
     return [name for name, make in METRICS.items() if task in make().tasks]
 
 
-def evaluate(metric: str, targets: NDArray[Any], probs: NDArray[np.floating[Any]]) -> float:
-    """Scores probabilities (a row per image, a column per class), or numbers, against the targets (see task.py)."""
+def evaluate(metric: str, targets: Targets, probs: NDArray[np.floating[Any]]) -> float:
+    """Scores probabilities (a row per image, a column per class), or numbers, against the targets."""
     if metric not in METRICS:
         raise PodiumError(f"no metric '{metric}'; there are {', '.join(METRICS)}")
     built = METRICS[metric]()
-    task = task_of(targets).name
-    if task not in built.tasks:
-        raise PodiumError(
-            f"{metric} is not defined for {TASKS[task].words}; choose one of {', '.join(metrics_of(task))}"
-        )
+    task = targets.task
+    if task.name not in built.tasks:
+        raise PodiumError(f"{metric} is not defined for {task.words}; choose one of {', '.join(metrics_of(task.name))}")
     return built.score(targets, probs.astype("float64", copy=False))
 
 
-def score_per_image(metric: str, targets: NDArray[Any], probs: NDArray[np.floating[Any]]) -> NDArray[np.float64] | None:
+def score_per_image(metric: str, targets: Targets, probs: NDArray[np.floating[Any]]) -> NDArray[np.float64] | None:
     """Returns the score of each image if the metric is a mean over images, else None."""
     return _OF_IMAGES[metric](targets, probs) if metric in _OF_IMAGES else None

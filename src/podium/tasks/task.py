@@ -1,33 +1,68 @@
 """What a model learns of an image: one label, any number of labels, a label in each of several columns, or numbers.
 
-A target is text in all tables (the training rows, folds.csv, corrections), and an array in training and scoring. Its
-type says which task it is of:
+A target is text in all tables (the training rows, folds.csv, corrections). In training and scoring, `Targets` hold an
+array of them and say which task they are of:
 
     one_label       `cat`         the class's number          int64 [images]
     several_labels  `cat|indoors` a 1 for each label, else 0  float32 [images, classes]
-    several_targets `a=3|b=x`     see SeveralTargets          int8 [images, classes]
+    several_targets `a=3|b=x`     a 1 for each label, else 0  int8 [images, classes]
     numbers         `0.5|12`      the numbers, nan if unknown float64 [images, columns]
 
 The model has an output for each class, or column of numbers. With one label, its probabilities sum to 1; with several,
 each class has a probability of its own, and an image may have no label at all. With several targets, those of each
-column sum to 1.
+column sum to 1; the classes are called `column=label` and stand column by column.
 """
 
 from __future__ import annotations  # numpy appears in the types and is imported only where numbers are computed
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Targets = NDArray[Any]  # see above
-else:
-    Targets = Any
+    Array = NDArray[Any]
 
 SEPARATOR = "|"  # between the labels or numbers of an image, in our own tables
 HALF = 0.5  # from this probability on, one of several labels is predicted
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no truth value
+class Targets:
+    """The targets of images as an array, and the task they are of: see the table above."""
+
+    task: Task
+    values: Array
+    columns: tuple[int, ...] = ()  # of several targets: the number of each class's column, from 1
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, images: Any) -> Targets:
+        """Returns the targets of some images: a mask, positions or a slice."""
+        return replace(self, values=self.values[images])
+
+    def parts(self, count: int) -> list[slice]:
+        """Returns the parts of so many classes in which the probabilities sum to 1."""
+        return self.task.parts(count, self.columns)
+
+    def are_true(self, count: int) -> NDArray[np.bool_]:
+        """Returns which of so many classes an image has [images, classes]."""
+        import numpy as np
+
+        if self.values.ndim == 1:
+            return np.asarray(np.arange(count) == self.values[:, None])
+        return np.asarray(self.values > 0)
+
+    def counts(self, count: int) -> Array:
+        """Returns how many images have each of so many classes."""
+        import numpy as np
+
+        if self.values.ndim == 1:
+            return np.bincount(self.values, minlength=count)
+        return np.asarray((self.values > 0).sum(0))
 
 
 class OneLabel:
@@ -35,25 +70,36 @@ class OneLabel:
     words = "one label an image"
     loss = "log_loss"  # the metric that goes with the training loss, whatever the competition's metric is
     training_loss = "loss"  # in words, with its unit if the metric above has another
+    are_labels = True
+    sums_to_one = True  # the probabilities of all classes together
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         """Returns the labels in a target's text."""
         return (target,)
 
     def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
-        """Returns the numbers of the targets."""
+        """Returns the targets of these texts."""
         import numpy as np
 
         number_of = {name: number for number, name in enumerate(classes)}
-        return np.array([number_of[target] for target in targets], np.int64)
+        return Targets(self, np.array([number_of[target] for target in targets], np.int64))
 
     def decode(self, target: Any, classes: Sequence[str]) -> str:
-        """Returns the text of one image's target."""
+        """Returns the text of one image's value."""
         return str(classes[target])
 
     def in_order(self, target: str, classes: Sequence[str]) -> str:
         """Returns the text with the labels in the order of the classes, as all our tables have it."""
         return target
+
+    def parts(self, count: int, columns: Sequence[int] = ()) -> list[slice]:
+        """Returns the parts of so many classes in which the probabilities sum to 1; `columns` as in `Targets`."""
+        return [slice(0, count)]
+
+    def answers(self, probs: Array, columns: Sequence[int] = ()) -> Array:
+        """Returns the values that probabilities, or numbers, answer: their last two axes are images and classes."""
+        answers: Array = probs.argmax(-1)
+        return answers
 
 
 class SeveralLabels:
@@ -61,6 +107,8 @@ class SeveralLabels:
     words = "several labels an image"
     loss = "log_loss"
     training_loss = "loss"
+    are_labels = True
+    sums_to_one = False
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         return tuple(target.split(SEPARATOR)) if target else ()
@@ -68,12 +116,17 @@ class SeveralLabels:
     def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
         import numpy as np
 
+        return Targets(self, self._marks(targets, classes).astype(np.float32))
+
+    def _marks(self, targets: Iterable[str], classes: Sequence[str]) -> Array:
+        import numpy as np
+
         number_of = {name: number for number, name in enumerate(classes)}
         numbers = [[number_of[label] for label in self.labels_of(target)] for target in targets]
-        encoded = np.zeros((len(numbers), len(classes)), np.float32)
-        for row, own in zip(encoded, numbers, strict=True):
+        marks = np.zeros((len(numbers), len(classes)), np.int8)
+        for row, own in zip(marks, numbers, strict=True):
             row[own] = 1
-        return encoded
+        return marks
 
     def decode(self, target: Any, classes: Sequence[str]) -> str:
         import numpy as np
@@ -84,25 +137,71 @@ class SeveralLabels:
         labels = set(self.labels_of(target))
         return SEPARATOR.join(name for name in classes if name in labels)
 
+    def parts(self, count: int, columns: Sequence[int] = ()) -> list[slice]:
+        return []
+
+    def answers(self, probs: Array, columns: Sequence[int] = ()) -> Array:
+        import numpy as np
+
+        return (probs >= HALF).astype(np.float32)
+
 
 class SeveralTargets(SeveralLabels):
-    """A label in each of several columns; the classes are called `column=label` and stand column by column.
-
-    In an array, the classes of the first column are 1 and -1, those of the second 2 and -2, and so on: the positive one
-    is true. So the array says which classes belong together.
-    """
-
     name = "several_targets"
     words = "a label in each of several columns"
 
     def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
+        return Targets(self, self._marks(targets, classes), tuple(column_numbers(classes)))
+
+    def parts(self, count: int, columns: Sequence[int] = ()) -> list[slice]:
+        return parts_of(columns)
+
+    def answers(self, probs: Array, columns: Sequence[int] = ()) -> Array:
         import numpy as np
 
-        numbers = np.array(column_numbers(classes), np.int8)
-        return np.where(super().encode(targets, classes) > 0, numbers, -numbers)
+        is_best = np.zeros(probs.shape, np.int8)
+        for part in parts_of(columns):
+            np.put_along_axis(is_best[..., part], probs[..., part].argmax(-1)[..., None], 1, -1)
+        return is_best
+
+
+class Numbers:
+    name = "numbers"
+    words = "numbers"
+    loss = "rmse"
+    training_loss = "loss (squared error, in deviations)"
+    are_labels = False
+    sums_to_one = False
+
+    def labels_of(self, target: str) -> tuple[str, ...]:
+        return ()
+
+    def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
+        import numpy as np
+
+        rows = [[float(cell or "nan") for cell in target.split(SEPARATOR)] for target in targets]
+        return Targets(self, np.array(rows, np.float64).reshape(len(rows), len(classes)))
 
     def decode(self, target: Any, classes: Sequence[str]) -> str:
-        return super().decode(target > 0, classes)
+        return SEPARATOR.join("" if number != number else format(float(number), ".12g") for number in target)
+
+    def in_order(self, target: str, classes: Sequence[str]) -> str:
+        return target
+
+    def parts(self, count: int, columns: Sequence[int] = ()) -> list[slice]:
+        return []
+
+    def answers(self, probs: Array, columns: Sequence[int] = ()) -> Array:
+        answers: Array = probs.astype("float64")
+        return answers
+
+
+Task = OneLabel | SeveralLabels | SeveralTargets | Numbers
+ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, NUMBERS = OneLabel(), SeveralLabels(), SeveralTargets(), Numbers()
+TASKS: dict[str, Task] = {task.name: task for task in (ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, NUMBERS)}
+
+
+# --- the columns of several targets ------------------------------------------------------------------
 
 
 def column_and_label(name: str) -> tuple[str, str]:
@@ -131,75 +230,21 @@ def parts_of(columns: Sequence[int]) -> list[slice]:
     return [slice(start, end) for start, end in zip(starts, [*starts[1:], len(columns)], strict=True)]
 
 
-class Numbers:
-    name = "numbers"
-    words = "numbers"
-    loss = "rmse"
-    training_loss = "loss (squared error, in deviations)"
-
-    def labels_of(self, target: str) -> tuple[str, ...]:
-        return ()
-
-    def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
-        import numpy as np
-
-        rows = [[float(cell or "nan") for cell in target.split(SEPARATOR)] for target in targets]
-        return np.array(rows, np.float64).reshape(len(rows), len(classes))
-
-    def decode(self, target: Any, classes: Sequence[str]) -> str:
-        return SEPARATOR.join("" if number != number else format(float(number), ".12g") for number in target)
-
-    def in_order(self, target: str, classes: Sequence[str]) -> str:
-        return target
-
-
-Task = OneLabel | SeveralLabels | SeveralTargets | Numbers
-ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, NUMBERS = OneLabel(), SeveralLabels(), SeveralTargets(), Numbers()
-TASKS: dict[str, Task] = {task.name: task for task in (ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, NUMBERS)}
-
-
-def answers_of(probs: NDArray[Any], task: Task, columns: Sequence[int] = ()) -> Targets:
-    """Returns the predicted targets: the most probable class, the classes that are more probable than not, numbers.
-
-    With several targets, the most probable class of each column; `columns` has the column's number for each class.
-    """
+def joined(parts: Sequence[Targets]) -> Targets:
+    """Returns the targets of all parts, which are of one task."""
     import numpy as np
 
-    if task is SEVERAL_LABELS:
-        return (probs >= HALF).astype(np.float32)
-    if task is SEVERAL_TARGETS:
-        numbers = np.array(columns, np.int8)
-        is_best = np.zeros(probs.shape, bool)
-        for part in parts_of(columns):
-            np.put_along_axis(is_best[..., part], probs[..., part].argmax(-1)[..., None], True, -1)
-        return np.where(is_best, numbers, -numbers)
-    predicted: Targets = probs.argmax(-1) if task is ONE_LABEL else probs.astype(np.float64)
-    return predicted
+    return replace(parts[0], values=np.concatenate([part.values for part in parts]))
 
 
-def are_right(targets: Targets, probs: NDArray[Any]) -> NDArray[np.bool_]:
+# --- answers -----------------------------------------------------------------------------------------
+
+
+def are_right(targets: Targets, probs: Array) -> NDArray[np.bool_]:
     """Returns which images are predicted without a mistake; the last two axes of `probs` are images and classes."""
-    task = task_of(targets)
-    matches = answers_of(probs, task, columns_in(targets)) == targets
-    right: NDArray[np.bool_] = matches if targets.ndim == 1 else matches.all(-1)
+    matches = targets.task.answers(probs, targets.columns) == targets.values
+    right: NDArray[np.bool_] = matches if targets.values.ndim == 1 else matches.all(-1)
     return right
-
-
-def task_of(targets: Targets) -> Task:
-    """Returns the task that such targets are of: see the table above."""
-    if targets.ndim == 1:
-        return ONE_LABEL
-    if targets.dtype == "int8":
-        return SEVERAL_TARGETS
-    return NUMBERS if targets.dtype == "float64" else SEVERAL_LABELS
-
-
-def columns_in(targets: Targets) -> list[int]:
-    """Returns the column's number for each class of several targets; nothing for other tasks."""
-    if task_of(targets) is not SEVERAL_TARGETS or not len(targets):
-        return []
-    numbers: list[int] = abs(targets[0]).tolist()
-    return numbers
 
 
 def class_columns(classes: Sequence[str], taken: Collection[str]) -> list[str]:

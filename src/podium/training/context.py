@@ -24,7 +24,7 @@ from podium.models.device import pick_device, pick_precision, prepare_device
 from podium.recipe import Recipe
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed
-from podium.tasks.task import NUMBERS, Targets
+from podium.tasks.task import Targets
 from podium.terminal import command_for, plural, say
 from podium.training.augment import View
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
@@ -37,7 +37,7 @@ class Context:
     plan: Plan
     store: Store
     folds: Folds  # as in the plan, but without the images that cannot be read
-    target_of_image: Targets  # encoded, see task.py
+    target_of_image: Targets
     device: torch.device
     precision: torch.dtype
     processes: Processes
@@ -77,7 +77,7 @@ class Context:
 
     def images(self, rows: NDArray[np.int64], view: View) -> ImageDataset:
         positions = self.store.positions(self.competition.train["image"].iloc[rows])
-        return ImageDataset(self.store.reader(positions), self.target_of_image[rows], view, rows)
+        return ImageDataset(self.store.reader(positions), self.target_of_image.values[rows], view, rows)
 
     def batch_sampler(self, fold: int) -> BatchSampler:
         recipe = self.recipe
@@ -87,8 +87,8 @@ class Context:
     def complete_spec(self, spec: ModelSpec, fold: int) -> ModelSpec:
         """Returns the spec with the task, the range of values and, for numbers, how the fold's training images vary."""
         task, scales = self.competition.task, tuple[tuple[float, float], ...]()
-        if task is NUMBERS:
-            numbers = self.target_of_image[self.training_rows(fold)]
+        if not task.are_labels:
+            numbers = self.target_of_image.values[self.training_rows(fold)]
             means, deviations = np.nanmean(numbers, 0), np.nanstd(numbers, 0)
             deviations = np.where(deviations > 0, deviations, 1.0)  # a column that never varies
             scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
@@ -130,7 +130,7 @@ def open_context(plan: Plan) -> Iterator[Context]:
             plan=plan,
             store=store,
             folds=folds,
-            target_of_image=competition.task.encode(competition.train["target"], competition.classes),
+            target_of_image=competition.targets,
             device=device,
             precision=precision,
             processes=processes,

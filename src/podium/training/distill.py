@@ -19,7 +19,7 @@ from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
 from podium.saved_runs.run_folder import Run
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_numbers, parts_of
+from podium.tasks.task import ONE_LABEL
 from podium.training.fold_model import open_model
 from podium.training.losses import cross_entropy, loss_of_columns
 
@@ -47,7 +47,7 @@ class Teacher:
             logits = [member.model(member.adapt(inputs)) for member in self.members]
         if self.spec.task != ONE_LABEL.name:
             means = torch.stack([probs_of(*pair) for pair in zip(logits, self.specs, strict=True)]).mean(0)
-            return scaled(means, self.spec) if self.spec.task == NUMBERS.name else means.log()
+            return scaled(means, self.spec) if self.spec.scales else means.log()
         log_probs = torch.stack([member_logits.float().log_softmax(1) for member_logits in logits])
         return log_probs.logsumexp(0) - math.log(len(log_probs))
 
@@ -60,11 +60,10 @@ class Teacher:
         taught = self(inputs)
         if self.spec.task != ONE_LABEL.name:
             outputs = logits if token_logits is None else token_logits
-            if self.spec.task == NUMBERS.name:
+            if self.spec.scales:
                 return F.mse_loss(outputs.float(), taught)
-            if self.spec.task == SEVERAL_TARGETS.name:
-                parts = parts_of(column_numbers(self.spec.classes))
-                return loss_of_columns(parts, cross_entropy, 0.0, outputs.float(), taught.exp())
+            if self.spec.parts:
+                return loss_of_columns(self.spec.parts, cross_entropy, 0.0, outputs.float(), taught.exp())
             return F.binary_cross_entropy_with_logits(outputs.float(), taught.exp())
         if token_logits is not None:
             return F.cross_entropy(token_logits.float(), taught.argmax(1))

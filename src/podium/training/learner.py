@@ -21,10 +21,9 @@ from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import autocast, micro_batch_limit
 from podium.models.place import place_model
-from podium.models.predict import scaled
+from podium.models.predict import wanted
 from podium.recipe import image_size_at
 from podium.saved_runs.epoch_record import EpochRecord
-from podium.tasks.task import SEVERAL_TARGETS
 from podium.training.augment import mix
 from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
@@ -141,13 +140,9 @@ class Learner:
         """Normalises the images, and mixes them in some steps; the targets become probabilities, or scaled numbers."""
         recipe, progress = self.recipe, self.progress
         inputs = self.normalise(images)
-        targets = labels.to(self.device, non_blocking=True)
+        targets = wanted(labels.to(self.device, non_blocking=True), self.spec)
         if targets.ndim == 1:
             targets = F.one_hot(targets, len(self.spec.classes)).float()
-        elif self.spec.task == SEVERAL_TARGETS.name:
-            targets = (targets > 0).float()
-        elif self.spec.scales:
-            targets = scaled(targets.float(), self.spec)
         rng = generator(MIX, recipe.seed, self.fold, progress.step)
         if rng.random() < recipe.mix and progress.step < progress.total_steps * (1 - recipe.plain):
             inputs, targets = mix(inputs, targets, rng)
@@ -222,7 +217,7 @@ class Learner:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scaler.is_enabled())
         height, width = sides_of(self.recipe.image_size)
         for _ in range(2):  # the optimiser's own memory is there from its first update on
-            labels = torch.from_numpy(self.context.target_of_image[:1]).repeat_interleave(images, 0)
+            labels = torch.from_numpy(self.context.target_of_image.values[:1]).repeat_interleave(images, 0)
             self.step(torch.zeros(images, height, width, 3, dtype=torch.uint8), labels)
 
 

@@ -27,10 +27,10 @@ from podium.models.heads import output_layers
 from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
-from podium.models.predict import probs_of, scaled
+from podium.models.predict import probs_of, wanted
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.tasks.metrics import evaluate
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Targets, columns_in, parts_of, task_of
+from podium.tasks.task import Targets, are_right
 from podium.terminal import say
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.context import Context
@@ -69,8 +69,8 @@ class Inner(NamedTuple):
         left = self.loss_left(loss)
         if left < LITTLE_LEFT:
             return True
-        is_one_label = self.targets.ndim == 1
-        mistakes = float((self.probs.argmax(1) != self.targets).mean()) if is_one_label else 1.0
+        is_one_label = self.targets.task.sums_to_one
+        mistakes = float((~are_right(self.targets, self.probs)).mean()) if is_one_label else 1.0
         return left < MOSTLY_KNOWN and mistakes * images < FEW_MISTAKES
 
 
@@ -124,9 +124,9 @@ def train_head(context: Context, fold: int) -> None:
 def loss_of_head(targets: Targets, probs: NDArray[np.float32], spec: ModelSpec) -> float:
     """Returns the loss in the unit of the training: of numbers, the squared error in deviations, as `squared_error`."""
     if not spec.scales:
-        return evaluate(task_of(targets).loss, targets, probs)
+        return evaluate(targets.task.loss, targets, probs)
     deviations = np.array([deviation for _, deviation in spec.scales])
-    return float(np.nanmean(((probs - targets) / deviations) ** 2))
+    return float(np.nanmean(((probs - targets.values) / deviations) ** 2))
 
 
 class FittedHead(NamedTuple):
@@ -245,20 +245,17 @@ def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
 def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -> tuple[Head, float, Inner | None]:
     """Fits a head to all images but the fold's; returns it, the strength of its L2 and what that was chosen by."""
     rows, device = features.known_among(context.training_rows(fold)), context.device
-    targets = torch.from_numpy(context.target_of_image[rows]).to(device)
+    own = context.target_of_image[rows]
+    targets = wanted(torch.from_numpy(own.values).to(device), spec)
     standard = Standardiser(torch.from_numpy(features.of(rows)).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
-    bias = prior_bias(context.target_of_image[rows], spec).to(device)
-    if spec.task == SEVERAL_TARGETS.name:
-        targets = (targets > 0).float()
-    elif spec.scales:
-        targets = scaled(targets.float(), spec)
+    bias = prior_bias(own, spec).to(device)
     start = Head(torch.zeros(len(bias), len(variances), device=device), bias)
-    fit_loss = _loss_of(spec, context.target_of_image[rows])
+    fit_loss = _loss_of(own, len(spec.classes))
 
     learns, validates = inner_split(context, fold, rows)
     trains = torch.from_numpy(learns).to(device)
-    validation_features, validation_targets = features.of(rows[validates]), context.target_of_image[rows[validates]]
+    validation_features, validation_targets = features.of(rows[validates]), own[validates]
     prior = predict_head(context, standard.head_for_raw_features(start), validation_features, spec)
     strength, lowest_loss, best, head, inner = STRENGTHS[0], math.inf, start, start, None
     for l2 in STRENGTHS if validates.any() else ():
@@ -278,14 +275,12 @@ def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -
 def prior_bias(targets: Targets, spec: ModelSpec) -> Tensor:
     """Returns the bias of a head that knows the shares of the classes and nothing else, or the mean of the numbers."""
     classes = len(spec.classes)
-    if spec.task == NUMBERS.name:
+    if not targets.task.are_labels:
         return torch.zeros(classes)
-    known = torch.from_numpy(targets)
-    if spec.task == ONE_LABEL.name:
-        return ((torch.bincount(known, minlength=classes).float() + 1) / len(known)).log()
-    if spec.task == SEVERAL_TARGETS.name:
-        return (((known > 0).float().sum(0) + 1) / len(known)).log()
-    return ((known.sum(0) + 1) / (len(known) + 2)).logit()
+    counts = torch.from_numpy(targets.counts(classes)).float()
+    if targets.parts(classes):
+        return ((counts + 1) / len(targets)).log()
+    return ((counts + 1) / (len(targets) + 2)).logit()
 
 
 def _repeated(targets: Tensor, views: int) -> Tensor:
@@ -301,20 +296,20 @@ def inner_split(context: Context, fold: int, rows: NDArray[np.int64]) -> tuple[N
     judge = context.folds.judge_within(fold, rows)
     if judge is not None:
         return context.folds.trains(judge)[rows], context.folds.validates(judge)[rows]
-    if context.competition.task.name != ONE_LABEL.name:
-        number = np.arange(len(rows))
-    else:
+    if context.competition.task.sums_to_one:
         targets = context.competition.train["target"].iloc[rows]
         number = targets.groupby(targets).cumcount().to_numpy()
+    else:
+        number = np.arange(len(rows))
     return number % 5 != 1, number % 5 == 1
 
 
-def _loss_of(spec: ModelSpec, targets: Targets) -> Loss:
-    if spec.task == NUMBERS.name:
-        return partial(squared_error, 1 - float(np.isnan(targets).mean()))
-    if spec.task == SEVERAL_TARGETS.name:
-        return partial(loss_of_columns, parts_of(columns_in(targets)), cross_entropy, 0.0)
-    return F.cross_entropy if spec.task == ONE_LABEL.name else F.binary_cross_entropy_with_logits
+def _loss_of(targets: Targets, classes: int) -> Loss:
+    if not targets.task.are_labels:
+        return partial(squared_error, 1 - float(np.isnan(targets.values).mean()))
+    if targets.columns:
+        return partial(loss_of_columns, targets.parts(classes), cross_entropy, 0.0)
+    return F.cross_entropy if targets.task.sums_to_one else F.binary_cross_entropy_with_logits
 
 
 def _fit(inputs: Tensor, targets: Tensor, fit_loss: Loss, l2: float, variances: Tensor, start: Head) -> Head:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.recipe import LOSSES, Recipe
-from podium.tasks.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, columns_in, parts_of, task_of
+from podium.tasks.task import Targets
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -28,22 +28,18 @@ def make_label_loss(recipe: Recipe, targets: Targets, classes: int, device: torc
     `targets` are the labels of the fold's training images. An image counts as much as its classes: by the shares of its
     target before smoothing. So its weight depends neither on the other images of the batch nor on how it is split.
     """
-    if task_of(targets) is NUMBERS:
-        known = 1 - float(np.isnan(targets).mean())
+    if not targets.task.are_labels:
+        known = 1 - float(np.isnan(targets.values).mean())
         return LOSSES[recipe.loss] or partial(squared_error, known)
-    if task_of(targets) is SEVERAL_TARGETS:
-        return partial(
-            loss_of_columns,
-            parts_of(columns_in(targets)),
-            LOSSES[recipe.loss] or BUILT_IN[recipe.loss],
-            recipe.smoothing,
-        )
-    if task_of(targets) is SEVERAL_LABELS:
+    if targets.columns:
+        function = LOSSES[recipe.loss] or BUILT_IN[recipe.loss]
+        return partial(loss_of_columns, targets.parts(classes), function, recipe.smoothing)
+    if not targets.task.sums_to_one:
         return partial(_loss_of_several, LOSSES[recipe.loss] or OF_SEVERAL_LABELS[recipe.loss], recipe.smoothing)
     if recipe.loss == "cross_entropy" and recipe.class_weights == "none":
         return partial(F.cross_entropy, label_smoothing=recipe.smoothing)
     function = LOSSES[recipe.loss] or BUILT_IN[recipe.loss]
-    counts = np.bincount(targets, minlength=classes)
+    counts = targets.counts(classes)
     weights = torch.tensor(class_weights(recipe.class_weights, counts), dtype=torch.float32, device=device)
 
     def loss(logits: Tensor, soft_targets: Tensor) -> Tensor:
