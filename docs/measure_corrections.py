@@ -103,7 +103,7 @@ class Experiment:
     def accuracy(self, name: str) -> float:
         competition = load(self.slug, self.root)
         held_out = collect_held_out([self.run(name)], competition.classes, labels=self.truth)
-        return float((held_out.probs[0].argmax(1) == held_out.targets).mean())
+        return float((held_out.probs[0].argmax(1) == held_out.targets.values).mean())
 
     def run(self, name: str) -> Run:
         return Run(self.root / "runs" / self.slug / name)
@@ -153,7 +153,7 @@ def most_confused(clean: Experiment) -> Labels:
     classes = load(clean.slug, clean.root).classes
     held_out = collect_held_out([clean.run("before")], classes)
     mass = np.zeros((len(classes), len(classes)))
-    np.add.at(mass, held_out.targets, held_out.probs[0])
+    np.add.at(mass, held_out.targets.values, held_out.probs[0])
     np.fill_diagonal(mass, -1)
     return {
         name: classes[k] for name, k in zip(classes, mass.argmax(1), strict=True) if mass[classes.index(name)].any()

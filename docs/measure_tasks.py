@@ -31,6 +31,7 @@ from sklearn.datasets import load_digits
 
 from podium.competition.load import load
 from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import ONE_LABEL, SEVERAL_TARGETS, Targets
 
 Ints = NDArray[np.int64]
 TRAIN = ("--model", "resnet10t", "--image-size", "32", "--weights", "none", "--epochs", "12", "--mirror", "0")
@@ -161,7 +162,8 @@ def scores(root: Path, slug: str, csv: Path) -> tuple[float, float]:
     answers, truth = (pd.read_csv(path, dtype=str) for path in (csv, root / f"{slug}.truth.csv"))
     assert answers.iloc[:, 0].tolist() == truth.iloc[:, 0].tolist()
     classes, task = list(competition.classes), competition.task
-    if task.name == "one_label":
+    train = competition.targets
+    if task is ONE_LABEL:
         targets = task.encode(truth.iloc[:, 1], classes)
         probs = np.zeros((len(targets), len(classes)))
         for row, cell in enumerate(answers.iloc[:, 1]):
@@ -170,21 +172,17 @@ def scores(root: Path, slug: str, csv: Path) -> tuple[float, float]:
             else:
                 for place, label in enumerate(cell.split()):
                     probs[row, classes.index(label)] = 1 / (1 + place)
-        shares = np.bincount(task.encode(competition.train["target"], classes), minlength=len(classes)) / len(
-            competition.train
-        )
-    elif task.name == "several_targets":
+        shares = train.counts(len(classes)) / len(train)
+    elif task is SEVERAL_TARGETS:
         columns = list(answers.columns[1:])
-        joined = ["|".join(f"{name}={row[name]}" for name in columns) for _, row in truth.iterrows()]
-        targets = task.encode(joined, classes)
-        probs = (
-            task.encode(["|".join(f"{n}={row[n]}" for n in columns) for _, row in answers.iterrows()], classes) > 0
-        ) * 1.0
-        shares = (task.encode(competition.train["target"], classes) > 0).mean(0)
+        targets, answered = (
+            task.encode(["|".join(f"{name}={row[name]}" for name in columns) for _, row in table.iterrows()], classes)
+            for table in (truth, answers)
+        )
+        probs, shares = answered.values * 1.0, train.values.mean(0)
     else:
-        dtype = np.float64 if task.name == "numbers" else np.float32
-        targets, probs = truth.iloc[:, 1:].to_numpy(dtype), answers.iloc[:, 1:].to_numpy(np.float64)
-        shares = task.encode(competition.train["target"], classes).mean(0)
+        targets = Targets(task, truth.iloc[:, 1:].to_numpy(train.values.dtype))
+        probs, shares = answers.iloc[:, 1:].to_numpy(np.float64), train.values.mean(0)
     constant = np.tile(shares, (len(targets), 1))
     return evaluate(competition.metric, targets, probs), evaluate(competition.metric, targets, constant)
 

@@ -9,6 +9,7 @@ import pytest
 
 import podium as library
 from bars import COLUMNS, FAST, SLUG, write_competition
+from by_array import targets_of
 from podium.competition.load import load
 from podium.tasks.metrics import evaluate
 from tiny import Podium, one_line, train_three_and_compare
@@ -29,7 +30,7 @@ def bars(request: pytest.FixtureRequest, tmp_path: Path, podium: Podium) -> Path
 
 def share_explained(submission: pd.DataFrame, truth: pd.DataFrame) -> float:
     columns = list(truth.columns[1:])
-    return evaluate("r2", truth[columns].to_numpy(float), submission[columns].to_numpy(float))
+    return evaluate("r2", targets_of(truth[columns].to_numpy(float)), submission[columns].to_numpy(float))
 
 
 def test_from_files_to_a_submission(bars: Path, podium: Podium) -> None:
@@ -52,7 +53,7 @@ def test_from_files_to_a_submission(bars: Path, podium: Podium) -> None:
     status, out, err = podium("score", written, "--solution", bars / "solution.csv")
     assert status == 0, err
     columns = list(truth.columns[1:])
-    rmse = evaluate("rmse", truth[columns].to_numpy(float), submission[columns].to_numpy(float))
+    rmse = evaluate("rmse", targets_of(truth[columns].to_numpy(float)), submission[columns].to_numpy(float))
     assert json.loads(out) == {"metric": "rmse", "score": pytest.approx(rmse)}
     content = written.read_bytes()
     written.unlink()

@@ -22,7 +22,7 @@ from podium.blending.stack_fits import _errors, _loss, fit_stack
 from podium.blending.strategy_names import STACKS
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets
 from tiny import Podium, one_line
 
 TASKS = (ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, NUMBERS)
@@ -45,13 +45,13 @@ def make_held_out(task: Any, seed: int, count: int = 600) -> HeldOut:
     yes = np.array([1 / (1 + np.exp(-2 * run)) for run in noisy])
     if task is ONE_LABEL:
         probs = np.stack([1 - yes, yes], 2)
-        return HeldOut(probs, is_yes[0].astype(np.int64), parts, groups, features=features)
+        return HeldOut(probs, targets_of(is_yes[0].astype(np.int64)), parts, groups, features=features)
     if task is SEVERAL_LABELS:
         targets = np.stack(is_yes, 1).astype(np.float32)
         return HeldOut(np.stack([yes, yes], 2), targets_of(targets), parts, groups, features=features)
     marks = np.stack([~is_yes[0], is_yes[0], ~is_yes[1], is_yes[1]], 1)
-    targets = np.where(marks, [1, 1, 2, 2], [-1, -1, -2, -2]).astype(np.int8)
-    return HeldOut(np.stack([1 - yes, yes, 1 - yes, yes], 2), targets_of(targets), parts, groups, features=features)
+    truth = Targets(SEVERAL_TARGETS, marks.astype(np.int8), (1, 1, 2, 2))
+    return HeldOut(np.stack([1 - yes, yes, 1 - yes, yes], 2), truth, parts, groups, features=features)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)

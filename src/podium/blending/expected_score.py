@@ -90,7 +90,6 @@ def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: i
     targets, rng = held_out.targets, np.random.default_rng(1)
     image_scores = score_per_image(metric, targets, probs)
     wrong_rng, wrong = np.random.default_rng(4), _just_wrong(targets, probs) if test_count else None
-    wrong_values = None if wrong is None else wrong.values
     wrong_scores = None if wrong is None else score_per_image(metric, wrong, probs)
     order, sizes = held_out.groups.argsort(kind="stable"), np.bincount(held_out.groups)
     starts = sizes.cumsum() - sizes
@@ -104,9 +103,7 @@ def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: i
         sample = order[np.arange(ends[-1]) + np.repeat(starts[groups] + sizes[groups] - ends, sizes[groups])]
         right = np.ones(len(sample), bool) if wrong is None else ~_draw_wrong(wrong_rng, sizes, groups)
         scores.append(
-            evaluate(
-                metric, replace(targets, values=_choose(right, targets.values, wrong_values, sample)), probs[sample]
-            )
+            evaluate(metric, _choose_targets(right, targets, wrong, sample), probs[sample])
             if image_scores is None
             else _choose(right, image_scores, wrong_scores, sample).mean()
         )
