@@ -34,7 +34,6 @@ from podium.blending.strategy_names import (
 )
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
-from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS
 from podium.terminal import plural, progress_bar, table
 
 
@@ -109,7 +108,7 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
 def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> tuple[str, ...]:
     """Returns the user's strategy and the baseline, or all; raises if there are too few images to fit weights."""
     task = held_out.targets.task
-    if strategy in (GEOMETRIC, RANK) and task not in (ONE_LABEL, SEVERAL_LABELS):
+    if strategy in (GEOMETRIC, RANK) and task.has_columns:
         raise PodiumError(f"--blend {strategy} is for one label or several, not for {task.words}; use {STRATEGIES[0]}")
     group_count = len(np.unique(held_out.groups))
     can_fit = held_out.can_be_fitted_to()

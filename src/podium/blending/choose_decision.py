@@ -22,7 +22,7 @@ from podium.competition.card import Card
 from podium.competition.grades import are_grades
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
-from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, Targets, Task
+from podium.tasks.task import Targets, Task
 from podium.terminal import first_few
 
 UNKNOWN_NAMES = ("new_whale", "new_individual", "unknown")
@@ -66,12 +66,12 @@ class JudgedDecision:
 
 def find_kind(metric: str, task: Task, classes: Sequence[str], card: Card) -> DecisionKind | None:
     """Returns the kind of decision that the metric rewards, or None."""
-    if task is SEVERAL_LABELS:
+    if task.has_columns:
+        return None
+    if not task.sums_to_one:
         if re.fullmatch("[a-z]+_f[12]", metric):
             return DecisionKind("thresholds")
         return DecisionKind("clip_several_labels") if metric == "log_loss" else None
-    if task is not ONE_LABEL:
-        return None
     if "shares" in card and METRICS[metric]().wants == "labels":
         return DecisionKind("quotas", shares=_shares_in(card, classes))
     if metric in OF_CLASS_WEIGHTS:

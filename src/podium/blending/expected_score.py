@@ -115,8 +115,7 @@ def _just_wrong(targets: Targets, probs: Probs) -> Targets | None:
 
     With one label, the second most probable class is true. With several, the least sure one is the other way.
     """
-    has_columns = bool(targets.columns) or not targets.task.are_labels
-    if has_columns or probs.shape[1] < 2 or not are_right(targets, probs).all():
+    if targets.task.has_columns or probs.shape[1] < 2 or not are_right(targets, probs).all():
         return None
     if targets.task.sums_to_one:
         return replace(targets, values=np.argsort(-probs, axis=1, kind="stable")[:, 1])

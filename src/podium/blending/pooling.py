@@ -62,7 +62,7 @@ OF_SEVERAL_LABELS: dict[str, Pool] = dict(zip(POOLINGS, (_mean, _max, _noisy_or)
 
 def _pool(competition: Competition, way: str, probs: Probs, answers: Ints, count: int) -> Probs:
     """Returns the probabilities of the answers; `answers` has the number of each image's, of so many."""
-    if competition.task is SEVERAL_LABELS:
+    if not competition.task.sums_to_one:
         return OF_SEVERAL_LABELS[way](probs, answers, count)
     if competition.classes == (DECISIVE, OTHER):  # where the submission asks for the probability of 0
         return OF_ONE_LABEL[way](probs[:, ::-1], answers, count)[:, ::-1]
@@ -156,10 +156,10 @@ def rows_of(competition: Competition) -> str:
 
 
 def ways_of(held_out: HeldOut) -> Sequence[str]:
-    targets = held_out.targets
-    if targets.columns or not targets.task.are_labels:
+    task = held_out.targets.task
+    if task.has_columns:
         return POOLINGS[:1]
-    return POOLINGS if targets.task is SEVERAL_LABELS or held_out.probs.shape[-1] == 2 else POOLINGS[:2]
+    return POOLINGS[:2] if task.sums_to_one and held_out.probs.shape[-1] != 2 else POOLINGS
 
 
 def choose_pooling(held_out: HeldOut, competition: Competition) -> tuple[str, HeldOut]:

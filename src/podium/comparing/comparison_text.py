@@ -14,7 +14,7 @@ from podium.blending.held_out import current_labels
 from podium.comparing.compare import find_disagreements
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import Competition
-from podium.tasks.task import NUMBERS, ONE_LABEL, Task
+from podium.tasks.task import ONE_LABEL, Task
 from podium.terminal import amount, duration, plural, table
 
 LONGEST_NAME = 19  # letters
@@ -167,7 +167,7 @@ def _pairs_table(pairs: pd.DataFrame, task: Task) -> str:
     ]
     counted = ("only A right", "only B right")
     explained = "McNemar's test, corrected for {}; below 0.05, one of the two is more accurate"
-    if task is NUMBERS:
+    if not task.are_labels:
         counted = ("A closer", "B closer")
         explained = (
             "sign test, corrected for {}; below 0.05, one of the two is closer more often"

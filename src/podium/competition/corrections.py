@@ -22,7 +22,7 @@ from podium.competition.card import card_path
 from podium.competition.csv_files import csv_text, read_table
 from podium.disk import write_text
 from podium.errors import PodiumError
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_TARGETS, Task, column_numbers
+from podium.tasks.task import ONE_LABEL, SEPARATOR, Task
 from podium.terminal import did_you_mean, first_few, plural
 
 COLUMNS = ("id", "label", "why")
@@ -158,10 +158,9 @@ def read_lines(path: Path, train: pd.DataFrame, classes: Sequence[str], task: Ta
             " its lines"
         )
     reasons = rows["why"] if "why" in rows.columns else [""] * len(rows)
-    if task is not ONE_LABEL:
-        word = drop_word(classes)
-        rows["label"] = [label if label == word else task.in_order(label, classes) for label in rows["label"]]
-    return {name: Correction(label, why) for name, label, why in zip(rows["id"], rows["label"], reasons, strict=True)}
+    word = drop_word(classes)
+    ordered = [label if label == word else task.in_order(label, classes) for label in rows["label"]]
+    return {name: Correction(label, why) for name, label, why in zip(rows["id"], ordered, reasons, strict=True)}
 
 
 def _refuse_unknown_ids(path: Path, ids: "pd.Series[str]", train_ids: "pd.Series[str]") -> None:
@@ -186,7 +185,7 @@ def _are_numbers(label: str, count: int) -> bool:
 
 def _refuse_unknown_labels(path: Path, labels: "pd.Series[str]", classes: Sequence[str], task: Task) -> None:
     word = drop_word(classes)
-    if task is NUMBERS:
+    if not task.are_labels:
         wrong = labels[[label != word and not _are_numbers(label, len(classes)) for label in labels]]
         if len(wrong):
             form = SEPARATOR.join(classes)
@@ -197,9 +196,9 @@ def _refuse_unknown_labels(path: Path, labels: "pd.Series[str]", classes: Sequen
         return
     known = {*classes, word}
     unknown = labels[[not known.issuperset(task.labels_of(label)) for label in labels]]
-    if task is SEVERAL_TARGETS and not len(unknown):
-        columns = sorted(set(column_numbers(classes)))
-        number_of = dict(zip(classes, column_numbers(classes), strict=True))
+    if task.has_columns and not len(unknown):
+        number_of = dict(zip(classes, task.columns_of(classes), strict=True))
+        columns = sorted(set(number_of.values()))
         wrong = labels[
             [label != word and sorted(number_of[name] for name in task.labels_of(label)) != columns for label in labels]
         ]

@@ -51,7 +51,7 @@ def _describe_answer(competition: Competition) -> str:
 def _describe_targets(competition: Competition) -> str:
     """Returns a line about the classes, or the numbers."""
     task, classes, targets = competition.task, competition.classes, competition.train["target"]
-    if task is NUMBERS:
+    if not task.are_labels:
         numbers = pd.DataFrame(task.encode(targets, classes).values, columns=list(classes))
         least, mean, most = numbers.min(), numbers.mean(), numbers.max()
         ranges = (f"{name} from {least[name]:.5g} to {most[name]:.5g}, mean {mean[name]:.5g}" for name in classes)

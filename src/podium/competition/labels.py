@@ -13,7 +13,7 @@ from podium.competition.find_tables import Sources, Table, have_line_breaks, ref
 from podium.competition.number_columns import find_number_columns, read_numbers
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, SEVERAL_TARGETS
+from podium.tasks.task import ONE_LABEL, SEPARATOR, SEVERAL_LABELS, SEVERAL_TARGETS
 from podium.terminal import first_few
 
 TARGET_NAMES = (
@@ -192,7 +192,7 @@ def _refuse_separator(path: Path, labels: Iterable[str]) -> None:
 
 def check_labels(sources: Sources, path: Path, labels: pd.Series) -> None:
     """Refuses labels that are blank or of several lines, and notes labels that look the same."""
-    if sources.task in (NUMBERS, SEVERAL_TARGETS):
+    if sources.task.has_columns:
         return
     if sources.task is ONE_LABEL:
         refuse_blank_cells(labels, path, "label")

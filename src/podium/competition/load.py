@@ -35,7 +35,7 @@ from podium.competition.submission_format import SubmissionFormat, submission_fo
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import files_of
 from podium.errors import PodiumError
-from podium.tasks.task import NUMBERS, SEVERAL_TARGETS, Targets, Task, column_numbers, labels_in
+from podium.tasks.task import Targets, Task, labels_in
 from podium.terminal import command_for, first_few, say
 
 KAGGLE_INPUT = Path("/kaggle/input")
@@ -69,14 +69,10 @@ class Competition:
         """Returns the ids of the submission."""
         return self.answers.ids if self.answers else self.test["id"].tolist()
 
-    @property
-    def class_columns(self) -> tuple[int, ...]:
-        """Returns the number of each class's column, of several targets; see `Targets`."""
-        return tuple(column_numbers(self.classes)) if self.task is SEVERAL_TARGETS else ()
-
     def answers_of(self, probs: NDArray[Any]) -> Targets:
         """Returns what probabilities, or numbers, answer."""
-        return Targets(self.task, self.task.answers(probs, self.class_columns), self.class_columns)
+        columns = self.task.columns_of(self.classes)
+        return Targets(self.task, self.task.answers(probs, columns), columns)
 
     @cached_property
     def targets(self) -> Targets:
@@ -96,7 +92,7 @@ class Competition:
     @property
     def recipe(self) -> dict[str, Any]:
         """The card's defaults for the options of a run; numbers are not smoothed."""
-        return {**({"smoothing": 0.0} if self.task is NUMBERS else {}), **self.card.get("recipe", {})}
+        return {**({} if self.task.are_labels else {"smoothing": 0.0}), **self.card.get("recipe", {})}
 
     @cached_property
     def train_hash(self) -> str:
@@ -258,7 +254,7 @@ def _refuse_missing_folder(files: Files, card: Card, train: pd.DataFrame, test: 
 
 
 def _notes_on_classes(task: Task, classes: list[str], train_labels: set[str]) -> list[str]:
-    unseen = sorted(set(classes) - train_labels) if task is not NUMBERS else []
+    unseen = sorted(set(classes) - train_labels) if task.are_labels else []
     return [f"classes of the submission without a training image: {first_few(unseen)}"] if unseen else []
 
 

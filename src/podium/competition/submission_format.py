@@ -29,7 +29,7 @@ from podium.competition.long_rows import LongRows
 from podium.competition.positive_class import note_guess, put_positive_last
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, Task, column_and_label
+from podium.tasks.task import ONE_LABEL, Task, column_and_label
 from podium.terminal import first_few
 
 NO_SAMPLE = "no sample submission"
@@ -78,13 +78,13 @@ class SubmissionFormat:
     def answer_form(self, task: Task, classes: tuple[str, ...], targets: Iterable[str]) -> AnswerForm:
         """Returns what the cells hold; an image may have none of several labels if one of the training images has."""
         columns = self.answer_columns
-        if task is NUMBERS:
+        if not task.are_labels:
             return NumberForm(columns, classes)
-        if task is SEVERAL_TARGETS:
+        if task.has_columns:
             return LabelInEachColumnForm(columns, classes)
         if self.wants == "probs":
             outputs = tuple(self.outputs_in_columns(classes))
-            return ProbabilityForm(columns, classes, outputs, task is ONE_LABEL and self.long is None)
+            return ProbabilityForm(columns, classes, outputs, task.sums_to_one and self.long is None)
         if self.wants == "ranking":
             return RankingForm(columns, classes, self.separator, self.places)
         if task is not ONE_LABEL:
@@ -125,7 +125,7 @@ def submission_format_of(
     )
     places = _places(sources) if wants == "ranking" else 1
     separator = sources.separator or " "
-    has_confidence = wants == "labels" and sources.task is ONE_LABEL and _have_confidence(sample)
+    has_confidence = wants == "labels" and _have_confidence(sources, sample)
     form = SubmissionFormat(columns, wants, sample.path.name, csv_style, position, notes, separator, places)
     return replace(form, has_confidence=has_confidence, long=sample.long, column_classes=column_classes), classes
 
@@ -143,10 +143,8 @@ def _as_metrics_count(sources: Sources, classes: list[str]) -> list[str]:
 def _answers_in(sources: Sources, sample: Table, train_labels: list[str]) -> tuple[str, list[str]]:
     """Returns what the sample's cells hold, and the classes."""
     card, answer_columns, has_one_label = sources.card, sample.answer_columns, sources.task is ONE_LABEL
-    if sources.task is NUMBERS:
-        return "numbers", sources.columns
-    if sources.task is SEVERAL_TARGETS:
-        return "labels", _classes_by_column(sources, train_labels)
+    if sources.task.has_columns:
+        return sources.task.wants[0], _classes_by_column(sources, train_labels)
     if len(answer_columns) > 1:
         if card.get("wants") == "labels":
             raise PodiumError(
@@ -170,11 +168,9 @@ def _format_without_sample(
     sources: Sources, train_columns: tuple[str, str], train_labels: list[str]
 ) -> tuple[SubmissionFormat, list[str]]:
     card, separator = sources.card, sources.separator or " "
-    if sources.task is NUMBERS:
-        return SubmissionFormat((train_columns[0], *sources.columns), "numbers", NO_SAMPLE), sources.columns
-    if sources.task is SEVERAL_TARGETS:
+    if sources.task.has_columns:
         classes = _classes_by_column(sources, train_labels)
-        return SubmissionFormat((train_columns[0], *sources.columns), "labels", NO_SAMPLE), classes
+        return SubmissionFormat((train_columns[0], *sources.columns), sources.task.wants[0], NO_SAMPLE), classes
     has_one_label = sources.task is ONE_LABEL
     default = "labels" if has_one_label or sources.separator else "probs"
     if has_one_label and "metric" in card and METRICS[card["metric"]]().wants == "ranking":
@@ -192,7 +188,9 @@ def _format_without_sample(
 
 
 def _classes_by_column(sources: Sources, train_labels: list[str]) -> list[str]:
-    """Returns the classes of several targets, column by column in the order of the training table."""
+    """Returns the columns of numbers, or the classes of each column; in the order of the training table."""
+    if not sources.task.are_labels:
+        return sources.columns
     pairs = [column_and_label(name) for name in train_labels]
     return [
         f"{column}={label}"
@@ -204,15 +202,10 @@ def _classes_by_column(sources: Sources, train_labels: list[str]) -> list[str]:
 def _refuse_other_wants(sources: Sources) -> None:
     """Raises if the card wants answers that the task does not have."""
     card, task = sources.card, sources.task
-    possible = {
-        ONE_LABEL: ("labels", "probs", "ranking"),
-        SEVERAL_TARGETS: ("labels",),
-        NUMBERS: ("numbers",),
-    }.get(task, ("labels", "probs"))
-    if card.get("wants", possible[0]) not in possible:
+    if card.get("wants", task.wants[0]) not in task.wants:
         raise PodiumError(
             f'{card.path}: wants = "{card["wants"]}", but the training table has {task.words}; write'
-            f' {" or ".join(possible)} there, or task = "NAME"'
+            f' {" or ".join(task.wants)} there, or task = "NAME"'
         )
 
 
@@ -250,8 +243,10 @@ def _guess_wants(card: Card, sample: Table, train_labels: list[str]) -> str:
     return "probs" if has_fraction and all(map(_is_probability, answers)) else "labels"
 
 
-def _have_confidence(sample: Table) -> bool:
+def _have_confidence(sources: Sources, sample: Table) -> bool:
     """Returns whether each answer is a label and a probability; a blank one says that there is no label."""
+    if sources.task is not ONE_LABEL:
+        return False
     answers = sample.rows.iloc[:, 1].str.strip()
     answers = answers[answers != ""]
     return len(answers) > 0 and bool(answers.str.fullmatch(r"\S+ ([01]?\.[0-9]+|1\.0*|[0-9.]+e-[0-9]+)").all())
@@ -268,7 +263,7 @@ def _notes_on_answers(sources: Sources, train_labels: list[str]) -> tuple[str, .
     sample = sources.sample
     assert sample is not None
     answers = sample.rows.iloc[:, 1]
-    if sources.task is ONE_LABEL and _have_confidence(sample):
+    if _have_confidence(sources, sample):
         answers = answers.str.partition(" ")[0]
     elif sources.task is not ONE_LABEL:
         answers = answers.str.split(sources.separator or " ").explode().fillna("")

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csr_array, hstack
 
 from podium.errors import PodiumError
 from podium.folds.folds import Ints
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEPARATOR, SEVERAL_LABELS, Task
+from podium.tasks.task import ONE_LABEL, SEPARATOR, SEVERAL_LABELS, Task
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class Labels(NamedTuple):
 
 def strata_of(targets: Sequence[str], task: Task) -> tuple[Sequence[str], Task]:
     """Returns labels for numbers: the range that each one lies in. Each range holds about as many images."""
-    if task is not NUMBERS:
+    if task.are_labels:
         return targets, task
     numbers = task.encode(targets, targets[0].split(SEPARATOR)).values
     most = MOST_RANGES if numbers.shape[1] == 1 else 1 + MOST_RANGES // 2

@@ -21,7 +21,7 @@ from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
-from podium.tasks.task import ONE_LABEL, TASKS, column_numbers
+from podium.tasks.task import ONE_LABEL, TASKS
 from podium.terminal import first_line, say
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class ModelSpec:
     @property
     def parts(self) -> list[slice]:
         """Returns the parts of the classes in which the probabilities sum to 1."""
-        return TASKS[self.task].parts(len(self.classes), column_numbers(self.classes))
+        task = TASKS[self.task]
+        return task.parts(len(self.classes), task.columns_of(self.classes))
 
     def as_json(self) -> dict[str, Any]:
         """Returns the fields; the range only if there is one, so that other models keep their bits."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from podium.disk import atomic
 from podium.errors import PodiumError
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, column_numbers, labels_in
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, labels_in
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ class Predictions:
         order = np.array([place[name] for name in classes])
         values = self.target.values
         values = values[:, order] if values.ndim > 1 else np.where(values < 0, -1, order.argsort()[values])
-        columns = tuple(self.target.columns[number] for number in order) if self.target.columns else ()
-        target = replace(self.target, values=values, columns=columns)
+        target = replace(self.target, values=values, columns=self.target.task.columns_of(classes))
         return replace(self, probs=self.probs[:, order], target=target, classes=classes)
 
     def in_order_if_same(self, classes: tuple[str, ...]) -> "Predictions":
@@ -122,8 +121,7 @@ def _from_file(array: NDArray[Any], classes: Sequence[str]) -> Targets:
     if array.ndim == 1:
         return Targets(ONE_LABEL, array)
     if array.dtype == np.int8:
-        columns = tuple(column_numbers(classes))
-        if not columns:
+        if not all("=" in name for name in classes):
             raise ValueError("its targets are those of columns, and its classes are not")
-        return Targets(SEVERAL_TARGETS, (array > 0).astype(np.int8), columns)
+        return Targets(SEVERAL_TARGETS, (array > 0).astype(np.int8), SEVERAL_TARGETS.columns_of(classes))
     return Targets(NUMBERS if array.dtype == np.float64 else SEVERAL_LABELS, array)

@@ -67,7 +67,7 @@ def check_class_shares(competition: Competition, probs: Probs, anyway: bool, are
             _refuse_same_numbers(probs)
         return
     expected = _class_shares(competition)
-    has_one_label, wants_labels = competition.task is ONE_LABEL, competition.submission_format.wants in OF_LABELS
+    wants_labels = competition.submission_format.wants in OF_LABELS
     answers = competition.answers_of(probs)
     shares = answers.counts(probs.shape[1]) / len(probs) if wants_labels else probs.mean(0)
     if not anyway:
@@ -75,7 +75,7 @@ def check_class_shares(competition: Competition, probs: Probs, anyway: bool, are
     if are_ranks and not wants_labels:
         return
     deviation = np.sqrt(2 / np.pi * expected * (1 - expected) / len(probs))  # of a share, by chance, on average
-    moved = np.abs(shares - expected).sum() / (2 if has_one_label else max(expected.sum(), 1e-9))
+    moved = np.abs(shares - expected).sum() / (2 if competition.task.sums_to_one else max(expected.sum(), 1e-9))
     if moved > MAX_SHIFT + deviation.sum():
         largest = np.argsort(-np.abs(shares - expected))[:3]
         numbers = [f"'{competition.classes[k]}' {shares[k]:.1%} instead of {expected[k]:.1%}" for k in largest]

@@ -22,7 +22,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.saved_runs.run_folder import Run, find_run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.rebuild_submission import find_recorded_folds
-from podium.tasks.task import NUMBERS, class_columns
+from podium.tasks.task import class_columns
 from podium.terminal import plural, progress_bar, say, table
 from podium.training.fold_model import FoldModel
 from podium.training.own_images import list_images, read_blocks
@@ -123,7 +123,7 @@ def predict_images(folds: Folds, blend: Blend, images: Any, machine: Machine | N
         number, reason = next(iter(unreadable.items()))
         count = plural(len(unreadable), "image")
         say(f"podium: warning: {count} cannot be read, {listed[number]} first ({reason})")
-    return ImagePredictions(listed, classes, probs, unreadable, specs[0].task == NUMBERS.name)
+    return ImagePredictions(listed, classes, probs, unreadable, bool(specs[0].scales))
 
 
 def _mean_of_folds(

@@ -76,7 +76,7 @@ def submit(
     probs = choice.decision.apply(predictions.probs) if choice.decision else predictions.probs
     if choice.estimate:
         estimate = choice.estimate
-        if competition.task is ONE_LABEL:  # of other answers, the probabilities do not say enough to draw some
+        if competition.task.sums_to_one:  # of other answers, the probabilities do not say enough to draw some
             folds, features = predictions.fold_probs, predictions.fold_features
             estimate = add_fold_gain(estimate, choice.blend, competition.metric, folds, choice.decision, features)
         best = best_score(competition.metric, probs, competition.answers_of(probs))
@@ -210,7 +210,7 @@ def _decide(competition: Competition, held_out: HeldOut, choice: BlendChoice) ->
         say(f"podium: no decision: {plural(len(held_out), 'held-out image')} are too few to fit one")
         return choice
     judged, decided = choose_decision(held_out, choice.nested, metric, kind)
-    kept = "the most probable class is kept" if competition.task is ONE_LABEL else "labels from 0.5 on are kept"
+    kept = "the most probable class is kept" if competition.task.sums_to_one else "labels from 0.5 on are kept"
     if metric == "log_loss" and not judged.is_taken:
         judged, decided = with_least_prob(held_out, choice.nested, metric, judged)
         kept = f"instead, no probability is below {judged.decision.numbers[0]:.2g}, the least that they can show"

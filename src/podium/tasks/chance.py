@@ -81,7 +81,7 @@ def _orders_images(targets: Targets, probs: Array) -> bool:
     import numpy as np
     from scipy.stats import rankdata
 
-    if targets.columns or not targets.task.are_labels:
+    if targets.task.has_columns:
         return False
     if targets.task.sums_to_one:
         counts = targets.counts(probs.shape[1])

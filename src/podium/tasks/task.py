@@ -70,8 +70,10 @@ class OneLabel:
     words = "one label an image"
     loss = "log_loss"  # the metric that goes with the training loss, whatever the competition's metric is
     training_loss = "loss"  # in words, with its unit if the metric above has another
+    wants: tuple[str, ...] = ("labels", "probs", "ranking")  # what a submission's cells can hold, the usual first
     are_labels = True
     sums_to_one = True  # the probabilities of all classes together
+    has_columns = False  # the answers stand in columns, with a label or a number in each
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         """Returns the labels in a target's text."""
@@ -92,6 +94,10 @@ class OneLabel:
         """Returns the text with the labels in the order of the classes, as all our tables have it."""
         return target
 
+    def columns_of(self, classes: Sequence[str]) -> tuple[int, ...]:
+        """Returns the number of each class's column, from 1; nothing where a class has none."""
+        return ()
+
     def parts(self, count: int, columns: Sequence[int] = ()) -> list[slice]:
         """Returns the parts of so many classes in which the probabilities sum to 1; `columns` as in `Targets`."""
         return [slice(0, count)]
@@ -107,8 +113,10 @@ class SeveralLabels:
     words = "several labels an image"
     loss = "log_loss"
     training_loss = "loss"
+    wants: tuple[str, ...] = ("labels", "probs")
     are_labels = True
     sums_to_one = False
+    has_columns = False
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         return tuple(target.split(SEPARATOR)) if target else ()
@@ -137,6 +145,9 @@ class SeveralLabels:
         labels = set(self.labels_of(target))
         return SEPARATOR.join(name for name in classes if name in labels)
 
+    def columns_of(self, classes: Sequence[str]) -> tuple[int, ...]:
+        return ()
+
     def parts(self, count: int, columns: Sequence[int] = ()) -> list[slice]:
         return []
 
@@ -149,9 +160,15 @@ class SeveralLabels:
 class SeveralTargets(SeveralLabels):
     name = "several_targets"
     words = "a label in each of several columns"
+    wants = ("labels",)
+    has_columns = True
 
     def encode(self, targets: Iterable[str], classes: Sequence[str]) -> Targets:
-        return Targets(self, self._marks(targets, classes), tuple(column_numbers(classes)))
+        return Targets(self, self._marks(targets, classes), self.columns_of(classes))
+
+    def columns_of(self, classes: Sequence[str]) -> tuple[int, ...]:
+        columns = list(dict.fromkeys(column_and_label(name)[0] for name in classes))
+        return tuple(columns.index(column_and_label(name)[0]) + 1 for name in classes)
 
     def parts(self, count: int, columns: Sequence[int] = ()) -> list[slice]:
         return parts_of(columns)
@@ -170,8 +187,10 @@ class Numbers:
     words = "numbers"
     loss = "rmse"
     training_loss = "loss (squared error, in deviations)"
+    wants: tuple[str, ...] = ("numbers",)
     are_labels = False
     sums_to_one = False
+    has_columns = True
 
     def labels_of(self, target: str) -> tuple[str, ...]:
         return ()
@@ -187,6 +206,9 @@ class Numbers:
 
     def in_order(self, target: str, classes: Sequence[str]) -> str:
         return target
+
+    def columns_of(self, classes: Sequence[str]) -> tuple[int, ...]:
+        return ()
 
     def parts(self, count: int, columns: Sequence[int] = ()) -> list[slice]:
         return []
@@ -210,17 +232,9 @@ def column_and_label(name: str) -> tuple[str, str]:
     return column, label
 
 
-def column_numbers(classes: Sequence[str]) -> list[int]:
-    """Returns the number of each class's column, from 1; nothing for the classes of other tasks."""
-    if not all("=" in name for name in classes):
-        return []
-    columns = list(dict.fromkeys(column_and_label(name)[0] for name in classes))
-    return [columns.index(column_and_label(name)[0]) + 1 for name in classes]
-
-
 def parts_by_column(classes: Sequence[str]) -> dict[str, slice]:
     """Returns where the classes of each column of several targets stand, by the column's name."""
-    parts = parts_of(column_numbers(classes))
+    parts = parts_of(SEVERAL_TARGETS.columns_of(classes))
     return {column_and_label(classes[part.start])[0]: part for part in parts}
 
 

@@ -1,6 +1,5 @@
 """Says that a fold has learned nothing that its held-out images show, and what its losses advise."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ from podium.recipe import Recipe
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.tasks.chance import is_better_than_chance
 from podium.tasks.metrics import evaluate
-from podium.tasks.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS, Task, parts_by_column
+from podium.tasks.task import Task
 from podium.terminal import plural, say
 from podium.training.context import Context
 
@@ -24,7 +23,7 @@ def warn_if_at_chance(context: Context, fold: int, probs: NDArray[np.float32], h
     metric = competition.metric
     if is_better_than_chance(targets, probs, metric):
         return
-    words = ["squared error"] if competition.task is NUMBERS else ["accuracy", "log loss", "the order of the images"]
+    words = ["accuracy", "log loss", "the order of the images"] if competition.task.are_labels else ["squared error"]
     words += [metric] if metric.replace("_", " ") not in words else []
     ways = f"in {', '.join(words[:-1])} and {words[-1]}"
     guessing = loss_of_guessing(competition.task, competition.classes)
@@ -37,14 +36,10 @@ def warn_if_at_chance(context: Context, fold: int, probs: NDArray[np.float32], h
 
 def loss_of_guessing(task: Task, classes: Sequence[str]) -> float:
     """Returns the training loss of a model that takes all classes for equally probable, or says the mean number."""
-    if task is NUMBERS:
+    if not task.are_labels:
         return 1.0
-    if task is SEVERAL_LABELS:
-        return math.log(2)
-    if task is SEVERAL_TARGETS:
-        counts = [part.stop - part.start for part in parts_by_column(classes).values()]
-        return float(np.mean(np.log(counts)))
-    return math.log(len(classes))
+    counts = [part.stop - part.start for part in task.parts(len(classes), task.columns_of(classes))]
+    return float(np.mean(np.log(counts or [2])))  # without parts, each label is there or not
 
 
 def advice(recipe: Recipe, guessing: float, losses: Sequence[float]) -> str:

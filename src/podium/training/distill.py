@@ -19,7 +19,7 @@ from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
 from podium.saved_runs.run_folder import Run
-from podium.tasks.task import ONE_LABEL
+from podium.tasks.task import TASKS
 from podium.training.fold_model import open_model
 from podium.training.losses import cross_entropy, loss_of_columns
 
@@ -45,7 +45,7 @@ class Teacher:
         """
         with autocast(self.device, self.precision):
             logits = [member.model(member.adapt(inputs)) for member in self.members]
-        if self.spec.task != ONE_LABEL.name:
+        if not TASKS[self.spec.task].sums_to_one:
             means = torch.stack([probs_of(*pair) for pair in zip(logits, self.specs, strict=True)]).mean(0)
             return scaled(means, self.spec) if self.spec.scales else means.log()
         log_probs = torch.stack([member_logits.float().log_softmax(1) for member_logits in logits])
@@ -58,7 +58,7 @@ class Teacher:
         the teacher's probabilities.
         """
         taught = self(inputs)
-        if self.spec.task != ONE_LABEL.name:
+        if not TASKS[self.spec.task].sums_to_one:
             outputs = logits if token_logits is None else token_logits
             if self.spec.scales:
                 return F.mse_loss(outputs.float(), taught)

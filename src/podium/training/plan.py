@@ -16,7 +16,6 @@ from podium.extensions.own_parts import own_parts_digest
 from podium.machine import Machine
 from podium.recipe import LOSSES, NEUTRAL, ONLY_IN_TRAINING, Options, Recipe, check_options
 from podium.recipe_defaults import expand_auto
-from podium.tasks.task import NUMBERS, SEVERAL_LABELS, SEVERAL_TARGETS
 from podium.terminal import say
 from podium.torchrun import world_size
 
@@ -317,12 +316,12 @@ def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
 
 def _refuse_options_of_other_tasks(recipe: Recipe, competition: "Competition") -> None:
     task = competition.task
-    if recipe.class_weights != "none" and task in (SEVERAL_LABELS, SEVERAL_TARGETS):
+    if recipe.class_weights != "none" and task.are_labels and not task.sums_to_one:
         raise PodiumError(
             f"--class-weights {recipe.class_weights} weighs images by their one class, but these have"
             f" {task.words.removesuffix(' an image')}; leave it out, or use --loss asymmetric or focal"
         )
-    if task is NUMBERS:
+    if not task.are_labels:
         is_for_labels = recipe.loss != "cross_entropy" and LOSSES[recipe.loss] is None
         options = {"--class-weights": recipe.class_weights != "none", "--loss": is_for_labels}
         wrong = [option for option, is_given in options.items() if is_given]
