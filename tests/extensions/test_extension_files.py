@@ -22,6 +22,7 @@ from podium.models.predict import views_of
 from podium.recipe import AUGMENTATIONS, LOSSES, Recipe, check_options
 from podium.recipe_defaults import Backbone, fill_in_defaults
 from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import SEVERAL_TARGETS
 from podium.training.augment import TrainView
 from podium.training.loader import ImageDataset, batches_in_order, load_batches
 from podium.training.losses import make_label_loss
@@ -82,6 +83,16 @@ def test_a_metric_of_an_own_file_says_which_tasks_it_is_defined_for(tmp_path: Pa
     assert evaluate("first", targets_of(np.array([[1, 0]])), np.array([[0.25, 0.5]])) == 0.25
     with pytest.raises(PodiumError, match="first is not defined for one label an image"):
         evaluate("first", targets_of(np.array([1])), np.array([[0.25, 0.75]]))
+
+
+def test_a_metric_of_an_own_file_gets_0_and_1_of_several_targets(tmp_path: Path) -> None:
+    source = HEAD + "@extend.metric(tasks=['several_targets'])\ndef marks(targets, probs):\n    return targets.sum()"
+    write_extension(tmp_path, source)
+    load_extensions(tmp_path)
+    classes = ["a=0", "a=1", "b=x", "b=y"]
+    targets = SEVERAL_TARGETS.encode(["a=0|b=y", "a=1|b=x"], classes)
+    assert targets.values.tolist() == [[1, 0, 0, 1], [0, 1, 1, 0]]
+    assert evaluate("marks", targets, np.full((2, 4), 0.5)) == 4
 
 
 def test_an_edited_file_is_loaded_again(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def metric(
     better: str = "higher",
     tasks: Sequence[str] = (ONE_LABEL.name,),
 ) -> Function:
-    """Registers a metric: (targets, probs) -> score, as in metrics.py; `tasks` are those that it is defined for."""
+    """Registers a metric: (targets, probs) -> score, of arrays (task.py); `tasks` are those that it is defined for."""
     if function is None:
         return partial(metric, wants=wants, better=better, tasks=tasks)
     tasks = (tasks,) if isinstance(tasks, str) else tuple(tasks)
