@@ -29,8 +29,9 @@ from podium.recipe import Recipe
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
 from podium.terminal import duration, plural
+from podium.timing.fold_work import estimate_seconds
+from podium.timing.measure_step import measure_training
 from podium.training.plan import Request, make_plan
-from podium.training.quick_measure import estimate_seconds, measure_training
 
 MODELS = ("vit_small_patch32_224", "convnext_small", "tf_efficientnet_lite0", "tf_efficientnet_lite1")
 Options = dict[str, Any]

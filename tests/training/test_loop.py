@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from podium.saved_runs.checkpoint import CheckpointWriter
+from podium.timing.forecast import Forecast
 from podium.training import learner as learner_module
-from podium.training.forecast import Forecast
 from podium.training.learner import Learner
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
 from training.learners import copy_state, spoil_inputs

@@ -86,7 +86,7 @@ def folds(args: argparse.Namespace) -> None:
 def train(args: argparse.Namespace) -> None:
     """Train a model on every fold, or resume it; several models or seeds in turn."""
     from podium.cli.sweep import train_in_turn
-    from podium.training.budget import process_start
+    from podium.timing.budget import process_start
     from podium.training.plan import Request
 
     request = Request(

@@ -117,16 +117,17 @@ def _kernels() -> Finding:
 def _device(name: str) -> Finding:
     """Runs a small training step: is_available() is also true for a GPU that this build of torch has no kernels for."""
     import torch
+    from torch import nn
 
-    from podium.models.device import autocast, device_name, pick_device, pick_precision, precision_name
+    from podium.models.device import device_name, pick_device, pick_precision, precision_name
+    from podium.timing.measure_step import PlainStep
 
     device = pick_device(name)
     precision = pick_precision("auto", device)
     try:
-        layer = torch.nn.Conv2d(3, 8, 3).to(device)
-        with autocast(device, precision):
-            loss = layer(torch.ones(2, 3, 16, 16, device=device)).float().square().mean()
-        loss.backward()
+        model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()).to(device)
+        images, labels = torch.ones(2, 3, 16, 16, device=device), torch.zeros(2, dtype=torch.int64, device=device)
+        loss = PlainStep(model, torch.optim.AdamW(model.parameters()), images, labels, precision)()
         is_finite = bool(torch.isfinite(loss).item())
     except RuntimeError as error:
         reason = first_line(error)

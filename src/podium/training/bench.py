@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from podium.competition.load import Competition
 from podium.disk import write_text
 from podium.errors import PodiumError
 from podium.folds.folds import Folds
-from podium.image_size import ImageSize, sides_of
+from podium.image_size import sides_of
 from podium.machine import Machine, peak_memory_mb
 from podium.models.build import build_model, resolve_recipe
 from podium.models.device import autocast, device_name, gpu_peak_mb, micro_batch_limit, precision_name
@@ -39,9 +39,11 @@ from podium.operators.exchange import exchange_operators
 from podium.operators.memory import freed_memory_returned
 from podium.recipe import Options
 from podium.saved_runs.run_folder import Run
-from podium.terminal import plural, say, show, table
+from podium.terminal import plural, say, show
+from podium.timing.bench_figures import Measurement, Rate, bench_table
+from podium.timing.budget import process_start
+from podium.timing.measure_step import PlainStep, seconds_of
 from podium.training.augment import TestView
-from podium.training.budget import process_start
 from podium.training.context import Context, open_context
 from podium.training.learner import Learner
 from podium.training.loader import PREFETCHED, Batch, batches_in_order, load_batches
@@ -52,42 +54,6 @@ from podium.training.plan import Plan, Request, check_request, data_of
 WINDOWS = 9
 SECONDS = 3.0  # minimum length of a window
 FOLDS = 5
-
-
-@dataclass(frozen=True)
-class Rate:
-    """Images per second over several windows."""
-
-    median: float
-    lowest: float
-    highest: float
-
-    def __str__(self) -> str:
-        return f"{_short(self.median)} ({_short(self.lowest)} to {_short(self.highest)})"
-
-
-@dataclass(frozen=True)
-class Measurement:
-    model: str
-    image_size: ImageSize
-    batch_size: int
-    precision: str
-    device: str
-    workers: int
-    bare_step: Rate  # of timm's own model
-    training: Rate
-    training_share: float  # of the bare step's rate
-    bare_forward: Rate
-    prediction: Rate
-    prediction_share: float
-    operators: dict[str, int]  # how many parts of the model were exchanged, by kind
-    operator_gains: dict[str, float]  # how many times as fast forward and backward are with them
-    no_kernels: str  # why the kernels could not be compiled; empty if they were
-    # From the start of the process (for a later model: from the end of the one before) to the first step.
-    first_step_seconds: float
-    peak_memory_mb: float
-    gpu_memory_mb: float | None  # the most that was held, with the plain loop's model and optimiser
-    versions: dict[str, str]
 
 
 def bench(
@@ -114,14 +80,11 @@ def bench(
                 run.begin(asdict(recipe), {"folds": FOLDS, "metric": competition.metric})
                 measurements.append(_measure(context, started))
         started = time.monotonic()
-    show(_table(measurements))
+    show(bench_table(measurements))
     if file:
         write_text(file, json.dumps([asdict(measurement) for measurement in measurements], indent=2) + "\n")
         say(f"podium: wrote {file}")
     return measurements
-
-
-# --- measuring ---------------------------------------------------------------------------------------
 
 
 def _measure(context: Context, started: float) -> Measurement:
@@ -148,11 +111,11 @@ def _measure(context: Context, started: float) -> Measurement:
         precision=precision_name(context.precision),
         device=device_name(device),
         workers=context.workers,
-        bare_step=_rate(bare_rates),
-        training=_rate(training_rates),
+        bare_step=Rate.of(bare_rates),
+        training=Rate.of(training_rates),
         training_share=round(statistics.median(training_rates) / statistics.median(bare_rates), 3),
-        bare_forward=_rate(forward_rates),
-        prediction=_rate(prediction_rates),
+        bare_forward=Rate.of(forward_rates),
+        prediction=Rate.of(prediction_rates),
         prediction_share=round(statistics.median(prediction_rates) / statistics.median(forward_rates), 3),
         operators=exchanged,
         operator_gains=_operator_gains(context, plain, exchanged),
@@ -172,23 +135,18 @@ class PlainLoop:
         self.context = context
         self.model, spec = build_model(recipe, context.competition.classes)
         normalise = place_model(self.model, spec, context.device, context.precision)
-        self.optimizer = create_optimizer(self.model, recipe)
-        self.scaler = torch.amp.GradScaler(context.device.type, enabled=context.precision == torch.float16)
         self.images, self.test_images = (
             normalise(torch.randint(256, (recipe.batch_size, *sides_of(size), 3), dtype=torch.uint8))
             for size in (recipe.image_size, recipe.test_size)
         )
         self.labels = torch.arange(recipe.batch_size, device=context.device) % len(spec.classes)
-        self.network = torch.compile(self.model) if context.machine.compiled else self.model
+        network = torch.compile(self.model) if context.machine.compiled else self.model
+        optimizer = create_optimizer(self.model, recipe)
+        self.plain_step = PlainStep(network, optimizer, self.images, self.labels, context.precision)
 
     def step(self) -> None:
         self.model.train()
-        self.optimizer.zero_grad()
-        with autocast(self.context.device, self.context.precision):
-            logits = self.network(self.images)
-        self.scaler.scale(F.cross_entropy(logits.float(), self.labels)).backward()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        self.plain_step()
 
     @torch.inference_mode()
     def forward(self) -> None:
@@ -209,17 +167,17 @@ def _training_rates(
             raise PodiumError(f"{plural(count, 'training image')} are too few to measure with; use -c sample")
         learner.step(*batch)
 
-    _seconds(context.device, plain.step)
-    steps = max(1, round(SECONDS / _seconds(context.device, plain.step)))
+    seconds_of(context.device, plain.step)
+    steps = max(1, round(SECONDS / seconds_of(context.device, plain.step)))
     images = steps * context.recipe.batch_size
     plain_rates, whole_rates = [], []
     for _ in range(WINDOWS):
         with freed_memory_returned():
             plain.step()
-            plain_rates.append(images / _seconds(context.device, plain.step, steps))
+            plain_rates.append(images / seconds_of(context.device, plain.step, steps))
         for _ in range(1 + context.workers * PREFETCHED):  # and the batches that were loaded during the plain steps
             whole_step()
-        whole_rates.append(images / _seconds(context.device, whole_step, steps))
+        whole_rates.append(images / seconds_of(context.device, whole_step, steps))
     return plain_rates, whole_rates
 
 
@@ -240,8 +198,8 @@ def _prediction_rates(
     for window in range(WINDOWS + 1):
         with freed_memory_returned():
             plain.forward()
-            forward_seconds = _seconds(context.device, plain.forward, passes)
-        prediction_seconds = _seconds(context.device, predict)
+            forward_seconds = seconds_of(context.device, plain.forward, passes)
+        prediction_seconds = seconds_of(context.device, predict)
         if window:
             forward_rates.append(passes * recipe.batch_size / forward_seconds)
             prediction_rates.append(count / prediction_seconds)
@@ -269,56 +227,7 @@ def _operator_gains(context: Context, plain: PlainLoop, exchanged: Mapping[str, 
     seconds: dict[str, list[float]] = {kind: [] for kind in passes}
     for window in range(WINDOWS + 1):
         for kind, forward_backward in passes.items():
-            taken = _seconds(context.device, forward_backward)
+            taken = seconds_of(context.device, forward_backward)
             if window:  # the first is a warm-up
                 seconds[kind].append(taken)
     return {kind: round(statistics.median(seconds[kind]) / statistics.median(seconds[""]), 3) for kind in exchanged}
-
-
-def _seconds(device: torch.device, work: Callable[[], object], times: int = 1) -> float:
-    _synchronise(device)
-    started = time.monotonic()
-    for _ in range(times):
-        work()
-    _synchronise(device)
-    return time.monotonic() - started
-
-
-def _synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-# --- reporting ---------------------------------------------------------------------------------------
-
-
-def _rate(rates: list[float]) -> Rate:
-    return Rate(*(round(rate, 2) for rate in (statistics.median(rates), min(rates), max(rates))))
-
-
-def _short(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-
-
-def _table(measurements: list[Measurement]) -> str:
-    rows, notes = [], []
-    for measured in measurements:
-        name = f"{measured.model} {measured.image_size} px x {measured.batch_size}"
-        memory = f"{measured.gpu_memory_mb or measured.peak_memory_mb:,.0f} MB"
-        share, first_step = f"{measured.training_share:.3f}", f"{measured.first_step_seconds:.1f} s"
-        rows.append([name, "training step", measured.bare_step, measured.training, share, first_step, memory])
-        share = f"{measured.prediction_share:.3f}"
-        rows.append(["", "forward pass", measured.bare_forward, measured.prediction, share, "", ""])
-        notes.append(f"{measured.model}: {_describe_operators(measured)}")
-    first = measurements[0]
-    title = f"images/s on {first.device}, {first.precision}, {first.workers} workers"
-    text = table([title, "", "timm, plain loop", "podium", "share", "first step", "peak memory"], rows)
-    return "\n".join([text, *notes])
-
-
-def _describe_operators(measured: Measurement) -> str:
-    """Returns which parts were exchanged, and how many times as fast forward and backward are with them."""
-    gains = measured.operator_gains
-    exchanged = ", ".join(f"{kind} in {count} ({gains[kind]:.2f}x)" for kind, count in measured.operators.items())
-    missing = f"; no kernels: {measured.no_kernels}" if measured.no_kernels else ""
-    return (f"faster operators: {exchanged}" if exchanged else "all operators as timm builds them") + missing

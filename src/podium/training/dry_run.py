@@ -10,9 +10,10 @@ import numpy as np
 from podium.models.device import device_name, pick_device
 from podium.recipe import differences, recorded_values
 from podium.terminal import duration, plural, say, show, table
+from podium.timing.fold_work import estimate_seconds
+from podium.timing.measure_step import measure_training
 from podium.training.auto_look import will_look
 from podium.training.plan import Plan
-from podium.training.quick_measure import estimate_seconds, measure_training
 
 
 def show_plan(plan: Plan) -> None:

@@ -7,8 +7,6 @@ too few epochs, it trains fewer folds. If training becomes slower than at first,
 import math
 import tempfile
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,13 +16,11 @@ from podium.errors import PodiumError
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.saved_runs.run_folder import TRIAL_PREFIX, Run
 from podium.terminal import duration, plural, say
-from podium.training.budget import SPARE, Budget
+from podium.timing.budget import SPARE, Budget, choose_epochs
 from podium.training.context import Context
-from podium.training.forecast import Forecast
 from podium.training.learner import Learner
-from podium.training.loop import make_forecast, start_or_resume, training_batches
+from podium.training.loop import make_forecast, start_or_resume, training_batches, work_of_fold
 
-MIN_EPOCHS = 1 / 3  # of the recipe's: with fewer, a model has only begun to learn, so fewer folds are better
 MARGIN = 0.05  # of the time, when epochs are chosen: later steps are seldom faster than the first
 
 
@@ -59,12 +55,12 @@ def _fit(context: Context, budget: Budget) -> Fit:
     measured = _measure(context, folds[0])
     held_out = len(context.held_out_rows(folds[0]))
     # One process predicts the submission, even if several train.
-    test_images = measured.forecast.prediction_work * len(context.competition.test) / held_out
+    test_images = work_of_fold(measured.learner, recipe).prediction * len(context.competition.test) / held_out
     test_seconds = test_images * measured.seconds_per_step * processes.size
 
     def fold_seconds(epochs: int) -> float:
-        work = make_forecast(measured.learner, replace(recipe, epochs=epochs)).work_left(0)
-        return measured.start_up + test_seconds + measured.seconds_per_step * work
+        work = work_of_fold(measured.learner, replace(recipe, epochs=epochs))
+        return measured.start_up + test_seconds + measured.seconds_per_step * work.total
 
     (missing,) = processes.maximum(MARGIN * budget.seconds - budget.seconds_left())
     fold_count, epochs = choose_epochs(fold_seconds, -missing, context.folds.sizes(folds, folds[0]), recipe.epochs)
@@ -83,7 +79,6 @@ def _fit(context: Context, budget: Budget) -> Fit:
 
 class Measured(NamedTuple):
     learner: Learner
-    forecast: Forecast
     seconds_per_step: float
     start_up: float  # seconds until the first step
 
@@ -99,7 +94,7 @@ def _measure(context: Context, fold: int) -> Measured:
             run.begin(asdict(recipe), {"folds": 1, "metric": context.competition.metric})
         trial = replace(context, plan=replace(context.plan, run=run))
         learner = start_or_resume(trial, fold, folds_left=1)
-        forecast = make_forecast(learner, recipe)
+        forecast = make_forecast(learner)
         start_up = time.monotonic() - started
         with (
             explain_hardware_errors(recipe.batch_size, learner.batch_trial),
@@ -111,18 +106,4 @@ def _measure(context: Context, fold: int) -> Measured:
                 if not processes.maximum(not forecast.is_settled(learner.progress.step))[0]:
                     break
             pace, start_up = processes.maximum(forecast.seconds_per_step(learner.progress.step), start_up)
-    return Measured(learner, forecast, pace, start_up)
-
-
-def choose_epochs(
-    fold_seconds: Callable[[int], float], seconds: float, sizes: Sequence[float], epochs: int
-) -> tuple[int, int]:
-    """Returns how many folds, of how many epochs, fit into the seconds.
-
-    The first fold, which is the unit of `sizes`, takes `fold_seconds(n)` with n epochs.
-    """
-    for fold_count in range(len(sizes), 0, -1):
-        fitting = bisect_right(range(1, epochs + 1), seconds / sum(sizes[:fold_count]), key=fold_seconds)
-        if fitting >= epochs * MIN_EPOCHS or fold_count == 1:
-            break
-    return fold_count, fitting
+    return Measured(learner, pace, start_up)

@@ -13,13 +13,6 @@ import torch
 from torch import nn
 
 TOLERATED = 1.05  # times the line: keeping has lost at 1.25 and above (docs/benchmarks.md)
-CHECKED_IMAGES = 256  # training images that tell whether there is a barrier
-
-
-def images_checked(share: float, training_images: int) -> int:
-    """Returns how many predictions tell at a validation whether there is a barrier: by the weights in between and at
-    the end."""
-    return 2 * min(CHECKED_IMAGES, training_images) if share else 0
 
 
 class KeptStart:

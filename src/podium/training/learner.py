@@ -20,6 +20,7 @@ from podium.errors import PodiumError
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import autocast, micro_batch_limit
+from podium.models.frozen_layers import freeze_layers, set_training
 from podium.models.place import place_model
 from podium.models.predict import wanted
 from podium.recipe import image_size_at
@@ -27,7 +28,6 @@ from podium.saved_runs.epoch_record import EpochRecord
 from podium.training.augment import mix
 from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
-from podium.training.frozen_layers import freeze_layers, set_training
 from podium.training.kept_start import KeptStart
 from podium.training.losses import make_label_loss
 from podium.training.optimizer import create_optimizer

@@ -11,7 +11,7 @@ from typing import Self
 from torch import Tensor
 
 from podium.terminal import duration, progress_bar
-from podium.training.forecast import Forecast
+from podium.timing.forecast import Forecast
 from podium.training.learner import Learner
 
 FORMAT = "{desc} {percentage:3.0f} % |{bar}| {n_fmt}/{total_fmt} steps{postfix}"

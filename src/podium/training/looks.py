@@ -26,14 +26,14 @@ from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_PRETRAINED, AUTO_WITH_
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets
 from podium.terminal import plural, say
+from podium.timing.fold_work import FORWARD_SHARE, estimate_seconds
+from podium.timing.measure_step import measure_training
 from podium.training.context import Context, open_context
-from podium.training.forecast import FORWARD_SHARE
 from podium.training.frozen_features import Features
 from podium.training.learner import Diverged
 from podium.training.linear_probe import Inner, fit_head, fit_head_of, inner_split
 from podium.training.loop import train_fold
 from podium.training.plan import Plan, with_options
-from podium.training.quick_measure import estimate_seconds, measure_training
 
 IMAGES = (1_000, 2_000)  # that a look at a head takes, at least and at most
 SMALLEST, LARGEST = 96, 224  # pixels

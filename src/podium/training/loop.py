@@ -26,12 +26,12 @@ from podium.saved_runs.checkpoint import KEPT, CheckpointWriter, checkpoints, re
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.tasks.metrics import evaluate
 from podium.terminal import plural, say
+from podium.timing.fold_work import CHECKED_IMAGES, FoldWork
+from podium.timing.forecast import Forecast
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
 from podium.training.context import Context
-from podium.training.forecast import Forecast
 from podium.training.head_start import start_head, warn_if_worse
-from podium.training.kept_start import CHECKED_IMAGES, images_checked
 from podium.training.learner import Diverged, Learner
 from podium.training.learner_state import learner_state, restore_learner
 from podium.training.live_line import LiveLine
@@ -41,12 +41,11 @@ from podium.training.stop_signals import StopSignals, stop_signals
 
 def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), deadline: float = math.inf) -> None:
     """Trains until the schedule ends; validates and saves at every epoch."""
-    recipe = context.recipe
     learner = start_or_resume(context, fold, 1 + len(later_folds))
     progress = learner.progress
     if progress.step == 0:
         start_head(learner)
-    forecast = make_forecast(learner, recipe, later_folds, deadline)
+    forecast = make_forecast(learner, later_folds, deadline)
     planned_steps = progress.total_steps  # a schedule that the deadline has shortened does not grow again
     checkpoint = CheckpointWriter(context.run.fold_folder(fold))
     with explain_failures(learner, checkpoint):
@@ -108,14 +107,16 @@ def training_batches(learner: Learner) -> Generator[Batch]:
     return load_batches(images, learner.sampler, context.workers)
 
 
-def make_forecast(
-    learner: Learner, recipe: Recipe, later_folds: Sequence[int] = (), deadline: float = math.inf
-) -> Forecast:
+def make_forecast(learner: Learner, later_folds: Sequence[int] = (), deadline: float = math.inf) -> Forecast:
+    sampler, later = learner.sampler, learner.context.folds.sizes(later_folds, learner.fold)
+    return Forecast(work_of_fold(learner, learner.recipe), sampler.batch_size, sampler.start, later, deadline)
+
+
+def work_of_fold(learner: Learner, recipe: Recipe) -> FoldWork:
+    """Returns the work of the learner's fold, in steps; a recipe of other epochs may count it too."""
     context, fold = learner.context, learner.fold
     training, held_out = len(context.training_rows(fold)), len(context.held_out_rows(fold))
-    checked = images_checked(recipe.keep, training)
-    later = context.folds.sizes(later_folds, fold)
-    return Forecast(learner.sampler, held_out / training, recipe, later, deadline, checked / training)
+    return FoldWork(recipe, training, held_out, learner.sampler.per_epoch)
 
 
 def _refuse_full_disk(learner: Learner, folds_left: int) -> None:

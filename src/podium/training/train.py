@@ -26,8 +26,8 @@ from podium.saved_runs.earlier_runs import check_same_data, hash_weights
 from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
 from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, say, show
+from podium.timing.budget import Budget
 from podium.training.auto_look import look_first
-from podium.training.budget import Budget
 from podium.training.context import Context, open_context
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.linear_probe import train_head

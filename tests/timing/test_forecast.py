@@ -2,22 +2,23 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.recipe_defaults import Backbone, fill_in_defaults
-from podium.training.forecast import Forecast
-from podium.training.loader import BatchSampler
-from training.clock import Clock
+from podium.timing.fold_work import FoldWork
+from podium.timing.forecast import Forecast
+from timing.clock import Clock
 
 SMALL = fill_in_defaults({"model": "m", "weights": "none", "image_size": 64}, {}, Backbone("", "batch norm", 224, 224))
 
 
-def sampler_of(epochs: int) -> BatchSampler:
-    """Returns the batches of a fold of 30 steps per epoch."""
-    return BatchSampler(300, 10, epochs, (0, 0))
+def work_of(held_out: int = 75, **options: Any) -> FoldWork:
+    """Returns the work of a fold of 300 images, in 30 steps per epoch."""
+    return FoldWork(replace(SMALL, batch_size=10, **options), 300, held_out, 30)
 
 
 @given(
@@ -30,34 +31,34 @@ def test_a_schedule_ends_in_time_however_the_speed_changes(
     seconds_per_step: float, slowdowns: list[float], share: float, grow: float
 ) -> None:
     """Simulates a fold of 40 epochs, whose validations take as long as prediction does."""
-    sampler, recipe = sampler_of(40), replace(SMALL, epochs=40, batch_size=10, grow=grow)
+    work, planned = work_of(epochs=40, grow=grow), 40 * 30
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock(patch)
-        forecast = Forecast(sampler, 75 / 300, recipe)
+        forecast = Forecast(work, 10)
         available = share * seconds_per_step * forecast.work_left(0)
         started, forecast.deadline = clock.now, clock.now + available
-        total, step = sampler.stop, 0
+        total, step = planned, 0
         while step < total:
             forecast.start_step(step)
-            epoch = step // sampler.per_epoch
-            work = (forecast.training_work[epoch + 1] - forecast.training_work[epoch]) / sampler.per_epoch
+            epoch = step // work.per_epoch
+            work_of_step = (work.training[epoch + 1] - work.training[epoch]) / work.per_epoch
             slowdown = slowdowns[min(3, int(4 * (clock.now - started) / available))]
-            clock.now += work * seconds_per_step * slowdown
+            clock.now += work_of_step * seconds_per_step * slowdown
             step += 1
-            total = forecast.last_step(step, sampler.stop)
-            if step % sampler.per_epoch == 0 and step < total:
-                clock.now += forecast.validation_work * seconds_per_step * slowdown
-        last_validation = forecast.last_validation_work * seconds_per_step * slowdown
+            total = forecast.last_step(step, planned)
+            if step % work.per_epoch == 0 and step < total:
+                clock.now += work.validation * seconds_per_step * slowdown
+        last_validation = work.last_validation * seconds_per_step * slowdown
         clock.now += last_validation
         taken = clock.now - started
     unforeseeable = last_validation * max(0.0, 1 - 1 / slowdown)  # of the last validation, which nothing follows
     assert taken <= available * 1.02 + 4 * seconds_per_step * slowdown + unforeseeable
-    assert step == sampler.stop or taken >= 0.7 * available
+    assert step == planned or taken >= 0.7 * available
 
 
 def test_a_deadline_shortens_a_schedule_and_never_lengthens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    forecast = Forecast(sampler_of(4), 0.25, replace(SMALL, epochs=4), deadline=clock.now + 10_000)
+    forecast = Forecast(work_of(epochs=4), 10, deadline=clock.now + 10_000)
     for step in range(30):
         forecast.start_step(step)
         clock.now += 1
@@ -67,7 +68,7 @@ def test_a_deadline_shortens_a_schedule_and_never_lengthens_it(monkeypatch: pyte
 
 
 def test_nothing_is_shortened_without_a_deadline() -> None:
-    forecast = Forecast(sampler_of(4), 0.25, replace(SMALL, epochs=4))
+    forecast = Forecast(work_of(epochs=4), 10)
     assert forecast.deadline == math.inf
     forecast.start_step(0)
     forecast.start_step(1)
@@ -76,13 +77,14 @@ def test_nothing_is_shortened_without_a_deadline() -> None:
 
 def test_the_time_left_counts_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    forecast = Forecast(sampler_of(2), 0.5, replace(SMALL, epochs=2, views="none"))
+    forecast = Forecast(work_of(150, epochs=2, views="none"), 10)
     for step in range(30):  # of 60, two seconds each; a validation takes ten
         forecast.start_step(step)
         clock.now += 2
     assert forecast.seconds_left(30 - 1) == pytest.approx(31 * 2 + 2 * 10, rel=0.05)
-    checking = Forecast(sampler_of(2), 0.5, replace(SMALL, epochs=2, views="mirror"), checked_ratio=0.25)
-    assert checking.prediction_work == pytest.approx(30 * 0.5 / 3 * 2)  # that of the test images checks nothing
-    assert checking.work_left(0) == pytest.approx(60 + 30 * (0.5 + 0.25) / 3 + 30 * (0.5 * 2 + 0.25) / 3)
+    checking = work_of(150, epochs=2, views="mirror", keep=0.5)
+    assert checking.prediction == pytest.approx(30 * 0.5 / 3 * 2)  # that of the test images checks nothing
+    checked = 2 * 256 / 300
+    assert checking.total == pytest.approx(60 + 30 * (0.5 + checked) / 3 + 30 * (0.5 * 2 + checked) / 3)
     forecast.deadline = clock.now + 7
     assert forecast.seconds_left(30 - 1) == pytest.approx(7)

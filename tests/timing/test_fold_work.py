@@ -1,18 +1,9 @@
-"""The quick measurement: how long a run would take, before it begins."""
-
-from pathlib import Path
+"""The work of a fold, in images and in steps, and the time that it takes at a rate."""
 
 import pytest
 
-from podium.errors import PodiumError
-from podium.training.quick_measure import estimate_seconds, measure_training
-from tiny import Podium, recipe_of
-
-
-def test_folds_answer_at_once_and_say_what_to_train(tiny: Path, podium: Podium) -> None:
-    _, _, err = podium("folds", "-c", "tiny", "--k", "3")
-    assert err.endswith("train -c tiny --model auto\n")
-    assert "take" not in err
+from podium.timing.fold_work import FoldWork, estimate_seconds
+from tiny import recipe_of
 
 
 def test_the_estimate_counts_epochs_views_and_growth() -> None:
@@ -28,7 +19,8 @@ def test_the_estimate_counts_epochs_views_and_growth() -> None:
     assert estimate_seconds(linear, 200, 100, 100.0) == pytest.approx(1)
 
 
-def test_a_rate_is_measured_and_a_wrong_size_is_refused() -> None:
-    assert measure_training(recipe_of("test_vit", image_size=32, batch_size=4), "ab", "cpu") > 0
-    with pytest.raises(PodiumError, match="test_vit"):
-        measure_training(recipe_of("test_vit", image_size=40), "ab", "cpu")
+def test_work_in_steps_is_that_in_images() -> None:
+    recipe = recipe_of("test_vit", epochs=10, views="mirror", grow=0.5, keep=0.5)
+    in_images, in_steps = FoldWork(recipe, 300, 75), FoldWork(recipe, 300, 75, 30)
+    assert in_steps.total == pytest.approx(in_images.total / 10)
+    assert in_steps.prediction == pytest.approx(in_images.prediction / 10)

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from podium.training import budget as budget_module
-from podium.training.budget import SUBMIT_START, Budget
-from podium.training.fit_to_budget import choose_epochs
+from podium.timing import budget as budget_module
+from podium.timing.budget import SUBMIT_START, Budget, choose_epochs
+from timing.clock import Clock
 from tiny import FAST, Podium, one_line, run_of
-from training.clock import Clock
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--folds", "0")
 

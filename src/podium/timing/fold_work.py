@@ -1,0 +1,43 @@
+"""How much work a fold is. All forecasts count with it: those before a run, of a budget, and while a fold trains."""
+
+import numpy as np
+
+from podium.recipe import Recipe, image_size_at, relative_area
+
+FORWARD_SHARE = 1 / 3  # of the time of a training step
+CHECKED_IMAGES = 256  # training images whose predictions tell whether there is a barrier: see kept_start.py
+
+
+class FoldWork:
+    """Counts in training at full image size: in images, or in steps if the steps of an epoch are given."""
+
+    def __init__(self, recipe: Recipe, training: int, held_out: int, steps: int | None = None) -> None:
+        self.epochs = recipe.epochs
+        self.per_epoch = training if steps is None else steps
+        areas = [relative_area(image_size_at(epoch, recipe), recipe) for epoch in range(recipe.epochs)]
+        self.training = self.per_epoch * np.append(0.0, np.cumsum(areas))  # until each epoch begins, and all
+        forward = FORWARD_SHARE * relative_area(recipe.test_size, recipe)  # of one image
+        if steps is not None:
+            forward *= steps / training
+        checked = forward * _images_checked(recipe.keep, training)
+        self.prediction = forward * held_out * recipe.view_count
+        self.validation = forward * held_out + checked
+        self.last_validation = self.prediction + checked
+
+    @property
+    def total(self) -> float:
+        return float(self.training[-1] + self.validation * (self.epochs - 1) + self.last_validation)
+
+
+def _images_checked(share: float, training: int) -> int:
+    """Returns how many predictions a validation needs to look for a barrier: by weights in between and at the end."""
+    return 2 * min(CHECKED_IMAGES, training) if share else 0
+
+
+def estimate_seconds(recipe: Recipe, training: int, held_out: int, images_per_s: float) -> float:
+    """Returns the seconds that one fold of so many images takes, if so many are trained on in a second."""
+    features = (training + held_out) * recipe.view_count * FORWARD_SHARE / images_per_s
+    if recipe.linear:
+        return features
+    seconds = FoldWork(recipe, training, held_out).total / images_per_s
+    return seconds + (features if recipe.head_first else 0.0)
