@@ -31,7 +31,8 @@ from podium.tasks.metrics import METRICS
 from podium.terminal import duration, plural
 from podium.timing.fold_work import estimate_seconds
 from podium.timing.measure_step import measure_training
-from podium.training.plan import Request, make_plan
+from podium.training.plan import make_plan
+from podium.training.request import Request, check_before_plan
 
 MODELS = ("vit_small_patch32_224", "convnext_small", "tf_efficientnet_lite0", "tf_efficientnet_lite1")
 Options = dict[str, Any]
@@ -103,14 +104,15 @@ def main(
 
 
 def trials_of(root: Path, slug: str, common: Options, seeds: list[int], changes: list[str]) -> Iterator[Trial]:
-    plan = make_plan(slug, root, Request(common, folds=(0,)), only_shown=True)
+    plan = make_plan(check_before_plan(slug, root, Request(common, folds=(0,)), only_shown=True))
     held_out = int(plan.folds.validates(0).sum())
     rate = measure_training(plan.recipe, plan.competition.classes, "auto")
     for change in dict.fromkeys(("defaults", *changes)):
         options = CHANGES[change](plan.recipe)
         if options and all(asdict(plan.recipe)[name] == value for name, value in options.items()):
             continue  # the default itself
-        recipe = make_plan(slug, root, Request({**common, **options}, folds=(0,)), only_shown=True).recipe
+        request = Request({**common, **options}, folds=(0,))
+        recipe = make_plan(check_before_plan(slug, root, request, only_shown=True)).recipe
         seconds = estimate_seconds(recipe, len(plan.folds) - held_out, held_out, rate)
         for seed in seeds[:1] if recipe.linear else seeds:  # a head needs no random numbers
             yield Trial(slug, common["model"], change, seed, {**common, **options, "seed": seed}, seconds)

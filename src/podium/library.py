@@ -266,7 +266,8 @@ def train(
     "8h", or seconds; `machine` is a podium.Machine, or a device such as "cpu". `options` are those of the recipe, such
     as lr, epochs, image_size and weights: `podium train --help` lists them (`--from` is `start` here).
     """
-    from podium.training.plan import Request, make_plan
+    from podium.training.plan import make_plan
+    from podium.training.request import Request, check_before_plan
     from podium.training.train import train
 
     competition = _loaded(competition)
@@ -279,7 +280,7 @@ def train(
         raise PodiumError(f"budget must be a time such as '8h', or seconds, not {budget!r}")
     competition.folds()
     request = Request({"model": model, **options}, numbers, name, _machine(machine), seconds)
-    return Run(train(make_plan(competition.slug, competition.root, request)).path)
+    return Run(train(make_plan(check_before_plan(competition.slug, competition.root, request))).path)
 
 
 def runs(competition: Competition | str, names: Sequence[str] | str | None = None) -> list[Run]:

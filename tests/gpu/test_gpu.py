@@ -22,7 +22,8 @@ from podium.training.augment import TestView
 from podium.training.context import Context, open_context
 from podium.training.learner import Learner
 from podium.training.loader import batches_in_order, load_batches
-from podium.training.plan import Request, make_plan
+from podium.training.plan import make_plan
+from podium.training.request import Request, check_before_plan
 from tiny import Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
 from training.learners import a_batch, copy_state, spoil_inputs
 
@@ -40,7 +41,7 @@ TRAIN = (
 @contextmanager
 def context_on(root: Path, device: str, workers: int = 0, **options: Any) -> Iterator[Context]:
     machine = Machine(device=device, workers=workers, deterministic=True)
-    plan = make_plan("tiny", root, Request({**OPTIONS, **options}, folds=(0,), machine=machine))
+    plan = make_plan(check_before_plan("tiny", root, Request({**OPTIONS, **options}, folds=(0,), machine=machine)))
     with open_context(plan) as context:
         yield context
 

@@ -11,7 +11,8 @@ from podium.competition.load import load
 from podium.images.decode import ORIENTATION
 from podium.images.usual_shape import usual_shape
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults
-from podium.training.plan import Request, make_plan
+from podium.training.plan import make_plan
+from podium.training.request import Request, check_before_plan
 from tiny import write_competition, write_image
 
 
@@ -81,9 +82,9 @@ def test_oblong_images_are_squashed_unless_the_user_the_card_or_the_shape_says_o
     tiny: Path, weights: str
 ) -> None:
     options = {"model": "tf_efficientnet_lite0", "weights": weights}
-    plan = make_plan("tiny", tiny, Request(options))
+    plan = make_plan(check_before_plan("tiny", tiny, Request(options)))
     assert (plan.recipe.fit, plan.origins["fit"]) == ("squash", "shape of the images")
-    plan = make_plan("tiny", tiny, Request({**options, "fit": "pad"}))
+    plan = make_plan(check_before_plan("tiny", tiny, Request({**options, "fit": "pad"})))
     assert (plan.recipe.fit, plan.origins["fit"]) == ("pad", "flag")
     backbone = Backbone("efficientnet", "batch norm", 224, 224)
     assert fill_in_defaults(options, {"fit": "crop"}, backbone, Data(shape=0.75)).fit == "crop"

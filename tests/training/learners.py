@@ -10,7 +10,8 @@ from torch import Tensor
 from podium.machine import Machine
 from podium.training.context import Context, open_context
 from podium.training.learner import Learner
-from podium.training.plan import Plan, Request, make_plan
+from podium.training.plan import Plan, make_plan
+from podium.training.request import Request, check_before_plan
 
 CPU = torch.device("cpu")
 SMALL = {"weights": "none", "image_size": 32, "batch_size": 8, "epochs": 3, "precision": "float32"}
@@ -19,7 +20,8 @@ SMALL = {"weights": "none", "image_size": 32, "batch_size": 8, "epochs": 3, "pre
 def plan_of(root: Path, name: str | None = None, **options: object) -> Plan:
     """Returns the plan of one fold, with a small recipe."""
     machine = Machine(device="cpu", workers=0)
-    return make_plan("tiny", root, Request({**SMALL, **options}, folds=(0,), name=name, machine=machine))
+    request = Request({**SMALL, **options}, folds=(0,), name=name, machine=machine)
+    return make_plan(check_before_plan("tiny", root, request))
 
 
 @contextmanager

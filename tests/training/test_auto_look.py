@@ -23,7 +23,8 @@ from podium.training.auto_look import Choice, choose, look_first, oblong_size, w
 from podium.training.learner import Diverged, Learner
 from podium.training.linear_probe import Inner
 from podium.training.looks import Look, Looks, Trial
-from podium.training.plan import Plan, Request, make_plan
+from podium.training.plan import Plan, make_plan
+from podium.training.request import Request, check_before_plan
 from tiny import Podium, one_line, podium_at, run_of, signal_in_step, write_image
 
 WORDS = (
@@ -34,7 +35,7 @@ AUTO = ("train", "-c", "tiny", "--model", "auto", *WORDS)
 
 
 def plan_of(root: Path, **options: object) -> Plan:
-    return make_plan("tiny", root, Request({"model": "auto", **options}, folds=(0,)))
+    return make_plan(check_before_plan("tiny", root, Request({"model": "auto", **options}, folds=(0,))))
 
 
 # --- what is chosen, given what the looks see ----------------------------------------------------------
@@ -195,13 +196,13 @@ def test_time_grows_with_the_images_and_a_budget_replaces_it(tiny: Path) -> None
     assert auto_look.seconds_allowed(looks) == auto_look.SECONDS[0]
     looks.training = 1_000_000
     assert auto_look.seconds_allowed(looks) == auto_look.SECONDS[1]
-    plan = make_plan("tiny", tiny, Request({"model": "auto"}, budget=1000.0))
+    plan = make_plan(check_before_plan("tiny", tiny, Request({"model": "auto"}, budget=1000.0)))
     assert 400 < auto_look.seconds_allowed(Looks(plan)) < 500  # of two folds
 
 
 def test_a_small_budget_leaves_no_time_to_look_at_large_sizes(tiny: Path) -> None:
     request = Request({"model": "auto"}, budget=100.0, started=time.monotonic() - 30)
-    looks = SeenBefore(make_plan("tiny", tiny, request), {"96x72": 0.2, 96: 0.2}, {}, 100.0)
+    looks = SeenBefore(make_plan(check_before_plan("tiny", tiny, request)), {"96x72": 0.2, 96: 0.2}, {}, 100.0)
     choose(looks)
     assert looks.asked_for == ["96x72", 96]
 
@@ -304,7 +305,7 @@ def test_without_pretrained_weights_auto_trains_from_scratch(
 def test_a_named_model_weights_of_none_and_a_begun_run_are_not_looked_at(tiny: Path) -> None:
     assert will_look(plan_of(tiny))
     assert not will_look(plan_of(tiny, weights="none"))
-    named = make_plan("tiny", tiny, Request({"model": "test_vit", "weights": "none"}))
+    named = make_plan(check_before_plan("tiny", tiny, Request({"model": "test_vit", "weights": "none"})))
     assert not will_look(named)
     assert look_first(named) is named
 

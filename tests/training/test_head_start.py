@@ -27,7 +27,8 @@ from podium.training import head_start, loop
 from podium.training.head_start import NEW_WEIGHTS, adapt_statistics, start_head
 from podium.training.kept_start import KeptStart
 from podium.training.linear_probe import Inner
-from podium.training.plan import Request, make_plan
+from podium.training.plan import make_plan
+from podium.training.request import Request, check_before_plan
 from tiny import FAST, Podium, assert_same_fold, recipe_of, run_of, signal_in_step
 from training.learners import learner_of
 
@@ -281,7 +282,7 @@ def test_a_run_says_that_it_keeps_nothing(tiny: Path, podium: Podium, monkeypatc
 
 def test_nothing_is_kept_where_statistics_of_batch_norm_change_or_no_head_was_fitted(tiny: Path) -> None:
     def keep(model: str, **options: object) -> float:
-        return make_plan("tiny", tiny, Request({"model": model, **options})).recipe.keep
+        return make_plan(check_before_plan("tiny", tiny, Request({"model": model, **options}))).recipe.keep
 
     assert keep(LITE0) == 0.2
     assert keep(LITE0, norm="train", keep=0.3) == 0.3

@@ -10,7 +10,8 @@ import torch
 from podium.competition.load import load
 from podium.errors import PodiumError
 from podium.folds.folds import Folds
-from podium.training.plan import Request, data_of, make_plan
+from podium.training.plan import data_of, make_plan
+from podium.training.request import Request, check_before_plan
 from tiny import FAST, Podium, one_line, run_of
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
@@ -31,7 +32,7 @@ def test_python_gets_the_same_refusals_as_the_command_line(
     tiny: Path, options: Mapping[str, object], message: str
 ) -> None:
     with pytest.raises(PodiumError) as refusal:
-        make_plan("tiny", tiny, Request(options))
+        make_plan(check_before_plan("tiny", tiny, Request(options)))
     assert message in str(refusal.value)
 
 
@@ -66,13 +67,13 @@ def test_another_recipe_or_other_folds_are_refused_before_an_image_is_read(tiny:
 
 def test_a_budget_keeps_the_number_of_epochs_of_its_first_call(tiny: Path) -> None:
     options = {"model": "test_vit", "weights": "none", "image_size": 32}
-    started = make_plan("tiny", tiny, Request({**options, "epochs": 3}))
+    started = make_plan(check_before_plan("tiny", tiny, Request({**options, "epochs": 3})))
     started.run.fold_folder(0).mkdir(parents=True)
     started.run.begin(started.identity(), {"folds": 2, "metric": "accuracy"})
     (started.run.fold_folder(0) / "checkpoint-000000001.safetensors").touch()
-    assert make_plan("tiny", tiny, Request(options, budget=60.0)).run.has_begun()
+    assert make_plan(check_before_plan("tiny", tiny, Request(options, budget=60.0))).run.has_begun()
     with pytest.raises(PodiumError, match="epochs was 3"):
-        make_plan("tiny", tiny, Request(options))
+        make_plan(check_before_plan("tiny", tiny, Request(options)))
 
 
 def test_a_mistake_in_the_card_is_refused(tiny: Path, podium: Podium) -> None:
@@ -84,7 +85,7 @@ def test_a_mistake_in_the_card_is_refused(tiny: Path, podium: Podium) -> None:
 
 def test_a_model_may_be_named_as_on_the_hub(tiny: Path) -> None:
     for name in ("hf-hub:timm/test_vit", "timm/test_vit", "test_vit"):
-        plan = make_plan("tiny", tiny, Request({"model": name, "weights": "none", "image_size": 32}))
+        plan = make_plan(check_before_plan("tiny", tiny, Request({"model": name, "weights": "none", "image_size": 32})))
         assert (plan.recipe.model, plan.run.name) == ("test_vit", "test_vit")
 
 

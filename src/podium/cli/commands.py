@@ -87,7 +87,7 @@ def train(args: argparse.Namespace) -> None:
     """Train a model on every fold, or resume it; several models or seeds in turn."""
     from podium.cli.sweep import train_in_turn
     from podium.timing.budget import process_start
-    from podium.training.plan import Request
+    from podium.training.request import Request
 
     request = Request(
         options=_recipe_options(args),
@@ -269,7 +269,7 @@ def score(args: argparse.Namespace) -> None:
 def kaggle_train(args: argparse.Namespace) -> None:
     """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
     from podium.kaggle.remote_train import train_on_kaggle
-    from podium.training.plan import Request
+    from podium.training.request import Request
 
     request = Request(options=_recipe_options(args), folds=args.folds or (), name=args.name, budget=args.budget)
     train_on_kaggle(args.competition, args.root, request, args.accelerator)

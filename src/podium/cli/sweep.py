@@ -15,7 +15,7 @@ from podium.errors import PodiumError
 from podium.recipe import Options
 from podium.terminal import first_few, say, show
 from podium.torchrun import started_by_torchrun
-from podium.training.plan import Request, check_request, check_weights, data_of, make_plan, name_of_run
+from podium.training.request import Request, check_before_plan, check_request, check_weights, name_of_run
 
 
 def train_in_turn(args: argparse.Namespace, request: Request) -> None:
@@ -66,6 +66,7 @@ def _recipe_of_first(args: argparse.Namespace, request: Request) -> Options:
     from podium.folds.folds_csv import read_folds
     from podium.models.build import model_options, resolve_recipe
     from podium.recipe_defaults import learns_anew
+    from podium.training.plan import data_of
 
     options = check_request(args.competition, args.root, request)
     competition = load(args.competition, args.root, request.corrections)
@@ -98,7 +99,10 @@ def _smallest_model_first(requests: Sequence[Request], models: Sequence[str]) ->
 
 def _train(args: argparse.Namespace, request: Request) -> str:
     """Trains a run in this process; returns its name."""
-    plan = make_plan(args.competition, args.root, request, only_shown=args.dry_run)
+    checked = check_before_plan(args.competition, args.root, request, only_shown=args.dry_run)
+    from podium.training.plan import make_plan
+
+    plan = make_plan(checked)
     if args.dry_run:
         from podium.training.dry_run import show_plan
 

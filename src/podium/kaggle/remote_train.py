@@ -40,7 +40,8 @@ from podium.recipe import Options
 from podium.recipe_defaults import expand_auto
 from podium.saved_runs.run_folder import Run
 from podium.terminal import command_for, say
-from podium.training.plan import Request, check_request, data_of, name_of_run
+from podium.training.plan import data_of
+from podium.training.request import Request, check_request, name_of_run
 
 MAX_SCRIPT = 1_000_000  # characters that Kaggle accepts
 MAX_KERNELS = 20  # for one run: more than a week

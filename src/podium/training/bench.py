@@ -49,7 +49,8 @@ from podium.training.learner import Learner
 from podium.training.loader import PREFETCHED, Batch, batches_in_order, load_batches
 from podium.training.loop import training_batches
 from podium.training.optimizer import create_optimizer
-from podium.training.plan import Plan, Request, check_request, data_of
+from podium.training.plan import Plan, data_of
+from podium.training.request import Request, check_request
 
 WINDOWS = 9
 SECONDS = 3.0  # minimum length of a window

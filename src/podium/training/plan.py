@@ -1,79 +1,63 @@
 """The plan of a run: its recipe, folds and teachers, made in one place from what the user asked for.
 
-Everything that can be refused before an image is read is refused here, for the command line and for Python callers
-alike, the cheapest checks first: nothing heavy is imported before a misspelt name is found.
+Everything that can be refused before an image is read is refused here; request.py has refused what needs no tables.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from podium.disk import check_name
+from podium.competition.load import Competition, load_and_report
+from podium.disk import sha256
 from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
-from podium.machine import Machine
-from podium.recipe import LOSSES, NEUTRAL, ONLY_IN_TRAINING, Options, Recipe, check_options
-from podium.recipe_defaults import expand_auto
-from podium.terminal import say
+from podium.folds.folds import Folds
+from podium.folds.folds_csv import folds_path, read_folds
+from podium.images.usual_shape import usual_shape
+from podium.models.build import backbone_of, resolve_recipe
+from podium.project_root import runs_folder
+from podium.recipe import LOSSES, Options, Recipe
+from podium.recipe_defaults import Data, layers_of, origins_of
+from podium.saved_runs.earlier_runs import check_same_folds, find_earlier_runs
+from podium.saved_runs.known_images import find_origin
+from podium.saved_runs.pretrained_backbones import find_backbone
+from podium.saved_runs.run_folder import Run, refuse_pretraining
+from podium.tasks.metrics import METRICS
 from podium.torchrun import world_size
-
-if TYPE_CHECKING:
-    from podium.competition.load import Competition
-    from podium.folds.folds import Folds
-    from podium.recipe_defaults import Data
-    from podium.saved_runs.run_folder import Run
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the user asked for; everything else has a default."""
-
-    options: Options  # of the recipe
-    folds: Sequence[int] = ()  # default: all
-    name: str | None = None  # of the run; default: the model
-    machine: Machine = field(default_factory=Machine)
-    budget: float | None = None  # seconds
-    started: float = field(default_factory=time.monotonic)  # the budget counts from this moment
-    corrections: Path | None = None  # a file whose lines join the competition's own
+from podium.training.request import CheckedRequest, Request, name_of_run
 
 
 @dataclass(frozen=True)
 class Plan:
-    competition: "Competition"
+    competition: Competition
     root: Path
     request: Request
-    run: "Run"
+    run: Run
     recipe: Recipe
-    folds: "Folds"  # of every training image
+    folds: Folds  # of every training image
     folds_to_train: tuple[int, ...]
-    data: "Data"  # what the defaults depend on
-    earlier_runs: Mapping[str, tuple["Run", ...]] = field(default_factory=dict)  # by option: teacher, start
+    data: Data  # what the defaults depend on
+    earlier_runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)  # by option: teacher, start
     origins: Mapping[str, str] = field(default_factory=dict)  # of the options of the recipe
     facts: Mapping[str, Any] = field(default_factory=dict)  # for recipe.json: see known_images.py, auto_look.py
 
     @property
-    def teachers(self) -> tuple["Run", ...]:
+    def teachers(self) -> tuple[Run, ...]:
         return self.earlier_runs.get("teacher", ())
 
     @property
-    def start(self) -> "Run | None":
+    def start(self) -> Run | None:
         """Returns the run that this one goes on from."""
         return next(iter(self.earlier_runs.get("start", ())), None)
 
     @property
-    def backbone(self) -> "Path | None":
+    def backbone(self) -> Path | None:
         """Returns the weights of the pretraining that the recipe names."""
-        from podium.saved_runs.pretrained_backbones import find_backbone
-
         return find_backbone(self.competition.slug, self.root, self.recipe.weights)
 
     def identity(self) -> dict[str, Any]:
         """Returns what must stay the same when the run is resumed; the images are checked when they are read."""
-        from podium.disk import sha256
-        from podium.folds.folds_csv import folds_path
-
         slug = self.competition.slug
         return {
             **asdict(self.recipe),
@@ -89,18 +73,8 @@ class Plan:
         return [fold for fold in self.folds_to_train if fold not in finished]
 
 
-def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False) -> Plan:
-    """Returns the plan of a run; `only_shown`: also if a run of this name was started with another recipe."""
-    options = check_request(slug, root, request, world_size())
-    _refuse_unknown_teacher(slug, root, request, options)
-    check_weights(slug, root, options, only_shown)
-    from podium.competition.load import load_and_report
-    from podium.folds.folds_csv import read_folds
-    from podium.models.build import resolve_recipe
-    from podium.project_root import runs_folder
-    from podium.saved_runs.known_images import find_origin
-    from podium.saved_runs.run_folder import Run
-
+def make_plan(checked: CheckedRequest) -> Plan:
+    slug, root, request, options = checked.slug, checked.root, checked.request, checked.options
     competition = load_and_report(slug, root, request.corrections)
     folds = read_folds(competition, root)
     numbers = request.folds
@@ -112,15 +86,13 @@ def make_plan(slug: str, root: Path, request: Request, only_shown: bool = False)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     plan = with_options(Plan(competition, root, request, run, recipe, folds, folds_to_train, data), options)
     plan = replace(plan, earlier_runs=_find_earlier_runs(plan))
-    if not only_shown:
+    if not checked.only_shown:
         _refuse_other_recipe(plan)
     return replace(plan, facts=find_origin(recipe.weights, competition, root, folds))
 
 
 def with_options(plan: Plan, options: Options) -> Plan:
     """Returns the plan with the recipe that these options mean for its competition."""
-    from podium.models.build import resolve_recipe
-
     competition = plan.competition
     recipe = resolve_recipe(options, competition.recipe, plan.data)
     if recipe.keep and (recipe.start or not recipe.head_first):
@@ -131,12 +103,8 @@ def with_options(plan: Plan, options: Options) -> Plan:
     return replace(plan, recipe=recipe, origins=_find_origins(plan, options))
 
 
-def data_of(competition: "Competition", folds: "Folds") -> "Data":
+def data_of(competition: Competition, folds: Folds) -> Data:
     """Returns what the defaults of a run depend on; the last fold of a rolling split learns from the most images."""
-    from podium.images.usual_shape import usual_shape
-    from podium.recipe_defaults import Data
-    from podium.tasks.metrics import METRICS
-
     listed = METRICS.get(competition.metric)  # a file's metric is not
     metric = listed() if listed else None
     return Data(
@@ -146,96 +114,7 @@ def data_of(competition: "Competition", folds: "Folds") -> "Data":
     )
 
 
-def check_request(slug: str, root: Path, request: Request, processes: int = 1) -> Options:
-    """Returns the options with a model in place of `auto`; refuses wrong names, wrong values and contradictions."""
-    from podium.competition.card import read_card
-    from podium.models.hub import check_model_name, timm_name
-
-    card = read_card(slug, root).get("recipe", {})  # also loads the extensions, whose names options may use
-    options = request.options
-    if request.name is not None:
-        check_name(request.name, "the name of a run")
-    check_options(options)
-    if "model" in options:
-        options = {**options, "model": timm_name(options["model"])}
-    if options.get("start"):
-        from podium.saved_runs.earlier_runs import go_on_from
-
-        options = go_on_from(slug, root, options, request.name)
-        check_options(options)
-    if options.get("model") == "auto":
-        from podium.models.device import device_kind, pick_device
-
-        chosen = _choice_of_begun_run(slug, root, request)
-        kind = device_kind(pick_device(request.machine.device))
-        options = {**options, **chosen} if chosen else expand_auto(options, kind)
-    check_model_name(options.get("model"))
-    _refuse_contradictions(options, card, request, processes)
-    return options
-
-
-def _choice_of_begun_run(slug: str, root: Path, request: Request) -> Options:
-    """Returns what `--model auto` chose when this run began; nothing if it has not begun."""
-    from podium.project_root import runs_folder
-    from podium.saved_runs.run_folder import Run
-
-    run = Run(runs_folder(slug, root) / name_of_run(request, request.options))
-    return dict(run.recipe.get("auto", {}).get("options", {})) if run.has_begun() else {}
-
-
-def _refuse_unknown_teacher(slug: str, root: Path, request: Request, options: Options) -> None:
-    """Refuses a teacher that is not there before weights are sought. A finished fold needs its teacher no more."""
-    if teachers := options.get("teacher"):
-        from podium.project_root import runs_folder
-        from podium.saved_runs.run_folder import Run, find_runs
-
-        name = name_of_run(request, options)
-        if name in teachers.split("+"):
-            raise PodiumError(
-                f"run '{name}' cannot be its own teacher; give the student another name (--name RUN, with make"
-                " NAME=RUN) or take another --teacher"
-            )
-        if not Run(runs_folder(slug, root) / name).has_begun():
-            find_runs(slug, root, teachers.split("+"))
-
-
-def check_weights(slug: str, root: Path, options: Options, only_shown: bool) -> None:
-    """Refuses weights that are neither here nor on a hub that answers."""
-    from podium.competition.card import read_card
-    from podium.models.hub import WeightsUnreachable, check_weights_available
-    from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
-
-    options = {**read_card(slug, root).get("recipe", {}), **options}
-    weights = options.get("weights", "pretrained")
-    if options.get("start") or find_backbone(slug, root, weights) is not None:  # the weights are those of a run
-        return
-    try:
-        check_weights_available(options["model"], weights, names_of_pretrainings(slug, root))
-    except WeightsUnreachable as problem:
-        if not only_shown:
-            raise
-        say(f"podium: note: {problem}")
-
-
-def name_of_run(request: Request, options: Options) -> str:
-    """Returns the run's name: the user's, or else that of the model, `auto`, or the run that it goes on from."""
-    from podium.models.hub import timm_name
-
-    if request.name:
-        return request.name
-    if options.get("start"):
-        return f"{options['start']}-more"
-    if request.options.get("model") == "auto":  # whatever it becomes
-        name, options = "auto", request.options
-    else:
-        name = timm_name(options.get("model", ""))
-    return f"{name}-linear" if options.get("linear") else name
-
-
 def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
-    from podium.models.build import backbone_of
-    from podium.recipe_defaults import layers_of, origins_of
-
     asked = plan.request.options
     origins = origins_of(layers_of(options, plan.competition.recipe, backbone_of(options["model"]), plan.data))
     expanded = f"--from {options['start']}" if options.get("start") else "--model auto"
@@ -244,25 +123,6 @@ def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
 
 
 # --- refusals ----------------------------------------------------------------------------------------
-
-
-def _refuse_contradictions(options: Options, card: Options, request: Request, processes: int) -> None:
-    chosen = {**NEUTRAL, **card, **options}
-    teacher = chosen["teacher"]
-    if chosen["linear"]:
-        asked = {**NEUTRAL, **options, "teacher": teacher}  # the card's losses and augmentations do not apply to a head
-        for flag, is_given in {
-            "--processes": processes > 1,
-            "--budget": request.budget is not None and {**card, **request.options}.get("linear"),  # auto may choose it
-            **{f"--{name.replace('_', '-')}": asked[name] != NEUTRAL[name] for name in ONLY_IN_TRAINING},
-        }.items():
-            if is_given:
-                raise PodiumError(
-                    f"--linear cannot be combined with {flag}, because it only fits a logistic head, in minutes; leave"
-                    " out one of them"
-                )
-    if "distil" in options and not teacher:
-        raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")
 
 
 def _choose_folds(folds: Sequence[int], count: int, slug: str) -> tuple[int, ...]:
@@ -274,8 +134,6 @@ def _choose_folds(folds: Sequence[int], count: int, slug: str) -> tuple[int, ...
 
 def _refuse_other_recipe(plan: Plan) -> None:
     """Refuses to resume a run with another recipe or other folds, and the name of a pretraining."""
-    from podium.saved_runs.run_folder import refuse_pretraining
-
     refuse_pretraining(plan.run)
     if plan.run.has_begun():
         identity = plan.identity()
@@ -284,10 +142,8 @@ def _refuse_other_recipe(plan: Plan) -> None:
         plan.run.check_same(identity)
 
 
-def _find_earlier_runs(plan: Plan) -> dict[str, tuple["Run", ...]]:
+def _find_earlier_runs(plan: Plan) -> dict[str, tuple[Run, ...]]:
     """Returns the runs that the unfinished folds learn from, by option; refuses those that cannot serve."""
-    from podium.saved_runs.earlier_runs import check_same_folds, find_earlier_runs
-
     folds, earlier_runs = plan.unfinished_folds(), {}
     for option, value in {"teacher": plan.recipe.teacher, "start": plan.recipe.start}.items():
         if not value or not folds:
@@ -314,7 +170,7 @@ def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
         )
 
 
-def _refuse_options_of_other_tasks(recipe: Recipe, competition: "Competition") -> None:
+def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> None:
     task = competition.task
     if recipe.class_weights != "none" and task.are_labels and not task.sums_to_one:
         raise PodiumError(

@@ -1,0 +1,150 @@
+"""What the user asks of a run, and all that can be refused before the tables are read.
+
+For the command line and for Python callers alike, the cheapest checks come first: neither numpy nor torch is imported
+before a misspelt name is found.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podium.competition.card import read_card
+from podium.disk import check_name
+from podium.errors import PodiumError
+from podium.machine import Machine
+from podium.models.hub import WeightsUnreachable, check_model_name, check_weights_available, timm_name
+from podium.project_root import runs_folder
+from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, check_options
+from podium.recipe_defaults import expand_auto
+from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
+from podium.terminal import say
+from podium.torchrun import world_size
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for; everything else has a default."""
+
+    options: Options  # of the recipe
+    folds: Sequence[int] = ()  # default: all
+    name: str | None = None  # of the run; default: the model
+    machine: Machine = field(default_factory=Machine)
+    budget: float | None = None  # seconds
+    started: float = field(default_factory=time.monotonic)  # the budget counts from this moment
+    corrections: Path | None = None  # a file whose lines join the competition's own
+
+
+@dataclass(frozen=True)
+class CheckedRequest:
+    """A request for a competition that nothing cheap speaks against: plan.py makes a plan of it."""
+
+    slug: str
+    root: Path
+    request: Request
+    options: Options  # with a model in place of `auto`
+    only_shown: bool  # not trained: then a run of this name may have been started with another recipe
+
+
+def check_before_plan(slug: str, root: Path, request: Request, only_shown: bool = False) -> CheckedRequest:
+    options = check_request(slug, root, request, world_size())
+    _refuse_unknown_teacher(slug, root, request, options)
+    check_weights(slug, root, options, only_shown)
+    return CheckedRequest(slug, root, request, options, only_shown)
+
+
+def check_request(slug: str, root: Path, request: Request, processes: int = 1) -> Options:
+    """Returns the options with a model in place of `auto`; refuses wrong names, wrong values and contradictions."""
+    card = read_card(slug, root).get("recipe", {})  # also loads the extensions, whose names options may use
+    options = request.options
+    if request.name is not None:
+        check_name(request.name, "the name of a run")
+    check_options(options)
+    if "model" in options:
+        options = {**options, "model": timm_name(options["model"])}
+    if options.get("start"):
+        from podium.saved_runs.earlier_runs import go_on_from  # it imports numpy
+
+        options = go_on_from(slug, root, options, request.name)
+        check_options(options)
+    if options.get("model") == "auto":
+        from podium.models.device import device_kind, pick_device  # it imports torch
+
+        chosen = _choice_of_begun_run(slug, root, request)
+        kind = device_kind(pick_device(request.machine.device))
+        options = {**options, **chosen} if chosen else expand_auto(options, kind)
+    check_model_name(options.get("model"))
+    _refuse_contradictions(options, card, request, processes)
+    return options
+
+
+def check_weights(slug: str, root: Path, options: Options, only_shown: bool) -> None:
+    """Refuses weights that are neither here nor on a hub that answers."""
+    options = {**read_card(slug, root).get("recipe", {}), **options}
+    weights = options.get("weights", "pretrained")
+    if options.get("start") or find_backbone(slug, root, weights) is not None:  # the weights are those of a run
+        return
+    try:
+        check_weights_available(options["model"], weights, names_of_pretrainings(slug, root))
+    except WeightsUnreachable as problem:
+        if not only_shown:
+            raise
+        say(f"podium: note: {problem}")
+
+
+def name_of_run(request: Request, options: Options) -> str:
+    """Returns the run's name: the user's, or else that of the model, `auto`, or the run that it goes on from."""
+    if request.name:
+        return request.name
+    if options.get("start"):
+        return f"{options['start']}-more"
+    if request.options.get("model") == "auto":  # whatever it becomes
+        name, options = "auto", request.options
+    else:
+        name = timm_name(options.get("model", ""))
+    return f"{name}-linear" if options.get("linear") else name
+
+
+# --- details -----------------------------------------------------------------------------------------
+
+
+def _choice_of_begun_run(slug: str, root: Path, request: Request) -> Options:
+    """Returns what `--model auto` chose when this run began; nothing if it has not begun."""
+    from podium.saved_runs.run_folder import Run  # it imports numpy
+
+    run = Run(runs_folder(slug, root) / name_of_run(request, request.options))
+    return dict(run.recipe.get("auto", {}).get("options", {})) if run.has_begun() else {}
+
+
+def _refuse_unknown_teacher(slug: str, root: Path, request: Request, options: Options) -> None:
+    """Refuses a teacher that is not there before weights are sought. A finished fold needs its teacher no more."""
+    if teachers := options.get("teacher"):
+        from podium.saved_runs.run_folder import Run, find_runs  # it imports numpy
+
+        name = name_of_run(request, options)
+        if name in teachers.split("+"):
+            raise PodiumError(
+                f"run '{name}' cannot be its own teacher; give the student another name (--name RUN, with make"
+                " NAME=RUN) or take another --teacher"
+            )
+        if not Run(runs_folder(slug, root) / name).has_begun():
+            find_runs(slug, root, teachers.split("+"))
+
+
+def _refuse_contradictions(options: Options, card: Options, request: Request, processes: int) -> None:
+    chosen = {**NEUTRAL, **card, **options}
+    teacher = chosen["teacher"]
+    if chosen["linear"]:
+        asked = {**NEUTRAL, **options, "teacher": teacher}  # the card's losses and augmentations do not apply to a head
+        for flag, is_given in {
+            "--processes": processes > 1,
+            "--budget": request.budget is not None and {**card, **request.options}.get("linear"),  # auto may choose it
+            **{f"--{name.replace('_', '-')}": asked[name] != NEUTRAL[name] for name in ONLY_IN_TRAINING},
+        }.items():
+            if is_given:
+                raise PodiumError(
+                    f"--linear cannot be combined with {flag}, because it only fits a logistic head, in minutes; leave"
+                    " out one of them"
+                )
+    if "distil" in options and not teacher:
+        raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")
