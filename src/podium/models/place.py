@@ -11,12 +11,14 @@ from podium.operators.exchange import exchange_operators
 def place_model(
     model: nn.Module, spec: ModelSpec, device: torch.device, precision: torch.dtype, compiled: bool = False
 ) -> Normaliser:
-    """Returns what makes the model's inputs of images.
-
-    For torch.compile the model stays as timm built it on a CPU: the compiler finds its own fast operators.
-    """
+    """Returns what makes the model's inputs of images."""
     normalise = Normaliser(spec, device)
     model.to(device).to(memory_format=normalise.layout)
-    if spec.operators == "fast" and (device.type != "cpu" or not compiled):
+    if are_exchanged(spec.operators, device, compiled):
         exchange_operators(model, device, precision, fixed_norms=spec.norm != "train")
     return normalise
+
+
+def are_exchanged(operators: str, device: torch.device, compiled: bool) -> bool:
+    """Returns whether faster operators take the place of timm's; on a CPU, torch.compile finds its own."""
+    return operators == "fast" and (device.type != "cpu" or not compiled)

@@ -32,7 +32,7 @@ from podium.machine import Machine, peak_memory_mb
 from podium.models.build import build_model, resolve_recipe
 from podium.models.device import autocast, device_name, gpu_peak_mb, micro_batch_limit, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
-from podium.models.place import place_model
+from podium.models.place import are_exchanged, place_model
 from podium.models.predict import predict_proba
 from podium.operators import kernels
 from podium.operators.exchange import exchange_operators
@@ -103,7 +103,7 @@ def _measure(context: Context, started: float) -> Measurement:
         bare_rates, training_rates = _training_rates(context, plain, learner, batches)
     forward_rates, prediction_rates = _prediction_rates(context, plain, learner, statistics.median(training_rates))
     exchanged = {}
-    if recipe.operators == "fast" and not context.machine.compiled:
+    if are_exchanged(recipe.operators, device, context.machine.compiled):
         exchanged = exchange_operators(copy.deepcopy(plain.model), device, context.precision)
     return Measurement(
         model=recipe.model,
