@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from contained import (
@@ -144,6 +145,7 @@ def test_an_id_that_the_file_lacks_is_refused_with_its_line(tmp_path: Path) -> N
 def test_a_missing_package_is_named_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, name: str
 ) -> None:
+    pd.Series(["a"]).factorize()  # pandas imports a part of pyarrow when it needs it
     monkeypatch.setitem(__import__("sys").modules, package, None)
     tables = {name: "never read", "train.csv": table("id,label", "1,a", "2,b")}
     message = load_error(tmp_path, [], tables)

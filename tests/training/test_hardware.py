@@ -68,7 +68,7 @@ def test_a_compiler_that_does_not_work_is_reported_in_one_line(
 ) -> None:
     from torch._inductor.exc import CppCompileError
 
-    def compile_nothing(model: torch.nn.Module) -> Any:
+    def compile_nothing(model: torch.nn.Module, mode: str) -> Any:
         def forward(images: Tensor) -> Tensor:
             raise CppCompileError(["g++"], "no such compiler")
 

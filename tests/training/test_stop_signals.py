@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from by_array import targets_of
 from forked_podium import exit_status, start_podium
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import score_held_out
+from podium.tasks.task import Targets
 from podium.training import loop
 from podium.training.stop_signals import stop_signals
 from tiny import Podium, run_of, signal_in_step
@@ -64,12 +64,12 @@ def stop_in_validation(patch: pytest.MonkeyPatch, number: signal.Signals, valida
     """Sends a signal in this validation, of those that begin from now on; returns a list that grows with each."""
     begun: list[int] = []
 
-    def score(metric: str, targets: NDArray[np.int64], probs: NDArray[np.float32]) -> dict[str, float]:
+    def score(metric: str, targets: Targets, probs: NDArray[np.float32]) -> dict[str, float]:
         begun.append(len(begun) + 1)
         if len(begun) == validation:
             signal.raise_signal(number)
             pytest.fail("the validation went on")
-        return score_held_out(metric, targets_of(targets), probs)
+        return score_held_out(metric, targets, probs)
 
     patch.setattr(loop, "score_held_out", score)
     return begun
