@@ -66,7 +66,7 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare models  # their output may go to another program
 .PHONY: help setup data audit folds models pretrain train submit predict explain compare road doctor kaggle-train kaggle-bundle \
-  demo bench notebook test test-fast chaos lint constraints clean
+  demo bench notebook test test-all test-fast chaos lint constraints clean
 
 help:  ## show this list
 	@echo 'usage: make TARGET [VARIABLE=...]    default: COMP=$(COMP)'
@@ -144,11 +144,15 @@ notebook: $(READY)  ## open the notebooks in Jupyter
 	$(BIN)/jupyter lab notebooks
 
 test: $(READY)  ## run the tests: two at a time, then those that need the machine alone
+	$(BIN)/pytest -n 2 --dist worksteal -m "not alone and not all"
+	$(BIN)/pytest -m "alone and not all"
+
+test-all: $(READY)  ## run the tests, and their second rounds, many seeds and many forms; before a release
 	$(BIN)/pytest -n 2 --dist worksteal -m "not alone"
 	$(BIN)/pytest -m alone
 
 test-fast: $(READY)  ## run the tests that start no process and take seconds at most
-	$(BIN)/pytest -n 2 -m "not slow and not alone"
+	$(BIN)/pytest -n 2 -m "not slow and not alone and not all"
 
 chaos: $(READY)  ## kill training at random moments, compare the results to the bit  [KILLS=25]
 	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(KILLS)

@@ -8,6 +8,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for the real hub; the te
 
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from tiny import FAST, Podium, podium_at, write_competition
 
 # A shell starts background jobs with SIGINT ignored; tests interrupt commands with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# nbformat imports it, which takes seconds, to check addresses in notebooks; there are none.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 # How long an example takes depends on the machine more than on the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -40,6 +40,11 @@ def shell_commands(page: str) -> list[str]:
 
 FIRST, SECOND, *OTHERS = dict.fromkeys(shell_commands(README) + shell_commands(GUIDE))
 TRAINING = [line for line in OTHERS if line.startswith(("make train", "make pretrain"))]
+# One command of each of these kinds is run to its end each time, and all the others before a release.
+KINDS = ("make pretrain", "--teacher", "NAME=linear")
+trained_lines = [
+    pytest.param(line, marks=[] if any(kind in line for kind in KINDS) else [pytest.mark.all]) for line in TRAINING
+]
 # `make demo` is run as a whole after the tests.
 REST = [line for line in OTHERS if line not in TRAINING and line != "make demo"]
 
@@ -128,7 +133,8 @@ def podium_here(prepared: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_commands_go_from_an_archive_to_a_submission(clone: Path) -> None:
-    done = make(clone, *shlex.split(FIRST)[1:], f"ARGS={' '.join(QUICK)}")
+    small = ("--model", "test_convnext", "--name", "convnext_small")  # in place of the page's model
+    done = make(clone, *shlex.split(FIRST)[1:], f"ARGS={' '.join((*QUICK, *small))}")
     assert done.returncode == 0, done.stderr
     assert "over 5 of 5 folds" in done.stdout
     assert "next: make submit" in done.stderr
@@ -138,15 +144,33 @@ def test_two_commands_go_from_an_archive_to_a_submission(clone: Path) -> None:
     assert (clone / done.stdout.splitlines()[-1]).exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("line", TRAINING)
-def test_every_command_that_trains_runs(line: str, prepared: Path, podium_here: Podium) -> None:
-    words = podium_words(prepared, line)
+def write_what_it_reads(words: list[str], prepared: Path, podium_here: Podium) -> None:
+    """Trains the teacher and writes the corrections that a command names."""
     if "--teacher" in words:
         teacher = (*QUICK, "--model", "test_vit", "--name", words[words.index("--teacher") + 1], "--folds", "0")
         assert podium_here("train", *teacher)[0] == 0
     if "--corrections" in words:
         (prepared / words[words.index("--corrections") + 1]).write_text("id,label\n000,drop\n")
+
+
+@pytest.mark.parametrize("line", [line for line in TRAINING if not any(kind in line for kind in KINDS)])
+def test_every_other_training_could_begin(
+    line: str, prepared: Path, podium_here: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.training.dry_run.measure_training", lambda *_: 100.0)
+    words = podium_words(prepared, line)
+    write_what_it_reads(words, prepared, podium_here)
+    status, out, err = podium_here(*words, *QUICK, "--dry-run")
+    assert status == 0, err
+    assert re.search(rf"^model +{words[words.index('--model') + 1]} +flag$", out, re.MULTILINE)
+    assert "nothing was trained" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", trained_lines)
+def test_every_command_that_trains_runs(line: str, prepared: Path, podium_here: Podium) -> None:
+    words = podium_words(prepared, line)
+    write_what_it_reads(words, prepared, podium_here)
     if "--processes" in words:  # as many processes of this machine as there are GPUs in the text
         done = make(prepared, *shlex.split(line.replace("GPUS=4", "GPUS=2"))[1:], f"ARGS={' '.join(QUICK)} --folds 0")
         assert done.returncode == 0, done.stderr
@@ -254,6 +278,10 @@ def test_clean_keeps_what_was_computed(clone: Path) -> None:
 def test_the_python_of_the_api_page_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from sklearn.datasets import load_digits
+
+    scans, digits = load_digits(return_X_y=True)
+    monkeypatch.setattr("sklearn.datasets.load_digits", lambda **_: (scans[:360], digits[:360]))  # trained in seconds
     (tmp_path / "data" / "raw").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("podium.terminal.root", Path())

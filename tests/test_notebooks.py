@@ -14,6 +14,11 @@ from tiny import write_competition
 NOTEBOOKS = sorted(Path(__file__).parents[1].glob("notebooks/*.ipynb"))
 WITHOUT_TRAINING = "01_look_at_the_data"
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+# Training on the digits takes a minute: before a release. The other notebooks run on the small competition each time.
+first_notebook = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.all] if path.stem != WITHOUT_TRAINING else [])
+    for path in NOTEBOOKS
+]
 
 
 @pytest.fixture
@@ -65,7 +70,7 @@ def test_begins_with_its_question(path: Path) -> None:
 
 
 @pytest.mark.slow
-@each_notebook
+@pytest.mark.parametrize("path", first_notebook)
 def test_runs_from_clean(path: Path, kernel: str, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     pictures, text = execute(notebook, kernel, tmp_path)

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.all
 def test_the_script_measures_and_writes_its_table(tmp_path: Path) -> None:
     environment = {**os.environ, "DEVICE": "cpu", "PYTHON": sys.executable, "WHEELS": str(tmp_path / "none")}
     command = [ROOT / "docs" / "measure_gpu.sh", tmp_path / "results"]
