@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from forked_podium import run_group
 from podium.models.costs import count_parameters
 from podium.saved_runs.run_folder import find_runs
 from tiny import FAST, Podium, one_line, run_of
@@ -47,7 +48,14 @@ def test_a_given_option_and_the_card_come_before_the_recipe_of_the_first(tiny: P
     assert [run_of(tiny, "test_vit").recipe[name] for name in ("lr", "warmup")] == [0.01, 0.5]
 
 
-def test_several_processes_get_the_recipe_of_the_first(tiny: Path, podium: Podium) -> None:
+def test_several_processes_get_the_recipe_of_the_first(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(count: int, device: str, words: list[str]) -> None:  # torchrun takes seconds to start
+        own = words[: words.index("--processes")] + words[words.index("--processes") + 2 :]
+        assert run_group(count, own, tiny / "group.log") == [0] * count, (tiny / "group.log").read_text()
+
+    monkeypatch.setattr("podium.training.processes.launch_processes", launch)
     words = (*TRAIN, "--model", "test_convnext", "test_vit", "--one-recipe", "--processes", "2", "--device", "cpu")
     status, _, err = podium(*words)
     assert status == 0, err

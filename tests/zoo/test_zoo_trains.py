@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from forked_podium import run_group
 from tiny import FAST, Podium, run_of, signal_in_step
 from training.resuming import assert_resumes_to_the_same_bits
 
@@ -30,8 +31,8 @@ def test_it_resumes_to_the_same_bits(name: str, tiny: Path, podium: Podium) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["t2t_vit_nano", "deepvit_nano", "cswin_nano"])
-def test_it_trains_in_two_processes(name: str, tiny: Path, podium: Podium) -> None:
-    words = (*TRAIN, "--model", name, "--image-size", MODELS[name], "--processes", "2", "--parallel", "data")
-    status, _, err = podium(*words)
-    assert status == 0, err
+def test_it_trains_in_two_processes(name: str, tiny: Path) -> None:
+    log = tiny / "group.log"
+    words = (*TRAIN, "--model", name, "--image-size", MODELS[name], "--parallel", "data")
+    assert run_group(2, ("--root", tiny, *words), log) == [0, 0], log.read_text()
     assert run_of(tiny, name).finished() == [0]
