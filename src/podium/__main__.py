@@ -37,6 +37,7 @@ def run() -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     terminal.quiet = torchrun.process_rank() != 0  # only the first process speaks
+    terminal.said_once.clear()
     try:
         _make_streams_safe()
         words = list(sys.argv[1:] if argv is None else argv)

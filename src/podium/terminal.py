@@ -22,6 +22,7 @@ COLOURS = {"podium: error:": "31", "podium: warning:": "33", "next:": "36"}  # r
 
 root = Path()  # --root as the user gave it, so that printed commands can be pasted
 quiet = False  # true in all processes of a group except the first
+said_once: set[str] = set()  # by this command
 
 
 def show(text: str) -> None:
@@ -40,6 +41,13 @@ def say(text: str) -> None:
         tqdm.write(coloured(printable(text)), file=sys.stderr)
     except BrokenPipeError:  # the reader has closed the pipe; continue without output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def say_once(text: str) -> None:
+    """Says a warning that several parts of a command come upon."""
+    if text not in said_once:
+        said_once.add(text)
+        say(text)
 
 
 def coloured(text: str) -> str:

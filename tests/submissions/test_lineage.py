@@ -50,6 +50,18 @@ def test_a_submission_is_scored_with_the_metric_of_its_lineage(two_runs: Path, c
     assert json.loads(podium(*command)[1])["metric"] == "accuracy"
 
 
+def test_a_submission_is_scored_where_its_competition_cannot_be_read(two_runs: Path, csv: Path, podium: Podium) -> None:
+    command = ("score", csv, "--solution", two_runs / "solution.csv")
+    _, score, err = podium(*command)
+    assert "cannot be read" not in err
+    (two_runs / "data" / "raw" / "tiny" / "train.csv").write_text("")
+    status, out, err = podium(*command)
+    assert (status, out) == (0, score), err
+    assert "tiny, for which the file was made, cannot be read" in err
+    assert "train.csv: the file is empty" in err
+    assert podium(*command, "-c", "tiny")[0] == 1
+
+
 @pytest.mark.parametrize(
     ("metric", "card"), [("error_rate", 'extend = "own.py"'), ("own.py:share_of_errors", 'better = "lower"')]
 )

@@ -254,10 +254,15 @@ def score(args: argparse.Namespace) -> None:
     from podium.submissions.lineage import recorded_competition, recorded_metric
 
     slug = args.competition or recorded_competition(args.file, args.root)
+    competition = None
     if slug:
-        competition = load(slug, args.root, **({"positive": args.positive} if args.positive else {}))
+        try:
+            competition = load(slug, args.root, **({"positive": args.positive} if args.positive else {}))
+        except PodiumError as error:
+            if args.competition:
+                raise
+            terminal.say(f"podium: {slug}, for which the file was made, cannot be read ({error}); scored without it")
     else:
-        competition = None
         load_extensions(args.root)  # the file belongs to no competition, so there is no card
     metric, recorded = args.metric, None if args.metric else recorded_metric(args.file)
     print(score(args.file, args.solution, metric, args.positive, competition, recorded))

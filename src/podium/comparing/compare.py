@@ -25,11 +25,11 @@ from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.recipe import recorded_values
-from podium.saved_runs.doubts import doubt_about
+from podium.saved_runs.doubts import warn_of_doubts
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.submissions.kaggle_scores import find_public_scores
 from podium.tasks.metrics import METRICS, evaluate
-from podium.terminal import progress_bar, say
+from podium.terminal import progress_bar
 
 
 def compare_runs(
@@ -52,8 +52,7 @@ def compare_runs(
     best = _position_of_best(shared, metric)
     warn_of_changed_data(competition, runs)
     for run in runs:
-        if doubt_about(run):
-            say(f"podium: warning: {doubt_about(run)}")
+        warn_of_doubts(run)
     rows = []
     for run in progress_bar(runs, desc="comparing", unit="run"):
         facts = {"run": run.name, "left_out": reasons.get(run, ""), "public_score": public_scores.get(run)}

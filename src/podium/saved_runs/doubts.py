@@ -6,7 +6,7 @@ The automatic blend leaves such a run out (blending/select_runs.py); whatever sh
 from podium.extensions.own_parts import edited_parts
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
-from podium.terminal import first_few, say
+from podium.terminal import first_few, say_once
 
 
 def doubt_about(run: Run) -> str:
@@ -26,8 +26,16 @@ def doubt_about_code(run: Run) -> str:
 
 
 def warn_of_code(run: Run) -> None:
-    """Says the doubt about the run's code; once for this object, because a command opens several of its models."""
-    doubt = doubt_about_code(run)
-    if doubt and vars(run).get("warned_of_code") != doubt:
-        vars(run)["warned_of_code"] = doubt
-        say(f"podium: warning: {doubt}")
+    """Says the doubt about the run's code; once, because a command opens several of its models."""
+    _warn(doubt_about_code(run))
+
+
+def warn_of_doubts(run: Run) -> None:
+    """Says all doubts about a run, those that this command has not yet said."""
+    _warn(doubt_about_score(run))
+    _warn(doubt_about_code(run))
+
+
+def _warn(doubt: str) -> None:
+    if doubt:
+        say_once(f"podium: warning: {doubt}")
