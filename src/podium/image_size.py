@@ -29,7 +29,7 @@ def area_of(size: ImageSize) -> int:
 
 
 def shorter_side(*sizes: ImageSize) -> int:
-    """Returns the shorter side; of several sizes, the longest of these."""
+    """Returns the shorter side; for several sizes, the longest of these."""
     return max(min(sides_of(size)) for size in sizes)
 
 

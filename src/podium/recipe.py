@@ -224,7 +224,7 @@ def relative_area(size: ImageSize, recipe: Recipe) -> float:
 
 # --- checks ------------------------------------------------------------------------------------------
 
-KINDS: dict[Kind, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+NAMES_OF_KINDS: dict[Kind, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
 def recipe_options() -> dict[str, tuple[Kind, str]]:
@@ -266,7 +266,7 @@ def _problem_with(value: Any, kind: Kind, limits: Mapping[str, Any]) -> str:
         return _problem_with_size(value, lowest, highest)
     accepted: Any = (int, float) if kind is float else kind
     if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
-        return f"{KINDS[kind]}, not {value!r}"
+        return f"{NAMES_OF_KINDS[kind]}, not {value!r}"
     if kind in (int, float) and not lowest <= value <= highest:  # NaN fails this comparison as well
         bounds = f"at least {lowest:,}" if highest == math.inf else f"between {lowest:,} and {highest:,}"
         return f"{bounds}, not {value}"

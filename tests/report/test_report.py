@@ -19,7 +19,7 @@ from podium.competition.load import load
 from podium.errors import PodiumError
 from podium.report import competition_page, run_page
 from podium.report.charts import Line, line_chart
-from podium.report.gallery import Card, add_thumbnails, shrink_to
+from podium.report.gallery import ImageCard, add_thumbnails, shrink_to
 from podium.report.numbers import HeldOutImages
 from podium.report.page import as_script
 from podium.report.sections import costs_section, html_table
@@ -182,7 +182,7 @@ def test_what_is_unknown_is_an_empty_cell(value: float | None) -> None:
 def test_thumbnails_stop_at_the_limit(tmp_path: Path) -> None:
     for number in range(6):
         write_image(tmp_path / f"{number}.png", (9, 99, 200), number, (300, 200))
-    cards = [Card(id=str(number), image=f"{number}.png", label="a") for number in range(6)]
+    cards = [ImageCard(id=str(number), image=f"{number}.png", label="a") for number in range(6)]
     size = len(json.dumps(add_thumbnails(cards, tmp_path, 10**9).cards[0].as_json()))
     limited = add_thumbnails(cards, tmp_path, round(size * 3.5))
     assert [card.id for card in limited.cards] == ["0", "1", "2"]

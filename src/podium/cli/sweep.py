@@ -119,7 +119,7 @@ def _launch(args: argparse.Namespace, request: Request) -> str:
     from podium.training.processes import launch_processes
 
     words = [*args.words]
-    if args.model:  # of a flag that is given twice, the last counts
+    if args.model:  # the last of a flag that is given twice counts
         words += ["--model", request.options["model"]]
     if args.seeds:
         words += ["--seeds", str(request.options["seed"])]

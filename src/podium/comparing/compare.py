@@ -37,7 +37,7 @@ def compare_runs(
 ) -> pd.DataFrame:
     """Returns a row for each run: first those that a plain submission would blend, then the others; the best first.
 
-    Scores are those of the images that all runs of the first kind held out; of another run, those of the images that it
+    Scores are those of the images that all runs of the first kind held out; another run is scored on the images that it
     and the best run held out. `gain` is the score minus that of the best run, positive if the run is better; with 95 %
     probability it lies between `gain_low` and `gain_high`. `p` is McNemar's p-value of the run and the best one,
     corrected for all runs. The labels are those of today (held_out.py).
@@ -92,7 +92,7 @@ COLUMNS = (
 
 
 def _position_of_best(held_out: HeldOut, metric: str) -> int:
-    """Returns the position of the run with the best score; of equal scores, the one with the lowest loss counts."""
+    """Returns the position of the run with the best score; the lowest loss decides between equal ones."""
     if not len(held_out):
         return 0
 

@@ -19,7 +19,7 @@ from podium.terminal import amount, duration, plural, table
 
 LONGEST_NAME = 19  # letters
 MOST_RUNS = 10  # that fit into the table of disagreements
-MOST_RUNS_IN_PAIRS = 5  # of more, only the pairs with the best one are tested
+MOST_RUNS_IN_PAIRS = 5  # if there are more, only the pairs with the best one are tested
 
 
 def compare_as_text(competition: Competition, root: Path, runs: pd.DataFrame) -> str:

@@ -63,7 +63,7 @@ def find_suspects(targets: Ints, probs: Probs) -> Suspects:
 
 
 def _temperature(probs: Probs, targets: Ints) -> float:
-    """Returns the temperature that fits all images; of very large tables, a random part is enough."""
+    """Returns the temperature that fits all images; a random part of a very large table is enough."""
     images = MOST_FITTED // probs.shape[1]
     if len(probs) <= images:
         return fit_temperature(probs, targets)

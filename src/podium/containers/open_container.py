@@ -38,7 +38,7 @@ class Container(Protocol):
         """Returns the bytes of an image file, or pixels, grey or RGB; raises a ValueError that says what is wrong."""
 
 
-KINDS: dict[str, Callable[[Path, str], Container]] = {
+OPENERS: dict[str, Callable[[Path, str], Container]] = {
     **dict.fromkeys((".csv", ".tsv"), PixelTable),
     **dict.fromkeys((".hdf5", ".h5"), Hdf5File),
     **dict.fromkeys((".tfrec", ".tfrecord", ".tfrecords"), TfRecordFile),
@@ -62,7 +62,7 @@ def open_container(path: Path, shape: str = "") -> Container:
 @lru_cache(maxsize=64)
 def _open(path: Path, shape: str, size: int, mtime: int, process: int) -> Container:
     """`process` is a part of the key because a forked process must not share an open file."""
-    return KINDS[path.suffix.lower()](path, shape)
+    return OPENERS[path.suffix.lower()](path, shape)
 
 
 def read_place(place: Place) -> bytes | NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""Attention of vision transformers: of the class token, rolled out over the layers, and how far it reaches.
+"""Attention of vision transformers: that of the class token, rolled out over the layers, and how far it reaches.
 
 All attention layers of timm and of the zoo have a dropout, `attn_drop`. It gets the softmax of queries and keys, if the
 layer is told not to use torch's fused kernel. A hook reads it there, so every kind of attention gives its own weights,

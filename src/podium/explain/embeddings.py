@@ -35,7 +35,7 @@ def patch_filters(model: nn.Module, count: int = COMPONENTS) -> PatchFilters:
 def position_similarity(model: nn.Module) -> Array:
     """Returns the cosine similarity of every two positions [rows, columns, rows, columns].
 
-    The first two numbers are the patch, the last two the patch that it is compared with. Of the stages of a pyramid,
+    The first two numbers are the patch, the last two the patch that it is compared with. In the stages of a pyramid,
     the last one that has positions counts.
     """
     for owner in reversed(list(model.modules())):

@@ -16,7 +16,7 @@ Array = NDArray[np.float32]
 
 
 class ReceptiveField(NamedTuple):
-    shares: Array  # [height, width]: of every pixel, in the sum of the absolute gradients
+    shares: Array  # [height, width]: each pixel's share of the sum of the absolute gradients
     centre: tuple[float, float]  # pixels from the top and from the left: the middle of the place
     side: float  # pixels of the square around the centre that holds half of the sum
 

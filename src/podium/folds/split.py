@@ -1,7 +1,7 @@
 """Deals images into folds: stratified by class, seeded, and with all images of a group in one fold.
 
 A group is a set of images that must share a fold. An image that belongs to none is a group of one. An image with
-several labels counts in each of its classes, like a group that holds images of several classes. Of numbers, the range
+several labels counts in each of its classes, like a group that holds images of several classes. The range of numbers
 counts as the class.
 """
 

@@ -118,7 +118,7 @@ def _label_conflicts(train: pd.DataFrame) -> str:
 
 
 def _classes_table(rows: pd.DataFrame) -> str:
-    """Returns a bar chart of the training images of each class; of many classes, the largest and the smallest."""
+    """Returns a bar chart of the training images of each class; if there are many, the largest and the smallest."""
     counts = rows[rows["role"] == "train"]["target"].value_counts()
     shown = counts if len(counts) <= 2 * SHOWN else pd.concat([counts.head(SHOWN), counts.tail(SHOWN)])
     lines = table(["class", "images"], [[name, f"{count:,}"] for name, count in shown.items()]).splitlines()

@@ -100,7 +100,7 @@ def family_of(name: str) -> str:
 
 
 def module_of(name: str) -> str:
-    """Returns the module that registers the model: of timm, of the zoo, or an extension."""
+    """Returns the module that registers the model: timm's, the zoo's, or an extension."""
     return str(_timm().models.model_entrypoint(name).__module__)
 
 
@@ -271,7 +271,7 @@ def sizes_near(size: int) -> list[int]:
 
 
 def _fitting_sizes(size: ImageSize) -> list[ImageSize]:
-    """Returns sizes that a model may take instead, the nearest first; of oblong images, both sides fit one step."""
+    """Returns sizes that a model may take instead, the nearest first; both sides of oblong ones fit one step."""
     if isinstance(size, int):
         return list(sizes_near(size))
     height, width = sides_of(size)

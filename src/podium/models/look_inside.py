@@ -49,7 +49,7 @@ def _count_batch_norms(model: "nn.Module") -> int:
 
 
 def _kind_of(model: "nn.Module") -> str:
-    """Attention tells a transformer, a feature map of one size a plain one; of the others, their norms tell."""
+    """Attention tells a transformer, a feature map of one size a plain one; the norms tell the others apart."""
     from torch import nn
 
     modules = list(model.modules())

@@ -51,7 +51,7 @@ class Head(nn.Module):
 
 
 class Network(nn.Module):
-    """The backbone and its head: of the student, or of the teacher."""
+    """The backbone and its head, for the student or the teacher."""
 
     def __init__(self, backbone: nn.Module, head: Head) -> None:
         super().__init__()

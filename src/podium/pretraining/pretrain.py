@@ -56,7 +56,7 @@ DRAWN_IMAGES = 6
 
 
 @dataclass(frozen=True)
-class ImagePool:
+class LoadedImages:
     """The images of a competition that can be read, by their position in the store."""
 
     store: Store
@@ -96,7 +96,7 @@ def pretrain(plan: PretrainingPlan) -> Path:
     return folder.backbone
 
 
-def open_pool(plan: PretrainingPlan, device: torch.device) -> ImagePool:
+def open_pool(plan: PretrainingPlan, device: torch.device) -> LoadedImages:
     """Opens the store; leaves out images that cannot be read."""
     competition, machine = plan.competition, plan.request.machine
     store = open_store(competition, plan.root, stored_side(shorter_side(plan.recipe.image_size)), machine.keep_pixels)
@@ -113,7 +113,7 @@ def open_pool(plan: PretrainingPlan, device: torch.device) -> ImagePool:
     strata, _ = strata_of(list(competition.train["target"]), competition.task)  # of numbers: their ranges
     targets = [strata[row] for row in rows]
     names = competition.classes if competition.task is ONE_LABEL else sorted(set(targets))  # a set of labels is a class
-    return ImagePool(
+    return LoadedImages(
         store=store,
         readable=positions[~is_bad],
         labelled=in_store[rows],
@@ -123,7 +123,7 @@ def open_pool(plan: PretrainingPlan, device: torch.device) -> ImagePool:
     )
 
 
-def announce(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -> None:
+def announce(plan: PretrainingPlan, pool: LoadedImages, learner: DinoLearner) -> None:
     recipe, sizes = plan.recipe, learner.sizes
     where = f"{precision_name(learner.precision)}, on {device_name(learner.device)}"
     say(f"podium: DINO of {recipe.model} on {plural(len(pool.readable), 'image')} without labels, {where}")
@@ -134,7 +134,7 @@ def announce(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -> No
     say("  k-NN accuracy: of the features, with the training labels, for this report only")
 
 
-def run_schedule(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -> None:
+def run_schedule(plan: PretrainingPlan, pool: LoadedImages, learner: DinoLearner) -> None:
     folder, progress, machine = plan.folder.path, learner.progress, plan.request.machine
     if restore_newest(folder, learner.restore):
         say(f"podium: resumes from step {progress.step:,} of {progress.total_steps:,}")
@@ -170,7 +170,7 @@ def run_schedule(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -
     checkpoint.delete_all()
 
 
-def close_epoch(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -> None:
+def close_epoch(plan: PretrainingPlan, pool: LoadedImages, learner: DinoLearner) -> None:
     """Adds a line to metrics.jsonl, and prints it."""
     progress, sums, per_epoch = learner.progress, learner.progress.sums, learner.sampler.per_epoch
     most = float(np.log(len(sums.probs)))
@@ -194,7 +194,7 @@ def close_epoch(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) ->
 
 
 @torch.inference_mode()
-def compute_features(pool: ImagePool, learner: DinoLearner) -> Tensor:
+def compute_features(pool: LoadedImages, learner: DinoLearner) -> Tensor:
     """Returns the teacher's features of the labelled images, as prediction would see them."""
     backbone = learner.teacher.backbone.eval()
     images = pool.dataset(pool.labelled, TestView(learner.spec))
@@ -205,7 +205,7 @@ def compute_features(pool: ImagePool, learner: DinoLearner) -> Tensor:
     return torch.cat(features)
 
 
-def finish(plan: PretrainingPlan, pool: ImagePool, learner: DinoLearner) -> None:
+def finish(plan: PretrainingPlan, pool: LoadedImages, learner: DinoLearner) -> None:
     """Draws the attention, and writes the weights last: they mark the pretraining as finished."""
     view = TestView(learner.spec)
     read = pool.store.reader(pool.labelled[:DRAWN_IMAGES])

@@ -28,7 +28,7 @@ MOST_CORRECT = 4  # correct images of each class, to compare the others with
 
 
 @dataclass
-class Card:
+class ImageCard:
     """An image in the gallery."""
 
     id: str
@@ -51,7 +51,7 @@ class Card:
 
 @dataclass
 class Gallery:
-    cards: list[Card] = field(default_factory=list)
+    cards: list[ImageCard] = field(default_factory=list)
     left_out: int = 0  # mistakes that did not fit
 
 
@@ -93,9 +93,9 @@ def _in_turn(lists: Sequence[Sequence[int]]) -> Iterator[int]:
         yield from (members[place] for members in lists if place < len(members))
 
 
-def card_of(images: HeldOutImages, position: int, file_of: Mapping[str, str]) -> Card:
+def card_of(images: HeldOutImages, position: int, file_of: Mapping[str, str]) -> ImageCard:
     image_id = str(images.ids[position])
-    return Card(
+    return ImageCard(
         id=image_id,
         image=file_of.get(image_id, ""),
         label=images.classes[images.targets[position]],
@@ -110,7 +110,7 @@ def card_of(images: HeldOutImages, position: int, file_of: Mapping[str, str]) ->
 
 
 def add_thumbnails(
-    cards: Sequence[Card], folder: Path, most_bytes: int, value_range: ValueRange | None = None
+    cards: Sequence[ImageCard], folder: Path, most_bytes: int, value_range: ValueRange | None = None
 ) -> Gallery:
     """Returns the cards that fit into so many bytes of the page with their thumbnails, the first ones first."""
     gallery, size = Gallery(), 0

@@ -18,7 +18,7 @@ from podium.explain.gradients import grad_cam
 from podium.image_size import ImageSize, sides_of
 from podium.images.decode import read_image
 from podium.models.normalise import Normaliser
-from podium.report.gallery import SIDE, Card, jpeg_of, shrink_to
+from podium.report.gallery import SIDE, ImageCard, jpeg_of, shrink_to
 from podium.saved_runs.run_folder import Run
 from podium.terminal import progress_bar, say
 from podium.training.fold_model import open_model, prepare
@@ -29,7 +29,7 @@ BATCH = 8
 Explainer = Callable[[Any, torch.Tensor], Any]
 
 
-def add_heat(cards: Sequence[Card], run: Run, folder: Path) -> str:
+def add_heat(cards: Sequence[ImageCard], run: Run, folder: Path) -> str:
     """Adds a picture to the first mistakes and suspects; returns what it shows, or nothing if the model has none."""
     chosen = [
         card for card in cards if card.thumbnail and card.predicted and (card.suspect or card.label != card.predicted)

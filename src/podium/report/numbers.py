@@ -143,7 +143,7 @@ def class_table(images: HeldOutImages, shown: Ints) -> list[dict[str, Any]]:
 
 
 def _most_often_mistaken_for(images: HeldOutImages) -> dict[int, str]:
-    """Returns for each class with a mistake the class that most of its mistakes name; of equals, the first."""
+    """Returns for each class with a mistake the class that most of its mistakes name; if two are equal, the first."""
     cells = images.targets[images.is_wrong] * len(images.classes) + images.predicted[images.is_wrong]
     cells, counts = np.unique(cells, return_counts=True)
     targets, predicted = np.divmod(cells, len(images.classes))

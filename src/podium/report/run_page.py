@@ -21,7 +21,7 @@ from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.report import sections
-from podium.report.gallery import Card, Gallery, add_thumbnails, card_of, choose_correct, choose_mistakes
+from podium.report.gallery import Gallery, ImageCard, add_thumbnails, card_of, choose_correct, choose_mistakes
 from podium.report.heat import add_heat
 from podium.report.numbers import (
     HeldOutImages,
@@ -194,7 +194,7 @@ def _suspects(competition: Competition, root: Path, run: Run) -> dict[str, str]:
     return dict(zip(suspects["id"], suspects["suggested"], strict=True))
 
 
-def pair_cards(competition: Competition, root: Path) -> list[Card]:
+def pair_cards(competition: Competition, root: Path) -> list[ImageCard]:
     """Returns two cards for each pair of duplicates; pairs whose labels differ come first."""
     path = root / "data" / "prepared" / competition.slug / "duplicates.csv"
     if not path.exists():
@@ -206,7 +206,7 @@ def pair_cards(competition: Competition, root: Path) -> list[Card]:
     known = [pair for pair in known if pair[0] in rows and pair[1] in rows]
     known.sort(key=lambda pair: _interest(rows[pair[0]][1], rows[pair[1]][1]))
     return [
-        Card(id=rows[image][0], image=image, label=rows[image][1], pair=number)
+        ImageCard(id=rows[image][0], image=image, label=rows[image][1], pair=number)
         for number, pair in enumerate(known[:MOST_PAIRS], 1)
         for image in pair
     ]

@@ -106,7 +106,7 @@ class Predictions:
 
 
 def _as_in_file(targets: Targets) -> NDArray[Any]:
-    """Returns the array of a file. Of several targets, the classes of the first column are 1 and -1, the true one 1.
+    """Returns the array of a file. For several targets, the classes of the first column are 1 and -1, the true one 1.
 
     Those of the second column are 2 and -2, and so on: so the array says which classes belong together.
     """

@@ -13,7 +13,7 @@ from podium.errors import PodiumError
 from podium.tasks.task import ONE_LABEL
 from podium.terminal import say
 
-OF_LABELS = ("labels", "ranking")  # submissions that name classes
+LABEL_ANSWERS = ("labels", "ranking")  # submissions that name classes
 ADVICE = "train longer, or choose other runs with --runs (--anyway writes the submission in any case)"
 MIN_CHANCE = 1e-6  # if one class for all test images is less likely than this, it is treated as a mistake
 MAX_SHIFT = 0.1  # share of the answers that may be in other classes than in training, beyond chance
@@ -67,7 +67,7 @@ def check_class_shares(competition: Competition, probs: Probs, anyway: bool, are
             _refuse_same_numbers(probs)
         return
     expected = _class_shares(competition)
-    wants_labels = competition.submission_format.wants in OF_LABELS
+    wants_labels = competition.submission_format.wants in LABEL_ANSWERS
     answers = competition.answers_of(probs)
     shares = answers.counts(probs.shape[1]) / len(probs) if wants_labels else probs.mean(0)
     if not anyway:

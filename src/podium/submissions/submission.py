@@ -76,7 +76,7 @@ def submit(
     probs = choice.decision.apply(predictions.probs) if choice.decision else predictions.probs
     if choice.estimate:
         estimate = choice.estimate
-        if competition.task.sums_to_one:  # of other answers, the probabilities do not say enough to draw some
+        if competition.task.sums_to_one:  # elsewhere, the probabilities do not say enough to draw answers
             folds, features = predictions.fold_probs, predictions.fold_features
             estimate = add_fold_gain(estimate, choice.blend, competition.metric, folds, choice.decision, features)
         best = best_score(competition.metric, probs, competition.answers_of(probs))

@@ -23,7 +23,7 @@ DEVIATIONS = 2.0  # by which a mean over images is clearly better
 DEALT = 39  # how often the predictions are dealt to other images
 DEALT_DEVIATIONS = 2.5  # as above, where the deviation is that of so few scores
 RANKED_CLASSES = 64  # at a time
-MOST_RANKED = 20_000_000  # probabilities; of more, those of the classes with the most images
+MOST_RANKED = 20_000_000  # probabilities; if there are more, those of the classes with the most images
 MOST_IMAGES = 1000  # that these scores are computed of: some metrics are slow
 
 

@@ -30,7 +30,7 @@ def accuracy_of_images(targets: Targets, probs: Array) -> Scores:
 def log_loss_of_images(targets: Targets, probs: Array) -> Scores:
     """One label: of the true class. Several labels: the mean over the labels, each a yes or no.
 
-    Several targets: of the true classes, the mean over the columns.
+    Several targets: the mean over the columns' true classes.
     """
     import numpy as np
 
@@ -52,7 +52,7 @@ def _true_probs(targets: Targets, probs: Array) -> Scores:
 
 
 def brier_of_images(targets: Targets, probs: Array) -> Scores:
-    """The squared error: of the second of two classes, summed over more classes, the mean over several labels."""
+    """The squared error: for the second of two classes, summed over more classes, the mean over several labels."""
     import numpy as np
 
     if not targets.task.sums_to_one:
@@ -63,7 +63,7 @@ def brier_of_images(targets: Targets, probs: Array) -> Scores:
 
 
 def _places(targets: Targets, probs: Array) -> Array:
-    """Returns the place of the true class among all, from 0; of equal probabilities, the first class is first.
+    """Returns the place of the true class among all, from 0; the first of classes with equal probabilities comes first.
 
     That is the order of argmax and of a stable sort. scikit-learn's top_k_accuracy_score puts the last class first.
     """
@@ -208,7 +208,7 @@ def balanced_log_loss(targets: Targets, probs: Array) -> float:
 
 
 def probabilistic_f1(targets: Targets, probs: Array) -> float:
-    """One label: F1 with probabilities in place of predictions; of two classes the second, else the classes' mean."""
+    """One label: F1 of probabilities in place of predictions, for the second of two classes, else the classes' mean."""
     scaled = probs / probs.sum(1, keepdims=True)
     scores = [
         float(2 * positive[is_positive].sum() / (positive.sum() + is_positive.sum()))
@@ -265,7 +265,7 @@ def partial_auc_80(targets: Targets, probs: Array) -> float:
 def _columns(targets: Targets, probs: Array) -> Iterator[tuple[Array, Array]]:
     """Yields who is positive and the probabilities, for each column that has a positive.
 
-    With one label, each class stands against the rest; of two classes, only the second.
+    With one label, each class stands against the rest; if there are two, only the second.
     """
     import numpy as np
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-OF_LABELS = frozenset({ONE_LABEL.name, SEVERAL_LABELS.name})
-OF_CLASSES = OF_LABELS | {SEVERAL_TARGETS.name}
+LABEL_TASKS = frozenset({ONE_LABEL.name, SEVERAL_LABELS.name})
+CLASS_TASKS = LABEL_TASKS | {SEVERAL_TARGETS.name}
 WANTS = ("labels", "probs", "ranking", "numbers")
 
 Score = Callable[[Targets, "NDArray[Any]"], float]  # (targets, probs or numbers) -> score
@@ -41,7 +41,7 @@ class Metric(NamedTuple):
 
 
 def _f_score(beta: int, average: str) -> Callable[[], Metric]:
-    tasks = OF_LABELS if average != "samples" else frozenset({SEVERAL_LABELS.name})
+    tasks = LABEL_TASKS if average != "samples" else frozenset({SEVERAL_LABELS.name})
     return lambda: Metric("labels", 1, functions.f_score(beta, average), tasks=tasks)
 
 
@@ -71,15 +71,15 @@ _OF_IMAGES: dict[str, ScoreImages] = {
 }
 
 METRICS: dict[str, Callable[[], Metric]] = {
-    "accuracy": lambda: Metric("labels", 1, functions.accuracy, tasks=OF_CLASSES),
-    "log_loss": lambda: Metric("probs", -1, functions.log_loss, 0.0, inf, OF_CLASSES),
+    "accuracy": lambda: Metric("labels", 1, functions.accuracy, tasks=CLASS_TASKS),
+    "log_loss": lambda: Metric("probs", -1, functions.log_loss, 0.0, inf, CLASS_TASKS),
     "macro_f1": _f_score(1, "macro"),
     "balanced_accuracy": lambda: Metric("labels", 1, functions.balanced_accuracy),
-    "roc_auc": lambda: Metric("probs", 1, functions.roc_auc, tasks=OF_LABELS),
+    "roc_auc": lambda: Metric("probs", 1, functions.roc_auc, tasks=LABEL_TASKS),
     "quadratic_kappa": lambda: Metric("labels", 1, functions.quadratic_kappa, -1.0),
     **{f"top_{k}_accuracy": _of_ranking(_OF_IMAGES[f"top_{k}_accuracy"], k) for k in (3, 5)},
     **{f"map_at_{k}": _of_ranking(_OF_IMAGES[f"map_at_{k}"], k) for k in (3, 5, 10, 12, 20)},
-    "brier": lambda: Metric("probs", -1, _brier, 0.0, 2.0, OF_LABELS),
+    "brier": lambda: Metric("probs", -1, _brier, 0.0, 2.0, LABEL_TASKS),
     "micro_f1": _f_score(1, "micro"),
     "weighted_f1": _f_score(1, "weighted"),
     "samples_f1": _f_score(1, "samples"),
@@ -90,8 +90,8 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "gap": lambda: Metric("labels", 1, functions.gap),
     "balanced_log_loss": lambda: Metric("probs", -1, functions.balanced_log_loss, 0.0, inf),
     "probabilistic_f1": lambda: Metric("probs", 1, functions.probabilistic_f1),
-    "average_precision": lambda: Metric("probs", 1, functions.average_precision, tasks=OF_LABELS),
-    "partial_auc_80": lambda: Metric("probs", 1, functions.partial_auc_80, 0.0, 1 - functions.LOWEST_RATE, OF_LABELS),
+    "average_precision": lambda: Metric("probs", 1, functions.average_precision, tasks=LABEL_TASKS),
+    "partial_auc_80": lambda: Metric("probs", 1, functions.partial_auc_80, 0.0, 1 - functions.LOWEST_RATE, LABEL_TASKS),
     "mean_recall": _of_columns(functions.mean_recall()),
     "mean_recall_211": _of_columns(functions.mean_recall((2, 1, 1))),  # the first of three columns counts twice
     "rmse": _of_numbers(-1, functions.rmse, 0.0, inf),

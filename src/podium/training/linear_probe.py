@@ -122,7 +122,7 @@ def train_head(context: Context, fold: int) -> None:
 
 
 def loss_of_head(targets: Targets, probs: NDArray[np.float32], spec: ModelSpec) -> float:
-    """Returns the loss in the unit of the training: of numbers, the squared error in deviations, as `squared_error`."""
+    """Returns the loss in the unit of training; for numbers, the squared error in deviations, as `squared_error`."""
     if not spec.scales:
         return evaluate(targets.task.loss, targets, probs)
     deviations = np.array([deviation for _, deviation in spec.scales])

@@ -136,19 +136,19 @@ def _refuse_full_disk(learner: Learner, folds_left: int) -> None:
 # --- after a step ------------------------------------------------------------------------------------
 
 
-class Decision(NamedTuple):
+class AfterStep(NamedTuple):
     stop: bool
     save: bool
     validate: bool
     last_step: int
 
 
-def decide(learner: Learner, stop: bool, save: bool, last_step: int) -> Decision:
+def decide(learner: Learner, stop: bool, save: bool, last_step: int) -> AfterStep:
     """Decides what follows this step, for all processes: if one did something else, the others would wait forever."""
     any_stop, any_save, earliest = learner.context.processes.maximum(stop, save, -last_step)
     step, last_step = learner.progress.step, round(-earliest)
     is_epoch_end = step % learner.sampler.per_epoch == 0 or step == last_step
-    return Decision(
+    return AfterStep(
         stop=bool(any_stop),
         save=bool(any_save or any_stop or is_epoch_end),
         validate=is_epoch_end and step < last_step,  # the last validation, with all views, comes after the loop
