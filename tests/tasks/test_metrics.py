@@ -350,6 +350,36 @@ def test_auc_is_that_of_scikit_learn_and_computed_without_it(monkeypatch: pytest
         evaluate("roc_auc", targets_of(targets), probs)
 
 
+def scores_of_scikit_learn(truth: NDArray[Any], predicted: NDArray[Any], labels: NDArray[Any]) -> dict[str, float]:
+    """Returns scores of answers: classes, or a row of 0 and 1 for each image."""
+    averages = {"macro_f1": ("macro", 1), "micro_f2": ("micro", 2), "weighted_f1": ("weighted", 1)}
+    averages |= {"macro_f2": ("macro", 2), "micro_f1": ("micro", 1)}
+    averages |= {"samples_f1": ("samples", 1), "samples_f2": ("samples", 2)} if truth.ndim > 1 else {}
+    scores = {
+        name: sklearn.metrics.fbeta_score(truth, predicted, average=average, beta=beta, zero_division=0.0)
+        for name, (average, beta) in averages.items()
+    }
+    if truth.ndim == 1:
+        kappa = sklearn.metrics.cohen_kappa_score(truth, predicted, labels=labels, weights="quadratic")
+        recall = sklearn.metrics.recall_score(truth, predicted, labels=np.unique(truth), average="macro")
+        matthews = sklearn.metrics.matthews_corrcoef(truth, predicted)
+        scores |= {"quadratic_kappa": kappa, "balanced_accuracy": recall, "mcc": matthews}
+    return scores
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_scores_of_labels_are_those_of_scikit_learn_to_the_last_bit(seed: int) -> None:
+    """Also of few images, where classes are neither true nor predicted, and of many."""
+    rng, classes = np.random.default_rng(seed), (2, 3, 7)[seed % 3]
+    count = (2, 9, 60, 3000)[seed % 4]
+    probs = rng.random((count, classes)).round(2)
+    labels, marks = rng.integers(classes, size=count), (rng.random((count, classes)) < 0.3).astype(np.int8)
+    labels[0] = (probs[0].argmax() + 1) % classes
+    for truth, answers in ((labels, probs.argmax(1)), (marks, (probs >= 0.5).astype(np.int8))):
+        for metric, score in scores_of_scikit_learn(truth, answers, np.arange(classes)).items():
+            assert evaluate(metric, targets_of(truth), probs) == score, metric
+
+
 def test_kappa_of_a_single_class_is_not_a_number() -> None:
     targets = np.ones(4, np.int64)
     assert np.isnan(evaluate("quadratic_kappa", targets_of(targets), np.eye(3)[targets]))

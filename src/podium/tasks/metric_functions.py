@@ -100,40 +100,49 @@ def accuracy(targets: Targets, probs: Array) -> float:
 
 
 def f_score(beta: int, average: str) -> Callable[[Targets, Array], float]:
-    """One label or several; `average` is macro, micro, weighted or, for several labels only, samples."""
+    """One label or several; `average` is macro, micro, weighted or, for several labels only, samples.
+
+    As scikit-learn's fbeta_score, whose checks take longer than the counts of a thousand resamples. With one label,
+    only classes that are true or predicted somewhere count.
+    """
 
     def score(targets: Targets, probs: Array) -> float:
-        from sklearn.metrics import f1_score, fbeta_score
+        import numpy as np
 
-        options: dict[str, Any] = {"average": average, "zero_division": 0.0}
-        truth, predicted = targets.values, targets.task.answers(probs)
-        if not targets.task.sums_to_one:
-            truth, predicted = _with_second_column(truth > 0), _with_second_column(predicted > 0)
-            options["labels"] = range(probs.shape[1])
-        if beta == 1:
-            return float(f1_score(truth, predicted, **options))
-        return float(fbeta_score(truth, predicted, beta=beta, **options))
+        right, predicted, true = _counts(targets, probs, of_images=average == "samples")
+        if average == "micro":
+            right, predicted, true = (counts.sum(keepdims=True) for counts in (right, predicted, true))
+        possible = beta**2 * true + predicted
+        scores = (1 + beta**2) * right / np.maximum(possible, 1)
+        if targets.task.sums_to_one:
+            scores, true = scores[possible > 0], true[possible > 0]
+        if average == "weighted":
+            return float(np.average(scores, weights=true)) if true.any() else 0.0
+        return float(scores.mean())
 
     return score
 
 
-def _with_second_column(is_set: Array) -> Array:
-    """Adds an empty column to a single one, which scikit-learn would take for one label of two classes."""
+def _counts(targets: Targets, probs: Array, of_images: bool = False) -> tuple[Array, Array, Array]:
+    """Returns for each class (or each image) how many of its predictions are right, how many it has, and how many true.
+
+    One label or several.
+    """
     import numpy as np
 
-    return is_set if is_set.shape[1] > 1 else np.hstack([is_set, np.zeros_like(is_set)])
+    truth, predicted = targets.values, targets.task.answers(probs)
+    if not targets.task.sums_to_one:
+        axis, truth, predicted = int(of_images), truth > 0, predicted > 0
+        return (truth & predicted).sum(axis), predicted.sum(axis), truth.sum(axis)
+    kinds = truth[truth == predicted], predicted, truth
+    right, predicted, true = (np.bincount(classes, minlength=probs.shape[1]) for classes in kinds)
+    return right, predicted, true
 
 
 def balanced_accuracy(targets: Targets, probs: Array) -> float:
-    """One label: the mean recall of the classes that occur.
-
-    The same as balanced_accuracy_score, which warns whenever a predicted class does not occur.
-    """
-    import numpy as np
-    from sklearn.metrics import recall_score
-
-    truth = targets.values
-    return float(recall_score(truth, probs.argmax(1), labels=np.unique(truth), average="macro", zero_division=0.0))
+    """One label: the mean recall of the classes that occur."""
+    right, _, true = _counts(targets, probs)
+    return float((right[true > 0] / true[true > 0]).mean())
 
 
 def mean_recall(weights: tuple[float, ...] = ()) -> Callable[[Targets, Array], float]:
@@ -155,20 +164,25 @@ def mean_recall(weights: tuple[float, ...] = ()) -> Callable[[Targets, Array], f
 def quadratic_kappa(targets: Targets, probs: Array) -> float:
     """One label; not a number if all images have one class, and all get it."""
     import numpy as np
-    from sklearn.metrics import cohen_kappa_score
 
-    labels = np.arange(probs.shape[1])  # all classes: distances are those of the whole scale
-    predicted, truth = probs.argmax(1), targets.values
+    predicted, truth, count = probs.argmax(1), targets.values, probs.shape[1]
     if (predicted == truth).all() and (truth == truth[:1]).all():
         return float("nan")
-    return float(cohen_kappa_score(truth, predicted, labels=labels, weights="quadratic"))
+    labels = np.arange(count)  # all classes: distances are those of the whole scale
+    table = np.bincount(truth * count + predicted, minlength=count**2).reshape(count, count)
+    expected = np.outer(table.sum(0), table.sum(1)) / len(truth)
+    distances = (labels[:, None] - labels) ** 2
+    return float(1 - (distances * table).sum() / (distances * expected).sum())
 
 
 def mcc(targets: Targets, probs: Array) -> float:
     """One label; 0 if all images have one class, or all get one."""
-    from sklearn.metrics import matthews_corrcoef
+    import numpy as np
 
-    return float(matthews_corrcoef(targets.values, probs.argmax(1)))
+    right, predicted, true = (counts.astype(np.float64) for counts in _counts(targets, probs))
+    count = len(targets)
+    varied = (count**2 - predicted @ predicted) * (count**2 - true @ true)
+    return float((right.sum() * count - true @ predicted) / np.sqrt(varied)) if varied else 0.0
 
 
 def gap(targets: Targets, probs: Array) -> float:
