@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tiny import FAST, Podium, podium_at, write_competition
+from templates import template
+from tiny import Podium, tiny_with_folds, two_trained_runs
 
 # A shell starts background jobs with SIGINT ignored; tests interrupt commands with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -77,12 +78,9 @@ def timm_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def tiny_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_template() -> Path:
     """The tiny competition with two folds; tests get copies of it."""
-    root = tmp_path_factory.mktemp("tiny")
-    write_competition(root)
-    podium_at(root, "folds", "-c", "tiny", "--k", "2")
-    return root
+    return template(tiny_with_folds)
 
 
 @pytest.fixture
@@ -93,15 +91,9 @@ def tiny(tmp_path: Path, tiny_template: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_root() -> Path:
     """A project with the runs `good` and `idle` of two folds each. `idle` has learned nothing."""
-    root = tmp_path_factory.mktemp("two_runs")
-    write_competition(root, per_class=12, test_images=9)
-    podium_at(root, "folds", "-c", "tiny", "--k", "2")
-    for name, epochs, rate in (("good", "8", "3e-3"), ("idle", "1", "1e-9")):
-        words = ("--model", "test_convnext", "--name", name, "--epochs", epochs, "--lr", rate, "--image-size", "64")
-        podium_at(root, "train", *FAST, *words)
-    return root
+    return template(two_trained_runs)
 
 
 @pytest.fixture

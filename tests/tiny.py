@@ -59,6 +59,21 @@ def write_competition(root: Path, slug: str = "tiny", per_class: int = 8, test_i
     return folder
 
 
+def tiny_with_folds(root: Path) -> None:
+    """Makes a project of the tiny competition with two folds."""
+    write_competition(root)
+    podium_at(root, "folds", "-c", "tiny", "--k", "2")
+
+
+def two_trained_runs(root: Path) -> None:
+    """Makes a project with the runs `good` and `idle` of two folds each. `idle` has learned nothing."""
+    write_competition(root, per_class=12, test_images=9)
+    podium_at(root, "folds", "-c", "tiny", "--k", "2")
+    for name, epochs, rate in (("good", "8", "3e-3"), ("idle", "1", "1e-9")):
+        words = ("--model", "test_convnext", "--name", name, "--epochs", epochs, "--lr", rate, "--image-size", "64")
+        podium_at(root, "train", *FAST, *words)
+
+
 def recipe_of(model: str, weights: str = "none", image_size: int = 64, **options: object) -> "Recipe":
     """Returns the whole recipe of a model."""
     from podium.models.build import resolve_recipe

@@ -11,25 +11,23 @@ import pytest
 
 from podium.explain.picture_names import PICTURES
 from podium.models.model_file import load_model, save_model
-from tiny import FAST, Podium, one_line, podium_at, run_of
+from templates import template
+from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
 
 VIT, CONVNET = "teaching_vit_nano", "test_resnet"
 SIZE = {VIT: "32", CONVNET: "64"}  # the last map of the second is a single place for 32 pixels
 
 
-@pytest.fixture(scope="module")
-def trained_template(tiny_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("explained")
-    shutil.copytree(tiny_template, root, dirs_exist_ok=True)
+def with_two_models(root: Path) -> None:
+    tiny_with_folds(root)
     for model in (VIT, CONVNET):
         words = ("--epochs", "1", "--folds", "1", "--device", "cpu", "--image-size", SIZE[model])
         podium_at(root, "train", *FAST, "--model", model, *words)
-    return root
 
 
 @pytest.fixture
-def trained(tmp_path: Path, trained_template: Path) -> Path:
-    shutil.copytree(trained_template, tmp_path, dirs_exist_ok=True)
+def trained(tmp_path: Path) -> Path:
+    shutil.copytree(template(with_two_models), tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 

@@ -17,21 +17,19 @@ from podium.pretraining.pretraining_learner import DinoLearner
 from podium.saved_runs.checkpoint import checkpoints
 from podium.training.learner import Learner
 from pretraining.pretrainings import PRETRAIN, TRAIN, dino_learner_of, folder_of
-from tiny import Podium, one_line, podium_at, recipe_of, run_of, write_image
+from templates import template
+from tiny import Podium, one_line, podium_at, recipe_of, run_of, tiny_with_folds, write_image
 
 
-@pytest.fixture(scope="module")
-def pretrained_template(tiny_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("pretrained") / "tiny"
-    shutil.copytree(tiny_template, root)
+def with_a_pretraining(root: Path) -> None:
+    tiny_with_folds(root)
     podium_at(root, *PRETRAIN)
-    return root
 
 
 @pytest.fixture
-def pretrained(tmp_path: Path, pretrained_template: Path) -> Path:
+def pretrained(tmp_path: Path) -> Path:
     """The tiny competition with a pretraining named dino-test_vit."""
-    shutil.copytree(pretrained_template, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(template(with_a_pretraining), tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from podium.errors import PodiumError
 from podium.saved_runs.run_folder import Run
-from tiny import FAST, Podium, one_line, podium_at, run_of
+from templates import template
+from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
 from training.damage import cut_end, empty, flip_bit
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")
@@ -21,18 +22,15 @@ Array = NDArray[Any]
 SUBMIT = ("submit", "-c", "tiny")
 
 
-@pytest.fixture(scope="module")
-def trained_template(tiny_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("trained") / "tiny"
-    shutil.copytree(tiny_template, root)
+def with_a_finished_fold(root: Path) -> None:
+    tiny_with_folds(root)
     podium_at(root, *TRAIN)
-    return root
 
 
 @pytest.fixture
-def run(tmp_path: Path, trained_template: Path) -> Run:
+def run(tmp_path: Path) -> Run:
     """A run with one finished fold."""
-    shutil.copytree(trained_template, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(template(with_a_finished_fold), tmp_path, dirs_exist_ok=True)
     return run_of(tmp_path)
 
 

@@ -7,18 +7,17 @@ from pathlib import Path
 import pytest
 
 from podium.disk import sha256
-from tiny import FAST, Podium, one_line, podium_at
+from templates import template
+from tiny import FAST, Podium, one_line, podium_at, two_trained_runs
 
 CONVNEXT = ("--model", "test_convnext", "--epochs", "8", "--lr", "3e-3")
 # What commands keep to be faster, or to stay out of each other's way: it can be deleted, and holds no one's work.
 CACHES = ("test.npz", ".lock", "pixels-*", "audit.*", "duplicates.csv")
 
 
-@pytest.fixture(scope="session")
-def submitted_root(trained_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project of two runs, with a submission, pages, pictures, a bundle and its own corrections."""
-    root = tmp_path_factory.mktemp("submitted")
-    shutil.copytree(trained_root, root, dirs_exist_ok=True)
+def with_everything_written(root: Path) -> None:
+    """Makes the project of two runs, with a submission, pages, pictures, a bundle and its own corrections."""
+    shutil.copytree(template(two_trained_runs), root, dirs_exist_ok=True)
     card = root / "data" / "competitions" / "tiny.corrections.csv"
     card.parent.mkdir(parents=True, exist_ok=True)
     card.write_text("id,label,why\n000,red,\n")
@@ -28,7 +27,6 @@ def submitted_root(trained_root: Path, tmp_path_factory: pytest.TempPathFactory)
     bundle.mkdir()
     (bundle / "inference.ipynb").write_text("{}")
     (root / "mine.csv").write_text("id,label\n001,blue\n")
-    return root
 
 
 def all_files(root: Path) -> dict[str, str]:
@@ -122,14 +120,13 @@ COMMANDS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_refused_command_changes_nothing(
-    submitted_root: Path,
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     podium: Podium,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    shutil.copytree(submitted_root, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(template(with_everything_written), tmp_path, dirs_exist_ok=True)
     prepare, words = COMMANDS[name]
     prepare(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -143,11 +140,9 @@ def test_a_refused_command_changes_nothing(
     assert all_files(tmp_path) == before
 
 
-def test_a_run_whose_model_is_refused_leaves_the_corrections_as_they_were(
-    submitted_root: Path, tmp_path: Path, podium: Podium
-) -> None:
+def test_a_run_whose_model_is_refused_leaves_the_corrections_as_they_were(tmp_path: Path, podium: Podium) -> None:
     """The model is built after the run's folder: a run that fails before its first checkpoint leaves a recipe only."""
-    shutil.copytree(submitted_root, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(template(with_everything_written), tmp_path, dirs_exist_ok=True)
     corrections = tmp_path / "data" / "competitions" / "tiny.corrections.csv"
     before, train = corrections.read_bytes(), ("train", *FAST, "--model", "test_vit", "--folds", "0", "--epochs", "1")
     words = ("--corrections", tmp_path / "mine.csv")
