@@ -16,9 +16,9 @@ STORE = TESTS / ".templates"  # git ignores it, and it may be deleted
 KEPT = 3  # states of the code whose templates stay
 
 
-def template(build: Callable[[Path], None]) -> Path:
-    """Returns a folder that `build` has filled; tests work in copies of it."""
-    folder = STORE / _state() / f"{Path(inspect.getfile(build)).stem}-{build.__name__}"
+def template(build: Callable[..., None], *kind: str) -> Path:
+    """Returns a folder that `build(folder, *kind)` has filled; tests work in copies of it."""
+    folder = STORE / _state() / "-".join([Path(inspect.getfile(build)).stem, build.__name__, *kind])
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -26,7 +26,7 @@ def template(build: Callable[[Path], None]) -> Path:
             unfinished = folder.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir()
-            build(unfinished)
+            build(unfinished, *kind)
             unfinished.rename(folder)
     return folder
 

@@ -1,5 +1,6 @@
 """Images with a label in each of several columns, from the files to the submission."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 import podium as library
 from marks import FAST, SLUG, write_competition
 from podium.competition.load import load
-from tiny import Podium, one_line, train_three_and_compare
+from templates import template
+from tiny import Podium, compared_scores, one_line, podium_at, train_three
 
 TRAIN = (
     *("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "10", "--mix", "0", "--crop", "1"),
@@ -25,18 +27,29 @@ def marks(tmp_path: Path, podium: Podium) -> Path:
     return tmp_path
 
 
-def test_from_files_to_a_submission(marks: Path, podium: Podium) -> None:
+def three_runs(root: Path) -> None:
+    write_competition(root)
+    podium_at(root, "folds", "-c", SLUG, "--k", "3")
+    train_three(root, TRAIN, FAST)
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """The competition with the runs a, b and head."""
+    shutil.copytree(template(three_runs), tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_from_files_to_a_submission(trained: Path, podium: Podium) -> None:
     _, out, _ = podium("data", "-c", SLUG)
     assert "a label in each of colour (3 classes), place (4 classes)" in out
     assert "metric   mean_recall, a guess" in out
-    assert load(SLUG, marks).classes[3:] == ("place=0", "place=1", "place=2", "place=10")
-    status, out, err = podium(*TRAIN)
-    assert status == 0, err
-    assert "no better than chance" not in err
-    status, out, err = podium("submit", "-c", SLUG)
+    assert load(SLUG, trained).classes[3:] == ("place=0", "place=1", "place=2", "place=10")
+    assert "no better than chance" not in (trained / "a.log").read_text()
+    status, out, err = podium("submit", "-c", SLUG, "--runs", "a")
     assert status == 0, err
     written = Path(out.strip())
-    submission, truth = (pd.read_csv(path, dtype=str) for path in (written, marks / "solution.csv"))
+    submission, truth = (pd.read_csv(path, dtype=str) for path in (written, trained / "solution.csv"))
     assert list(submission.columns) == list(truth.columns)
     assert list(submission["image"]) == list(truth["image"])
     assert (submission["place"] == truth["place"]).mean() > 0.6
@@ -47,8 +60,8 @@ def test_from_files_to_a_submission(marks: Path, podium: Podium) -> None:
     assert written.read_bytes() == content
 
 
-def test_runs_are_compared_blended_taught_and_read(marks: Path, podium: Podium) -> None:
-    assert train_three_and_compare(podium, TRAIN, FAST)["a"] > 0.6
+def test_runs_are_compared_blended_taught_and_read(trained: Path, podium: Podium) -> None:
+    assert compared_scores(podium, SLUG)["a"] > 0.6
     for strategy in ("convex", "greedy"):
         status, _, err = podium("submit", "-c", SLUG, "--runs", "a", "head", "--blend", strategy, "--name", strategy)
         assert status == 0, err
@@ -57,12 +70,12 @@ def test_runs_are_compared_blended_taught_and_read(marks: Path, podium: Podium) 
     status, _, err = podium(*TRAIN, "--name", "student", "--teacher", "a", "--folds", "0", "--distil", "1")
     assert status == 0, err
     assert "no better than chance" not in err
-    held_out = library.Run(marks / "runs" / SLUG / "a").held_out()
-    targets = load(SLUG, marks).train.set_index("id")["target"]
+    held_out = library.Run(trained / "runs" / SLUG / "a").held_out()
+    targets = load(SLUG, trained).train.set_index("id")["target"]
     assert held_out["target"].tolist() == targets.loc[held_out["id"]].tolist()
     assert np.allclose(held_out.filter(like="place=").sum(axis=1), 1, atol=1e-3)
     assert podium("report", "-c", SLUG)[0] == 0
-    assert podium("predict", "-c", SLUG, "a", marks / "data" / "raw" / SLUG / "test" / "80.png")[0] == 0
+    assert podium("predict", "-c", SLUG, "a", trained / "data" / "raw" / SLUG / "test" / "80.png")[0] == 0
     assert podium("explain", "-c", SLUG, "a", "--what", "receptive_field")[0] == 0
     assert "a label in each of several columns" in one_line(podium("audit", "-c", SLUG, "--suspects"))
     assert "--class-weights" in one_line(podium(*TRAIN, "--name", "w", "--class-weights", "balanced"))

@@ -1,5 +1,6 @@
 """A competition small enough to train on in seconds: plain colours, with everything that a real one has."""
 
+import contextlib
 import csv
 import json
 import signal
@@ -102,13 +103,17 @@ def one_line(result: tuple[int, str, str]) -> str:
     return line
 
 
-def train_three_and_compare(podium: Podium, train: tuple[object, ...], fast: tuple[object, ...]) -> dict[str, float]:
-    """Trains the runs a, b (another seed) and head (linear), and returns their scores from `podium compare`."""
-    linear = ("train", *fast, "--model", "test_resnet", "--linear")
-    for name, words in {"a": train, "b": (*train, "--seed", "1"), "head": linear}.items():
-        status, _, err = podium(*words, "--name", name)
-        assert status == 0, err
-    status, out, err = podium("compare", *fast[:2], "--json")
+def train_three(root: Path, train: tuple[object, ...], fast: tuple[object, ...]) -> None:
+    """Trains the runs a, b (another seed) and head (linear); a.log keeps what is said about the first one."""
+    with (root / "a.log").open("w") as log, contextlib.redirect_stderr(log):
+        podium_at(root, *train, "--name", "a")
+    podium_at(root, *train, "--name", "b", "--seed", "1")
+    podium_at(root, "train", *fast, "--model", "test_resnet", "--linear", "--name", "head")
+
+
+def compared_scores(podium: Podium, slug: str) -> dict[str, float]:
+    """Returns the scores of all runs from `podium compare`."""
+    status, out, err = podium("compare", "-c", slug, "--json")
     assert status == 0, err
     return {row["run"]: row["score"] for row in json.loads(out)}
 
