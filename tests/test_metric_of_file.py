@@ -41,13 +41,17 @@ def use_metric(root: Path, slug: str, source: str, card: str) -> None:
     path.write_text(card)
 
 
-def test_runs_are_trained_compared_and_submitted_by_it(tiny: Path, podium: Podium) -> None:
+def test_runs_are_trained_compared_and_submitted_by_it(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 50)
     use_metric(tiny, "tiny", ERROR_RATE, 'metric = "metric.py:score"\nbetter = "lower"')
     status, out, err = podium("data", "-c", "tiny")
     assert status == 0, err
     assert "metric   metric.py:score, set in" in out
     for name in ("a", "b"):
-        status, out, err = podium("train", *FAST, "--model", "test_resnet", "--name", name, "--seed", len(name))
+        words = ("train", *FAST, "--model", "test_resnet", "--epochs", "3")
+        status, out, err = podium(*words, "--name", name, "--seed", len(name))
         assert status == 0, err
     competition = load("tiny", tiny)
     assert METRICS["metric.py:score"]().better == -1

@@ -4,13 +4,12 @@ import os
 import pty
 import re
 import select
-import subprocess
-import sys
 import termios
 from pathlib import Path
 
 import pytest
 
+from forked_podium import exit_status, start_podium
 from podium.terminal import columns_of, table
 from tiny import FAST
 
@@ -21,23 +20,21 @@ def run_in_terminal(root: Path, words: tuple[str, ...], columns: int = 160, **va
     """Runs a command whose error stream is a terminal; returns what it wrote there."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, columns))
-    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-    environment |= {"TERM": "xterm", **variables}
-    command = [sys.executable, "-m", "podium", "--root", str(root), *words]
-    with subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL, env=environment) as process:
-        os.close(theirs)
-        text = b""
-        while select.select([ours], [], [], 120)[0]:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not part:
-                break
-            text += part
-        status = process.wait(60)
+    environment = {"TERM": "xterm", **variables}
+    process = start_podium(("--root", root, *words), Path(os.ttyname(theirs)), environment=environment)
+    select.select([ours], [], [], 120)
+    os.close(theirs)
+    text = b""
+    while select.select([ours], [], [], 120)[0]:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        text += part
     os.close(ours)
-    assert status in (0, 1)
+    assert exit_status(process) in (0, 1)
     return text.decode()
 
 
@@ -66,12 +63,12 @@ def test_no_color_and_a_pipe_give_plain_text(tiny: Path) -> None:
     assert "\033[31mpodium: error:" in run_in_terminal(tiny, wrong)
     assert "\033" not in run_in_terminal(tiny, wrong, NO_COLOR="1")
     assert "\033" not in run_in_terminal(tiny, wrong, TERM="dumb")
-    command = [sys.executable, "-m", "podium", "--root", str(tiny), *TRAIN]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0
-    assert "\033" not in done.stderr
-    assert "\r" not in done.stderr
-    assert "images/s, loss" not in done.stderr
+    log = tiny / "log"
+    assert exit_status(start_podium(("--root", tiny, *TRAIN), log)) == 0
+    text = log.read_text()
+    assert "\033" not in text
+    assert "\r" not in text
+    assert "images/s, loss" not in text
 
 
 def test_columns_are_aligned_whatever_the_letters() -> None:

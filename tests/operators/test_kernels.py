@@ -18,6 +18,11 @@ needs_kernels = pytest.mark.skipif(bool(kernels.problem()), reason=kernels.probl
 def compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A new cache folder; the kernels that are loaded stay so."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    compiler = tmp_path / "bin" / "cc"
+    compiler.parent.mkdir()
+    compiler.write_text('#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin exec cc "$@" -O1\n')  # in a fifth of the time
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(compiler.parent), prepend=os.pathsep)
     monkeypatch.setattr(kernels, "_library", kernels._library.__wrapped__)
     return tmp_path / "cache" / "podium"
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from timm.layers.conv2d_same import Conv2dSame
 from timm.models.convnext import ConvNeXt
+from timm.models.mlp_mixer import MlpMixer
 from timm.models.swin_transformer import SwinTransformer
 from torch import Tensor, nn
 
@@ -53,7 +54,7 @@ MODELS = {
     "convnext of 1 x 1 convolutions": (lambda: timm.create_model("test_convnext", num_classes=5), 64),
     "resnet": (lambda: timm.create_model("resnet10t", num_classes=5), 64),
     "swin": (small_swin, 32),
-    "mixer": (lambda: timm.create_model("mixer_s32_224", num_classes=5), 224),
+    "mixer": (lambda: MlpMixer(num_classes=5, patch_size=32, num_blocks=2), 224),
     "depthwise 5 x 5": (lambda: timm.create_model("test_efficientnet", num_classes=5), 64),
     "margins of tensorflow": (lambda: timm.create_model("tf_efficientnet_lite0", num_classes=5), 64),
 }
