@@ -28,7 +28,7 @@ TRAIN = (
 )
 # Three steps per epoch. Without drop path, whose draws differ between processes.
 ONE_FOLD = (*TRAIN, "--model", "test_vit", "--drop-path", "0", "--ema", "0.5", "--folds", "0", "--parallel", "data")
-LONG = (*TRAIN, "--model", "test_resnet", "--sam", "0.05", "--folds", "0", "--epochs", "12", "--parallel", "data")
+LONG = (*TRAIN, "--model", "test_resnet", "--sam", "0.05", "--folds", "0", "--epochs", "8", "--parallel", "data")
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def start_and_interrupt(
 @pytest.mark.slow
 def test_a_signal_saves_and_the_same_command_ends_with_the_same_bits(root: Path, tmp_path: Path) -> None:
     status, output = start_and_interrupt(
-        root, tmp_path / "output", "signalled", "epoch 2/12", lambda launcher: os.kill(launcher, signal.SIGTERM)
+        root, tmp_path / "output", "signalled", "epoch 2/8", lambda launcher: os.kill(launcher, signal.SIGTERM)
     )
     assert status == 75, output
     assert "all is saved; run the same command again to resume" in output
@@ -199,7 +199,7 @@ def test_when_one_process_dies_all_end_and_another_number_of_processes_resumes(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # By the third line the checkpoint of the first epoch is on disk.
-    status, output = start_and_interrupt(root, tmp_path / "output", "killed", "epoch 3/12", kill_one_process)
+    status, output = start_and_interrupt(root, tmp_path / "output", "killed", "epoch 3/8", kill_one_process)
     assert status == 1, output
     message = output.splitlines()[-1]
     assert message.startswith("podium: error: signal 9 killed process ")
