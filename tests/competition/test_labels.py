@@ -190,6 +190,29 @@ def test_classes_are_sorted_by_value_if_all_are_numbers(
     assert load_files(tmp_path, IMAGES, TABLES | {"train.csv": train}).classes == classes
 
 
+@pytest.mark.parametrize(
+    ("column", "card", "is_noted"),
+    [
+        ("age", "", True),
+        ("label", "", False),
+        ("landmark_id", "", False),
+        ("age", 'task = "one_label"', False),
+    ],
+)
+def test_whole_numbers_under_an_unusual_name_are_classes_with_a_note(
+    tmp_path: Path, column: str, card: str, is_noted: bool
+) -> None:
+    images = [f"train/{number}.jpg" for number in range(24)]
+    tables = {"train.csv": table(f"id,{column}", *(f"{number},{20 + number // 2}" for number in range(24)))}
+    competition = load_files(tmp_path, [*images, "test/30.jpg"], tables, card)
+    assert len(competition.classes) == 12
+    notes = [note for note in competition.notes if "are classes here" in note]
+    assert len(notes) == is_noted
+    if is_noted:
+        assert "'age'" in notes[0]
+        assert 'task = "numbers"' in notes[0]
+
+
 @pytest.mark.parametrize("card", ["", 'metric = "rmse"'])
 def test_numbers_with_a_decimal_comma_are_named(tmp_path: Path, card: str) -> None:
     images = [f"train/{number}.jpg" for number in range(12)]

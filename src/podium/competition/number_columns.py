@@ -1,5 +1,6 @@
 """Finds the columns of a training table that hold numbers to predict, and reads them."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from podium.tasks.metrics import METRICS
 from podium.tasks.task import NUMBERS, SEPARATOR
 from podium.terminal import first_few
 
+NAME_OF_LABELS = r"target|label|class|category|categories|(^|_)id$|predict"
 MIN_VALUES = 10  # with fewer different values, they are rather grades or marks
 
 
@@ -62,6 +64,7 @@ def _look_like_numbers(sources: Sources, table: Table, columns: list[str]) -> bo
     if values.nunique() < MIN_VALUES:
         return False
     if (values % 1 == 0).all() and not (len(columns) == 1 and _has_fractions_above_1(sources.sample)):
+        _note_amounts(sources, table, columns)
         return False
     what = f"'{columns[0]}' holds" if len(columns) == 1 else f"{first_few(columns)} hold"
     sources.notes.append(
@@ -69,6 +72,16 @@ def _look_like_numbers(sources: Sources, table: Table, columns: list[str]) -> bo
         + sources.card.advise('task = "one_label"' if len(columns) == 1 else 'task = "several_labels"')
     )
     return True
+
+
+def _note_amounts(sources: Sources, table: Table, columns: list[str]) -> None:
+    """Says that whole numbers are read as classes, if the column has not one of the usual names of labels, as `age`."""
+    (column, *others) = columns
+    if not others and not re.search(NAME_OF_LABELS, column.lower()):
+        sources.notes.append(
+            f"{table.path.name}: the whole numbers of '{column}' are classes here; if they are amounts to predict, "
+            + sources.card.advise('task = "numbers"')
+        )
 
 
 def _note_decimal_commas(sources: Sources, table: Table, columns: list[str], cells: set[str]) -> None:
