@@ -14,7 +14,6 @@ from podium.blending.choose_decision import (
     DecisionKind,
     JudgedDecision,
     choose_decision,
-    decide_nested,
     find_kind,
     with_least_prob,
 )
@@ -94,14 +93,14 @@ def test_class_weights_gain_where_classes_are_of_different_sizes(metric: str) ->
     judged = judge(*imbalanced(5000, 1), metric, "class_weights")
     if metric != "mcc":  # whose best decision is near the most probable class
         assert judged.is_taken
-        assert judged.gain_interval[0] > 0
+        assert judged.gain.interval[0] > 0
         assert judged.decision.numbers[3] > judged.decision.numbers[0]
     new_probs, new_targets = imbalanced(20_000, 2)
     tables, truth = (judged.decision.apply(new_probs), new_probs), targets_of(new_targets)
     after, before = (evaluate(metric, truth, probs) for probs in tables)
     gain = after - before
     assert gain > (-0.01 if metric == "mcc" else 0.005)
-    assert gain == pytest.approx(judged.gain, abs=0.05)
+    assert gain == pytest.approx(judged.gain.gain, abs=0.05)
 
 
 def test_calibrated_probabilities_are_weighed_by_one_over_the_share() -> None:
@@ -144,7 +143,7 @@ def test_nothing_is_taken_where_the_answers_are_right_as_they_are(metric: str, k
     held_out = held_out_of(probs, targets)
     judged, decided = choose_decision(held_out, probs, metric, DecisionKind(kind, unknown=3))
     assert not judged.is_taken
-    assert judged.gain < 0.03
+    assert judged.gain.gain < 0.03
     assert "not taken" in judged.describe(metric)
     assert np.isfinite(decided).all()
 
@@ -164,7 +163,7 @@ def test_numbers_are_never_fitted_to_the_images_that_are_scored() -> None:
     parts, truth = np.arange(80) % 2, (np.arange(80) // 2 % 2).astype(np.float32)[:, None]
     probs = np.where(parts[:, None] == 0, 0.1 + 0.1 * truth, 0.8 + 0.1 * truth)
     held_out = HeldOut(probs[None], targets_of(truth), parts, np.arange(80))
-    decided = decide_nested(held_out, probs, "macro_f1", DecisionKind("thresholds"))
+    _, decided = choose_decision(held_out, probs, "macro_f1", DecisionKind("thresholds"))
     assert evaluate("macro_f1", targets_of(truth), decided) < 0.7
     assert (decided[parts == 0] < 0.5).all()  # the threshold of the other half is higher than all of these
 
@@ -198,7 +197,7 @@ def test_thresholds_gain_where_labels_are_rare(metric: str) -> None:
     after, before = (evaluate(metric, truth, probs) for probs in tables)
     gain = after - before
     assert gain > 0.01
-    assert gain == pytest.approx(judged.gain, abs=0.04)
+    assert gain == pytest.approx(judged.gain.gain, abs=0.04)
     assert max(fit_thresholds(new_probs, targets_of(new_targets), metric)) < 0.5
 
 
@@ -259,7 +258,7 @@ def test_no_probability_is_rarer_than_the_held_out_images_can_show() -> None:
     assert judged.is_taken
     assert judged.decision.numbers == (0.001,)
     assert decided.min() == pytest.approx(0.001, rel=0.01)
-    assert judged.score == pytest.approx(0.001, rel=0.1)  # what the guard costs
+    assert judged.gain.score == pytest.approx(0.001, rel=0.1)  # what the guard costs
     assert judged.decision.apply(probs).tolist() == decided.tolist()
 
 

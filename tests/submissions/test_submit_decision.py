@@ -10,6 +10,7 @@ import pytest
 
 from podium.blending.choose_decision import JudgedDecision
 from podium.blending.decision import Decision
+from podium.blending.nested import Gain
 from tiny import Podium, one_line
 
 CARD = Path("data/competitions/tiny.toml")
@@ -25,7 +26,7 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[Decision], None]:
     """Makes `submit` take this decision, whatever it gains: the tiny runs are too good for a real one."""
 
     def install(decision: Decision) -> None:
-        judged = JudgedDecision(decision, True, 0.5, 0.6, 0.1, (0.05, 0.15))
+        judged = JudgedDecision(decision, True, Gain(0.5, 0.6, 0.1, (0.05, 0.15)))
         monkeypatch.setattr(
             "podium.submissions.submission.choose_decision",
             lambda held_out, nested, metric, kind: (judged, decision.apply(nested)),

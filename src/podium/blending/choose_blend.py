@@ -5,13 +5,13 @@
 The choice is the simplest strategy that scores at least as well as the best single run, and that is not worse than the
 best strategy by more than chance. If no blend scores as well as the best single run, that run is submitted alone.
 
-Each strategy is scored by nested cross-validation: fitted on all parts of the held-out images except one, and scored
-on that one. blend_strategies.py fits the weights; expected_score.py estimates the score of the chosen blend on the test
-images.
+Each strategy is scored by nested cross-validation (nested.py). blend_strategies.py fits the weights; expected_score.py
+estimates the score of the chosen blend on the test images.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from podium.blending.choose_decision import JudgedDecision
 from podium.blending.decision import Decision
 from podium.blending.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
 from podium.blending.held_out import HeldOut
+from podium.blending.nested import Mask, predict_nested
 from podium.blending.stack_fits import MOST_BOOSTED_CLASSES, MOST_CLASSES
 from podium.blending.strategy_names import (
     ALL_STRATEGIES,
@@ -77,7 +78,7 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
     """
     better = METRICS[metric]().better
     strategies = _strategies_to_try(held_out, metric, strategy)
-    nested = _predict_nested(strategies, held_out, metric)
+    nested = _predict_each(strategies, held_out, metric)
     scores = {name: evaluate(metric, held_out.targets, probs) for name, probs in nested.items()}
     resampled = {name: better * bootstrap_scores(held_out, probs, metric) for name, probs in nested.items()}
     baseline = BEST if BEST in strategies else strategies[0]
@@ -133,17 +134,17 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> 
     return list_strategies(len(held_out.probs), metric, task) if can_fit else STRATEGIES[:1]
 
 
-def _predict_nested(strategies: Sequence[str], held_out: HeldOut, metric: str) -> dict[str, Probs]:
+def _predict_each(strategies: Sequence[str], held_out: HeldOut, metric: str) -> dict[str, Probs]:
     """Returns what each strategy predicts for each part when it is fitted to the other parts."""
     nested = {}
     with progress_bar(total=len(strategies), desc="scoring blends", unit="strategy") as progress:
         for strategy in strategies:
-            blended = np.empty(held_out.probs.shape[1:])
-            for part in np.unique(held_out.parts):
-                is_scored = held_out.parts == part
-                fitted, scored = held_out.of(~is_scored), held_out.of(is_scored)
-                blend = fit_blend(strategy, fitted.probs, fitted.targets, metric, fitted.features)
-                blended[is_scored] = blend.apply(scored.probs, scored.features)
-            nested[strategy] = blended
+            nested[strategy] = predict_nested(held_out, partial(_fit_and_apply, strategy, held_out, metric))
             progress.update()
     return nested
+
+
+def _fit_and_apply(strategy: str, held_out: HeldOut, metric: str, is_fitted: Mask, is_scored: Mask) -> Probs:
+    fitted, scored = held_out.of(is_fitted), held_out.of(is_scored)
+    blend = fit_blend(strategy, fitted.probs, fitted.targets, metric, fitted.features)
+    return blend.apply(scored.probs, scored.features)

@@ -2,22 +2,20 @@
 
     podium submit [--decision none]
 
-The metric, the task and the card say which kind is possible. It is scored by nested cross-validation, like a blend:
-fitted on all parts of the held-out images except one, and scored on that one. It is taken where it gains more than
-chance.
+The metric, the task and the card say which kind is possible. It is scored by nested cross-validation, like a blend
+(nested.py), and taken where it gains more than chance.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from podium.blending.blend import Probs
 from podium.blending.decision import Decision
 from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold
-from podium.blending.expected_score import Interval, bootstrap_scores, percentile_interval
 from podium.blending.held_out import HeldOut
+from podium.blending.nested import Gain, Mask, measure_gain, predict_nested
 from podium.competition.card import Card
 from podium.competition.grades import are_grades
 from podium.errors import PodiumError
@@ -49,18 +47,15 @@ class DecisionKind:
 class JudgedDecision:
     decision: Decision  # fitted to all held-out images
     is_taken: bool
-    score_before: float  # of the most probable class, or of the labels from a half on
-    score: float  # nested: of decisions that were fitted to other images
-    gain: float  # positive is better for every metric
-    gain_interval: Interval  # 95 %; not a number if there is no gain
+    gain: Gain  # over the most probable class, or the labels from a half on; of decisions fitted to other images
 
     def describe(self, metric: str) -> str:
         """Returns one line for people."""
-        low, high = self.gain_interval
-        gain = f"{self.gain:+.4f}"
-        if np.isfinite(low):
+        low, high = self.gain.interval
+        gain = f"{self.gain.gain:+.4f}"
+        if math.isfinite(low):
             gain += f", 95 % interval {low:+.4f} to {high:+.4f}"
-        scores = f"{self.decision.describe()} for {metric}: {self.score_before:.4f} -> {self.score:.4f} ({gain})"
+        scores = f"{self.decision.describe()} for {metric}: {self.gain.before:.4f} -> {self.gain.score:.4f} ({gain})"
         return f"decision: {scores}, {'taken' if self.is_taken else 'not taken: that may be chance'}"
 
 
@@ -104,17 +99,17 @@ def choose_decision(held_out: HeldOut, nested: Probs, metric: str, kind: Decisio
 
     `nested` are the blended probabilities of the held-out images; for each, the blend was fitted to other parts.
     """
-    decided = decide_nested(held_out, nested, metric, kind)
-    better = METRICS[metric]().better
-    before, score = (evaluate(metric, held_out.targets, probs) for probs in (nested, decided))
-    gain, interval = better * (score - before) + 0.0, (float("nan"), float("nan"))
-    if gain > 0:
-        resampled = [bootstrap_scores(held_out, probs, metric) for probs in (decided, nested)]
-        interval = percentile_interval(better * (resampled[0] - resampled[1]))
+
+    def decide(is_fitted: Mask, is_scored: Mask) -> Probs:
+        decision = kind.fit(nested[is_fitted], held_out.targets[is_fitted], metric)
+        return decision.apply(nested[is_scored])
+
+    decided = predict_nested(held_out, decide)
+    gain = measure_gain(held_out, nested, decided, metric)
     decision = kind.fit(nested, held_out.targets, metric)
     if kind.shares:
         decision = Decision(kind.name, kind.shares)
-    return JudgedDecision(decision, interval[0] > 0, before, score, gain, interval), decided
+    return JudgedDecision(decision, gain.is_clear, gain), decided
 
 
 def with_least_prob(
@@ -128,16 +123,5 @@ def with_least_prob(
     decision = Decision(judged.decision.kind, (least,))
     decided = decision.apply(nested)
     score = evaluate(metric, held_out.targets, decided)
-    gain = METRICS[metric]().better * (score - judged.score_before)
-    unknown = (float("nan"), float("nan"))
-    return JudgedDecision(decision, True, judged.score_before, score, gain, unknown), decided
-
-
-def decide_nested(held_out: HeldOut, nested: Probs, metric: str, kind: DecisionKind) -> Probs:
-    """Returns the adjusted probabilities of each part, by a decision that was fitted to the other parts."""
-    decided = np.empty_like(nested)
-    for part in np.unique(held_out.parts):
-        is_scored = held_out.parts == part
-        decision = kind.fit(nested[~is_scored], held_out.targets[~is_scored], metric)
-        decided[is_scored] = decision.apply(nested[is_scored])
-    return decided
+    gain = Gain(judged.gain.before, score, METRICS[metric]().better * (score - judged.gain.before))
+    return JudgedDecision(decision, True, gain), decided

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.blend import Probs
-from podium.blending.expected_score import bootstrap_scores, percentile_interval
 from podium.blending.held_out import HeldOut
+from podium.blending.nested import Mask, measure_gain, predict_nested
 from podium.blending.strategy_names import POOLINGS
 from podium.competition.answer_groups import DECISIVE, OTHER, Answers
 from podium.competition.load import Competition
@@ -174,17 +174,14 @@ def choose_pooling(held_out: HeldOut, competition: Competition) -> tuple[str, He
     if len(pooled) == 1 or not mean.can_be_fitted_to():
         return "mean", mean
 
-    def best_on(mask: NDArray[np.bool_]) -> str:
+    def best_on(mask: Mask) -> str:
         scores = {way: better * evaluate(metric, mean.targets[mask], probs[mask]) for way, probs in blends.items()}
         return max(scores, key=lambda way: np.nan_to_num(scores[way], nan=-np.inf))
 
-    nested = blends["mean"].copy()
-    for part in np.unique(mean.parts):
-        is_scored = mean.parts == part
-        nested[is_scored] = blends[best_on(~is_scored)][is_scored]
-    resampled = [bootstrap_scores(mean, probs, metric) for probs in (nested, blends["mean"])]
-    low, high = percentile_interval(better * (resampled[0] - resampled[1]))
-    way = best_on(np.ones(len(mean), bool)) if low > 0 else "mean"
+    nested = predict_nested(mean, lambda fitted, scored: blends[best_on(fitted)][scored])
+    judged = measure_gain(mean, blends["mean"], nested, metric)
+    way = best_on(np.ones(len(mean), bool)) if judged.is_clear else "mean"
+    low, high = judged.interval
     scores = ", ".join(f"{name} {evaluate(metric, mean.targets, probs):.4f}" for name, probs in blends.items())
     gain = f"gain over the mean {low:+.4f} to {high:+.4f}" if np.isfinite(low) else "no gain over the mean"
     say(f"podium: answers for several images: {way} of the images' probabilities ({metric}: {scores}; {gain})")

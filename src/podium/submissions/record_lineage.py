@@ -6,7 +6,6 @@ lineage.py reads them.
 """
 
 import hashlib
-import math
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -118,10 +117,7 @@ def _decision_as_json(judged: JudgedDecision) -> dict[str, Any]:
         "numbers": judged.decision.numbers,
         "unknown": judged.decision.unknown,
         "is_taken": judged.is_taken,
-        "score_before": judged.score_before,
-        "score": judged.score,
-        "gain": judged.gain,
-        "between": [bound if math.isfinite(bound) else None for bound in judged.gain_interval],
+        **judged.gain.as_json(),
     }
 
 
