@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -86,6 +85,7 @@ class Learner:
         self.model, self.spec = _initial_model(context, fold)
         self.normalise = place_model(self.model, self.spec, device, context.precision, context.machine.compiled)
         labels = context.target_of_image[context.training_rows(fold)]
+        self.classes = torch.arange(len(self.spec.classes), device=device)
         self.label_loss = make_label_loss(recipe, labels, len(self.spec.classes), device)
         self.teacher = None
         if context.plan.teachers and recipe.distil:
@@ -142,7 +142,7 @@ class Learner:
         inputs = self.normalise(images)
         targets = wanted(labels.to(self.device, non_blocking=True), self.spec)
         if targets.ndim == 1:
-            targets = F.one_hot(targets, len(self.spec.classes)).float()
+            targets = (targets[:, None] == self.classes).float()  # F.one_hot checks targets, and waits for the result
         rng = generator(MIX, recipe.seed, self.fold, progress.step)
         if rng.random() < recipe.mix and progress.step < progress.total_steps * (1 - recipe.plain):
             inputs, targets = mix(inputs, targets, rng)
