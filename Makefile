@@ -145,11 +145,11 @@ notebook: $(READY)  ## open the notebooks in Jupyter
 
 test: $(READY)  ## run the tests: two at a time, then those that need the machine alone
 	$(BIN)/pytest -n 2 --dist worksteal -m "not alone and not all"
-	$(BIN)/pytest -m "alone and not all"
+	$(BIN)/pytest -m alone $$(grep -rl "mark[.]alone" tests)
 
 test-all: $(READY)  ## run the tests, and their second rounds, many seeds and many forms; before a release
 	$(BIN)/pytest -n 2 --dist worksteal -m "not alone"
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest -m alone $$(grep -rl "mark[.]alone" tests)
 
 test-fast: $(READY)  ## run the tests that start no process and take seconds at most
 	$(BIN)/pytest -n 2 -m "not slow and not alone and not all"
