@@ -14,6 +14,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 import podium as library
 from podium.blending.choose_decision import choose_decision
 from podium.competition.load import load
+from podium.tasks.metrics import evaluate
 from several_labels import COLOURS, FAST, SLUG, write_competition
 from templates import template
 from tiny import Podium, compared_scores, one_line, podium_at, train_three
@@ -99,6 +100,30 @@ def test_runs_are_compared_blended_resumed_and_read(stripes: Path, podium: Podiu
     assert podium("explain", "-c", SLUG, "a", "--what", "receptive_field")[0] == 0
     assert "several" in one_line(podium("audit", "-c", SLUG, "--suspects"))
     assert "several labels" in one_line(podium(*TRAIN, "--name", "w", "--class-weights", "balanced"))
+
+
+@pytest.mark.parametrize(("kind", "may_be_blank"), [("tags", False), ("tags, one blank", True), ("columns", True)])
+def test_answers_are_scored_as_the_cells_of_the_submission_hold_them(
+    tmp_path: Path, kind: str, may_be_blank: bool
+) -> None:
+    write_competition(tmp_path, as_tags=kind != "columns")
+    if "blank" in kind:
+        table = tmp_path / "data" / "raw" / SLUG / "train.csv"
+        rows = pd.read_csv(table, dtype=str)
+        rows.loc[3, "labels"] = ""
+        rows.to_csv(table, index=False)
+    competition = load(SLUG, tmp_path)
+    targets, form = competition.targets, competition.answer_form
+    assert targets.may_be_blank == may_be_blank
+    probs = np.random.default_rng(0).random((len(targets), len(COLOURS))) * 0.65  # many rows without a half
+    assert (probs < 0.5).all(1).sum() > 10
+    if kind != "columns":
+        written = form.read([pd.Series(column, dtype=object) for column in zip(*form.write(probs), strict=True)])
+        for metric in ("macro_f1", "samples_f1", "micro_f2", "accuracy"):
+            assert evaluate(metric, targets, probs) == evaluate(metric, targets, written)
+    blank = targets.answers(probs).sum(1) == 0
+    assert blank.any() == may_be_blank
+    assert (competition.answers_of(probs).values == targets.answers(probs)).all()
 
 
 @pytest.mark.parametrize("loss", ["focal", "asymmetric", "poly"])

@@ -95,6 +95,7 @@ def pool_held_out(held_out: HeldOut, competition: Competition, way: str = "mean"
 
     An answer is in the part of its first image; images of an answer share a fold and a group.
     """
+    held_out = replace(held_out, targets=competition.as_submitted(held_out.targets))
     if competition.answers is None or not len(held_out):
         return held_out
     names = [competition.answers.train[image_id] for image_id in held_out.ids]
@@ -116,7 +117,7 @@ def fold_scores(run: Run, competition: Competition, labels: Mapping[str, str]) -
     scores = []
     for fold in run.finished():
         known = run.out_of_fold(fold, classes).with_labels(labels)
-        if competition.answers is None or known.classes != classes or not len(known.id):
+        if known.classes != classes or not len(known.id):
             scores.append(run.score(fold, metric, labels, classes))
             continue
         zeros = np.zeros(len(known.id), np.int64)

@@ -171,6 +171,6 @@ def _disagreement(run: Run, partner: Run) -> float:
     targets = held_out.targets
     if not targets.task.are_labels:
         return math.nan
-    answers, partner_answers = targets.task.answers(held_out.probs, targets.columns)
+    answers, partner_answers = targets.answers(held_out.probs)
     differs = answers != partner_answers
     return float(differs.mean() if differs.ndim == 1 else differs.any(1).mean())

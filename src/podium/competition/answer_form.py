@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.tasks.task import HALF, column_and_label, parts_by_column
+from podium.tasks.task import HALF, column_and_label, parts_by_column, with_most_probable
 from podium.terminal import first_few
 
 Array = NDArray[Any]
@@ -158,7 +158,7 @@ class LabelListForm(AnswerForm):
     def values(self, predictions: Array) -> list[Sequence[Any]]:
         is_chosen = predictions >= HALF
         if not self.may_be_blank:
-            is_chosen[np.arange(len(predictions)), predictions.argmax(axis=1)] = True
+            is_chosen = with_most_probable(is_chosen, predictions)
         return [[self.separator.join(self.classes[number] for number in np.flatnonzero(row)) for row in is_chosen]]
 
     def read(self, cells: Cells) -> Array:

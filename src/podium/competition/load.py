@@ -8,7 +8,7 @@ the user's corrections of labels (corrections.py). Writes nothing.
 
 import hashlib
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.competition.answer_form import AnswerForm
+from podium.competition.answer_form import AnswerForm, LabelListForm
 from podium.competition.answer_groups import Answers, check_corrected_answers, take_answers
 from podium.competition.card import Card, read_card
 from podium.competition.choose_metric import choose_metric
@@ -35,7 +35,7 @@ from podium.competition.submission_format import SubmissionFormat, submission_fo
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import files_of
 from podium.errors import PodiumError
-from podium.tasks.task import Targets, Task, labels_in
+from podium.tasks.task import SEVERAL_LABELS, Targets, Task, labels_in
 from podium.terminal import command_for, first_few, say
 
 KAGGLE_INPUT = Path("/kaggle/input")
@@ -71,13 +71,20 @@ class Competition:
 
     def answers_of(self, probs: NDArray[Any]) -> Targets:
         """Returns what probabilities, or numbers, answer."""
-        columns = self.task.columns_of(self.classes)
-        return Targets(self.task, self.task.answers(probs, columns), columns)
+        targets = self.as_submitted(Targets(self.task, probs, self.task.columns_of(self.classes)))
+        return replace(targets, values=targets.answers(probs))
 
     @cached_property
     def targets(self) -> Targets:
         """Returns the targets of the training images."""
-        return self.task.encode(self.train["target"], self.classes)
+        return self.as_submitted(self.task.encode(self.train["target"], self.classes))
+
+    def as_submitted(self, targets: Targets) -> Targets:
+        """Returns the targets for scores of the answers that the cells of a submission hold."""
+        if targets.task is not SEVERAL_LABELS or self.submission_format.wants != "labels":
+            return targets
+        form = self.answer_form
+        return replace(targets, may_be_blank=isinstance(form, LabelListForm) and form.may_be_blank)
 
     @cached_property
     def answer_form(self) -> AnswerForm:

@@ -20,7 +20,7 @@ from podium.blending.choose_blend import BlendChoice, choose_blend
 from podium.blending.choose_decision import choose_decision, find_kind, with_least_prob
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
 from podium.blending.held_out import HeldOut, collect_held_out, current_labels
-from podium.blending.pooling import choose_pooling, rows_of
+from podium.blending.pooling import choose_pooling, pool_held_out, rows_of
 from podium.blending.select_runs import select_runs, warn_of_changed_data
 from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS, RANK, STACKED
 from podium.competition.load import Competition
@@ -175,6 +175,8 @@ def _choose(competition: Competition, root: Path, runs: Sequence[Run], options: 
     pooling = "mean"
     if competition.answers and len(held_out):
         pooling, held_out = choose_pooling(held_out, competition)
+    else:
+        held_out = pool_held_out(held_out, competition)
     if not len(held_out):
         if strategy not in (None, "equal"):
             raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")

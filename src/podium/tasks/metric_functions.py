@@ -130,7 +130,7 @@ def _counts(targets: Targets, probs: Array, of_images: bool = False) -> tuple[Ar
     """
     import numpy as np
 
-    truth, predicted = targets.values, targets.task.answers(probs)
+    truth, predicted = targets.values, targets.answers(probs)
     if not targets.task.sums_to_one:
         axis, truth, predicted = int(of_images), truth > 0, predicted > 0
         return (truth & predicted).sum(axis), predicted.sum(axis), truth.sum(axis)

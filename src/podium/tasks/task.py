@@ -36,6 +36,7 @@ class Targets:
     task: Task
     values: Array
     columns: tuple[int, ...] = ()  # of several targets: the number of each class's column, from 1
+    may_be_blank: bool = True  # else an image of which no label is probable answers its most probable one
 
     def __len__(self) -> int:
         return len(self.values)
@@ -47,6 +48,11 @@ class Targets:
     def parts(self, count: int) -> list[slice]:
         """Returns the parts of so many classes in which the probabilities sum to 1."""
         return self.task.parts(count, self.columns)
+
+    def answers(self, probs: Array) -> Array:
+        """Returns the values that these probabilities, or numbers, answer, as the cells of a submission hold them."""
+        answers = self.task.answers(probs, self.columns)
+        return answers if self.may_be_blank else with_most_probable(answers, probs)
 
     def are_true(self, count: int) -> NDArray[np.bool_]:
         """Returns which of so many classes an image has [images, classes]."""
@@ -254,9 +260,18 @@ def joined(parts: Sequence[Targets]) -> Targets:
 # --- answers -----------------------------------------------------------------------------------------
 
 
+def with_most_probable(answers: Array, probs: Array) -> Array:
+    """Adds each image's most probable label to its labels; where it has some, this is one of them."""
+    import numpy as np
+
+    filled = answers.copy()
+    np.put_along_axis(filled, probs.argmax(-1)[..., None], 1, -1)
+    return filled
+
+
 def are_right(targets: Targets, probs: Array) -> NDArray[np.bool_]:
     """Returns which images are predicted without a mistake; the last two axes of `probs` are images and classes."""
-    matches = targets.task.answers(probs, targets.columns) == targets.values
+    matches = targets.answers(probs) == targets.values
     right: NDArray[np.bool_] = matches if targets.values.ndim == 1 else matches.all(-1)
     return right
 
