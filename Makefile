@@ -76,8 +76,8 @@ help:  ## show this list
 
 setup: $(READY)  ## make the Python environment, in VENV=.venv  [CONSTRAINTS=constraints.txt]
 
-data: $(READY)  ## download and unpack the competition's files  [COMP=]
-	$(PODIUM) data -c $(COMP)
+data: $(READY)  ## download and unpack the competition's files  [COMP= ARGS=--card]
+	$(PODIUM) data -c $(COMP) $(ARGS)
 
 audit: $(READY) | $(RAW)  ## check every image: bad files, duplicates, leaks  [COMP= ARGS=--suspects]
 	$(PODIUM) audit -c $(COMP) $(ARGS)

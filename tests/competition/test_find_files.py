@@ -217,3 +217,24 @@ def test_the_folder_of_one_role_does_not_serve_the_other(tmp_path: Path, missing
     card = f'train_images = "{folder}"\ntest_images = "{folder}"'
     assert card.replace("\n", " and ") in message
     assert "2 images in both the training and the test rows" in load_files(tmp_path, [], {}, card).notes[0]
+
+
+def test_a_pipe_is_not_read_as_json(tmp_path: Path) -> None:
+    load_files(tmp_path, IMAGES, TABLES)
+    os.mkfifo(raw_path(tmp_path, "notes.json"))
+    assert load(SLUG, tmp_path).classes == ("cat", "dog")
+
+
+def test_json_of_another_form_is_refused(tmp_path: Path) -> None:
+    tables = {**TABLES, "train.json": '{"annotations": [{"image_id": 1}], "images": 7}'}
+    del tables["train.csv"]
+    assert "train.json: not a list of images with their labels" in load_error(tmp_path, IMAGES, tables)
+
+
+def test_the_hash_sees_every_file_of_an_image_of_several_channels(tmp_path: Path) -> None:
+    images = [f"{image.removesuffix('.jpg')}_{colour}.png" for image in IMAGES for colour in ("red", "green", "blue")]
+    competition = load_files(tmp_path, images, TABLES)
+    before = competition.train_hash
+    assert competition.train["image"].iloc[0] == "train/1_red.png#channels=red+green+blue"
+    raw_path(tmp_path, "train", "1_green.png").write_bytes(IMAGE * 2)
+    assert load(SLUG, tmp_path).train_hash != before

@@ -331,7 +331,6 @@ def audited_competition(root: Path, images: list[ImageRow]) -> tuple[Competition
     train = pd.DataFrame({"id": ids, "target": labels, "image": ids}, dtype=object)
     competition = Competition(
         slug="tiny",
-        title="tiny",
         folder=root,
         train=train,
         test=train[:0],
@@ -340,7 +339,6 @@ def audited_competition(root: Path, images: list[ImageRow]) -> tuple[Competition
         submission_format=SubmissionFormat(("id", "label"), "labels", ""),
         card=Card(root / "tiny.toml", {}),
         groups=pd.Series(scenes, name="scene", dtype=object),
-        copies="near",
         notes=(),
         corrections=Corrections(root / "tiny.corrections.csv", {}, train, sorted(set(labels))),
         task=ONE_LABEL,

@@ -21,5 +21,5 @@ def make_competition(
     style = CsvStyle(csv_text([columns], ""), ",", newline)
     expected = SubmissionFormat(tuple(columns), wants, "sample_submission.csv", style)
     card = Card(Path("x.toml"), {})
-    facts = ("x", "x", Path(), train, test, tuple(classes), "accuracy", expected, card, None, "near", ())
+    facts = ("x", Path(), train, test, tuple(classes), "accuracy", expected, card, None, ())
     return Competition(*facts, Corrections(Path("x.csv"), {}, train, classes), ONE_LABEL)

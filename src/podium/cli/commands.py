@@ -19,7 +19,7 @@ def data(args: argparse.Namespace) -> None:
     """Download and unpack a competition's files, and show what they are."""
     from podium.kaggle.download import download_competition
 
-    download_competition(args.competition, args.root)
+    download_competition(args.competition, args.root, args.card)
 
 
 def sample(args: argparse.Namespace) -> None:
@@ -340,7 +340,7 @@ def _machine(args: argparse.Namespace) -> "Machine":
 
 
 COMMANDS: dict[str, flags.Command] = {
-    "data": (data, flags.no_flags),
+    "data": (data, flags.data),
     "audit": (audit, flags.audit),
     "folds": (folds, flags.folds),
     "models": (models, flags.models),

@@ -89,6 +89,11 @@ def no_flags(command: argparse.ArgumentParser) -> None:
     pass
 
 
+def data(command: argparse.ArgumentParser) -> None:
+    text = "instead, print the complete card: every setting that is used, with the reason of each guess"
+    command.add_argument("--card", action="store_true", help=text)
+
+
 def audit(command: argparse.ArgumentParser) -> None:
     text = "size in pixels of the images in training; stored images are shrunk to fit it (default: %(default)s)"
     command.add_argument("--image-size", type=_count, default=224, metavar="N", help=text)

@@ -4,19 +4,20 @@ Then the sample submission's ids name no images. They stand in the test table (`
 does, and in the training table, where several columns may make them (`patient_id` and `laterality` make `10042_L`).
 """
 
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
-from podium.competition.csv_files import read_head, read_table
-from podium.competition.find_tables import AnswerGroups, Sources, Table
+from podium.competition.facts import Facts
+from podium.competition.layout import JOIN, AnswerColumns
 from podium.competition.match_images import FIRST_ROWS, ImagePool
+from podium.competition.table import Table
 from podium.errors import PodiumError
 from podium.terminal import first_few
 
-JOIN = "_"  # between the cells of several columns
 DECISIVE, OTHER = "1", "0"  # labels that images of an answer may have both: one image with the first is enough
 
 
@@ -29,26 +30,27 @@ class Answers(NamedTuple):
     ids: list[str]  # in the order of the submission
 
 
-def list_images_of_groups(sources: Sources, table: Table) -> Table:
+def list_images_of_groups(facts: Facts, sample: Table | None, table: Table) -> Table:
     """Returns the training table with a row for each image, if its rows are groups whose images another table lists.
 
     So it is with Yelp's restaurants: train.csv holds their labels, and train_photo_to_biz_ids.csv their photos.
     """
-    sample, pool = sources.sample, sources.image_pool("train")
-    if sample is None or sample.long is not None or sources.ids_name_images or sample.rows.columns[0] not in table.rows:
+    if sample is None or sample.long is not None or sample.ids_name_images:
         return table
-    key = str(sample.rows.columns[0])
-    for name in sources.files.tables:
-        path = sources.files.folder / name
-        head = None if path in (table.path, sample.path) else read_head(path, FIRST_ROWS)
+    key, pool = str(sample.rows.columns[0]), facts.images("train")
+    if key not in table.rows:
+        return table
+    for name in facts.files.tables:
+        path = facts.files.folder / name
+        head = None if path in (table.path, sample.path) else facts.head_of(name, FIRST_ROWS)
         column = None if head is None else _column_of_images(head.drop(columns=list(table.rows), errors="ignore"), pool)
         if head is not None and column is not None and key in head and head[key].duplicated().any():
-            rows = read_table(path)[[column, key]]
+            rows = facts.rows_of(name)[[column, key]]
             joined = rows.reset_index().merge(table.rows, on=key).set_index("line")
             if joined.empty:
                 continue
-            sources.notes.append(f"the images of each {key} of {table.path.name} are those in {name}")
-            return table._replace(path=path, rows=joined)
+            note = f"the images of each {key} of {table.path.name} are those in {name}"
+            return table._replace(path=path, rows=joined, files=(*table.files, name)).noting(note)
     return table
 
 
@@ -57,30 +59,35 @@ def _column_of_images(head: pd.DataFrame, pool: ImagePool) -> str | None:
     return next((str(column) for column in head if all(pool.find_candidates(head[column]).values())), None)
 
 
-def find_answer_groups(sources: Sources, train: Table) -> AnswerGroups | None:
+def find_answer_columns(
+    pool: ImagePool, sample: Table | None, train: Table, test: Callable[[], Table | None]
+) -> AnswerColumns | None:
     """Returns the columns, or None if a row of the submission is the answer for one image."""
-    sample = sources.sample
-    if sample is None or sample.long is not None or sources.ids_name_images:
+    if sample is None or sample.long is not None or sample.ids_name_images:
         return None
-    ids, pool = sample.rows.iloc[:, 0], sources.image_pool("test")
+    ids = sample.rows.iloc[:, 0]
     if all(pool.find_candidates(ids.head(FIRST_ROWS)).values()):
         return None
-    listing = sources.read_table("test_table")
+    listing = test()
     if listing is None or ids.name not in listing.rows or listing.rows.shape[1] < 2:
         return None
     image_column = pool.find_column(listing.rows.drop(columns=str(ids.name)))
     if image_column is None:
         return None
     columns = _columns_that_make(listing.rows, train.rows, str(ids.name), image_column)
-    train_ids = train.rows[columns].agg(JOIN.join, axis=1) if columns else None
-    if train_ids is None and listing.rows[ids.name].duplicated().any():
+    if columns is None and listing.rows[ids.name].duplicated().any():
         raise PodiumError(
             f"{train.path}: no columns that make the ids '{ids.name}' of {listing.path.name}, whose rows are images;"
             f" its columns are {first_few(train.rows.columns)}; add a column '{ids.name}' to it"
         )
-    if train_ids is None or not train_ids.duplicated().any():
+    if columns is None or not ids_of_answers(train.rows, columns).duplicated().any():
         return None  # the ids count rows
-    return AnswerGroups(listing, str(ids.name), image_column, train_ids)
+    return AnswerColumns(str(ids.name), image_column, tuple(columns))
+
+
+def ids_of_answers(train: pd.DataFrame, columns: Sequence[str]) -> "pd.Series[str]":
+    """Returns the answer's id of each row of the training table."""
+    return train[list(columns)].agg(JOIN.join, axis=1)
 
 
 def _columns_that_make(test: pd.DataFrame, train: pd.DataFrame, id_column: str, image_column: str) -> list[str] | None:
@@ -108,15 +115,6 @@ def check_answer_groups(path: Path, rows: pd.DataFrame, column: str) -> None:
             _refuse(path, different, column, "groups", "name another group_column")
 
 
-def take_answers(sources: Sources, train: pd.DataFrame, test: pd.DataFrame) -> Answers | None:
-    """Takes the columns of answers out of the rows; None if a row of the submission is for one image."""
-    if sources.answer_groups is None or sources.sample is None:
-        return None
-    ids = sources.sample.rows.iloc[:, 0].tolist()
-    of_train = dict(zip(train["id"], train.pop("answer"), strict=True))
-    return Answers(sources.answer_groups.id_column, of_train, test.pop("answer").tolist(), ids)
-
-
 def check_corrected_answers(answers: Answers, train: pd.DataFrame, path: Path) -> None:
     """Raises if the corrections give the images of an answer different labels, other than 0 and 1."""
     if set(train["target"]) <= {DECISIVE, OTHER}:
@@ -137,27 +135,25 @@ def _refuse(path: Path, different: pd.DataFrame, column: str, what: str, remedy:
     raise PodiumError(f"{path}, lines {first} and {second}: {column} '{answer}' has two {what}; {remedy}")
 
 
-def read_test_images(sources: Sources, groups: AnswerGroups, pool: ImagePool) -> tuple[pd.DataFrame, list[str]]:
-    """Returns the test rows (id, image), and the answer's id of each; in the order of the sample submission."""
-    sample = sources.sample
-    assert sample is not None
-    ids, rows = sample.rows.iloc[:, 0], groups.listing.rows
-    missing = ids[~ids.isin(rows[groups.id_column])]
+def read_test_images(sample: Table, listing: Table, columns: AnswerColumns, pool: ImagePool) -> pd.DataFrame:
+    """Returns the test rows (id, image, answer), in the order of the sample submission."""
+    ids, rows = sample.rows.iloc[:, 0], listing.rows
+    missing = ids[~ids.isin(rows[columns.id_column])]
     if len(missing):
         raise PodiumError(
-            f"{sample.path}, line {missing.index[0]}: {groups.id_column} '{missing.iloc[0]}' has no image in"
-            f" {groups.listing.path}; download again"
+            f"{sample.path}, line {missing.index[0]}: {columns.id_column} '{missing.iloc[0]}' has no image in"
+            f" {listing.path}; download again"
         )
     place = pd.Series(range(len(ids)), index=ids.to_numpy())
-    rows = rows[rows[groups.id_column].isin(ids)]
-    rows = rows.iloc[rows[groups.id_column].map(place).argsort(kind="stable")]
-    names = rows[groups.image_column]
-    repeated = names[rows[[groups.image_column, groups.id_column]].duplicated()]
+    rows = rows[rows[columns.id_column].isin(ids)]
+    rows = rows.iloc[rows[columns.id_column].map(place).argsort(kind="stable")]
+    names = rows[columns.image_column]
+    repeated = names[rows[[columns.image_column, columns.id_column]].duplicated()]
     if len(repeated):
         raise PodiumError(
-            f"{groups.listing.path}, line {repeated.index[0]}: '{repeated.iloc[0]}' appears twice; delete one line"
+            f"{listing.path}, line {repeated.index[0]}: '{repeated.iloc[0]}' appears twice; delete one line"
         )
     unique = names.drop_duplicates()  # an image may belong to several answers
-    image_of = dict(zip(unique, pool.match(unique, groups.listing.path), strict=True))
-    test = pd.DataFrame({"id": names.to_numpy(), "image": names.map(image_of).to_numpy()})
-    return test, rows[groups.id_column].tolist()
+    image_of = dict(zip(unique, pool.match(unique, listing.path), strict=True))
+    answers = rows[columns.id_column].to_numpy()
+    return pd.DataFrame({"id": names.to_numpy(), "image": names.map(image_of).to_numpy(), "answer": answers})

@@ -2,7 +2,8 @@
 
 import re
 
-from podium.competition.find_tables import Sources, Table
+from podium.competition.card import Card
+from podium.competition.table import Table
 from podium.errors import PodiumError
 
 FIRST_CELLS = 50
@@ -15,9 +16,9 @@ MASK_COLUMNS = {"encodedpixels", "rle", "rle_mask", "segmentation"}
 BOX_CELL = re.compile(r"([^\d\s]\S*( -?\d+(\.\d+)?){4} ?)+")  # a name and four numbers, once or more
 
 
-def refuse_boxes(sources: Sources, table: Table) -> None:
+def refuse_boxes(card: Card, table: Table) -> None:
     """Raises if the training table says where objects are, unless the card names the column of labels."""
-    if "target_column" in sources.card:
+    if "target_column" in card:
         return
     columns = {str(column).strip().lower(): str(column) for column in table.rows.columns}
     boxes = next((names for names in BOX_COLUMNS if names <= set(columns)), None)
@@ -31,12 +32,11 @@ def refuse_boxes(sources: Sources, table: Table) -> None:
         raise PodiumError(
             f"{table.path}, line 1: the outlines of objects ({columns[min(masks)]}) make this a competition of"
             " segmentation, which Podium does not do; if a column holds a label of the whole image, "
-            + sources.card.advise('target_column = "NAME"')
+            + card.advise('target_column = "NAME"')
         )
     if boxes:
         names = ", ".join(sorted(columns[name] for name in boxes))
         raise PodiumError(
             f"{table.path}, line 1: the boxes of objects ({names}) make this a competition of detection, which Podium"
-            " does not do; if a column holds a label of the whole image, "
-            + sources.card.advise('target_column = "NAME"')
+            " does not do; if a column holds a label of the whole image, " + card.advise('target_column = "NAME"')
         )

@@ -68,12 +68,37 @@ CHOICES: dict[str, Collection[str]] = {
 
 
 class Card(dict[str, Any]):
-    """The settings of a competition: those in the user's card, and those that Podium knows."""
+    """The settings of a competition: those in the user's card or command, and those that Podium knows."""
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], known: Collection[str] = ()) -> None:
+    def __init__(
+        self, path: Path, settings: Mapping[str, Any], known: Collection[str] = (), typed: Collection[str] = ()
+    ) -> None:
         super().__init__(settings)
         self.path = path  # of the user's card, which need not exist
-        self.known = frozenset(known)  # the settings that the user's card does not have
+        self.known = frozenset(known)  # the settings that the user did not write
+        self.typed = frozenset(typed)  # those of the command line
+
+    def with_typed(self, settings: Mapping[str, Any]) -> "Card":
+        """Returns the card with settings of the command line in place of its own."""
+        return Card(self.path, {**self, **settings}, self.known - settings.keys(), settings)
+
+    def without(self, *keys: str) -> "Card":
+        return Card(self.path, {key: value for key, value in self.items() if key not in keys}, self.known, self.typed)
+
+    def drop(self, key: str, note: str, refusal: str) -> str:
+        """Returns `note` if Podium knows this setting, which does not fit these files; raises if the user wrote it.
+
+        What Podium knows of a competition need not be true of every copy of it, so it is dropped.
+        """
+        if key not in self.known:
+            raise PodiumError(refusal)
+        return note
+
+    def origin_of(self, key: str) -> str:
+        """Returns where a setting comes from, for people."""
+        if key in self.known:
+            return "known for this competition"
+        return "set on the command line" if key in self.typed else f"set in {self.path}"
 
     def advise(self, *settings: str) -> str:
         """Returns advice for an error message: `write target_column = "NAME" in data/competitions/it.toml`."""
@@ -100,7 +125,7 @@ class Card(dict[str, Any]):
         """Returns where the metric comes from, for people."""
         if "metric" not in self:
             return "a guess: " + self.advise('metric = "NAME"') + " if it is another one"
-        return "known for this competition" if "metric" in self.known else f"set in {self.path}"
+        return self.origin_of("metric")
 
 
 def card_path(slug: str, root: Path) -> Path:

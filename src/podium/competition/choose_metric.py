@@ -1,13 +1,15 @@
 """Chooses the metric of a competition: the card's, or the usual one for what a submission holds."""
 
 from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
 
-from podium.competition.find_tables import Sources
+from podium.competition.card import Card
 from podium.competition.grades import check_grades
+from podium.competition.guess_submission import Labels
 from podium.competition.metric_of_file import is_metric_of_file, use_metric_of_file
-from podium.competition.positive_class import ABOUT_POSITIVE, note_guess
+from podium.competition.positive_class import ABOUT_POSITIVE, note_on_guess
 from podium.competition.submission_format import SubmissionFormat
-from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL
 
@@ -22,14 +24,24 @@ USUAL_METRICS = {  # by task, and what a submission holds
 }
 
 
-def choose_metric(sources: Sources, submission: SubmissionFormat, classes: list[str], targets: Iterable[str]) -> str:
+class MetricChoice(NamedTuple):
+    name: str
+    origin: str
+    card: Card  # without the metric that Podium knows, if that is not defined for these files
+    notes: list[str]
+
+
+def choose_metric(
+    labels: Labels, submission: SubmissionFormat, classes: list[str], targets: Iterable[str], folder: Path
+) -> MetricChoice:
     """Returns the card's metric, else the usual one; raises if the card's is not defined for the task."""
-    card, task, wants = sources.card, sources.task, submission.wants
+    card, task, wants = labels.card, labels.targets.task, submission.wants
     usual = USUAL_METRICS[task.name, wants]
     if wants == "ranking" and f"map_at_{submission.places}" in METRICS:
         usual = f"map_at_{submission.places}"
     if submission.has_confidence:
         usual = "gap"
+    usual_origin = f"a guess, the usual one for {wants}"
     metric = str(card.get("metric", usual))
     if is_metric_of_file(metric):
         form, position = submission.answer_form(task, tuple(classes), targets), submission.id_position
@@ -37,16 +49,14 @@ def choose_metric(sources: Sources, submission: SubmissionFormat, classes: list[
     built = METRICS[metric]()
     if task.name not in built.tasks:
         problem = f"{metric} is not defined for {task.words}"
-        if "metric" not in card.known:
-            raise PodiumError(
-                f"{sources.files.folder}: {problem}; " + card.advise(f'metric = "{usual}"') + ", or another one"
-            )
-        sources.notes.append(f"{problem}, which this copy of the competition has: {usual} stands for it")
-        del card["metric"]
-        return usual
+        refusal = f"{folder}: {problem}; " + card.advise(f'metric = "{usual}"') + ", or another one"
+        note = f"{problem}, which this copy of the competition has: {usual} stands for it"
+        return MetricChoice(usual, usual_origin, card.without("metric"), [card.drop("metric", note, refusal)])
+    notes = []
     if metric in ABOUT_POSITIVE and task is ONE_LABEL and len(submission.answer_columns) > 1:
-        note_guess(sources, classes)
-    check_grades(sources, classes)
+        notes += note_on_guess(card, classes, marked=labels.marked)
+    notes += check_grades(card, classes)
     if built.wants not in (wants, ""):
-        sources.notes.append(f"{metric} is a metric of {built.wants}, but the submission holds {wants}")
-    return metric
+        notes.append(f"{metric} is a metric of {built.wants}, but the submission holds {wants}")
+    origin = card.origin_of("metric") if "metric" in card else usual_origin
+    return MetricChoice(metric, origin, card, notes)

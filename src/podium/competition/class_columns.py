@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from podium.competition.card import Card
-from podium.competition.find_tables import Table
 from podium.competition.labels import normalised_label
+from podium.competition.table import Table
 from podium.errors import PodiumError
 from podium.terminal import first_few
 

@@ -92,8 +92,10 @@ class Corrections:
         lines = f"{plural(len(self.lines), 'line')}{new}"
         return [f"{self.path} corrects the training images: {self.describe()} ({lines})"] if self.lines else []
 
-    def with_file(self, path: Path) -> "Corrections":
-        """Returns these corrections with the lines of another file, which replace those of the same images."""
+    def with_file(self, path: Path | None) -> "Corrections":
+        """Returns these corrections with the lines of another file, if any, which replace those of the same images."""
+        if path is None:
+            return self
         if not path.exists():
             raise PodiumError(f"{path} does not exist; correct the path of --corrections")
         lines = read_lines(path, self.train_in_files, self.classes, self.task)

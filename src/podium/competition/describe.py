@@ -13,6 +13,8 @@ from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 from podium.terminal import first_few, plural
 
+SHOWN_ABOVE = ("title", "url", "metric", "better", "features", "extend", "recipe")  # or not about how files are read
+
 
 def describe(competition: Competition) -> str:
     lines = [
@@ -26,9 +28,16 @@ def describe(competition: Competition) -> str:
         f"  submit   {_describe_submission(competition)}",
         f"  metric   {competition.metric}, {competition.card.origin_of_metric()}",
         *([f"  features {first_few(competition.features.names)}"] if competition.features else []),
+        *_describe_layout(competition),
         *(f"  note     {note}" for note in competition.notes),
     ]
     return "\n".join(lines)
+
+
+def _describe_layout(competition: Competition) -> list[str]:
+    """Returns a line for each setting of how the files are read, as a card has it."""
+    settings = [setting for setting in competition.settings if setting.key not in SHOWN_ABOVE]
+    return [f"  {'layout' if number == 0 else '':<8} {line.describe()}" for number, line in enumerate(settings)]
 
 
 def _describe_submission(competition: Competition) -> str:

@@ -17,7 +17,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.competition.find_tables import Sources, Table
+from podium.competition.card import Card
+from podium.competition.layout import Layout
+from podium.competition.table import Table
+from podium.competition.tables import Tables
 from podium.errors import PodiumError
 from podium.terminal import first_few, plural
 
@@ -76,69 +79,67 @@ class Features:
         return digest.hexdigest()
 
 
-def read_train_features(sources: Sources, table: Table, rows: pd.DataFrame) -> pd.DataFrame | None:
-    """Returns the features of the training rows, whose index holds the table's lines; None if the card names none."""
-    names = _names_in_card(sources)
-    if not names or not _has_columns(sources, table, names):
-        return None
-    return table.rows.loc[rows.index, names].set_axis(rows["id"].to_numpy())
-
-
-def take_features(sources: Sources, test: pd.DataFrame) -> Features | None:
-    """Returns the features of the training images and the test images; None if the card names none."""
-    names, train = _names_in_card(sources), sources.train_features
-    if not names or (train is None and "features" in sources.card.known):
-        return None
+def guess_features(card: Card, train: Table | None) -> tuple[list[str], str]:
+    """Returns the columns of the training table that the card names as features, and a note where it lacks them."""
+    names = list(dict.fromkeys(card.get("features", ())))
+    if not names:
+        return [], ""
     if train is None:
-        raise PodiumError(
-            f"{sources.card.path}: features are columns of the training table, and there is none; delete that line"
+        problem = "features are columns of the training table, and there is none"
+        return [], card.drop(
+            "features", f"{problem}, so they are not used", f"{card.path}: {problem}; delete that line"
         )
+    note = _note_on_missing(card, train, names)
+    return ([], note) if note else (names, "")
+
+
+def read_features(
+    tables: Tables, layout: Layout, lines: pd.DataFrame, test: pd.DataFrame
+) -> tuple[Features | None, list[str]]:
+    """Returns the features of the training images and the test images, None if there are none; and notes.
+
+    The index of `lines` holds the lines of the training table, its column id the ids of the images.
+    """
+    names, card = list(layout.train.features), layout.card
+    if not names or tables.train is None:
+        return None, []
+    train = tables.train.rows.loc[lines.index, names].set_axis(lines["id"].to_numpy())
     if not len(test):
         features = Features(tuple(names), train, pd.DataFrame(columns=names))
-        sources.notes += features.describe_odd_cells()
-        return features
-    table = sources.read_table("test_table")
-    if table is None:
-        if "features" in sources.card.known:
-            return None
-        raise PodiumError(
-            f"{sources.files.folder}: no table of test images, so their features are unknown; "
-            + sources.card.advise('test_table = "NAME"', "no features")
-        )
-    if not _has_columns(sources, table, names):
-        return None
-    ids = test["id"]
+        return features, features.describe_odd_cells()
+    listing = tables.test
+    if listing is None:
+        problem = "no table of test images, so their features are unknown"
+        advice = card.advise('test_table = "NAME"', "no features")
+        return None, [card.drop("features", problem, f"{tables.facts.files.folder}: {problem}; {advice}")]
+    if note := _note_on_missing(card, listing, names):
+        return None, [note]
+    features = Features(tuple(names), train, _rows_of_images(card, listing, test["id"], names))
+    return features, features.describe_odd_cells()
+
+
+def _rows_of_images(card: Card, table: Table, ids: "pd.Series[str]", names: list[str]) -> pd.DataFrame:
+    """Returns the features of these images, by the column of the table that has all of their ids."""
     others = [column for column in table.rows.columns if column not in names]
     matches = {column: int(ids.isin(table.rows[column]).sum()) for column in others}
     best = max(matches, key=matches.__getitem__, default="")
     if matches.get(best, 0) < len(ids):
         raise PodiumError(
             f"{table.path}: no column has the ids of all test images, so their features are unknown; add the missing"
-            " rows, or " + sources.card.advise("no features")
+            " rows, or " + card.advise("no features")
         )
-    by_id = table.rows.drop_duplicates(best).set_index(best)[names]
-    features = Features(tuple(names), train, by_id.loc[ids])
-    sources.notes += features.describe_odd_cells()
-    return features
+    return table.rows.drop_duplicates(best).set_index(best)[names].loc[ids]
 
 
-def _names_in_card(sources: Sources) -> list[str]:
-    return list(dict.fromkeys(sources.card.get("features", ())))
-
-
-def _has_columns(sources: Sources, table: Table, names: list[str]) -> bool:
-    """Returns whether the table has all of these columns; raises if it must, because the user's card names them."""
+def _note_on_missing(card: Card, table: Table, names: list[str]) -> str:
+    """Returns a note if the table lacks some of these columns; raises if the user's card names them."""
     missing = [name for name in names if name not in table.rows]
     if not missing:
-        return True
+        return ""
     problem = f"{table.path.name} has no column {first_few(map(repr, missing))}"
-    if "features" not in sources.card.known:
-        columns = first_few(table.rows.columns)
-        raise PodiumError(
-            f"{sources.card.path}: {problem}, which features names; its columns are {columns}; correct that name"
-        )
-    sources.notes.append(f"{problem}, so this competition's features are not used")
-    return False
+    columns = first_few(table.rows.columns)
+    refusal = f"{card.path}: {problem}, which features names; its columns are {columns}; correct that name"
+    return card.drop("features", f"{problem}, so this competition's features are not used", refusal)
 
 
 def _encode(train: "pd.Series[str]", test: "pd.Series[str]") -> tuple[Numbers, Numbers]:

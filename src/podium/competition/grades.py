@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 from podium.competition.card import Card
-from podium.competition.find_tables import Sources
 from podium.competition.labels import sort_labels
 from podium.errors import PodiumError
 from podium.terminal import first_few
@@ -43,14 +42,14 @@ def in_order(card: Card, labels: set[str]) -> list[str]:
     return [grade for grade in grades if grade in labels]
 
 
-def check_grades(sources: Sources, classes: Sequence[str]) -> None:
-    """Refuses grades that are no classes; adds a note if the metric needs an order and nothing tells it."""
-    card, count = sources.card, len(classes)
+def check_grades(card: Card, classes: Sequence[str]) -> list[str]:
+    """Refuses grades that are no classes; returns a note if the metric needs an order and nothing tells it."""
     if unknown := [grade for grade in card.get("grades", ()) if grade not in classes]:
         raise PodiumError(f"{card.path}: grades names {first_few(unknown)}, but the classes are {first_few(classes)}")
-    if card.get("metric") == METRIC and count > 2 and not are_grades(card, classes):
-        quoted = ", ".join([f'"{name}"' for name in classes[:3]] + ["..."] * (count > 3))
-        sources.notes.append(
-            f"{METRIC} counts how far grades are apart; that they rise as {first_few(classes)} is a guess, their order"
-            f" as text; " + card.advise(f"grades = [{quoted}]") + ", the lowest first"
-        )
+    if card.get("metric") != METRIC or len(classes) <= 2 or are_grades(card, classes):
+        return []
+    quoted = ", ".join([f'"{name}"' for name in classes[:3]] + ["..."] * (len(classes) > 3))
+    return [
+        f"{METRIC} counts how far grades are apart; that they rise as {first_few(classes)} is a guess, their order"
+        f" as text; " + card.advise(f"grades = [{quoted}]") + ", the lowest first"
+    ]

@@ -1,17 +1,19 @@
-"""Notes which images of a competition are used twice, or not at all."""
+"""Notes which images of a competition are used twice, or not at all, and which tables may have been overlooked."""
 
 import os
+import re
 
 import pandas as pd
 
 from podium.competition.channel_images import other_channels, own_files
 from podium.competition.contained_images import note_unused
 from podium.competition.find_files import Files
-from podium.competition.find_tables import Table
 from podium.competition.image_names import HEIC_REMEDY
+from podium.competition.table import Table
+from podium.competition.tables import Tables
 from podium.competition.unsupported import count_unread
 from podium.containers.image_place import channels_of, file_of
-from podium.terminal import plural
+from podium.terminal import first_few, plural
 
 
 def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sample: Table | None) -> list[str]:
@@ -28,7 +30,7 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
         )
     test_folders = {os.path.dirname(image) for image in test_images & set(files.images)}
     beside_test = {image for image in unused if os.path.dirname(image) in test_folders}
-    stems = {os.path.splitext(os.path.basename(image))[0] for image in files.images}
+    stems = {os.path.splitext(os.path.basename(image))[0] for image in files.images if files.others}
     unread, names = count_unread([name for name in files.others if os.path.basename(name).split(".")[0] not in stems])
     if unread and not files.containers:
         remedy = HEIC_REMEDY if "HEIC" in unread else "convert them to PNG or JPEG to use them"
@@ -44,3 +46,19 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
     if files.containers:
         notes += note_unused(files, {file_of(image) for image in train_images | test_images})
     return notes
+
+
+def note_on_possible_samples(tables: Tables) -> list[str]:
+    """Returns a note on the files that may be the sample submission, if none was found."""
+    files, card = tables.facts.files, tables.facts.card
+    if tables.sample or "sample_submission" in card:
+        return []
+    names = [name for name in files.others if re.search("submi|sample", name.lower())]
+    known = {name for table in tables.read.values() for name in table.files}
+    names += [name for name in files.tables if name not in known]
+    if not names:
+        return []
+    return [
+        "no sample submission was found, so the submission's header and order are guesses;"
+        f" if it is {first_few(names)}, " + card.advise('sample_submission = "NAME"')
+    ]

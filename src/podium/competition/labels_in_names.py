@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from podium.competition.facts import Facts
 from podium.competition.find_files import common_folder
-from podium.competition.find_tables import Sources
 from podium.errors import PodiumError
 from podium.terminal import first_few
 
@@ -40,43 +40,37 @@ class Reading(NamedTuple):
         return tuple(pd.factorize(pd.Series(self.labels))[0])
 
 
-def read_labels_in_names(sources: Sources) -> pd.DataFrame | None:
-    """Returns the training rows (id, target, image); None if the names hold no labels.
+class GuessedPattern(NamedTuple):
+    pattern: str
+    note: str
 
-    Notes what was understood, unless the card gives the pattern.
-    """
-    images = _train_images(sources)
-    pattern = sources.card.get("label_pattern")
-    labels = _labels_of_card(sources, images) if pattern else _guess_labels(sources, images)
-    if labels is None:
-        return None
+
+def read_labels_in_names(facts: Facts, pattern: str) -> pd.DataFrame:
+    """Returns the training rows (id, target, image); the labels are what the pattern finds in the names of images."""
+    images = _train_images(facts)
+    compiled, labels = re.compile(pattern), []
+    for image in images:
+        match = compiled.fullmatch(_stem(image))
+        if match is None or not (match[1] or "").strip():
+            raise PodiumError(
+                f"{facts.card.path}: label_pattern = '{pattern}' finds no label in"
+                f" {facts.files.folder / image}; it must fit each whole name without its extension; correct it"
+            )
+        labels.append(match[1])
     folder = common_folder(images)
     ids = [image.removeprefix(f"{folder}/") for image in images]
-    return pd.DataFrame({"id": ids, "target": list(labels), "image": images}, dtype=object)
+    return pd.DataFrame({"id": ids, "target": labels, "image": images}, dtype=object)
 
 
-def _train_images(sources: Sources) -> list[str]:
-    pool, files = sources.image_pool("train"), sources.files
-    images = pool.list_images() if pool.folder else files.images_with_role("train") or files.images_with_role(None)
+def _train_images(facts: Facts) -> list[str]:
+    pool, files = facts.images("train"), facts.files
+    images = pool.images if pool.folder else files.images_with_role("train") or files.images_with_role(None)
     return sorted(images)
 
 
-def _labels_of_card(sources: Sources, images: list[str]) -> tuple[str, ...]:
-    pattern = sources.card.pattern("label_pattern", "label")
-    labels = []
-    for image in images:
-        match = pattern.fullmatch(_stem(image))
-        if match is None or not (match[1] or "").strip():
-            raise PodiumError(
-                f"{sources.card.path}: label_pattern = '{pattern.pattern}' finds no label in"
-                f" {sources.files.folder / image}; it must fit each whole name without its extension; correct it"
-            )
-        labels.append(match[1])
-    return tuple(labels)
-
-
-def _guess_labels(sources: Sources, images: list[str]) -> tuple[str, ...] | None:
-    """Returns the labels, if there is only one way to read them from the names of all images."""
+def guess_label_pattern(facts: Facts) -> GuessedPattern | None:
+    """Returns the pattern, if there is only one way to read labels from the names of all images."""
+    images = _train_images(facts)
     readings = [reading for pattern in _patterns() if (reading := _read(pattern, images))]
     has_fixed_part = any(len(set(reading.labels)) == 1 for reading in readings)  # such as img in img_cat_1
     by_partition: dict[tuple[int, ...], list[Reading]] = {}
@@ -89,14 +83,14 @@ def _guess_labels(sources: Sources, images: list[str]) -> tuple[str, ...] | None
     if len(chosen) > 1:
         ways = " or ".join(f"'{reading.labels[0]}'" for reading in chosen)
         raise PodiumError(
-            f"{sources.files.folder}: the label of {images[0]} could be {ways}; {sources.card.advise(*lines)}"
+            f"{facts.files.folder}: the label of {images[0]} could be {ways}; {facts.card.advise(*lines)}"
         )
     counts = first_few(f"{label} {count:,}" for label, count in sorted(Counter(chosen[0].labels).items()))
-    sources.notes.append(
+    return GuessedPattern(
+        chosen[0].pattern,
         f"labels are read from the file names ({PurePosixPath(images[0]).name} is '{chosen[0].labels[0]}'): {counts};"
-        f" if that is wrong, {sources.card.advise('another ' + lines[0])}"
+        f" if that is wrong, {facts.card.advise('another ' + lines[0])}",
     )
-    return chosen[0].labels
 
 
 def _patterns() -> Iterator[str]:

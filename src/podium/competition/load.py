@@ -17,21 +17,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium.competition.answer_form import AnswerForm, LabelListForm
-from podium.competition.answer_groups import Answers, check_corrected_answers, take_answers
+from podium.competition.answer_groups import Answers, check_corrected_answers
 from podium.competition.card import Card, read_card
 from podium.competition.choose_metric import choose_metric
+from podium.competition.complete_card import Setting, settings_of
 from podium.competition.corrections import Corrections, read_corrections
-from podium.competition.features import Features, take_features
+from podium.competition.facts import Facts
+from podium.competition.features import Features
 from podium.competition.find_files import Files, find_files
-from podium.competition.find_tables import Sources
-from podium.competition.fold_settings import choose_validation, take_groups
-from podium.competition.grades import in_order
-from podium.competition.image_notes import notes_on_images
-from podium.competition.read_test_rows import read_test_rows
-from podium.competition.read_train_rows import read_train_rows
+from podium.competition.guess_layout import guess_layout
+from podium.competition.guess_submission import guess_submission, labels_of
+from podium.competition.image_notes import note_on_possible_samples, notes_on_images
+from podium.competition.read_rows import read_rows
 from podium.competition.read_with_extension import read_with_extension
-from podium.competition.sample_submission import note_possible_samples, read_sample_submission
-from podium.competition.submission_format import SubmissionFormat, submission_format_of
+from podium.competition.submission_format import SubmissionFormat
+from podium.competition.tables import Tables
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import files_of
 from podium.errors import PodiumError
@@ -44,7 +44,6 @@ KAGGLE_INPUT = Path("/kaggle/input")
 @dataclass(frozen=True, eq=False)  # data frames have no truth value
 class Competition:
     slug: str
-    title: str
     folder: Path
     train: pd.DataFrame  # id, target (text), image (relative to folder)
     test: pd.DataFrame  # id, image; in the submission's order
@@ -53,16 +52,24 @@ class Competition:
     submission_format: SubmissionFormat
     card: Card  # the user's settings
     groups: pd.Series | None  # of each training image, if the card names a group column; "" for no group
-    copies: str  # which images count as duplicates: "near" or "exact"
     notes: tuple[str, ...]
     corrections: Corrections  # `train` and `groups` are corrected already
     task: Task
     answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
     validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
-    columns: pd.DataFrame | None = field(
-        default=None, kw_only=True
-    )  # of the training table, by image id; None: not kept
+    # of the training table, by image id; None: not kept
+    columns: pd.DataFrame | None = field(default=None, kw_only=True)
+    settings: tuple[Setting, ...] = field(default=(), kw_only=True)  # all that were used, with their origins
+
+    @property
+    def title(self) -> str:
+        return str(self.card.get("title", self.slug))
+
+    @property
+    def copies(self) -> str:
+        """Returns which images count as duplicates: "near" or "exact"."""
+        return str(self.card.get("copies", "near"))
 
     @property
     def answer_ids(self) -> list[str]:
@@ -137,47 +144,43 @@ def load(
     The lines of `corrections_file` join the competition's own; `corrections.save()` keeps them.
     """
     root = Path(root)
-    sources = _open_sources(slug, root, with_columns, settings)
-    card, files = sources.card, sources.files
-    train, test, train_columns = _read_rows(sources)
-    answers = take_answers(sources, train, test)
-    groups = take_groups(sources, train, answers)
-    features = take_features(sources, test)
-    validation = choose_validation(sources, train)
-    train_labels = in_order(card, labels_in(sources.task, train["target"]))
-    note_possible_samples(sources)
-    _refuse_missing_folder(files, card, train, test)
-    submission_format, classes = submission_format_of(sources, train_columns, train_labels)
-    corrections = read_corrections(slug, root, train, classes, sources.task)
-    corrections = corrections.with_file(corrections_file) if corrections_file else corrections
-    corrected, groups = _apply(corrections, groups, answers)
-    metric = choose_metric(sources, submission_format, classes, corrected["target"])
+    folder = raw_folder(slug, root)
+    tables = Tables(Facts(read_card(slug, root).with_typed(settings), _find_competition_files(slug, folder)))
+    reader = read_with_extension(tables.facts, tables.sample)
+    layout = guess_layout(tables, reader)
+    rows = read_rows(tables, layout, reader, with_columns)
+    task = layout.train.targets.task
+    labels = labels_of(layout, rows)
+    submission_format, classes = guess_submission(tables.sample, labels)
+    corrections = read_corrections(slug, root, rows.train, classes, task).with_file(corrections_file)
+    train, groups = _apply(corrections, rows.groups, rows.answers)
+    metric = choose_metric(labels, submission_format, classes, train["target"], folder)
+    card = metric.card if rows.features else metric.card.without("features")
     notes = (
-        *dict.fromkeys(sources.notes),
-        *submission_format.notes,
-        *_notes_on_classes(sources.task, classes, labels_in(sources.task, corrected["target"])),
-        *notes_on_images(train, test, files, sources.sample),
+        *(*tables.notes, *layout.notes, *rows.notes, *note_on_possible_samples(tables)),
+        *(*metric.notes, *submission_format.notes),
+        *_notes_on_classes(task, classes, labels_in(task, train["target"])),
+        *notes_on_images(rows.train, rows.test, tables.facts.files, tables.sample),
         *corrections.note(),
     )
     return Competition(
         slug=slug,
-        title=card.get("title", slug),
-        folder=files.folder,
-        train=corrected,
-        test=test,
+        folder=folder,
+        train=train,
+        test=rows.test,
         classes=tuple(classes),
-        metric=metric,
+        metric=metric.name,
         submission_format=submission_format,
         card=card,
         groups=groups,
-        copies=card.get("copies", "near"),
-        notes=notes,
+        notes=tuple(dict.fromkeys(notes)),
         corrections=corrections,
-        task=sources.task,
-        answers=answers,
-        features=features,
-        validation=validation,
-        columns=sources.train_columns if with_columns else None,
+        task=task,
+        answers=rows.answers,
+        features=rows.features,
+        validation=rows.validation,
+        columns=rows.columns,
+        settings=settings_of(card, tables, layout, labels, submission_format, metric),
     )
 
 
@@ -189,14 +192,6 @@ def load_and_report(
     for note in competition.notes:
         say(f"podium: note: {note}")
     return competition
-
-
-def _open_sources(slug: str, root: Path, with_columns: bool, settings: dict[str, str]) -> Sources:
-    card = read_card(slug, root)
-    card.update(settings)
-    sources = Sources(card, _find_competition_files(slug, raw_folder(slug, root)), keeps_columns=with_columns)
-    sources.sample = read_sample_submission(sources)
-    return sources
 
 
 def _find_competition_files(slug: str, folder: Path) -> Files:
@@ -216,20 +211,6 @@ def _find_competition_files(slug: str, folder: Path) -> Files:
     return files
 
 
-def _read_rows(sources: Sources) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, str]]:
-    """Returns the training rows, the test rows, and the names of the id column and the label column."""
-    own = read_with_extension(sources)
-    if own:
-        train, test = own
-        columns = sources.card.get("id_column", "id"), sources.card.get("target_column", "label")
-    else:
-        (train, columns), test = read_train_rows(sources), None
-    _refuse_single_label(sources, set(train["target"]))
-    if test is None:
-        test = read_test_rows(sources, columns[0], train["id"].iloc[0])
-    return train, test, columns
-
-
 def _apply(
     corrections: Corrections, groups: "pd.Series[str] | None", answers: Answers | None
 ) -> "tuple[pd.DataFrame, pd.Series[str] | None]":
@@ -238,26 +219,6 @@ def _apply(
     if answers and corrections.sha256:
         check_corrected_answers(answers, train, corrections.path)
     return train, groups
-
-
-def _refuse_single_label(sources: Sources, train_labels: set[str]) -> None:
-    if len(train_labels) < 2:
-        raise PodiumError(
-            f"{sources.files.folder}: every training image has the label '{min(train_labels)}', so there is nothing to"
-            " learn; if another column holds the labels, " + sources.card.advise('target_column = "NAME"')
-        )
-
-
-def _refuse_missing_folder(files: Files, card: Card, train: pd.DataFrame, test: pd.DataFrame) -> None:
-    """Raises if a folder named after one role serves both, unless the card says so: the other may be missing."""
-    folder = files.only_folder_with_role()
-    in_both = set(train["image"]) & set(test["image"])
-    if in_both and folder and not {"train_images", "test_images"} & set(card):
-        raise PodiumError(
-            f"{files.folder}: {folder} is the only folder of images, and {len(in_both):,} of them would be in both the"
-            " training and the test rows; download again, a folder may be missing; if this folder serves both, "
-            + card.advise(f'train_images = "{folder}" and test_images = "{folder}"')
-        )
 
 
 def _notes_on_classes(task: Task, classes: list[str], train_labels: set[str]) -> list[str]:

@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.competition.csv_files import read_head, read_table
-from podium.competition.find_tables import Sources, Table
+from podium.competition.facts import Facts
 from podium.competition.long_rows import LongRows
 from podium.competition.match_images import FIRST_ROWS, ImagePool
+from podium.competition.table import Table
 from podium.errors import PodiumError
 from podium.terminal import first_few, plural
 
@@ -36,11 +36,11 @@ class Parts(NamedTuple):
     explained_by: tuple[str, str] | None = None  # columns of another table
 
 
-def widen_sample(sources: Sources, table: Table, pool: ImagePool) -> Table | None:
+def widen_sample(facts: Facts, table: Table, pool: ImagePool) -> Table | None:
     """Returns the sample submission with a row for each image; None if it has no row for each label."""
     if len(table.rows.columns) != 2:
         return None
-    parts = _parts_in_table(sources, table, pool) or _parts_of_ids(table.path, table.rows.iloc[:, 0], pool)
+    parts = _parts_in_table(facts, table, pool) or _parts_of_ids(table.path, table.rows.iloc[:, 0], pool)
     if parts is None:
         return None
     wide, images, names = _pivot(table.path, parts, table.rows.iloc[:, 1])
@@ -49,9 +49,8 @@ def widen_sample(sources: Sources, table: Table, pool: ImagePool) -> Table | Non
     return table._replace(rows=wide, id_position=0, long=rows)
 
 
-def widen_training_table(sources: Sources, table: Table) -> Table:
+def widen_training_table(sample: Table | None, table: Table) -> Table:
     """Returns the training table with a row for each image, if it has the rows of a long sample submission."""
-    sample = sources.sample
     if sample is None or sample.long is None:
         return table
     id_column, answer = sample.long.columns
@@ -65,7 +64,7 @@ def widen_training_table(sources: Sources, table: Table) -> Table:
     unique = ~table.rows[[id_column, answer]].duplicated()
     if not unique.all():
         repeated = plural(int((~unique).sum()), "row")
-        sources.notes.append(f"{repeated} of {table.path.name} left out: they repeat an id with the same label")
+        table = table.noting(f"{repeated} of {table.path.name} left out: they repeat an id with the same label")
     parts = Parts(parts.id_column, parts.images[unique], parts.names[unique])
     wide, _, _ = _pivot(table.path, parts, table.rows[answer][unique])
     missing = [name for name in sample.answer_columns if name not in wide]
@@ -82,17 +81,17 @@ def widen_training_table(sources: Sources, table: Table) -> Table:
     return table._replace(rows=wide)
 
 
-def _parts_in_table(sources: Sources, table: Table, pool: ImagePool) -> Parts | None:
+def _parts_in_table(facts: Facts, table: Table, pool: ImagePool) -> Parts | None:
     """Finds a table that says for each id of the sample which image and which label it is."""
     ids = table.rows.iloc[:, 0]
-    for name in sources.files.tables:
-        path = sources.files.folder / name
-        if path == table.path or name in sources.files.containers or not path.is_file():
+    for name in facts.files.tables:
+        path = facts.files.folder / name
+        if path == table.path or name in facts.files.containers or not path.is_file():
             continue
-        columns = _explaining_columns(path, str(ids.name), pool)
+        columns = _explaining_columns(facts.head_of(name, FIRST_ROWS), str(ids.name), pool)
         if columns is None:
             continue
-        rows = read_table(path)
+        rows = facts.rows_of(name)
         if ids.isin(rows[ids.name]).all() and not rows[ids.name].duplicated().any():
             explained = rows.set_index(ids.name).loc[ids]
             images, names = (pd.Series(explained[key].to_numpy(), ids.index) for key in columns)
@@ -100,9 +99,8 @@ def _parts_in_table(sources: Sources, table: Table, pool: ImagePool) -> Parts | 
     return None
 
 
-def _explaining_columns(path: Path, id_column: str, pool: ImagePool) -> tuple[str, str] | None:
+def _explaining_columns(head: pd.DataFrame | None, id_column: str, pool: ImagePool) -> tuple[str, str] | None:
     """Returns the columns of a table that hold an image, in several rows each, and a name, once for each image."""
-    head = read_head(path, FIRST_ROWS)
     if head is None or id_column not in head or head.shape[1] < 3 or head[id_column].duplicated().any():
         return None
     others = head.drop(columns=id_column)

@@ -7,8 +7,9 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,41 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIRST_ROWS = 200  # enough to tell whether a column names images
+
+
+class ImageIndex:
+    """Finds images by what tables call them: the last parts of their paths, with or without the extension.
+
+    `names` are the paths by which they are called. The index for names of so many parts is built at first use.
+    """
+
+    def __init__(self, images: Sequence[str], names: Sequence[str] | None = None) -> None:
+        self._images, self._names = images, images if names is None else names
+        self._by_depth: dict[int, dict[str, str | list[str]]] = {}
+
+    def find(self, name: str) -> list[str]:
+        """Returns the images that a comparable name can mean."""
+        depth = name.count("/") + 1
+        if depth not in self._by_depth:
+            self._by_depth[depth] = self._index(depth)
+        found = self._by_depth[depth].get(name, [])
+        return [found] if isinstance(found, str) else found
+
+    def _index(self, depth: int) -> dict[str, str | list[str]]:
+        index: dict[str, str | list[str]] = {}  # a list only where there are several: there may be millions of names
+        for image, name in zip(self._images, self._names, strict=True):
+            path = _comparable(name)
+            parts = path.rsplit("/", depth)
+            if len(parts) < depth:
+                continue
+            tail = path if len(parts) == depth else path[len(parts[0]) + 1 :]
+            for key in {tail, tail.rpartition(".")[0] or tail}:
+                before = index.setdefault(key, image)
+                if isinstance(before, list):
+                    before.append(image)
+                elif before is not image:
+                    index[key] = [before, image]
+        return index
 
 
 @dataclass(frozen=True)
@@ -42,28 +78,52 @@ class ImagePool:
     def path(self) -> Path:
         return self.files.folder / self.folder
 
-    def list_images(self) -> list[str]:
+    @cached_property
+    def images(self) -> list[str]:
         if self.folder:
             return self.files.images_below(self.folder)
         return self.files.images_with_role(self.role, None)
 
     def find_candidates(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """Returns, for each name (an id with or without folders and extension), the images that it can mean."""
+        """Returns, for each name (an id with or without folders and extension), the images that it can mean.
+
+        Only where no image file has such a name, images in containers count; where no name is found at all, names
+        without what they all end with, then the files of channels.
+        """
         comparable_names = {name: _comparable(name) for name in names}
-        matches = _find_matches(comparable_names.values(), ((image, image) for image in self.list_images()))
+        matches = {name: self._image_files.find(name) for name in comparable_names.values()}
         missing = [name for name, images in matches.items() if not images]
         if missing and self.files.containers:
-            matches |= _find_matches(missing, list_contained(self.files, self.card, self.role, self.folder))
-        images = self.list_images()
-        if not any(matches.values()) and (ending := _shared_ending(images)):
-            pattern = re.compile(rf"{ending}(\.\w+)?$")
-            matches |= _find_matches(matches, ((pattern.sub(r"\1", image), image) for image in images))
+            matches |= {name: self._contained.find(name) for name in missing}
         if not any(matches.values()):
-            matches |= _find_matches(matches, list_channel_images(images))
+            matches = {name: self._without_ending.find(name) for name in matches}
+        if not any(matches.values()):
+            matches = {name: self._channels.find(name) for name in matches}
         return {name: matches[comparable] for name, comparable in comparable_names.items()}
 
+    @cached_property
+    def _image_files(self) -> ImageIndex:
+        return ImageIndex(self.images)
+
+    @cached_property
+    def _contained(self) -> ImageIndex:
+        names, places = _unzip(list_contained(self.files, self.card, self.role, self.folder))
+        return ImageIndex(places, names)
+
+    @cached_property
+    def _without_ending(self) -> ImageIndex:
+        ending = _shared_ending(self.images)
+        pattern = re.compile(rf"{ending}(\.\w+)?$")
+        images = self.images if ending else []
+        return ImageIndex(images, [pattern.sub(r"\1", image) for image in images])
+
+    @cached_property
+    def _channels(self) -> ImageIndex:
+        names, places = _unzip(list_channel_images(self.images))
+        return ImageIndex(places, names)
+
     def has_images(self) -> bool:
-        return bool(self.list_images()) or any(list_contained(self.files, self.card, self.role, self.folder))
+        return bool(self.images) or any(list_contained(self.files, self.card, self.role, self.folder))
 
     def find_column(self, rows: "pd.DataFrame", preferred: object = None) -> str | None:
         """Returns the column whose first cells name the most images, None if no cell does; `preferred` wins a tie."""
@@ -125,26 +185,17 @@ class ImagePool:
         )
 
 
+def _unzip(pairs: Iterable[tuple[str, str]]) -> tuple[Sequence[str], Sequence[str]]:
+    first, second = zip(*pairs, strict=True) if (pairs := list(pairs)) else ((), ())
+    return first, second
+
+
 def _shared_ending(images: list[str]) -> str:
     """Returns the word at the end of all names, such as `_thumbnail`; "" if there is none."""
     match = re.search("[_-][A-Za-z]+$", os.path.splitext(images[0])[0]) if images else None
     if match is None:
         return ""
     return match[0] if all(os.path.splitext(image)[0].endswith(match[0]) for image in images) else ""
-
-
-def _find_matches(names: Iterable[str], images: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Returns the images that each comparable name can mean. Of each image, its path and what it is called follow."""
-    matches: dict[str, list[str]] = {name: [] for name in names}
-    depths = {name.count("/") + 1 for name in matches}
-    for path, image in images:
-        parts = _comparable(path).split("/")
-        for depth in depths.intersection(range(1, len(parts) + 1)):
-            tail = "/".join(parts[-depth:])
-            for name in {tail, tail.rpartition(".")[0] or tail}:  # the second is the name without its extension
-                if name in matches:
-                    matches[name].append(image)
-    return matches
 
 
 def _comparable(name: str) -> str:

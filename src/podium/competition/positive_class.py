@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from podium.competition.find_tables import Sources
+from podium.competition.card import Card
 from podium.competition.labels import MARKS, NO_MARKS
 from podium.errors import PodiumError
 from podium.terminal import first_few
@@ -54,15 +54,16 @@ def find_positive(
     return Positive(labels[-1] if told is None else told, is_guess=told is None)
 
 
-def note_guess(sources: Sources, labels: Sequence[str], column: str = "") -> None:
-    """Adds a note if nothing tells which class is positive."""
-    positive = find_positive(sources.card, labels, column, sources.marked)
-    if positive and positive.is_guess:
-        (other,) = (label for label in labels if label != positive.label)
-        sources.notes.append(
-            f"that the answers are about '{positive.label}', not '{other}', is a guess (the last by the alphabet); "
-            + sources.card.advise(f'positive = "{positive.label}"', f'"{other}"')
-        )
+def note_on_guess(card: Card, labels: Sequence[str], column: str = "", marked: str | None = None) -> list[str]:
+    """Returns a note if nothing tells which class is positive."""
+    positive = find_positive(card, labels, column, marked)
+    if positive is None or not positive.is_guess:
+        return []
+    (other,) = (label for label in labels if label != positive.label)
+    return [
+        f"that the answers are about '{positive.label}', not '{other}', is a guess (the last by the alphabet); "
+        + card.advise(f'positive = "{positive.label}"', f'"{other}"')
+    ]
 
 
 def marked_label(labels: "pd.Series[str]", others: pd.DataFrame) -> str | None:

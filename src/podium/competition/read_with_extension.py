@@ -4,11 +4,12 @@ extend.py registers readers; docs/extend.md has an example.
 """
 
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import pandas as pd
 
-from podium.competition.find_tables import Sources
+from podium.competition.facts import Facts
+from podium.competition.table import Table
 from podium.errors import PodiumError
 from podium.extensions.extend import READERS, file_of
 from podium.terminal import first_few
@@ -16,13 +17,23 @@ from podium.terminal import first_few
 TRAIN_COLUMNS, TEST_COLUMNS = ("id", "target", "image"), ("id", "image")
 
 
-def read_with_extension(sources: Sources) -> tuple[pd.DataFrame, pd.DataFrame | None] | None:
+class ReaderRows(NamedTuple):
+    """What a reader returned."""
+
+    train: pd.DataFrame  # id, target, image, and group if it gives groups
+    test: pd.DataFrame | None  # id, image; None: the reader leaves them to Podium
+    columns: pd.DataFrame  # all that it gave of the training images, as text
+    origin: str
+    notes: tuple[str, ...]
+
+
+def read_with_extension(facts: Facts, sample: Table | None) -> ReaderRows | None:
     """Returns the training rows and, if the reader gives them, the test rows; None if no reader knows this layout.
 
     The first reader that returns rows decides.
     """
     for name, reader in READERS.items():
-        result = reader(sources.files.folder)
+        result = reader(facts.files.folder)
         if result is None:
             continue
         refuse = partial(_refuse, f"{file_of(reader)}: the reader {name}")
@@ -30,15 +41,17 @@ def read_with_extension(sources: Sources) -> tuple[pd.DataFrame, pd.DataFrame | 
             refuse("must return None or two data frames, (train, test)")
         given, test = result
         has_group = isinstance(given, pd.DataFrame) and "group" in given
-        if "group_column" in sources.card and not has_group:
-            refuse("gives no column group, but a group column is asked for")
-        train = _checked(sources, given, (*TRAIN_COLUMNS, *(["group"] if has_group else [])), "train", refuse)
-        if sources.keeps_columns:
-            cells = {str(name): ["" if pd.isna(cell) else str(cell) for cell in given[name]] for name in given}
-            sources.train_columns = pd.DataFrame(cells, index=train["id"].to_numpy(), dtype=object)
+        notes = []
+        if "group_column" in facts.card and not has_group:
+            problem = f"{file_of(reader)}: the reader {name} gives no column group"
+            refusal = f"{problem}, but a group column is asked for; correct it"
+            notes.append(facts.card.drop("group_column", f"{problem}, so there are no groups", refusal))
+        train = _checked(facts, given, (*TRAIN_COLUMNS, *(["group"] if has_group else [])), "train", refuse)
+        cells = {str(name): ["" if pd.isna(cell) else str(cell) for cell in given[name]] for name in given}
+        columns = pd.DataFrame(cells, index=train["id"].to_numpy(), dtype=object)
         if test is not None:
-            test = _in_order_of_sample(sources, _checked(sources, test, TEST_COLUMNS, "test", refuse), refuse)
-        return train, test
+            test = _in_order_of_sample(sample, _checked(facts, test, TEST_COLUMNS, "test", refuse), refuse)
+        return ReaderRows(train, test, columns, f"the reader {name} gives them", tuple(notes))
     return None
 
 
@@ -46,7 +59,7 @@ def _refuse(who: str, problem: str) -> NoReturn:
     raise PodiumError(f"{who} {problem}; correct it")
 
 
-def _checked(sources: Sources, rows: Any, columns: tuple[str, ...], role: str, refuse: Any) -> pd.DataFrame:
+def _checked(facts: Facts, rows: Any, columns: tuple[str, ...], role: str, refuse: Any) -> pd.DataFrame:
     """Returns these columns as text; refuses missing cells, repeated ids and images, and images that do not exist."""
     if not isinstance(rows, pd.DataFrame) or not len(rows) or set(columns) - set(rows.columns):
         refuse(f"must give {role} as a data frame with rows and the columns {', '.join(columns)}")
@@ -61,19 +74,19 @@ def _checked(sources: Sources, rows: Any, columns: tuple[str, ...], role: str, r
         repeated = rows[column][rows[column].duplicated()]
         if len(repeated):
             refuse(f"gives the {column} '{repeated.iloc[0]}' twice in {role}")
-    missing = rows["image"][~rows["image"].isin({*sources.files.images, *sources.files.others})]
+    missing = rows["image"][~rows["image"].isin({*facts.files.images, *facts.files.others})]
     if len(missing):
-        where = f"{len(missing):,} of {len(rows):,} images of {role} that are not below {sources.files.folder}"
+        where = f"{len(missing):,} of {len(rows):,} images of {role} that are not below {facts.files.folder}"
         refuse(f"names {where}: {first_few(missing)}")
     return rows
 
 
-def _in_order_of_sample(sources: Sources, test: pd.DataFrame, refuse: Any) -> pd.DataFrame:
+def _in_order_of_sample(sample: Table | None, test: pd.DataFrame, refuse: Any) -> pd.DataFrame:
     """Returns the test rows in the order of the sample submission, if there is one."""
-    if sources.sample is None:
+    if sample is None:
         return test
-    ids = sources.sample.rows.iloc[:, 0]
+    ids = sample.rows.iloc[:, 0]
     other_ids = sorted(set(ids) ^ set(test["id"]))
     if other_ids:
-        refuse(f"gives other test ids than {sources.sample.path.name}: {first_few(other_ids)}")
+        refuse(f"gives other test ids than {sample.path.name}: {first_few(other_ids)}")
     return test.set_index("id").loc[list(ids)].reset_index()

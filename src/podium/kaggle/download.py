@@ -11,7 +11,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from podium.competition.card import read_card
+from podium.competition.card import card_path, read_card
+from podium.competition.complete_card import as_toml
 from podium.competition.describe import describe
 from podium.competition.load import load, raw_folder
 from podium.disk import locked
@@ -22,14 +23,19 @@ from podium.project_root import DIGITS_SLUG
 from podium.terminal import command_for, say, show
 
 
-def download_competition(slug: str, root: Path) -> None:
-    """Downloads and unpacks the files unless data/raw/<slug>/ exists, and prints what they contain."""
+def download_competition(slug: str, root: Path, as_card: bool = False) -> None:
+    """Downloads and unpacks the files unless data/raw/<slug>/ exists, and prints what they contain.
+
+    With `as_card` it prints the complete card instead, alone on standard output.
+    """
     from podium.competition.handwritten_digits import write_digits
 
     folder = raw_folder(slug, root)
     if slug == DIGITS_SLUG and not folder.is_dir():
-        write_digits(root)
-        return
+        with contextlib.redirect_stdout(sys.stderr if as_card else sys.stdout):
+            write_digits(root)
+        if not as_card:
+            return
     read_card(slug, root)  # a mistake in it is found before the download
     if folder.is_dir():
         say(f"podium: {folder} exists already and is read as it is; to download the files again, move it away")
@@ -46,7 +52,12 @@ def download_competition(slug: str, root: Path) -> None:
                 _download_archive(slug, archive)
             if not folder.is_dir():
                 unpack(archive, folder)
-    show(describe(load(slug, root)))
+    competition = load(slug, root)
+    if as_card:
+        show(as_toml(slug, competition.settings))
+        say(f"podium: save this as {card_path(slug, root)} to fix what was guessed")
+        return
+    show(describe(competition))
     say(f"next: {command_for('folds', slug)}")
 
 

@@ -1,0 +1,214 @@
+"""Guesses the layout of a competition from its card and its files. Only this and the other guess_ modules guess.
+
+What the card says is not guessed. What Podium knows of the competition and does not fit this copy is dropped with a
+note; what the user wrote and does not fit is an error.
+"""
+
+import posixpath
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+import pandas as pd
+
+from podium.competition.answer_groups import find_answer_columns
+from podium.competition.boxes import refuse_boxes
+from podium.competition.card import Card
+from podium.competition.facts import Facts
+from podium.competition.features import guess_features
+from podium.competition.find_files import find_class_folders, find_validation_folders
+from podium.competition.find_tables import find_table
+from podium.competition.guess_images import guess_image_names
+from podium.competition.guess_targets import guess_targets
+from podium.competition.labels_in_names import guess_label_pattern
+from podium.competition.layout import (
+    AnswerColumns,
+    ClassFolders,
+    ImageNames,
+    Layout,
+    TargetColumns,
+    TestLayout,
+    TrainLayout,
+)
+from podium.competition.match_images import FIRST_ROWS, ImagePool
+from podium.competition.read_with_extension import ReaderRows
+from podium.competition.table import Table
+from podium.competition.tables import Tables
+from podium.errors import PodiumError
+from podium.terminal import first_few, plural
+
+
+def guess_layout(tables: Tables, reader: ReaderRows | None) -> Layout:
+    """Returns how the rows are read; those of a project's own reader are there already."""
+    train = _guess_of_reader(tables, reader) if reader else _guess_of_labels(tables)
+    test = _guess_test(tables, train.layout)
+    return Layout(train.card, train.layout, test, (*train.notes, *filter(None, [test.images.note])))
+
+
+class TrainGuess(NamedTuple):
+    layout: TrainLayout
+    card: Card  # without the columns that the training table lacks
+    notes: list[str]
+
+
+def _guess_of_reader(tables: Tables, reader: ReaderRows) -> TrainGuess:
+    card = tables.facts.card
+    _, note = guess_features(card, None)
+    targets = TargetColumns((card.get("target_column", "label"),), origin=reader.origin, task_origin="the usual one")
+    layout = TrainLayout("reader", card.get("id_column", "id"), targets, id_origin=reader.origin)
+    return TrainGuess(layout, card, [*reader.notes, *filter(None, [note])])
+
+
+def _guess_of_labels(tables: Tables) -> TrainGuess:
+    card = tables.facts.card
+    if "label_pattern" in card and card.get("train_table"):
+        raise PodiumError(f"{card.path}: train_table and label_pattern both give the labels; delete one of them")
+    table = None if "label_pattern" in card else tables.train
+    return _guess_of_names(tables.facts) if table is None else _guess_of_table(tables, table)
+
+
+# --- a table holds the labels ------------------------------------------------------------------------
+
+
+def _guess_of_table(tables: Tables, table: Table) -> TrainGuess:
+    facts, sample = tables.facts, tables.sample
+    refuse_boxes(facts.card, table)
+    card, notes = _without_missing_columns(facts.card, table)
+    pool = facts.images("train")
+    answers = find_answer_columns(facts.images("test"), sample, table, lambda: tables.test)
+    id_column, id_origin = _guess_id_column(card, table, sample, pool, answers)
+    targets = guess_targets(card, table, id_column, sample)
+    ids = table.rows[id_column].drop_duplicates()
+    images = guess_image_names(ids, pool, table.rows.head(FIRST_ROWS), lambda: table)
+    features, note = guess_features(card, table)
+    layout = TrainLayout(
+        "table",
+        id_column,
+        targets,
+        images,
+        id_origin=id_origin,
+        answers=answers,
+        group_column=card.get("group_column", ""),
+        features=tuple(features),
+    )
+    return TrainGuess(layout, card, [*notes, *filter(None, (targets.note, images.note, note))])
+
+
+def _without_missing_columns(card: Card, table: Table) -> tuple[Card, list[str]]:
+    """Returns the card without the columns that this copy of the training table lacks, and notes that say so."""
+    notes = []
+    for key in ("id_column", "target_column", "group_column"):
+        column = card.get(key, "")
+        if key not in card or column in table.rows:
+            continue
+        place = f"{'with --group or ' if key == 'group_column' else ''}in {card.path}"
+        notes.append(
+            card.drop(
+                key,
+                f"{table.path.name} has no column '{column}', which this competition's table has",
+                f'{key} = "{column}" is not a column of {table.path}: {first_few(table.rows.columns)};'
+                f" correct that name, {place}",
+            )
+        )
+        card = card.without(key)
+    return card, notes
+
+
+def _guess_id_column(
+    card: Card, table: Table, sample: Table | None, pool: ImagePool, answers: AnswerColumns | None
+) -> tuple[str, str]:
+    """Returns the column of the images' ids, and why it is."""
+    if "id_column" in card:
+        return str(card["id_column"]), card.origin_of("id_column")
+    if sample and sample.rows.columns[0] in table.rows.columns and not answers:
+        return str(sample.rows.columns[0]), "the sample submission has it"
+    column = pool.find_column(table.rows)
+    if column is None:
+        settings = 'id_column = "NAME"', "another train_table", 'train_table = "" (then the folders are the classes)'
+        raise PodiumError(
+            f"{table.path}: no column names images below {pool.path}; its columns are {first_few(table.rows.columns)}; "
+            + card.advise(*settings)
+        )
+    return column, "its cells name images"
+
+
+# --- the names of folders or files hold the labels ---------------------------------------------------
+
+
+def _guess_of_names(facts: Facts) -> TrainGuess:
+    """Returns a folder for each class, or a pattern of labels in the names of files."""
+    card, files, notes = facts.card, facts.files, []
+    if "group_column" in card:
+        problem = "no table of training images, so there is no group_column"
+        refusal = f"{files.folder}: {problem}; " + card.advise('train_table = "NAME"')
+        notes.append(card.drop("group_column", problem, refusal))
+        card = card.without("group_column")
+    _, note = guess_features(card, None)
+    notes += [note] if note else []
+    id_column, targets = card.get("id_column", "id"), TargetColumns((card.get("target_column", "label"),))
+    layout = TrainLayout("names", id_column, targets)
+    if "label_pattern" in card:
+        pattern = card.pattern("label_pattern", "label").pattern
+        return TrainGuess(replace(layout, label_pattern=pattern), card, notes)
+    folders = _guess_class_folders(facts)
+    if folders:
+        return TrainGuess(replace(layout, labels_in="folders", folders=folders), card, [*notes, *folders.notes])
+    guess = guess_label_pattern(facts)
+    if guess is None:
+        raise PodiumError(
+            f"{files.folder}: there is neither a table of training labels (train.csv) nor a folder for each of"
+            " several classes (train/<class>/) nor a label in the name of each image (train/<class>.1.jpg); "
+            + card.advise('train_table = "NAME"', 'train_images = "FOLDER"', r"label_pattern = '(\w+)\.\d+'")
+        )
+    return TrainGuess(replace(layout, label_pattern=guess.pattern), card, [*notes, guess.note])
+
+
+def _guess_class_folders(facts: Facts) -> ClassFolders | None:
+    """Returns the folders, and those of the same classes for validation; None if there are none."""
+    files, card = facts.files, facts.card
+    parent, images = find_class_folders(files, card, facts.images("train").folder)
+    if not images:
+        return None
+    val_parent, val_images = "", list[str]()
+    if "train_images" not in card:
+        val_parent, val_images = find_validation_folders(files, card, parent)
+    if not val_images:
+        return ClassFolders(parent, tuple(images))
+    advice = card.advise(f'train_images = "{parent}"')
+    note = (
+        f"{plural(len(val_images), 'image')} in {val_parent}/ join the {len(images):,} training images in"
+        f" {parent}/; to leave them out, {advice}"
+    )
+    return ClassFolders(posixpath.dirname(parent), (*images, *val_images), (note,))
+
+
+# --- the test images ---------------------------------------------------------------------------------
+
+
+def _guess_test(tables: Tables, train: TrainLayout) -> TestLayout:
+    """Returns where the test ids are: in the sample submission, else in the test table, else only in a folder."""
+    facts, sample = tables.facts, tables.sample
+    pool = facts.images("test")
+    if train.answers and sample:
+        column = ImageNames(train.answers.image_column, origin="its cells name images")
+        return TestLayout("sample", str(sample.rows.columns[0]), column)
+    table = sample or tables.test
+    if table is None:
+        return TestLayout("folder")
+    has_id_column = not sample and train.id_column in table.rows  # the ids of a sample submission come first
+    id_column = train.id_column if has_id_column else str(table.rows.columns[0])
+    head = _head_of_test_table(tables) if sample else table.rows.head(FIRST_ROWS)
+    images = guess_image_names(table.rows[id_column], pool, head, lambda: tables.test)
+    return TestLayout("sample" if sample else "table", id_column, images)
+
+
+def _head_of_test_table(tables: Tables) -> pd.DataFrame | None:
+    """Returns the first rows of the table beside a sample submission; an unclear or broken one is none.
+
+    The ids of the sample submission may do without it.
+    """
+    facts, sample = tables.facts, tables.sample
+    with suppress(PodiumError):
+        found = find_table(facts.files, facts.card, "test_table", sample and sample.files[0])
+        return facts.head_of(found.name, FIRST_ROWS) if found.name else None
+    return None

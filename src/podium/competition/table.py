@@ -1,0 +1,44 @@
+"""A table of a competition: its rows as text, by the lines of its file; and checks of its cells."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from podium.competition.long_rows import LongRows
+from podium.errors import PodiumError
+
+
+class Table(NamedTuple):
+    path: Path
+    rows: pd.DataFrame  # of text; the index holds the lines of the file; a sample submission's ids come first
+    origin: str = ""  # why this file is that table
+    notes: tuple[str, ...] = ()
+    id_position: int = 0  # of a sample submission's id column in the file
+    ids_name_images: bool = False  # those of a sample submission
+    long: LongRows | None = None  # of a sample submission whose file has a row for each label
+    validation: frozenset[int] = frozenset()  # lines of the training table whose images are for validation
+    files: tuple[str, ...] = ()  # from which the rows come, below the competition's folder
+
+    @property
+    def answer_columns(self) -> list[str]:
+        """The columns of a sample submission that are to be filled in."""
+        return [str(column) for column in self.rows.columns[1:]]
+
+    def noting(self, *notes: str) -> "Table":
+        return self._replace(notes=(*self.notes, *filter(None, notes)))
+
+
+def refuse_blank_cells(cells: pd.Series, path: Path, column_name: str) -> None:
+    is_blank = cells.str.strip() == ""
+    if is_blank.any():
+        raise PodiumError(f"{path}, line {is_blank.idxmax()}: no {column_name}; fill it in or delete the line")
+
+
+def have_line_breaks(cells: pd.DataFrame | pd.Series) -> NDArray[np.bool_]:
+    """Returns which cells of text have one; one loop over all, because there may be a million columns."""
+    texts = cells.to_numpy(object)
+    has_break = ("\n" in text or "\r" in text for text in texts.flat)
+    return np.fromiter(has_break, bool, texts.size).reshape(texts.shape)

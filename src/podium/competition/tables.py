@@ -1,0 +1,143 @@
+"""The tables of a competition as the rest of Podium sees them: each read once, at first use, with a row for each image.
+
+Ids come first in the sample submission. A table with a row for each label is widened (long_tables.py), and one whose
+rows are groups is joined with the table that lists their images (answer_groups.py).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from podium.competition.answer_groups import list_images_of_groups
+from podium.competition.coco_tables import read_coco_tables
+from podium.competition.contained_images import rows_in_container, table_in_containers
+from podium.competition.facts import Facts
+from podium.competition.find_files import Role
+from podium.competition.find_tables import FoundTable, TableKey, find_table, find_validation_table
+from podium.competition.long_tables import widen_sample, widen_training_table
+from podium.competition.table import Table, have_line_breaks
+from podium.errors import PodiumError
+from podium.terminal import plural
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    facts: Facts
+
+    @cached_property
+    def sample(self) -> Table | None:
+        table = _open(self.facts, "sample_submission", None)
+        return table and _with_ids_first(self.facts, table)
+
+    @cached_property
+    def train(self) -> Table | None:
+        table = _open(self.facts, "train_table", self.sample)
+        return table and list_images_of_groups(self.facts, self.sample, widen_training_table(self.sample, table))
+
+    @cached_property
+    def test(self) -> Table | None:
+        return _open(self.facts, "test_table", self.sample)
+
+    @property
+    def read(self) -> dict[str, Table]:
+        """Returns the tables that were needed so far, by their names here."""
+        return {name: table for name in ("sample", "train", "test") if (table := vars(self).get(name))}
+
+    @property
+    def notes(self) -> list[str]:
+        return [note for table in self.read.values() for note in table.notes]
+
+
+def _with_ids_first(facts: Facts, table: Table) -> Table:
+    """Returns the sample submission with its ids in the first column, and a row for each image.
+
+    The ids are in the first column, unless the card says so or only another column names the images.
+    """
+    pool, rows = facts.images("test"), table.rows
+    id_column = facts.card.get("id_column")
+    if id_column not in rows:
+        if all(pool.find_candidates(rows.iloc[:, 0]).values()):
+            return table._replace(ids_name_images=True)
+        wide = widen_sample(facts, table, pool)
+        if wide is not None:
+            return wide
+        id_column = pool.find_column(rows, preferred=rows.columns[0])
+        if id_column is None or rows[id_column].duplicated().any():
+            return table
+        if not all(pool.find_candidates(rows[id_column]).values()):
+            return table
+    position = list(rows.columns).index(id_column)
+    return table._replace(rows=rows[[id_column, *rows.columns.drop(id_column)]], id_position=position)
+
+
+def _open(facts: Facts, key: TableKey, sample: Table | None) -> Table | None:
+    """Reads the table that the card names, else the one whose name fits best; None if there is none."""
+    files, folder = facts.files, facts.files.folder
+    sample_name = sample and sample.path.relative_to(folder).as_posix()
+    id_name = str(sample.rows.columns[0]) if sample else str(facts.card.get("id_column", "id"))  # of ids that we add
+    found = find_table(files, facts.card, key, sample_name)
+    if not found.name:
+        in_containers = key != "sample_submission" and not files.images and files.containers
+        role: Role = "train" if key == "train_table" else "test"
+        return _in_containers(facts, role, id_name) if in_containers else None
+    table = _read(facts, key, found, id_name)
+    header = str(table.rows.columns[0])
+    if facts.names_an_image(header):
+        raise PodiumError(f"{table.path}, line 1: '{header}' names an image, so there is no header; add one")
+    return _with_checked_line_breaks(table, key)
+
+
+def _read(facts: Facts, key: TableKey, found: FoundTable, id_name: str) -> Table:
+    files, name = facts.files, str(found.name)
+    table = Table(files.folder / name, pd.DataFrame(), found.origin, files=(name,)).noting(found.note)
+    if name in files.containers:
+        return table._replace(rows=rows_in_container(files, facts.card, name, id_name))
+    if name.lower().endswith(".json"):
+        rows, count, note = read_coco_tables(files.folder, name, id_name, key == "train_table")
+        return table._replace(rows=rows, validation=frozenset(rows.index[len(rows) - count :])).noting(note)
+    table = table._replace(rows=facts.rows_of(name))
+    return _with_validation(facts, table) if key == "train_table" and key not in facts.card else table
+
+
+def _in_containers(facts: Facts, role: Role, id_name: str) -> Table | None:
+    """Returns the table in the containers themselves; None if there is none."""
+    found = table_in_containers(facts.files, facts.card, role, id_name, facts.folder_of(role))
+    if found is None:
+        return None
+    path, rows, note = found
+    return Table(path, rows, "the files of images hold it").noting(note)
+
+
+def _with_validation(facts: Facts, table: Table) -> Table:
+    """Joins the rows of the table for validation, val_labels.csv beside train_labels.csv, if there is one."""
+    (name,) = table.files
+    found = find_validation_table(facts.files, name)
+    validation = None if found is None else facts.rows_of(found)
+    if found is None or validation is None or list(validation.columns) != list(table.rows.columns):
+        return table
+    advice = facts.card.advise(f'train_table = "{name}"')
+    joined = pd.concat([table.rows, validation], ignore_index=True)
+    joined.index = pd.RangeIndex(2, len(joined) + 2, name=table.rows.index.name)
+    lines = frozenset(joined.index[len(table.rows) :])
+    return table._replace(rows=joined, validation=lines, files=(name, found)).noting(
+        f"the {len(validation):,} rows of {found} join those of {name}; to leave them out, {advice}"
+    )
+
+
+def _with_checked_line_breaks(table: Table, key: TableKey) -> Table:
+    """Notes cells of several lines, and refuses them in the answers of the sample submission.
+
+    If a quote is not closed, the rows after it become part of its cell.
+    """
+    has_break = have_line_breaks(table.rows)
+    if key == "sample_submission" and has_break[:, 1:].any():
+        first = table.rows.index[has_break[:, 1:].T.argmax() % len(table.rows)]
+        raise PodiumError(f"{table.path}, line {first}: a cell of several lines; close its quote")
+    is_long = pd.Series(has_break.any(1), table.rows.index)
+    if not is_long.any():
+        return table
+    return table.noting(
+        f"{table.path.name}: {plural(int(is_long.sum()), 'row')} with a cell of several lines, the first on"
+        f" line {is_long.idxmax()}; is a quote not closed there?"
+    )

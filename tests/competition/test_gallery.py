@@ -1,0 +1,44 @@
+"""What Podium reads of each example in the gallery of layouts, and that its complete card reads the same again."""
+
+from pathlib import Path
+
+import pytest
+
+from gallery import Example, examples, what_is_read
+
+EXAMPLES = examples()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_files_give_this_layout(tmp_path: Path, example: Example) -> None:
+    example.write(tmp_path)
+    read = what_is_read(example.slug, tmp_path)
+    assert read == example.expected, f"this is read now:\n{read}"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_complete_card_reads_the_same_and_guesses_nothing(tmp_path: Path, example: Example) -> None:
+    """Only the origins differ, and the notes on guesses are gone."""
+    example.write(tmp_path)
+    read = what_is_read(example.slug, tmp_path)
+    if read.startswith("error: "):
+        pytest.skip("nothing is read")
+    card = read.partition("\ntask     ")[0]
+    example.write_card(tmp_path, card)
+    again = what_is_read(example.slug, tmp_path)
+    assert _without_origins(again) == _without_origins(read)
+    assert "# a guess" not in again
+    new_notes = set(_notes(again)) - set(_notes(read))
+    assert not new_notes
+
+
+def _without_origins(read: str) -> list[str]:
+    return [line.partition("  # ")[0] for line in read.splitlines() if not line.startswith("note: ")]
+
+
+def _notes(read: str) -> list[str]:
+    return [line for line in read.splitlines() if line.startswith("note: ")]
+
+
+def test_names_of_examples_and_their_files_are_unique() -> None:
+    assert len({example.name for example in EXAMPLES}) == len(EXAMPLES) > 50
