@@ -249,8 +249,8 @@ def lineage(args: argparse.Namespace) -> None:
 def score(args: argparse.Namespace) -> None:
     """Score a submission against a solution."""
     from podium.competition.load import load
-    from podium.competition.score_csv import score
     from podium.extensions.extension_files import load_extensions
+    from podium.scoring.score_csv import score
     from podium.submissions.lineage import recorded_competition, recorded_metric
 
     slug = args.competition or recorded_competition(args.file, args.root)

@@ -11,8 +11,8 @@ from sklearn.metrics import cohen_kappa_score
 
 from layouts import load_files, table
 from podium.competition.load import Competition
-from podium.competition.score_csv import score
 from podium.errors import PodiumError
+from podium.scoring.score_csv import score
 from podium.submissions.write_csv import render
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL

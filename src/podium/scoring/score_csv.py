@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from podium.competition.load import Competition
-from podium.competition.read_answers import Answers, read_answers
-from podium.competition.read_with_form import read_with_form
-from podium.competition.solution import PRIVATE, PUBLIC, read_pairs
 from podium.errors import PodiumError
+from podium.scoring.read_answers import Answers, read_answers
+from podium.scoring.read_with_form import read_with_form
+from podium.scoring.solution import PRIVATE, PUBLIC, read_pairs
 from podium.tasks.metrics import METRICS, evaluate
 from podium.terminal import did_you_mean, say
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, cohen_kappa_score
 
-from podium.competition.score_csv import score
 from podium.errors import PodiumError
+from podium.scoring.score_csv import score
 from tiny import Podium, one_line
 
 

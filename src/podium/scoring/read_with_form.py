@@ -13,9 +13,9 @@ from podium.competition.grades import METRIC as GRADES_METRIC
 from podium.competition.labels import MARKS, NO_MARKS
 from podium.competition.load import Competition
 from podium.competition.metric_of_file import is_metric_of_file
-from podium.competition.read_answers import Answers
-from podium.competition.solution import Pairs, label_column
 from podium.errors import PodiumError
+from podium.scoring.read_answers import Answers
+from podium.scoring.solution import Pairs, label_column
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL
 from podium.terminal import first_few, plural, say

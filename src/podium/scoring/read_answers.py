@@ -15,9 +15,9 @@ from podium.competition.grades import METRIC as GRADES_METRIC
 from podium.competition.grades import are_grades
 from podium.competition.labels import find_separator, normalised_label, sort_labels
 from podium.competition.positive_class import find_positive, put_positive_last
-from podium.competition.solution import Pairs, true_labels, true_marks
 from podium.competition.table import Table
 from podium.errors import PodiumError
+from podium.scoring.solution import Pairs, true_labels, true_marks
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets
 from podium.terminal import first_few, say
