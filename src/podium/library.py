@@ -185,12 +185,11 @@ class Run(run_folder.Run):
         Takes paths of files and folders, arrays of uint8 (height x width x 3), images of Pillow, and a data frame with
         their column `image`, such as the competition's `train`. Paths may be relative to the competition's `folder`.
         """
-        from podium.blending.blend import Blend
+        from podium.blending.blend import equal_blend
         from podium.submissions.predict_images import predict_images
 
         self._one_finished(None)
-        blend = Blend("equal", (1.0,), (1.0,))
-        return predict_images({self: self.finished()}, blend, self._located(images), _machine(machine)).frame()
+        return predict_images({self: self.finished()}, equal_blend(1), self._located(images), _machine(machine)).frame()
 
     def features(
         self, images: Any, fold: int | None = None, machine: Machine | str | None = None

@@ -7,7 +7,7 @@ import pytest
 
 from blending.simulated_runs import simulate_runs
 from by_array import targets_of
-from podium.blending.blend import Blend
+from podium.blending.blend import equal_blend
 from podium.blending.blend_strategies import fit_blend
 from podium.blending.choose_blend import BlendChoice, choose_blend
 from podium.blending.expected_score import Interval
@@ -17,7 +17,6 @@ from podium.tasks.metrics import METRICS, evaluate
 
 
 def interval_of(choice: BlendChoice) -> Interval:
-    assert choice.estimate is not None
     return choice.estimate.interval
 
 
@@ -30,7 +29,7 @@ def test_equal_runs_get_equal_weights_and_a_useless_run_gets_almost_none() -> No
     assert unlike.blend.strategy != "equal"
     assert unlike.blend.weights[2] < 0.1
     candidates = {candidate.strategy: candidate for candidate in unlike.candidates}
-    assert candidates[unlike.blend.strategy].gain_interval[0] > 0  # better than equal weights by more than chance
+    assert candidates[unlike.blend.strategy].gain.interval[0] > 0  # better than equal weights by more than chance
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -38,7 +37,7 @@ def test_a_blend_that_hurts_loses_against_the_best_single_run(seed: int) -> None
     """Eight runs that make the same errors outvote a strong one where weights are equal."""
     strengths = (3.0, *(0.6,) * 8)
     choice = choose_blend(simulate_runs(strengths, 400, seed, shared_noise=0.9), "accuracy", 1000)
-    scores = {candidate.strategy: candidate.score for candidate in choice.candidates}
+    scores = {candidate.strategy: candidate.gain.score for candidate in choice.candidates}
     assert scores["equal"] < scores["best"] <= scores[choice.blend.strategy]
     new = simulate_runs(strengths, 20_000, 100 + seed, shared_noise=0.9)
     score = evaluate("accuracy", new.targets, choice.blend.apply(new.probs))
@@ -77,13 +76,13 @@ def test_weights_are_never_scored_on_the_images_they_were_fitted_to() -> None:
     parts = np.arange(100) % 2
     probs = np.array([np.where(parts[:, None] == part, correct, correct[:, ::-1]) for part in range(2)])
     choice = choose_blend(HeldOut(probs, targets_of(np.zeros(100, np.int64)), parts, np.arange(100)), "accuracy", 10)
-    scores = {candidate.strategy: candidate.score for candidate in choice.candidates}
+    scores = {candidate.strategy: candidate.gain.score for candidate in choice.candidates}
     assert scores["convex"] == scores["greedy"] == 0
 
 
 def test_few_images_get_equal_weights() -> None:
     held_out = simulate_runs((2.0, 2.0), 10, 0)
-    assert choose_blend(held_out, "accuracy", 10).blend == Blend("equal", (0.5, 0.5), (1.0, 1.0))
+    assert choose_blend(held_out, "accuracy", 10).blend == equal_blend(2)
     with pytest.raises(PodiumError, match=r"cannot be fitted to 10 images .* use --blend equal"):
         choose_blend(held_out, "accuracy", 10, "greedy")
 

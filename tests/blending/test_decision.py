@@ -12,7 +12,6 @@ from by_array import targets_of
 from podium.blending.blend import Probs
 from podium.blending.choose_decision import (
     DecisionKind,
-    JudgedDecision,
     choose_decision,
     find_kind,
     with_least_prob,
@@ -29,6 +28,7 @@ from podium.blending.decision_fits import (
 )
 from podium.blending.expected_score import SLOW_RESAMPLES
 from podium.blending.held_out import HeldOut
+from podium.blending.nested import Judged
 from podium.competition.card import Card
 from podium.competition.grades import are_grades
 from podium.errors import PodiumError
@@ -48,7 +48,7 @@ def held_out_of(probs: Probs, targets: NDArray[Any]) -> HeldOut:
     return HeldOut(probs[None], targets_of(targets), np.arange(len(targets)) % 5, np.arange(len(targets)))
 
 
-def judge(probs: Probs, targets: NDArray[Any], metric: str, kind: str) -> JudgedDecision:
+def judge(probs: Probs, targets: NDArray[Any], metric: str, kind: str) -> Judged[Decision]:
     judged, _ = choose_decision(held_out_of(probs, targets), probs, metric, DecisionKind(kind))
     return judged
 
@@ -94,9 +94,9 @@ def test_class_weights_gain_where_classes_are_of_different_sizes(metric: str) ->
     if metric != "mcc":  # whose best decision is near the most probable class
         assert judged.is_taken
         assert judged.gain.interval[0] > 0
-        assert judged.decision.numbers[3] > judged.decision.numbers[0]
+        assert judged.step.numbers[3] > judged.step.numbers[0]
     new_probs, new_targets = imbalanced(20_000, 2)
-    tables, truth = (judged.decision.apply(new_probs), new_probs), targets_of(new_targets)
+    tables, truth = (judged.step.apply(new_probs), new_probs), targets_of(new_targets)
     after, before = (evaluate(metric, truth, probs) for probs in tables)
     gain = after - before
     assert gain > (-0.01 if metric == "mcc" else 0.005)
@@ -193,7 +193,7 @@ def test_thresholds_gain_where_labels_are_rare(metric: str) -> None:
     judged = judge(*several_labels(5000, 4), metric, "thresholds")
     assert judged.is_taken
     new_probs, new_targets = several_labels(10_000, 5)
-    tables, truth = (judged.decision.apply(new_probs), new_probs), targets_of(new_targets)
+    tables, truth = (judged.step.apply(new_probs), new_probs), targets_of(new_targets)
     after, before = (evaluate(metric, truth, probs) for probs in tables)
     gain = after - before
     assert gain > 0.01
@@ -205,13 +205,13 @@ def test_cut_points_gain_for_grades_and_decide_the_most_probable_one() -> None:
     probs, targets = grades(1500, 6)
     judged = judge(probs, targets, "quadratic_kappa", "cut_points")
     assert judged.is_taken
-    decided = judged.decision.apply(probs)
-    by_hand = (probs @ np.arange(5) >= np.array(judged.decision.numbers)[:, None]).sum(0)
+    decided = judged.step.apply(probs)
+    by_hand = (probs @ np.arange(5) >= np.array(judged.step.numbers)[:, None]).sum(0)
     assert (decided.argmax(1) == by_hand).all()
     assert decided.sum(1) == pytest.approx(np.ones(1500))
     new_probs, new_targets = grades(10_000, 7)
     scores = [
-        evaluate("quadratic_kappa", targets_of(new_targets), p) for p in (new_probs, judged.decision.apply(new_probs))
+        evaluate("quadratic_kappa", targets_of(new_targets), p) for p in (new_probs, judged.step.apply(new_probs))
     ]
     assert scores[1] > scores[0] + 0.01
 
@@ -256,10 +256,10 @@ def test_no_probability_is_rarer_than_the_held_out_images_can_show() -> None:
     assert not judged.is_taken
     judged, decided = with_least_prob(held_out, probs, "log_loss", judged)
     assert judged.is_taken
-    assert judged.decision.numbers == (0.001,)
+    assert judged.step.numbers == (0.001,)
     assert decided.min() == pytest.approx(0.001, rel=0.01)
     assert judged.gain.score == pytest.approx(0.001, rel=0.1)  # what the guard costs
-    assert judged.decision.apply(probs).tolist() == decided.tolist()
+    assert judged.step.apply(probs).tolist() == decided.tolist()
 
 
 def test_sure_errors_are_clipped_for_the_log_loss() -> None:
@@ -292,7 +292,7 @@ def test_the_shares_of_the_card_decide_and_are_checked() -> None:
     probs, targets = imbalanced(400, 10)
     two = np.stack([probs[:, 0], 1 - probs[:, 0]], 1)
     judged, _ = choose_decision(held_out_of(two, (targets > 0).astype(np.int64)), two, "accuracy", kind)
-    assert judged.decision == Decision("quotas", (0.7, 0.3))
+    assert judged.step == Decision("quotas", (0.7, 0.3))
     for shares, problem in (({"cat": 1.0}, "the classes are"), ({"cat": 0.7, "dog": 0.7}, "sum to 1.4")):
         with pytest.raises(PodiumError, match=rf"x\.toml: .*{problem}.*write .*shares"):
             kind_for(shares=shares)

@@ -8,7 +8,7 @@ import pytest
 
 from blending.simulated_runs import simulate_runs
 from by_array import targets_of
-from podium.blending.blend import Blend, Probs, apply_temperature
+from podium.blending.blend import Probs, apply_temperature, equal_blend
 from podium.blending.choose_blend import BlendChoice, choose_blend
 from podium.blending.decision import Decision
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
@@ -17,7 +17,6 @@ from podium.tasks.metrics import METRICS, evaluate, score_per_image
 
 
 def estimate_of(choice: BlendChoice) -> Estimate:
-    assert choice.estimate is not None
     return choice.estimate
 
 
@@ -84,7 +83,7 @@ def test_images_in_groups_tell_less_than_independent_images(metric: str) -> None
     for held_out, test_count in ((single, 300), (grouped, 3000), (independent, 3000)):
         choice = choose_blend(held_out, metric, test_count, "convex")
         widths.append(np.ptp(estimate_of(choice).interval))
-        (gain_interval,) = (tried.gain_interval for tried in choice.candidates if tried.strategy == "convex")
+        (gain_interval,) = (tried.gain.interval for tried in choice.candidates if tried.strategy == "convex")
         gain_widths.append(np.ptp(gain_interval))
     for single_width, grouped_width, independent_width in (widths, gain_widths):
         assert grouped_width == pytest.approx(single_width, rel=0.15)
@@ -140,9 +139,9 @@ def test_no_expected_score_is_better_than_the_predictions_can_be() -> None:
     sure = np.eye(2)[rng.integers(2, size=60)].clip(1e-9, 1 - 1e-9)
     unsure = [sure.copy(), sure.copy()]
     unsure[0][:6], unsure[1][:6] = (0.9, 0.1), (0.3, 0.7)
-    clip, blend = Decision("clip_one_label", (0.0004,)), Blend("equal", (1.0,), (1.0,))
+    clip = Decision("clip_one_label", (0.0004,))
     estimate = Estimate(score=0.0004, interval=(0.0004, 0.0004), image_count=120, loss=4e-10)
-    expected = add_fold_gain(estimate, blend, "log_loss", [unsure], clip)
+    expected = add_fold_gain(estimate, replace(equal_blend(1), decision=clip), "log_loss", [unsure])
     mean = clip.apply((unsure[0] + unsure[1]) / 2)
     best = best_score("log_loss", mean, targets_of(mean.argmax(1)))
     assert expected.fold_gain == 0.0  # nothing is left to gain

@@ -11,6 +11,7 @@ import pytest
 from by_array import targets_of
 from patients import FAST, SLUG, write_patients
 from podium.blending.held_out import HeldOut
+from podium.blending.pool import Pool
 from podium.blending.pooling import choose_pooling, pool_held_out, pool_test
 from podium.competition.answer_groups import Answers
 from podium.competition.load import Competition, load
@@ -49,26 +50,28 @@ def with_answers(held_out: HeldOut) -> Competition:
 def test_the_ways_are_what_they_say() -> None:
     competition = with_answers(make_held_out(1, 0))
     probs = np.array([[0.8, 0.2], [0.5, 0.5], [0.4, 0.6]])  # of x, y and x
-    assert pool_test(competition, probs, "mean") == pytest.approx(np.array([[0.5, 0.5], [0.6, 0.4]]))
-    assert pool_test(competition, probs, "max") == pytest.approx(np.array([[0.5, 0.5], [0.8 / 1.4, 0.6 / 1.4]]))
-    assert pool_test(competition, probs, "noisy_or") == pytest.approx(np.array([[0.5, 0.5], [0.32, 0.68]]))
+    assert pool_test(competition, probs, Pool("mean")) == pytest.approx(np.array([[0.5, 0.5], [0.6, 0.4]]))
+    assert pool_test(competition, probs, Pool("max")) == pytest.approx(np.array([[0.5, 0.5], [0.8 / 1.4, 0.6 / 1.4]]))
+    assert pool_test(competition, probs, Pool("noisy_or")) == pytest.approx(np.array([[0.5, 0.5], [0.32, 0.68]]))
     several = replace(competition, task=SEVERAL_LABELS)
-    assert pool_test(several, probs, "max") == pytest.approx(np.array([[0.5, 0.5], [0.8, 0.6]]))
-    assert pool_test(several, probs, "noisy_or") == pytest.approx(np.array([[0.5, 0.5], [0.88, 0.68]]))
-    assert pool_test(replace(competition, answers=None), probs, "max") is probs
+    assert pool_test(several, probs, Pool("max")) == pytest.approx(np.array([[0.5, 0.5], [0.8, 0.6]]))
+    assert pool_test(several, probs, Pool("noisy_or")) == pytest.approx(np.array([[0.5, 0.5], [0.88, 0.68]]))
+    assert pool_test(replace(competition, answers=None), probs, Pool("max")) is probs
 
 
 def test_one_telling_image_among_strangers_decides_where_that_is_better() -> None:
     held_out = make_held_out(shows=0, seed=1)
-    way, pooled = choose_pooling(held_out, with_answers(held_out))
-    assert way in ("max", "noisy_or")
-    assert pooled.probs.shape == (1, 150, 2)
+    judged = choose_pooling(held_out, with_answers(held_out))
+    assert judged.taken is not None
+    assert judged.taken.way in ("max", "noisy_or")
+    assert judged.gain.gain > 0
+    assert pool_held_out(held_out, with_answers(held_out), judged.taken).probs.shape == (1, 150, 2)
 
 
 def test_the_mean_stays_where_all_images_tell_the_same() -> None:
     held_out = make_held_out(shows=1, seed=2)
-    way, pooled = choose_pooling(held_out, with_answers(held_out))
-    assert way == "mean"
+    assert choose_pooling(held_out, with_answers(held_out)).taken is None
+    pooled = pool_held_out(held_out, with_answers(held_out))
     assert len(pooled) == 150
     assert pooled.targets.values.tolist() == held_out.targets.values[::IMAGES].tolist() or sorted(pooled.ids) == list(
         pooled.ids
@@ -92,8 +95,8 @@ def test_one_image_with_1_decides_wherever_the_submission_puts_its_class(way: st
         held_out, targets=targets_of(1 - targets), probs=held_out.probs[:, :, ::-1]
     )  # the same images: 1 is class 0
     competition = with_answers(held_out)
-    pooled = pool_held_out(usual, competition, way)
-    pooled_turned = pool_held_out(turned, replace(competition, classes=("1", "0")), way)
+    pooled = pool_held_out(usual, competition, Pool(way))
+    pooled_turned = pool_held_out(turned, replace(competition, classes=("1", "0")), Pool(way))
     assert 0 < pooled.targets.values.sum() < 30
     assert (pooled_turned.targets.values == 1 - pooled.targets.values).all()
     assert pooled_turned.probs[:, :, ::-1] == pytest.approx(pooled.probs)

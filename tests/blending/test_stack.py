@@ -134,10 +134,9 @@ def test_features_without_meaning_bring_nothing() -> None:
     choice = choose_blend(replace(held_out, features=rng.normal(size=(300, 30))), "log_loss", 1000, "stacked")
     assert [candidate.strategy for candidate in choice.candidates] == ["equal", "best", *STACKS]
     for plain, candidate in zip(without.candidates, choice.candidates, strict=True):
-        assert 0.93 * plain.score < candidate.score < 1.2 * plain.score
+        assert 0.93 * plain.gain.score < candidate.gain.score < 1.2 * plain.gain.score
     new = simulate_runs((2.0, 2.0), 4000, 9)
     real = evaluate("log_loss", new.targets, choice.blend.apply(new.probs, rng.normal(size=(4000, 30))))
-    assert choice.estimate is not None
     low, high = choice.estimate.interval
     assert low - 0.05 < real < high + 0.05
 
@@ -150,7 +149,7 @@ def test_few_images_are_enough_for_a_strong_feature() -> None:
         np.full((1, 60, 2), 0.5), targets_of(targets), np.arange(60) % 3, np.arange(60), features=features
     )
     choice = choose_blend(held_out, "accuracy", 100, "stacked")
-    scores = {candidate.strategy: candidate.score for candidate in choice.candidates}
+    scores = {candidate.strategy: candidate.gain.score for candidate in choice.candidates}
     assert scores[STACKS[0]] > 0.9
 
 
@@ -160,7 +159,7 @@ def test_a_class_that_a_part_lacks_stays_possible() -> None:
     targets[targets == 7] = 0
     targets[[0, 5]] = 7  # all in the first part
     choice = choose_blend(held_out, "log_loss", 100, "stacked")
-    assert np.isfinite([candidate.score for candidate in choice.candidates]).all()
+    assert np.isfinite([candidate.gain.score for candidate in choice.candidates]).all()
 
 
 def test_with_many_classes_there_are_no_trees() -> None:

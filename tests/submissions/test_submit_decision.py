@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from podium.blending.choose_decision import JudgedDecision
 from podium.blending.decision import Decision
-from podium.blending.nested import Gain
+from podium.blending.nested import Gain, Judged
 from tiny import Podium, one_line
 
 CARD = Path("data/competitions/tiny.toml")
@@ -26,9 +25,9 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[Decision], None]:
     """Makes `submit` take this decision, whatever it gains: the tiny runs are too good for a real one."""
 
     def install(decision: Decision) -> None:
-        judged = JudgedDecision(decision, True, Gain(0.5, 0.6, 0.1, (0.05, 0.15)))
+        judged = Judged(decision, Gain(0.5, 0.6, 0.1, (0.05, 0.15)), True)
         monkeypatch.setattr(
-            "podium.submissions.submission.choose_decision",
+            "podium.submissions.choose_steps.choose_decision",
             lambda held_out, nested, metric, kind: (judged, decision.apply(nested)),
         )
 

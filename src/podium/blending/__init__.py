@@ -1,7 +1,7 @@
 """Chooses how the predictions of several runs become one, and how sure its score is.
 
-In: out-of-fold predictions. Out: a Blend, a Decision and the expected score.
-Read choose_blend.py first. blend_strategies.py fits the weights of the runs, stack.py a model on top of them;
-choose_decision.py says which answers the metric rewards after the blend; nested.py scores both on images that they were
-not fitted to; held_out.py reads what all of it is fitted to.
+In: out-of-fold predictions. Out: a Blend, which is steps (pool, calibrate, average or stack, decide), and the expected
+score. Read blend.py first, then choose_blend.py. blend_strategies.py fits the weights of the runs, stack.py a model on
+top of them; pooling.py chooses how images of an answer count, choose_decision.py which answers the metric rewards;
+nested.py judges each step on images that it was not fitted to; held_out.py reads what all of it is fitted to.
 """

@@ -1,33 +1,99 @@
-"""A blend: how the probabilities of several runs become one prediction.
+"""A blend: the steps from the predictions of several runs to the answers of a submission.
 
-blend_strategies.py fits its weights and temperatures; stack.py is a blend that is a model of its own.
+Pool the images of an answer, calibrate each run, average the runs or stack them, decide. Each step applies itself,
+says in words what it does, and has its part of the lineage. blend_strategies.py fits calibrations and means, stack.py
+has the stacks, pool.py the ways to pool, decision.py the decisions.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.stack import Inputs, Stack
+from podium.blending.decision import Decision, decision_from_json, sum_to_one
+from podium.blending.pool import MEAN, Pool, pool_from_json
+from podium.blending.stack import Inputs, Stack, stack_from_json
 from podium.tasks.task import Targets
 
 Probs = NDArray[np.float64]  # [runs, images, classes] or [images, classes]
 
 MIN_PROB = 1e-12  # 0 has no logarithm
+SUM_TOLERANCE = 1e-6  # of the weights in a lineage
+
+
+class Step(Protocol):
+    def describe(self) -> str:
+        """Returns what the step does, for people; "" if it changes nothing."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the step's part of a lineage."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Changes how sure each run is."""
+
+    temperatures: tuple[float, ...]  # one per run; above 1 the run becomes less confident
+
+    def apply(self, run_number: int, probs: Probs) -> Probs:
+        return apply_temperature(probs, self.temperatures[run_number])
+
+    def describe(self) -> str:
+        texts = [f"{temperature:.2f}" for temperature in self.temperatures]
+        return f"temperatures {', '.join(texts)}" if set(texts) != {"1.00"} else ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"temperatures": self.temperatures}
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Averages the runs."""
+
+    weights: tuple[float, ...]  # one per run; they sum to 1
+    temperature: float = 1.0  # of the mean
+    kind: str = "arithmetic"  # or of logarithms: geometric of one label, logit of several; or of ranks; see MEANS
+
+    def apply(self, tables: Sequence[Probs]) -> Probs:
+        """Returns the weighted mean of the runs' tables, at the temperature of the mean."""
+        if self.weights == (1.0,) and self.kind == "arithmetic":
+            return apply_temperature(tables[0], self.temperature)
+        scale, scale_back = MEANS[self.kind]
+        weighted = (weight * scale(probs) for weight, probs in zip(self.weights, tables, strict=True))
+        mean: Probs = sum(weighted, np.zeros_like(tables[0]))
+        return apply_temperature(scale_back(mean), self.temperature)
+
+    def describe(self) -> str:
+        kind = "of logits" if self.kind == "logit" else ""  # the strategy is called like the other kinds
+        temperature = f"temperature {self.temperature:.2f} of the mean" if f"{self.temperature:.2f}" != "1.00" else ""
+        return ", ".join(filter(None, [kind, temperature]))
+
+    def as_json(self) -> dict[str, Any]:
+        kind = {"mean": self.kind} if self.kind != "arithmetic" else {}
+        return {"weights": self.weights, "temperature": self.temperature, **kind}
 
 
 @dataclass(frozen=True)
 class Blend:
-    """The weighted mean of the runs' probabilities. Temperatures other than 1 calibrate them."""
-
     strategy: str  # one of ALL_STRATEGIES in strategy_names.py
-    weights: tuple[float, ...]  # one per run; they sum to 1
-    temperatures: tuple[float, ...]  # one per run; above 1 the run becomes less confident
-    temperature: float = 1.0  # of the mean
-    pooling: str = "mean"  # of the images of an answer, where a row of the submission is for several; see pooling.py
-    mean: str = "arithmetic"  # or of logarithms: geometric of one label, logit of several; or of ranks; see MEANS
-    stack: Stack | None = None  # instead of a mean, a model of the runs' probabilities
+    calibration: Calibration
+    mean: Mean  # of a stack, the runs have equal weights in what it corrects
+    stack: Stack | None = None  # instead of calibration and mean, a model of the runs' probabilities
+    pool: Pool = MEAN
+    decision: Decision | None = None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Returns the steps in their order."""
+        middle: tuple[Step, ...] = (self.stack,) if self.stack else (self.calibration, self.mean)
+        return (self.pool, *middle, *((self.decision,) if self.decision else ()))
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.mean.weights
 
     def apply(self, probs: Probs, features: Inputs | None = None) -> Probs:
         """Returns the blended probabilities; `probs` are those of all runs, `features` those of the images."""
@@ -35,18 +101,61 @@ class Blend:
 
     def calibrate(self, run_number: int, probs: Probs) -> Probs:
         """Returns what the fold models of a run are averaged in, and then the runs."""
-        return self.stack.logits(probs) if self.stack else apply_temperature(probs, self.temperatures[run_number])
+        return self.stack.logits(probs) if self.stack else self.calibration.apply(run_number, probs)
 
     def average(self, calibrated: Sequence[Probs], features: Inputs | None = None) -> Probs:
-        """Returns the weighted mean of the runs' calibrated probabilities, at the temperature of the mean."""
-        if self.stack:
-            return self.stack.apply(calibrated, features)
-        if self.weights == (1.0,) and self.mean == "arithmetic":
-            return apply_temperature(calibrated[0], self.temperature)
-        scale, scale_back = MEANS[self.mean]
-        weighted = (weight * scale(probs) for weight, probs in zip(self.weights, calibrated, strict=True))
-        mean: Probs = sum(weighted, np.zeros_like(calibrated[0]))
-        return apply_temperature(scale_back(mean), self.temperature)
+        """Returns what is blended from the runs' calibrated probabilities."""
+        return self.stack.apply(calibrated, features) if self.stack else self.mean.apply(calibrated)
+
+    def decide(self, probs: Probs) -> Probs:
+        return self.decision.apply(probs) if self.decision else probs
+
+    def without_unused(self) -> tuple["Blend", list[int]]:
+        """Returns the blend of the runs that have a weight, and their numbers."""
+        kept = [number for number, weight in enumerate(self.weights) if weight]
+        temperatures = tuple(self.calibration.temperatures[number] for number in kept)
+        weights = tuple(self.weights[number] for number in kept)
+        mean = replace(self.mean, weights=weights)
+        return replace(self, calibration=Calibration(temperatures), mean=mean), kept
+
+    def describe(self) -> str:
+        """Returns the strategy and what its steps do, without the decision."""
+        steps = [step.describe() for step in self.steps if step is not self.decision]
+        return ", ".join([self.strategy, *filter(None, steps)])
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the blend's part of a lineage, without the decision, which is recorded even if it is not taken."""
+        return {
+            "strategy": self.strategy,
+            "weights": self.weights,
+            **self.calibration.as_json(),
+            **self.mean.as_json(),
+            **(self.pool.as_json() if self.pool != MEAN else {}),
+            **({"stack": self.stack.as_json()} if self.stack else {}),
+        }
+
+
+def equal_blend(count: int) -> Blend:
+    """Returns the plain mean of so many runs."""
+    return Blend("equal", Calibration((1.0,) * count), Mean((1 / count,) * count))
+
+
+def blend_from_json(content: Mapping[str, Any], run_count: int, decision: Mapping[str, Any] | None = None) -> Blend:
+    """Returns the blend of a lineage, with the decision that was taken; raises an error of any kind if it has none."""
+    weights, temperatures = (tuple(map(float, content[key])) for key in ("weights", "temperatures"))
+    temperature, kind = float(content["temperature"]), str(content.get("mean", "arithmetic"))
+    is_valid = len(weights) == len(temperatures) == run_count and kind in MEANS
+    is_valid = is_valid and all(0 <= weight <= 1 for weight in weights) and abs(sum(weights) - 1) < SUM_TOLERANCE
+    if not is_valid or not all(0 < number < math.inf for number in (*temperatures, temperature)):
+        raise ValueError("its blend")
+    return Blend(
+        strategy=content["strategy"] if "strategy" in content else content["way"],  # "way": the key in older lineages
+        calibration=Calibration(temperatures),
+        mean=Mean(weights, temperature, kind),
+        stack=stack_from_json(content["stack"]) if "stack" in content else None,
+        pool=pool_from_json(content),
+        decision=decision_from_json(decision) if decision and decision["is_taken"] else None,
+    )
 
 
 def _same(probs: Probs) -> Probs:
@@ -75,10 +184,6 @@ def _ranks(probs: Probs) -> Probs:
     from scipy.stats import rankdata
 
     return np.asarray((rankdata(probs, axis=0) - 0.5) / len(probs))
-
-
-def sum_to_one(probs: Probs) -> Probs:
-    return np.asarray(probs / probs.sum(1, keepdims=True))
 
 
 # What is averaged, and how the mean becomes probabilities again.

@@ -7,6 +7,7 @@ strategy_names.py lists these strategies. choose_blend.py chooses one of them. s
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
-from podium.blending.blend import MIN_PROB, Blend, Probs, apply_temperature, probs_of_truth, scaled_errors
+from podium.blending.blend import (
+    MIN_PROB,
+    Blend,
+    Calibration,
+    Mean,
+    Probs,
+    apply_temperature,
+    equal_blend,
+    probs_of_truth,
+    scaled_errors,
+)
 from podium.blending.stack import Inputs
 from podium.blending.stack_fits import fit_stack
 from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, STACKS, STRATEGIES
@@ -169,24 +180,24 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
 def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: Inputs | None = None) -> Blend:
     """Returns the fitted blend; `features` are those of the images, for a stack."""
     if strategy in STACKS:
-        count, stack = len(probs), fit_stack(strategy, probs, targets, features)
-        return Blend(strategy, (1 / count,) * count, (1.0,) * count, stack=stack)
+        stack = fit_stack(strategy, probs, targets, features)
+        return replace(equal_blend(len(probs)), strategy=strategy, stack=stack)
     if strategy in (GEOMETRIC, RANK):
-        count, mean = len(probs), strategy
+        count, kind = len(probs), strategy
         if strategy == GEOMETRIC and not targets.task.sums_to_one:
-            mean = "logit"
+            kind = "logit"
         elif strategy == RANK and targets.task.sums_to_one:
-            mean = "rank_of_one"
-        return Blend(strategy, (1 / count,) * count, (1.0,) * count, mean=mean)
+            kind = "rank_of_one"
+        return Blend(strategy, Calibration((1.0,) * count), Mean((1 / count,) * count, kind=kind))
     fit_weights = FIT_WEIGHTS[strategy.removesuffix(CALIBRATED)]
     if not strategy.endswith(CALIBRATED):
         weights = fit_weights(probs, targets, metric)
-        return Blend(strategy, tuple(weights.tolist()), (1.0,) * len(probs))
+        return Blend(strategy, Calibration((1.0,) * len(probs)), Mean(tuple(weights.tolist())))
     temperatures = tuple(fit_temperature(run_probs, targets.values) for run_probs in probs)
     probs = np.array([apply_temperature(*pair) for pair in zip(probs, temperatures, strict=True)])
     weights = fit_weights(probs, targets, metric)
     temperature = fit_temperature(_weighted_mean(weights, probs), targets.values)
-    return Blend(strategy, tuple(weights.tolist()), temperatures, temperature)
+    return Blend(strategy, Calibration(temperatures), Mean(tuple(weights.tolist()), temperature))
 
 
 def fit_temperature(probs: Probs, targets: NDArray[np.int64]) -> float:

@@ -12,16 +12,15 @@ estimates the score of the chosen blend on the test images.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from podium.blending.blend import Blend, Probs
 from podium.blending.blend_strategies import fit_blend, list_strategies
-from podium.blending.choose_decision import JudgedDecision
-from podium.blending.decision import Decision
-from podium.blending.expected_score import Estimate, Interval, bootstrap_scores, estimate_score, percentile_interval
+from podium.blending.expected_score import Estimate, bootstrap_scores, estimate_score, percentile_interval
 from podium.blending.held_out import HeldOut
-from podium.blending.nested import Mask, predict_nested
+from podium.blending.nested import Gain, Mask, predict_nested
 from podium.blending.stack_fits import MOST_BOOSTED_CLASSES, MOST_CLASSES
 from podium.blending.strategy_names import (
     ALL_STRATEGIES,
@@ -43,29 +42,24 @@ class Candidate:
     """A strategy that was tried."""
 
     strategy: str
-    score: float  # nested: on images that neither the models nor the weights have seen
-    gain: float  # over the best single run; positive is better for every metric
-    gain_interval: Interval  # 95 %
+    gain: Gain  # nested: over the best single run, on images that neither the models nor the weights have seen
+
+    def as_json(self) -> dict[str, Any]:
+        return {"strategy": self.strategy, **self.gain.as_json()}
 
 
 @dataclass(frozen=True)
 class BlendChoice:
     blend: Blend  # fitted to all held-out images
-    candidates: tuple[Candidate, ...] = ()
-    estimate: Estimate | None = None  # None: no image was held out by all runs
-    nested: Probs = field(default_factory=lambda: np.empty(0), compare=False, repr=False)  # of the held-out images
-    judged: JudgedDecision | None = None  # None: no decision is possible, or none is wanted
-
-    @property
-    def decision(self) -> Decision | None:
-        """Returns the decision if it is taken."""
-        return self.judged.decision if self.judged and self.judged.is_taken else None
+    candidates: tuple[Candidate, ...]
+    estimate: Estimate
+    nested: Probs = field(compare=False, repr=False)  # of the held-out images: each by blends fitted to other parts
 
     def candidates_table(self, metric: str) -> str:
         rows = []
         for candidate in self.candidates:
-            low, high = candidate.gain_interval
-            scores = [f"{candidate.score:.5f}", f"{candidate.gain:+.5f}", f"{low:+.5f} to {high:+.5f}"]
+            gain, (low, high) = candidate.gain, candidate.gain.interval
+            scores = [f"{gain.score:.5f}", f"{gain.gain:+.5f}", f"{low:+.5f} to {high:+.5f}"]
             rows.append([candidate.strategy, *scores])
         text = table(["strategy", metric, "gain", "95 % interval"], rows)
         return f"{text}\ngain: over {BEST}, the best single run, chosen without the images that it is scored on"
@@ -91,10 +85,13 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
     chosen = next(name for name in wanted if not is_worse[name])
     candidates = [
         Candidate(
-            strategy=name,
-            score=scores[name],
-            gain=better * (scores[name] - scores[baseline]) + 0.0,  # turns -0.0 into 0.0
-            gain_interval=percentile_interval(resampled[name] - resampled[baseline]),
+            name,
+            Gain(
+                before=scores[baseline],
+                score=scores[name],
+                gain=better * (scores[name] - scores[baseline]) + 0.0,  # turns -0.0 into 0.0
+                interval=percentile_interval(resampled[name] - resampled[baseline]),
+            ),
         )
         for name in strategies
     ]

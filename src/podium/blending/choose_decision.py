@@ -6,7 +6,6 @@ The metric, the task and the card say which kind is possible. It is scored by ne
 (nested.py), and taken where it gains more than chance.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from podium.blending.blend import Probs
 from podium.blending.decision import Decision
 from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold
 from podium.blending.held_out import HeldOut
-from podium.blending.nested import Gain, Mask, measure_gain, predict_nested
+from podium.blending.nested import Gain, Judged, Mask, measure_gain, predict_nested
 from podium.competition.card import Card
 from podium.competition.grades import are_grades
 from podium.errors import PodiumError
@@ -41,22 +40,6 @@ class DecisionKind:
         else:
             numbers = FIT_NUMBERS[self.name](probs, targets, metric)
         return Decision(self.name, tuple(numbers.tolist()), self.unknown)
-
-
-@dataclass(frozen=True)
-class JudgedDecision:
-    decision: Decision  # fitted to all held-out images
-    is_taken: bool
-    gain: Gain  # over the most probable class, or the labels from a half on; of decisions fitted to other images
-
-    def describe(self, metric: str) -> str:
-        """Returns one line for people."""
-        low, high = self.gain.interval
-        gain = f"{self.gain.gain:+.4f}"
-        if math.isfinite(low):
-            gain += f", 95 % interval {low:+.4f} to {high:+.4f}"
-        scores = f"{self.decision.describe()} for {metric}: {self.gain.before:.4f} -> {self.gain.score:.4f} ({gain})"
-        return f"decision: {scores}, {'taken' if self.is_taken else 'not taken: that may be chance'}"
 
 
 def find_kind(metric: str, task: Task, classes: Sequence[str], card: Card) -> DecisionKind | None:
@@ -94,7 +77,9 @@ def _shares_in(card: Card, classes: Sequence[str]) -> tuple[float, ...]:
     return tuple(float(shares[name]) for name in classes)
 
 
-def choose_decision(held_out: HeldOut, nested: Probs, metric: str, kind: DecisionKind) -> tuple[JudgedDecision, Probs]:
+def choose_decision(
+    held_out: HeldOut, nested: Probs, metric: str, kind: DecisionKind
+) -> tuple[Judged[Decision], Probs]:
     """Returns the decision and what it makes of the nested probabilities.
 
     `nested` are the blended probabilities of the held-out images; for each, the blend was fitted to other parts.
@@ -109,19 +94,19 @@ def choose_decision(held_out: HeldOut, nested: Probs, metric: str, kind: Decisio
     decision = kind.fit(nested, held_out.targets, metric)
     if kind.shares:
         decision = Decision(kind.name, kind.shares)
-    return JudgedDecision(decision, gain.is_clear, gain), decided
+    return Judged(decision, gain, gain.is_clear), decided
 
 
 def with_least_prob(
-    held_out: HeldOut, nested: Probs, metric: str, judged: JudgedDecision
-) -> tuple[JudgedDecision, Probs]:
+    held_out: HeldOut, nested: Probs, metric: str, judged: Judged[Decision]
+) -> tuple[Judged[Decision], Probs]:
     """Returns the decision to write no probability below the least one that so many images can show, and what it makes.
 
     It is not fitted: it guards against a sure mistake, which could cost more than all other images together.
     """
     least = LEAST_COUNT / (len(held_out) * nested.shape[1])
-    decision = Decision(judged.decision.kind, (least,))
+    decision = Decision(judged.step.kind, (least,))
     decided = decision.apply(nested)
     score = evaluate(metric, held_out.targets, decided)
     gain = Gain(judged.gain.before, score, METRICS[metric]().better * (score - judged.gain.before))
-    return JudgedDecision(decision, True, gain), decided
+    return Judged(decision, gain, True), decided

@@ -4,15 +4,16 @@ It adjusts the probabilities, so that the most probable class, or the labels fro
 decision_fits.py fits its numbers; choose_decision.py says whether it is worth taking.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import Probs, sum_to_one
-
 Numbers = NDArray[np.float64]
+Probs = NDArray[np.float64]  # [images, classes]
 
 ONE_HOT_SHARE = 0.6  # above a half, so that the decided grade is the most probable one whatever the other share says
 QUOTA_STEPS = 300  # of the search for weights that give each class its share
@@ -34,6 +35,21 @@ class Decision:
     def describe(self) -> str:
         """Returns the kind in words."""
         return self.kind.replace("_", " ")
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "numbers": self.numbers, "unknown": self.unknown}
+
+
+def decision_from_json(content: Mapping[str, Any]) -> Decision:
+    """Returns the decision of a lineage; raises an error of any kind if it cannot be applied."""
+    numbers = tuple(map(float, content["numbers"]))
+    if content["kind"] not in KINDS or not numbers or not all(map(math.isfinite, numbers)):
+        raise ValueError("its decision")
+    return Decision(content["kind"], numbers, int(content["unknown"]))
+
+
+def sum_to_one(probs: Probs) -> Probs:
+    return np.asarray(probs / probs.sum(1, keepdims=True))
 
 
 def weigh_classes(probs: Probs, weights: Numbers) -> Probs:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from podium.blending.blend import MIN_PROB, Blend, Probs, apply_temperature
 from podium.blending.blend_strategies import find_temperature
-from podium.blending.decision import Decision
 from podium.blending.held_out import HeldOut
 from podium.blending.stack import Inputs
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
@@ -41,13 +40,18 @@ class Estimate:
     fold_gain: float = 0.0  # what the mean over folds adds to the score; the interval includes it, the score does not
 
 
-def estimate_score(held_out: HeldOut, probs: Probs, metric: str, test_count: int) -> Estimate:
-    """Returns what to expect on `test_count` other images; `probs` are the blended ones of the held-out images."""
+def estimate_score(
+    held_out: HeldOut, probs: Probs, metric: str, test_count: int, undecided: Probs | None = None
+) -> Estimate:
+    """Returns what to expect on `test_count` other images; `probs` are the blended ones of the held-out images.
+
+    If a decision has changed them, `undecided` are those before it.
+    """
     return Estimate(
         score=evaluate(metric, held_out.targets, probs),
         interval=_test_interval(held_out, probs, metric, test_count),
         image_count=len(held_out),
-        loss=_mean_score(held_out.targets.task.loss, held_out.targets, probs),
+        loss=_mean_score(held_out.targets.task.loss, held_out.targets, probs if undecided is None else undecided),
     )
 
 
@@ -157,22 +161,20 @@ def add_fold_gain(
     blend: Blend,
     metric: str,
     fold_probs: Sequence[Sequence[NDArray[np.floating[Any]]]],
-    decision: Decision | None = None,
     features: Inputs | None = None,
 ) -> Estimate:
     """Returns the estimate for the mean of each run's fold models.
 
     `fold_probs` holds, for each run, what each of its fold models predicts for the same test images, whose `features`
-    a stack uses. The decision follows the blend.
+    a stack uses.
     """
     models = FoldModels(blend, fold_probs, features)
-    mean = models.mean()
-    mean = decision.apply(mean) if decision else mean
+    mean = blend.decide(models.mean())
     best = best_score(metric, mean, Targets(ONE_LABEL, ONE_LABEL.answers(mean)))
     better = METRICS[metric]().better
     # The labels that the gain is computed on are drawn, and may be harder than the held-out images.
     most = max(0.0, better * (best - estimate.score))
-    gain = better * min(better * _fold_gain(models, metric, estimate.loss, decision), most) + 0.0
+    gain = better * min(better * _fold_gain(models, metric, estimate.loss), most) + 0.0
     low, high = (bound + gain for bound in estimate.interval)
     return within_reach(replace(estimate, fold_gain=gain, interval=(low, high)), metric, best)
 
@@ -232,7 +234,7 @@ def mean_of(tables: Sequence[Callable[[], Probs]]) -> Probs:
     return total
 
 
-def _fold_gain(models: FoldModels, metric: str, log_loss: float, decision: Decision | None) -> float:
+def _fold_gain(models: FoldModels, metric: str, log_loss: float) -> float:
     """Returns how much the score rises from single fold models to their mean.
 
     The test labels are unknown, so they are drawn from the mean's own probabilities.
@@ -245,7 +247,7 @@ def _fold_gain(models: FoldModels, metric: str, log_loss: float, decision: Decis
     draws = _draw_labels(_label_probs(mean, singles, log_loss), SLOW_LABEL_DRAWS if is_slow else LABEL_DRAWS)
 
     def scores(probs: Probs) -> list[float]:
-        decided = decision.apply(probs) if decision else probs
+        decided = models.blend.decide(probs)
         return [_mean_score(metric, labels, decided) for labels in draws]
 
     of_singles = zip(*(scores(single()) for single in singles), strict=True)  # a row for each draw

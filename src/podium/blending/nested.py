@@ -7,12 +7,12 @@ applied to that one. A change is taken if its gain is more than chance.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import Probs
+from podium.blending.blend import Probs, Step
 from podium.blending.expected_score import Interval, bootstrap_scores, percentile_interval
 from podium.blending.held_out import HeldOut
 from podium.tasks.metrics import METRICS, evaluate
@@ -37,6 +37,34 @@ class Gain:
     def as_json(self) -> dict[str, Any]:
         between = [bound if math.isfinite(bound) else None for bound in self.interval]
         return {"score_before": self.before, "score": self.score, "gain": self.gain, "between": between}
+
+
+S = TypeVar("S", bound=Step)
+
+
+@dataclass(frozen=True)
+class Judged(Generic[S]):
+    """A step that was tried."""
+
+    step: S  # fitted to all held-out images
+    gain: Gain  # of such steps, fitted to other images
+    is_taken: bool = False
+
+    @property
+    def taken(self) -> S | None:
+        return self.step if self.is_taken else None
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.step.as_json(), "is_taken": self.is_taken, **self.gain.as_json()}
+
+    def describe(self, metric: str) -> str:
+        """Returns one line for people."""
+        low, high = self.gain.interval
+        gain = f"{self.gain.gain:+.4f}"
+        if math.isfinite(low):
+            gain += f", 95 % interval {low:+.4f} to {high:+.4f}"
+        scores = f"{self.step.describe()} for {metric}: {self.gain.before:.4f} -> {self.gain.score:.4f} ({gain})"
+        return f"{scores}, {'taken' if self.is_taken else 'not taken: that may be chance'}"
 
 
 def predict_nested(held_out: HeldOut, predict: Callable[[Mask, Mask], Probs]) -> Probs:

@@ -1,18 +1,17 @@
-"""Pools what a run predicts for several images into one answer, where a row of the submission is for several images.
+"""Pools held-out and test images into answers, where a row of the submission is for several images.
 
-`mean` of the images' probabilities, `max` (the highest of each class; of one label, then divided by their sum) or
-`noisy_or` (an image that shows the class is enough; for yes and no). Nested cross-validation chooses.
+pool.py has the ways; nested cross-validation chooses one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podium.blending.blend import Probs
 from podium.blending.held_out import HeldOut
-from podium.blending.nested import Mask, measure_gain, predict_nested
+from podium.blending.nested import Judged, Mask, measure_gain, predict_nested
+from podium.blending.pool import MEAN, Grouping, Ints, Pool, pool_mean
 from podium.blending.strategy_names import POOLINGS
 from podium.competition.answer_groups import DECISIVE, OTHER, Answers
 from podium.competition.load import Competition
@@ -21,67 +20,27 @@ from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, Targets
 from podium.terminal import say
 
-Ints = NDArray[np.int64]
-ALMOST_1 = 1 - 1e-12
+
+def _grouping(competition: Competition, answers: Ints, count: int) -> Grouping:
+    """Returns which images the answers are for; `answers` has the number of each image's, of so many."""
+    # where the submission asks for the probability of 0
+    has_decisive_first = competition.classes == (DECISIVE, OTHER)
+    return Grouping(answers, count, competition.task.sums_to_one, has_decisive_first)
 
 
-def _mean(probs: Probs, answers: Ints, count: int) -> Probs:
-    total: Probs = np.zeros((count, probs.shape[1]))
-    np.add.at(total, answers, probs)
-    return total / np.bincount(answers, minlength=count)[:, None]
-
-
-def _max(probs: Probs, answers: Ints, count: int) -> Probs:
-    highest: Probs = np.zeros((count, probs.shape[1]))
-    np.maximum.at(highest, answers, probs)
-    return highest
-
-
-def _max_of_one_label(probs: Probs, answers: Ints, count: int) -> Probs:
-    highest = _max(probs, answers, count)
-    return np.asarray(highest / highest.sum(1, keepdims=True))
-
-
-def _noisy_or(probs: Probs, answers: Ints, count: int) -> Probs:
-    """Returns 1 minus the probability that no image shows the class."""
-    none: Probs = np.zeros((count, probs.shape[1]))
-    np.add.at(none, answers, np.log1p(-probs.clip(0, ALMOST_1)))
-    return np.asarray(1 - np.exp(none))
-
-
-def _noisy_or_of_two(probs: Probs, answers: Ints, count: int) -> Probs:
-    """The second class is the one that a single image shows; see `_pool`."""
-    second = _noisy_or(probs[:, 1:], answers, count)
-    return np.hstack([1 - second, second])
-
-
-Pool = Callable[[Probs, Ints, int], Probs]
-OF_ONE_LABEL: dict[str, Pool] = dict(zip(POOLINGS, (_mean, _max_of_one_label, _noisy_or_of_two), strict=True))
-OF_SEVERAL_LABELS: dict[str, Pool] = dict(zip(POOLINGS, (_mean, _max, _noisy_or), strict=True))
-
-
-def _pool(competition: Competition, way: str, probs: Probs, answers: Ints, count: int) -> Probs:
-    """Returns the probabilities of the answers; `answers` has the number of each image's, of so many."""
-    if not competition.task.sums_to_one:
-        return OF_SEVERAL_LABELS[way](probs, answers, count)
-    if competition.classes == (DECISIVE, OTHER):  # where the submission asks for the probability of 0
-        return OF_ONE_LABEL[way](probs[:, ::-1], answers, count)[:, ::-1]
-    return OF_ONE_LABEL[way](probs, answers, count)
-
-
-def pool_test(competition: Competition, probs: Probs, way: str) -> Probs:
+def pool_test(competition: Competition, probs: Probs, pool: Pool) -> Probs:
     """Returns the probabilities of the submission's rows; `probs` are those of the test images."""
     answers = competition.answers
     if answers is None:
         return probs
-    return _pool(competition, way, probs, _answer_numbers(answers), len(answers.ids))
+    return pool.apply(probs, _grouping(competition, _answer_numbers(answers), len(answers.ids)))
 
 
 def pool_test_features(competition: Competition) -> Probs | None:
     """Returns the features of the submission's rows: of several images, their mean."""
     if competition.features is None or competition.answers is None:
         return competition.features.of_test if competition.features else None
-    return _mean(competition.features.of_test, _answer_numbers(competition.answers), len(competition.answers.ids))
+    return pool_mean(competition.features.of_test, _answer_numbers(competition.answers), len(competition.answers.ids))
 
 
 def _answer_numbers(answers: Answers) -> Ints:
@@ -90,7 +49,7 @@ def _answer_numbers(answers: Answers) -> Ints:
     return np.array([place[name] for name in answers.test], np.int64)
 
 
-def pool_held_out(held_out: HeldOut, competition: Competition, way: str = "mean") -> HeldOut:
+def pool_held_out(held_out: HeldOut, competition: Competition, pool: Pool = MEAN) -> HeldOut:
     """Returns the held-out answers: of each, the images that were held out. Without such groups, nothing changes.
 
     An answer is in the part of its first image; images of an answer share a fold and a group.
@@ -100,14 +59,15 @@ def pool_held_out(held_out: HeldOut, competition: Competition, way: str = "mean"
         return held_out
     names = [competition.answers.train[image_id] for image_id in held_out.ids]
     ids, first, numbers = np.unique(names, return_index=True, return_inverse=True)
+    grouping = _grouping(competition, numbers, len(ids))
     return replace(
         held_out,
-        probs=np.array([_pool(competition, way, probs, numbers, len(ids)) for probs in held_out.probs]),
+        probs=np.array([pool.apply(probs, grouping) for probs in held_out.probs]),
         targets=_pool_targets(competition, held_out.targets, first, numbers),
         parts=held_out.parts[first],
         groups=np.unique(held_out.groups[first], return_inverse=True)[1],
         ids=ids.tolist(),
-        features=None if held_out.features is None else _mean(held_out.features, numbers, len(ids)),
+        features=None if held_out.features is None else pool_mean(held_out.features, numbers, len(ids)),
     )
 
 
@@ -163,27 +123,29 @@ def ways_of(held_out: HeldOut) -> Sequence[str]:
     return POOLINGS[:2] if task.sums_to_one and held_out.probs.shape[-1] != 2 else POOLINGS
 
 
-def choose_pooling(held_out: HeldOut, competition: Competition) -> tuple[str, HeldOut]:
-    """Returns the way that scores best, and the held-out answers; the mean where the gain may be chance.
+def choose_pooling(held_out: HeldOut, competition: Competition) -> Judged[Pool]:
+    """Returns the way that scores best; the mean where the gain may be chance, or where there is no other way.
 
     The runs' mean is scored: for each part, by the way that was best on the other parts.
     """
     metric, better = competition.metric, METRICS[competition.metric]().better
-    pooled = {way: pool_held_out(held_out, competition, way) for way in ways_of(held_out)}
+    pooled = {way: pool_held_out(held_out, competition, Pool(way)) for way in ways_of(held_out)}
     mean = pooled["mean"]
     blends = {way: answers.probs.mean(0) for way, answers in pooled.items()}
     if len(pooled) == 1 or not mean.can_be_fitted_to():
-        return "mean", mean
+        return Judged(MEAN, measure_gain(mean, blends["mean"], blends["mean"], metric))
 
     def best_on(mask: Mask) -> str:
         scores = {way: better * evaluate(metric, mean.targets[mask], probs[mask]) for way, probs in blends.items()}
         return max(scores, key=lambda way: np.nan_to_num(scores[way], nan=-np.inf))
 
     nested = predict_nested(mean, lambda fitted, scored: blends[best_on(fitted)][scored])
-    judged = measure_gain(mean, blends["mean"], nested, metric)
-    way = best_on(np.ones(len(mean), bool)) if judged.is_clear else "mean"
-    low, high = judged.interval
+    gain = measure_gain(mean, blends["mean"], nested, metric)
+    best = Pool(best_on(np.ones(len(mean), bool)))
+    judged = Judged(best, gain, gain.is_clear and best != MEAN)
+    way = best.way if gain.is_clear else MEAN.way
+    low, high = gain.interval
     scores = ", ".join(f"{name} {evaluate(metric, mean.targets, probs):.4f}" for name, probs in blends.items())
-    gain = f"gain over the mean {low:+.4f} to {high:+.4f}" if np.isfinite(low) else "no gain over the mean"
-    say(f"podium: answers for several images: {way} of the images' probabilities ({metric}: {scores}; {gain})")
-    return way, pooled[way]
+    text = f"gain over the mean {low:+.4f} to {high:+.4f}" if np.isfinite(low) else "no gain over the mean"
+    say(f"podium: answers for several images: {way} of the images' probabilities ({metric}: {scores}; {text})")
+    return judged

@@ -99,6 +99,9 @@ class Stack:
         """Returns the parts of so many classes in which the probabilities sum to 1."""
         return TASKS[self.task].parts(count, self.columns)
 
+    def describe(self) -> str:
+        return f"{len(self.trees)} trees" if self.trees else "a linear model"
+
     def as_json(self) -> dict[str, Any]:
         trees = [{key: getattr(tree, key) for key in TREE_KEYS} for tree in self.trees]
         names = ("task", "columns", "center", "scale", "weights", "input_count")

@@ -6,7 +6,6 @@ record_lineage.py says what a lineage holds; rebuild_submission.py makes the CSV
 """
 
 import json
-import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,10 +13,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from podium.blending.blend import MEANS, Blend
-from podium.blending.decision import KINDS, Decision
-from podium.blending.stack import stack_from_json
-from podium.blending.strategy_names import POOLINGS
+from podium.blending.blend import Blend, blend_from_json
+from podium.blending.decision import decision_from_json
 from podium.competition.load import raw_folder
 from podium.disk import NAME_PATTERN, sha256
 from podium.errors import PodiumError
@@ -39,42 +36,24 @@ class Lineage:
 
     @property
     def blend(self) -> Blend:
-        blend = self.content["blend"]
-        return Blend(
-            strategy=blend["strategy"] if "strategy" in blend else blend["way"],  # "way": the key in older lineages
-            weights=tuple(map(float, blend["weights"])),
-            temperatures=tuple(map(float, blend["temperatures"])),
-            temperature=float(blend["temperature"]),
-            mean=str(blend.get("mean", "arithmetic")),
-            pooling=str(blend.get("pooling", "mean")),
-            stack=stack_from_json(blend["stack"]) if "stack" in blend else None,
-        )
-
-    @property
-    def decision(self) -> Decision | None:
-        """Returns the decision that was taken; older lineages have none."""
-        decision = self.content.get("decision")
-        if not decision or not decision["is_taken"]:
-            return None
-        return Decision(decision["kind"], tuple(map(float, decision["numbers"])), int(decision["unknown"]))
+        content = self.content
+        return blend_from_json(content["blend"], len(content["runs"]), content.get("decision"))
 
     def describe(self) -> str:
         content, runs, blend = self.content, self.content["runs"], self.blend
         data = f"training data {content['train_sha256'][:16]}, test data {content['test_sha256'][:16]}"
         folds = sorted({str(run["recipe"].get("folds_sha256"))[:16] for run in runs})
         versions = [f"{name} {version}" for name, version in content["versions"].items()]
-        temperatures = [f"{temperature:.2f}" for temperature in (*blend.temperatures, blend.temperature)]
-        is_calibrated = set(temperatures) != {"1.00"}
         lines = [
             f"{self.csv.name}  sha256 {content['sha256']}",
             f"competition  {content['competition']}  {data}",
             f"folds        {', '.join(folds)}",
             f"code         {content['commit'] or 'not from a checkout'}",
             f"versions     {', '.join(versions)}",
-            f"blend        {blend.strategy}" + (f", temperatures {', '.join(temperatures)}" if is_calibrated else ""),
+            f"blend        {blend.describe()}",
             *([f"features     {first_few(content['features']['names'])}"] if "features" in content else []),
         ]
-        if self.decision:
+        if blend.decision:
             lines.append(f"decision     {_describe_decision(content)}")
         extensions = [f"{name} {digest[:16]}" for name, digest in content.get("extensions", {}).items()]
         if extensions:
@@ -150,7 +129,7 @@ def read_lineage(path: Path) -> Lineage:
 
 def _validate(content: dict[str, Any]) -> None:
     """Raises an error of any kind unless a submission can be made from the content."""
-    blend, runs = content["blend"], content["runs"]
+    runs = content["runs"]
     names = [content["competition"], *(run["run"] for run in runs)]
     fold_lists = [[int(fold["fold"]) for fold in run["folds"]] for run in runs]
     folds = [fold for run in runs for fold in run["folds"]]
@@ -162,13 +141,6 @@ def _validate(content: dict[str, Any]) -> None:
         "runs": runs
         and len(set(names[1:])) == len(runs)
         and all(len(set(numbers)) == len(numbers) > 0 for numbers in fold_lists),
-        "blend": len(blend["weights"]) == len(blend["temperatures"]) == len(runs)
-        and blend.get("mean", "arithmetic") in MEANS
-        and blend.get("pooling", "mean") in POOLINGS
-        and all(0 <= weight <= 1 for weight in blend["weights"])
-        and abs(sum(blend["weights"]) - 1) < 1e-6
-        and all(0 < temperature < math.inf for temperature in (*blend["temperatures"], blend["temperature"])),
-        "decision": _is_valid_decision(content.get("decision")),
         "sha256": all(re.fullmatch("[0-9a-f]{64}", digest) for digest in hashes),
         "predictions": all(isinstance(fold[key], str) for key in prediction_keys for fold in folds),
         "form": set(content["form"]) == {"header", "newline", "delimiter", "answers", "classes"},
@@ -178,14 +150,9 @@ def _validate(content: dict[str, Any]) -> None:
     for key, valid in is_valid.items():
         if not valid:
             raise ValueError(f"its {key}")
-
-
-def _is_valid_decision(decision: dict[str, Any] | None) -> bool:
-    """Returns whether there is no decision, or one that can be applied."""
-    if decision is None:
-        return True
-    is_finite = all(math.isfinite(number) for number in decision["numbers"])
-    return bool(decision["kind"] in KINDS and len(decision["numbers"]) > 0 and is_finite)
+    blend_from_json(content["blend"], len(runs))
+    if content.get("decision") is not None:
+        decision_from_json(content["decision"])
 
 
 def describe_lineage(path: Path) -> str:

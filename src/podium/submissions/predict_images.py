@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium.blending.blend import Blend, Probs
+from podium.blending.blend import Blend, Probs, equal_blend
 from podium.blending.strategy_names import RANK
 from podium.competition.card import read_card
 from podium.errors import PodiumError
@@ -88,7 +88,7 @@ def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
     read_card(path.resolve().parent.name if is_folder else slug, root)
     run, _ = find_run(source, slug, root)
     say(f"podium: {run.name}, {plural(len(run.finished()), 'fold model')}")
-    return {run: run.finished()}, Blend("equal", (1.0,), (1.0,))
+    return {run: run.finished()}, equal_blend(1)
 
 
 def predict_images(folds: Folds, blend: Blend, images: Any, machine: Machine | None = None) -> ImagePredictions:

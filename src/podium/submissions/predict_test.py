@@ -30,7 +30,7 @@ PredictionFacts = dict[Run, dict[int, dict[str, str]]]  # by run and fold: hashe
 
 
 class BlendedPredictions(NamedTuple):
-    probs: Probs  # of the submission's rows
+    probs: Probs  # of the submission's rows, decided
     fold_probs: list[list[NDArray[np.floating[Any]]]]  # [run][fold model]: of a sample of these rows, not calibrated
     facts: PredictionFacts
     fold_features: Inputs | None  # of the sample of rows
@@ -54,7 +54,7 @@ def predict_blend(
         facts[run] = {}
         for fold in run_folds:
             predictions = predict_test(competition, stores[sides[run]], run, fold, machine)
-            probs = pool_test(competition, predictions.probs.astype(np.float64), blend.pooling)
+            probs = pool_test(competition, predictions.probs.astype(np.float64), blend.pool)
             is_pooled = competition.answers is not None  # then float32, as it was predicted, would not be exact
             fold_probs[-1].append((probs if is_pooled else predictions.probs)[sample])
             total += blend.calibrate(number, probs)
@@ -62,7 +62,7 @@ def predict_blend(
         total /= len(run_folds)
         means.append(total)
     fold_features = None if features is None else features[sample]
-    return BlendedPredictions(blend.average(means, features), fold_probs, facts, fold_features)
+    return BlendedPredictions(blend.decide(blend.average(means, features)), fold_probs, facts, fold_features)
 
 
 def predict_test(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> Predictions:

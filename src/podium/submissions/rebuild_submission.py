@@ -29,9 +29,7 @@ def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Mac
         say(f"podium: warning: {change} since {lineage.path.name} was written")
     folds = find_recorded_folds(root, lineage)
     predictions = predict_blend(competition, root, folds, lineage.blend, machine or Machine())
-    decision = lineage.decision
-    probs = decision.apply(predictions.probs) if decision else predictions.probs
-    text, path = render(competition, probs), lineage.csv
+    text, path = render(competition, predictions.probs), lineage.csv
     _refuse_other_text(text, predictions.facts, lineage, competition.corrections.sha256)
     if path.exists() and path.read_bytes() != text.encode():
         raise PodiumError(

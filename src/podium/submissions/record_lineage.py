@@ -11,20 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from podium.blending.blend import Blend
-from podium.blending.choose_blend import BlendChoice
-from podium.blending.choose_decision import JudgedDecision
 from podium.blending.held_out import current_labels
 from podium.competition.load import Competition
 from podium.extensions.extension_files import loaded_extensions
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.run_folder import Run, package_versions
+from podium.submissions.choose_steps import ChosenSteps
 from podium.submissions.predict_test import PredictionFacts
 from podium.terminal import first_few
 
 
 def record_lineage(
-    competition: Competition, csv: Path, text: str, facts: PredictionFacts, choice: BlendChoice
+    competition: Competition, csv: Path, text: str, facts: PredictionFacts, chosen: ChosenSteps
 ) -> dict[str, Any]:
     """Returns the content of the JSON beside the CSV, which will hold this text."""
     extensions, labels = extension_hashes(), current_labels(competition)
@@ -39,11 +37,12 @@ def record_lineage(
         "train_sha256": competition.train_hash,
         "test_sha256": competition.test_hash,
         **(_corrections_as_json(competition) if competition.corrections.sha256 else {}),
-        **({"features": features_as_json(competition)} if choice.blend.stack and competition.features else {}),
+        **({"features": features_as_json(competition)} if chosen.blend.stack and competition.features else {}),
         "form": csv_form(competition),
-        "blend": _blend_as_json(choice.blend),
-        **({"decision": _decision_as_json(choice.judged)} if choice.judged else {}),
-        "estimate": _estimate_as_json(choice, competition.task.loss),
+        "blend": chosen.blend.as_json(),
+        **({"pooling": chosen.pooling.as_json()} if chosen.pooling else {}),
+        **({"decision": chosen.decision.as_json()} if chosen.decision else {}),
+        "estimate": _estimate_as_json(chosen, competition.task.loss),
         "runs": [
             {
                 "run": run.name,
@@ -52,7 +51,7 @@ def record_lineage(
                 **({"doubt": doubt_about(run)} if doubt_about(run) else {}),
                 "recipe": run.recipe,
             }
-            for run, weight in zip(facts, choice.blend.weights, strict=True)
+            for run, weight in zip(facts, chosen.blend.weights, strict=True)
         ],
     }
 
@@ -99,47 +98,18 @@ def current_commit() -> str | None:
     return described.stdout.strip() or None
 
 
-def _blend_as_json(blend: Blend) -> dict[str, Any]:
-    return {
-        "strategy": blend.strategy,
-        "weights": blend.weights,
-        "temperatures": blend.temperatures,
-        "temperature": blend.temperature,
-        **({"mean": blend.mean} if blend.mean != "arithmetic" else {}),
-        **({"pooling": blend.pooling} if blend.pooling != "mean" else {}),
-        **({"stack": blend.stack.as_json()} if blend.stack else {}),
-    }
-
-
-def _decision_as_json(judged: JudgedDecision) -> dict[str, Any]:
-    return {
-        "kind": judged.decision.kind,
-        "numbers": judged.decision.numbers,
-        "unknown": judged.decision.unknown,
-        "is_taken": judged.is_taken,
-        **judged.gain.as_json(),
-    }
-
-
-def _estimate_as_json(choice: BlendChoice, loss_name: str) -> dict[str, Any] | None:
-    if choice.estimate is None:
+def _estimate_as_json(chosen: ChosenSteps, loss_name: str) -> dict[str, Any] | None:
+    estimate = chosen.estimate
+    if estimate is None:
         return None
     return {
-        "blend": choice.blend.strategy,
-        "candidates": [
-            {
-                "strategy": candidate.strategy,
-                "score": candidate.score,
-                "gain": candidate.gain,
-                "between": candidate.gain_interval,
-            }
-            for candidate in choice.candidates
-        ],
-        "between": choice.estimate.interval,
-        "images": choice.estimate.image_count,
-        loss_name: choice.estimate.loss,
-        "fold_gain": choice.estimate.fold_gain,
-        "score": choice.estimate.score,
+        "blend": chosen.blend.strategy,
+        "candidates": [candidate.as_json() for candidate in chosen.candidates],
+        "between": estimate.interval,
+        "images": estimate.image_count,
+        loss_name: estimate.loss,
+        "fold_gain": estimate.fold_gain,
+        "score": estimate.score,
     }
 
 

@@ -16,29 +16,25 @@ from shlex import quote
 import numpy as np
 
 from podium.blending.blend import Blend
-from podium.blending.choose_blend import BlendChoice, choose_blend
-from podium.blending.choose_decision import choose_decision, find_kind, with_least_prob
-from podium.blending.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
-from podium.blending.held_out import HeldOut, collect_held_out, current_labels
-from podium.blending.pooling import choose_pooling, pool_held_out, rows_of
+from podium.blending.expected_score import Estimate, add_fold_gain, best_score, within_reach
+from podium.blending.pooling import rows_of
 from podium.blending.select_runs import select_runs, warn_of_changed_data
-from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS, RANK, STACKED
+from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS, RANK
 from podium.competition.load import Competition
 from podium.disk import check_name, write_json
 from podium.errors import PodiumError
-from podium.folds.folds_csv import read_groups
 from podium.machine import Machine
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
 from podium.submissions.check import check_class_shares
+from podium.submissions.choose_steps import choose_steps
 from podium.submissions.kaggle_scores import HISTORY
-from podium.submissions.predict_test import predict_blend
+from podium.submissions.predict_test import BlendedPredictions, predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.write_csv import render, write_csv
-from podium.tasks.metrics import evaluate
 from podium.tasks.task import ONE_LABEL
-from podium.terminal import command_for, did_you_mean, first_few, plural, podium_command, say, uses_make
+from podium.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
 
 LONGEST_NAME = 100  # letters
 
@@ -71,22 +67,16 @@ def submit(
     _refuse_unusable_runs(competition, {run: run.finished() for run in runs})
     _announce(competition, {run: run.finished() for run in runs})
     warn_of_changed_data(competition, runs)
-    runs, choice = _without_unused(runs, _choose(competition, root, runs, options))
-    predictions = predict_blend(competition, root, {run: run.finished() for run in runs}, choice.blend, machine)
-    probs = choice.decision.apply(predictions.probs) if choice.decision else predictions.probs
-    if choice.estimate:
-        estimate = choice.estimate
-        if competition.task.sums_to_one:  # elsewhere, the probabilities do not say enough to draw answers
-            folds, features = predictions.fold_probs, predictions.fold_features
-            estimate = add_fold_gain(estimate, choice.blend, competition.metric, folds, choice.decision, features)
-        best = best_score(competition.metric, probs, competition.answers_of(probs))
-        estimate = within_reach(estimate, competition.metric, best)
-        _say_estimate(competition, estimate)
-        choice = replace(choice, estimate=estimate)
-    check_class_shares(competition, probs, options.anyway, choice.blend.strategy == RANK)
-    text = render(competition, probs)
+    chosen = choose_steps(competition, root, runs, options.blend, options.decision == "auto")
+    blend, used = chosen.blend.without_unused()  # the others need not predict, and are no part of the submission
+    runs = [runs[number] for number in used]
+    predictions = predict_blend(competition, root, {run: run.finished() for run in runs}, blend, machine)
+    estimate = chosen.estimate and _estimate_of_test(competition, chosen.estimate, blend, predictions)
+    check_class_shares(competition, predictions.probs, options.anyway, blend.strategy == RANK)
+    text = render(competition, predictions.probs)
     path = _free_path(root / "submissions" / competition.slug, name or _join_names(runs), text)
-    lineage = record_lineage(competition, path, text, predictions.facts, choice)
+    chosen = replace(chosen, blend=blend, estimate=estimate)
+    lineage = record_lineage(competition, path, text, predictions.facts, chosen)
     write_csv(competition, path, text)
     write_json(path.with_suffix(".json"), lineage)
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
@@ -103,12 +93,16 @@ def suggest_next_step(competition: Competition, csv: Path) -> str:
     return f"the same command with {flag}, or upload it at {page}"
 
 
-def _without_unused(runs: Sequence[Run], choice: BlendChoice) -> tuple[list[Run], BlendChoice]:
-    """Leaves out the runs whose weight is zero: they need not predict, and are no part of the submission."""
-    blend = choice.blend
-    kept = [number for number, weight in enumerate(blend.weights) if weight]
-    weights, temperatures = (tuple(values[k] for k in kept) for values in (blend.weights, blend.temperatures))
-    return [runs[k] for k in kept], replace(choice, blend=replace(blend, weights=weights, temperatures=temperatures))
+def _estimate_of_test(
+    competition: Competition, estimate: Estimate, blend: Blend, predictions: BlendedPredictions
+) -> Estimate:
+    """Returns what to expect on the test images, now that they are predicted, and prints it."""
+    metric, probs = competition.metric, predictions.probs
+    if competition.task.sums_to_one:  # elsewhere, the probabilities do not say enough to draw answers
+        estimate = add_fold_gain(estimate, blend, metric, predictions.fold_probs, predictions.fold_features)
+    estimate = within_reach(estimate, metric, best_score(metric, probs, competition.answers_of(probs)))
+    _say_estimate(competition, estimate)
+    return estimate
 
 
 def _refuse_unknown_strategy(options: SubmitOptions) -> None:
@@ -161,85 +155,6 @@ def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> N
         warn_of_code(run)
     if len({run.recipe.get("folds_sha256") for run in folds}) > 1:
         say("podium: warning: these runs have different folds; the expected score of their blend may be too good")
-
-
-def _choose(competition: Competition, root: Path, runs: Sequence[Run], options: SubmitOptions) -> BlendChoice:
-    """Chooses how the runs are blended and which decision follows, and prints the reasons."""
-    metric, strategy = competition.metric, options.blend
-    labels = current_labels(competition)
-    held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels)
-    if competition.features and strategy != STACKED:
-        say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
-    elif competition.features:
-        held_out = replace(held_out, features=competition.features.of_train(held_out.ids))
-    pooling = "mean"
-    if competition.answers and len(held_out):
-        pooling, held_out = choose_pooling(held_out, competition)
-    else:
-        held_out = pool_held_out(held_out, competition)
-    if not len(held_out):
-        if strategy not in (None, "equal"):
-            raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")
-        say("podium: warning: no image was held out by all of these runs, so their weights are equal")
-        return BlendChoice(Blend("equal", (1 / len(runs),) * len(runs), (1.0,) * len(runs)))
-    _compare_on_shared_images(runs, held_out, competition)
-    choice = choose_blend(held_out, metric, len(competition.answer_ids), strategy)
-    choice = replace(choice, blend=replace(choice.blend, pooling=pooling))
-    if len(choice.candidates) > 1:
-        images = f"{len(held_out):,} {rows_of(competition)}"
-        say(f"podium: blending strategies, each scored on images that it was not fitted to ({images}, in parts)")
-        say("  " + choice.candidates_table(metric).replace("\n", "\n  "))
-        weights = [f"{run.name} {weight:.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
-        reason = "the simplest that is not worse than the best single run, nor clearly worse than another strategy"
-        if strategy:
-            reason = "chosen with --blend"
-        if choice.blend.stack and competition.features:
-            weights.append(f"the features {first_few(competition.features.names)}")
-        say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")
-    choice = _decide(competition, held_out, choice) if options.decision == "auto" else choice
-    return replace(choice, nested=np.empty(0))  # a table of images and classes, which the prediction does not need
-
-
-def _decide(competition: Competition, held_out: HeldOut, choice: BlendChoice) -> BlendChoice:
-    """Adds the decision that follows the blend, if the metric rewards one, and prints what it gains."""
-    metric, card = competition.metric, competition.card
-    kind = find_kind(metric, competition.task, competition.classes, card)
-    if kind is None:
-        if card.get("unknown") and card["unknown"] not in competition.classes:
-            say(f"podium: no decision: no training image has the class {card['unknown']}, so nothing can be fitted")
-        return choice
-    if not held_out.can_be_fitted_to():
-        say(f"podium: no decision: {plural(len(held_out), 'held-out image')} are too few to fit one")
-        return choice
-    judged, decided = choose_decision(held_out, choice.nested, metric, kind)
-    kept = "the most probable class is kept" if competition.task.sums_to_one else "labels from 0.5 on are kept"
-    if metric == "log_loss" and not judged.is_taken:
-        judged, decided = with_least_prob(held_out, choice.nested, metric, judged)
-        kept = f"instead, no probability is below {judged.decision.numbers[0]:.2g}, the least that they can show"
-        say(f"podium: no other limit gains clearly on {len(held_out):,} held-out {rows_of(competition)}; {kept}")
-    else:
-        say(f"podium: {judged.describe(metric)}" + ("" if judged.is_taken else f"; {kept}"))
-    if not judged.is_taken or choice.estimate is None:
-        return replace(choice, judged=judged)
-    estimate = estimate_score(held_out, decided, metric, len(competition.answer_ids))
-    return replace(choice, judged=judged, estimate=replace(estimate, loss=choice.estimate.loss))
-
-
-def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, competition: Competition) -> None:
-    """Prints the score of each run on the images that all runs held out, and the run that has the fewest of them."""
-    if len(runs) == 1:
-        return
-    metric, ids = competition.metric, competition.train["id"].to_numpy(dtype=str)
-    counts = [sum(int(np.isin(run.out_of_fold(fold).id, ids).sum()) for fold in run.finished()) for run in runs]
-    if len(held_out) < max(counts) and not competition.answers:
-        reason = "the runs have held out different images"
-        if min(counts) < max(counts):
-            fewest = runs[counts.index(min(counts))].name
-            reason = f"{fewest} has held out only {min(counts):,} of {max(counts):,}; without it there are more"
-        say(f"podium: warning: all runs are compared on {len(held_out):,} images, because {reason}")
-    say(f"podium: {metric} on the {len(held_out):,} {rows_of(competition)} that all runs held out")
-    for run, probs in zip(runs, held_out.probs, strict=True):
-        say(f"  {run.name}: {evaluate(metric, held_out.targets, probs):.5f}")
 
 
 def _say_estimate(competition: Competition, estimate: Estimate) -> None:

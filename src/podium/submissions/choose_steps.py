@@ -1,0 +1,135 @@
+"""Chooses the steps of a submission's blend from the held-out images, and says why: pooling, weights, decision.
+
+Each is taken if it gains more than chance on images that it was not fitted to (blending/nested.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from podium.blending.blend import Blend, Probs, equal_blend
+from podium.blending.choose_blend import BlendChoice, Candidate, choose_blend
+from podium.blending.choose_decision import choose_decision, find_kind, with_least_prob
+from podium.blending.decision import Decision
+from podium.blending.expected_score import Estimate, estimate_score
+from podium.blending.held_out import HeldOut, collect_held_out, current_labels
+from podium.blending.nested import Judged
+from podium.blending.pool import MEAN, Pool
+from podium.blending.pooling import choose_pooling, pool_held_out, rows_of
+from podium.blending.strategy_names import STACKED
+from podium.competition.load import Competition
+from podium.errors import PodiumError
+from podium.folds.folds_csv import read_groups
+from podium.saved_runs.run_folder import Run
+from podium.tasks.metrics import evaluate
+from podium.terminal import first_few, plural, say
+
+
+@dataclass(frozen=True)
+class ChosenSteps:
+    blend: Blend  # fitted to all held-out images
+    candidates: tuple[Candidate, ...] = ()
+    pooling: Judged[Pool] | None = None  # None: each row of the submission is for one image
+    decision: Judged[Decision] | None = None  # None: no decision is possible, or none is wanted
+    estimate: Estimate | None = None  # None: no image was held out by all runs
+
+
+def choose_steps(
+    competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None, with_decision: bool
+) -> ChosenSteps:
+    """Returns the steps, and prints the reasons; `strategy` is the user's choice, if there is one."""
+    metric, test_count = competition.metric, len(competition.answer_ids)
+    held_out = _collect(competition, root, runs, strategy)
+    if not len(held_out):
+        if strategy not in (None, "equal"):
+            raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")
+        say("podium: warning: no image was held out by all of these runs, so their weights are equal")
+        return ChosenSteps(equal_blend(len(runs)))
+    pooling = choose_pooling(held_out, competition) if competition.answers else None
+    pool = (pooling and pooling.taken) or MEAN
+    held_out = pool_held_out(held_out, competition, pool)
+    _compare_on_shared_images(runs, held_out, competition)
+    choice = choose_blend(held_out, metric, test_count, strategy)
+    _say_candidates(competition, held_out, runs, choice, strategy)
+    decision, decided = _choose_decision(competition, held_out, choice.nested) if with_decision else (None, None)
+    taken = decision.taken if decision else None
+    return ChosenSteps(
+        blend=replace(choice.blend, pool=pool, decision=taken),
+        candidates=choice.candidates,
+        pooling=pooling,
+        decision=decision,
+        estimate=choice.estimate
+        if taken is None or decided is None
+        else estimate_score(held_out, decided, metric, test_count, undecided=choice.nested),
+    )
+
+
+def _collect(competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None) -> HeldOut:
+    """Returns the images that all runs held out, with their features if a stack is wanted."""
+    labels = current_labels(competition)
+    held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels)
+    if competition.features and strategy != STACKED:
+        say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
+    elif competition.features:
+        return replace(held_out, features=competition.features.of_train(held_out.ids))
+    return held_out
+
+
+def _say_candidates(
+    competition: Competition, held_out: HeldOut, runs: Sequence[Run], choice: BlendChoice, strategy: str | None
+) -> None:
+    if len(choice.candidates) == 1:
+        return
+    images = f"{len(held_out):,} {rows_of(competition)}"
+    say(f"podium: blending strategies, each scored on images that it was not fitted to ({images}, in parts)")
+    say("  " + choice.candidates_table(competition.metric).replace("\n", "\n  "))
+    weights = [f"{run.name} {weight:.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
+    reason = "the simplest that is not worse than the best single run, nor clearly worse than another strategy"
+    if strategy:
+        reason = "chosen with --blend"
+    if choice.blend.stack and competition.features:
+        weights.append(f"the features {first_few(competition.features.names)}")
+    say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")
+
+
+def _choose_decision(
+    competition: Competition, held_out: HeldOut, nested: Probs
+) -> tuple[Judged[Decision] | None, Probs | None]:
+    """Returns the decision that follows the blend, if the metric rewards one, and what it makes of held-out images."""
+    metric, card = competition.metric, competition.card
+    kind = find_kind(metric, competition.task, competition.classes, card)
+    if kind is None:
+        if card.get("unknown") and card["unknown"] not in competition.classes:
+            say(f"podium: no decision: no training image has the class {card['unknown']}, so nothing can be fitted")
+        return None, None
+    if not held_out.can_be_fitted_to():
+        say(f"podium: no decision: {plural(len(held_out), 'held-out image')} are too few to fit one")
+        return None, None
+    judged, decided = choose_decision(held_out, nested, metric, kind)
+    kept = "the most probable class is kept" if competition.task.sums_to_one else "labels from 0.5 on are kept"
+    if metric == "log_loss" and not judged.is_taken:
+        judged, decided = with_least_prob(held_out, nested, metric, judged)
+        kept = f"instead, no probability is below {judged.step.numbers[0]:.2g}, the least that they can show"
+        say(f"podium: no other limit gains clearly on {len(held_out):,} held-out {rows_of(competition)}; {kept}")
+    else:
+        say(f"podium: decision: {judged.describe(metric)}" + ("" if judged.is_taken else f"; {kept}"))
+    return judged, decided
+
+
+def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, competition: Competition) -> None:
+    """Prints the score of each run on the images that all runs held out, and the run that has the fewest of them."""
+    if len(runs) == 1:
+        return
+    metric, ids = competition.metric, competition.train["id"].to_numpy(dtype=str)
+    counts = [sum(int(np.isin(run.out_of_fold(fold).id, ids).sum()) for fold in run.finished()) for run in runs]
+    if len(held_out) < max(counts) and not competition.answers:
+        reason = "the runs have held out different images"
+        if min(counts) < max(counts):
+            fewest = runs[counts.index(min(counts))].name
+            reason = f"{fewest} has held out only {min(counts):,} of {max(counts):,}; without it there are more"
+        say(f"podium: warning: all runs are compared on {len(held_out):,} images, because {reason}")
+    say(f"podium: {metric} on the {len(held_out):,} {rows_of(competition)} that all runs held out")
+    for run, probs in zip(runs, held_out.probs, strict=True):
+        say(f"  {run.name}: {evaluate(metric, held_out.targets, probs):.5f}")
