@@ -66,7 +66,7 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare models  # their output may go to another program
 .PHONY: help setup data audit folds models pretrain train submit predict explain compare road doctor kaggle-train kaggle-bundle \
-  demo bench notebook test test-all test-fast chaos lint constraints clean
+  demo bench notebook test test-all test-fast measure-tests chaos lint constraints clean
 
 help:  ## show this list
 	@echo 'usage: make TARGET [VARIABLE=...]    default: COMP=$(COMP)'
@@ -151,8 +151,11 @@ test-all: $(READY)  ## run the tests, and their second rounds, many seeds and ma
 	$(BIN)/pytest -n 2 --dist worksteal -m "not alone"
 	$(BIN)/pytest -m alone $$(grep -rl "mark[.]alone" tests)
 
-test-fast: $(READY)  ## run the tests that start no process and take seconds at most
+test-fast: $(READY)  ## run the tests that take a tenth of a second at most: in a minute
 	$(BIN)/pytest -n 2 -m "not slow and not alone and not all"
+
+measure-tests: $(READY)  ## run the tests, and write down which are too slow for test-fast
+	$(BIN)/pytest -n 2 --dist worksteal -m "not alone" --measure
 
 chaos: $(READY)  ## kill training at random moments, compare the results to the bit  [KILLS=25]
 	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(KILLS)

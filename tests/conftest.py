@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from measured_time import Measure, mark_slow
 from templates import template
 from tiny import Podium, tiny_with_folds, two_trained_runs
 
@@ -27,6 +28,19 @@ sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 # How long an example takes depends on the machine more than on the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--measure", action="store_true", help="write down which tests are slow (measured_time.py)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--measure") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Measure())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_slow(items)
 
 
 @pytest.fixture

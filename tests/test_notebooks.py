@@ -2,10 +2,12 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from PIL import Image, ImageOps
 
@@ -21,26 +23,39 @@ first_notebook = [
 ]
 
 
-@pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a kernel that runs this Python, without other kernels and without the user's settings."""
-    folder = tmp_path / "jupyter" / "kernels" / "python3"
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
+    """A kernel that runs this Python, without other kernels and without the user's settings, for all notebooks.
+
+    To start one and import torch takes as long as most notebooks.
+    """
+    home = tmp_path_factory.mktemp("jupyter")
+    folder = home / "kernels" / "python3"
     folder.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    spec = {"argv": command, "display_name": "this Python", "language": "python"}
-    (folder / "kernel.json").write_text(json.dumps(spec))
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.delenv("MPLBACKEND", raising=False)  # without it the kernel shows figures in the notebook
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # more of them wait for each other where other processes compute too
-    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
-    return "python3"
+    (folder / "kernel.json").write_text(
+        json.dumps({"argv": command, "display_name": "this Python", "language": "python"})
+    )
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JUPYTER_PATH", str(home))
+        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+            environment.setenv(name, str(home / name))
+        environment.delenv("MPLBACKEND", raising=False)  # without it the kernel shows figures in the notebook
+        environment.setenv("OMP_NUM_THREADS", "1")  # more of them wait for each other where others compute too
+        manager = KernelManager(kernel_name="python3")
+        manager.start_kernel()
+        yield manager
+        manager.shutdown_kernel(now=True)
 
 
-def execute(notebook: nbformat.NotebookNode, kernel: str, folder: Path) -> tuple[dict[str, int], str]:
-    """How many pictures each cell shows, and all that is printed; a cell that fails fails the test."""
-    NotebookClient(notebook, timeout=280, kernel_name=kernel, resources={"metadata": {"path": str(folder)}}).execute()
+def execute(notebook: nbformat.NotebookNode, kernel: KernelManager, folder: Path) -> tuple[dict[str, int], str]:
+    """How many pictures each cell shows, and all that is printed; a cell that fails fails the test.
+
+    The notebook begins without names, in this folder.
+    """
+    place = f"import os; os.chdir({str(folder)!r}); os.environ['PODIUM_ROOT'] = {str(folder)!r}"
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -f\n{place}"))
+    NotebookClient(notebook, km=kernel, timeout=280).execute()
     pictures: dict[str, int] = {}
     text = ""
     for cell in notebook.cells:
@@ -71,7 +86,7 @@ def test_begins_with_its_question(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", first_notebook)
-def test_runs_from_clean(path: Path, kernel: str, tmp_path: Path) -> None:
+def test_runs_from_clean(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     pictures, text = execute(notebook, kernel, tmp_path)
     drawing = drawing_cells(notebook)
@@ -83,7 +98,7 @@ def test_runs_from_clean(path: Path, kernel: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @each_notebook
-def test_another_competition(path: Path, kernel: str, tmp_path: Path) -> None:
+def test_another_competition(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
     """Only the constant at the top changes. The competition is small, and one of its classes has a single image."""
     images = write_competition(tmp_path) / "train_image"
     ImageOps.mirror(Image.open(images / "000.jpg")).save(images / "001.jpg", "PNG")
