@@ -55,7 +55,12 @@ def execute(notebook: nbformat.NotebookNode, kernel: KernelManager, folder: Path
     """
     place = f"import os; os.chdir({str(folder)!r}); os.environ['PODIUM_ROOT'] = {str(folder)!r}"
     notebook.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -f\n{place}"))
-    NotebookClient(notebook, km=kernel, timeout=280).execute()
+    client = NotebookClient(notebook, km=kernel, timeout=280)
+    try:
+        client.execute()
+    finally:
+        if client.kc:
+            client.kc.stop_channels()
     pictures: dict[str, int] = {}
     text = ""
     for cell in notebook.cells:

@@ -36,10 +36,10 @@ def scramble_generators() -> None:
     ("model", "options"),
     [
         ("test_vit", ()),
-        ("test_convnext", ()),
         ("test_resnet", ("--grow", "0.6")),
         ("test_resnet", ("--optimizer", "muon")),
-        ("test_vit", ("--optimizer", "muon")),
+        pytest.param("test_convnext", (), marks=pytest.mark.all),
+        pytest.param("test_vit", ("--optimizer", "muon"), marks=pytest.mark.all),
     ],
 )
 def test_a_run_stopped_anywhere_ends_with_the_same_bits(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from podium.zoo.registry import ZOO, names_in, register_zoo
+from second_round import first_of
 
 register_zoo()
 # 10^9 multiply-adds at 224 px, from table 10 of arXiv 2201.03545; docs/zoo.md says why layernorm is not 4.46.
@@ -57,7 +58,7 @@ def test_every_step_has_a_large_and_a_small_model() -> None:
         assert timm.get_pretrained_cfg(name).input_size == (3, 32, 32) if name in NANO else (3, 224, 224)
 
 
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("name", first_of(ENDS, PAPER))
 def test_it_costs_what_the_paper_says(name: str) -> None:
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         model = timm.create_model(name).eval()

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from podium.operators.exchange import exchange_operators
 from podium.zoo.registry import ZOO, names_in, register_zoo
+from second_round import first_of
 
 register_zoo()
 NAMES = sorted(name for name in names_in(ZOO) if not name.startswith("road_"))
@@ -59,7 +60,7 @@ def without_fused_attention(model: nn.Module) -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", first_of(["t2t_vit_7", "cswin_tiny", "pvt_tiny"], PAPERS))
 def test_it_costs_what_its_paper_says(name: str) -> None:
     parameters, multiply_adds = PAPERS[name]
     with torch.device("meta"):  # autocast, which the Performer uses, does not know this device
@@ -139,7 +140,7 @@ def test_exchanged_operators_compute_the_same(name: str) -> None:
         assert torch.allclose(exchanged(images), model(images), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", NANO)
+@pytest.mark.parametrize("name", first_of(["cswin_nano", "t2t_vit_nano"], NANO))
 def test_it_compiles_into_one_graph(name: str) -> None:
     model = create(name).eval()
     images = images_for(model)
