@@ -1,6 +1,7 @@
 """The limits that keep the code readable."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,3 +41,37 @@ def test_every_room_says_what_it_does() -> None:
         assert "In: " in docstring, room
         assert "Out: " in docstring, room
         assert "Read " in docstring, room
+
+
+# --- devices -----------------------------------------------------------------------------------------
+
+DEVICE_NAMES = r"torch\.(cuda|mps|backends\.mps)\b|[\"']cuda|[\"']mps[\"']|\.type [!=]= [\"']cpu[\"']"
+MAY_NAME_DEVICES = {
+    "models/device.py": "all that is asked of a device",
+    "operators/exchange.py": "which layers are faster on which device",
+    "recipe_defaults.py": "the defaults of each kind of device",
+    "known_words.py": "the words of other programs",
+    "kaggle/remote_train.py": "the machines of Kaggle",
+}
+NEW_TENSORS = {"zeros", "ones", "empty", "full", "arange", "tensor", "rand", "randn", "randint", "randperm", "eye"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(SOURCE)) for path in FILES])
+def test_devices_are_named_in_one_file(path: Path) -> None:
+    if str(path.relative_to(SOURCE)) not in MAY_NAME_DEVICES:
+        assert not re.search(DEVICE_NAMES, path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("room", ["training", "pretraining"])
+def test_every_new_tensor_of_training_names_its_device(room: str) -> None:
+    """Else it lies on the CPU, and a step on a GPU fails or waits."""
+    nameless = []
+    for path in sorted((SOURCE / room).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) in {f"torch.{name}" for name in NEW_TENSORS}
+                and not any(word.arg == "device" for word in node.keywords)
+            ):
+                nameless.append(f"{path.name}, line {node.lineno}: {ast.unparse(node)}")
+    assert nameless == []

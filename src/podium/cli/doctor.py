@@ -95,13 +95,10 @@ def _extensions(slug: str, root: Path) -> Iterator[Finding]:
 
 
 def _devices(name: str) -> Iterator[Finding]:
-    import torch
+    from podium.models.device import gpu_names, has_any_gpu, has_gpu
 
-    names = [name]
-    if name == "auto" and torch.cuda.is_available():
-        names = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    yield from map(_device, names)
-    if name == "cpu" or not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+    yield from map(_device, gpu_names() if name == "auto" and has_gpu() else [name])
+    if name == "cpu" or not has_any_gpu():
         yield _kernels()
 
 
@@ -119,7 +116,7 @@ def _device(name: str) -> Finding:
     import torch
     from torch import nn
 
-    from podium.models.device import device_name, pick_device, pick_precision, precision_name
+    from podium.models.device import device_name, gpu_memory_gb, is_cpu, pick_device, pick_precision, precision_name
     from podium.timing.measure_step import PlainStep
 
     device = pick_device(name)
@@ -132,11 +129,12 @@ def _device(name: str) -> Finding:
     except RuntimeError as error:
         reason = first_line(error)
         return Finding("device", "BAD", f"{name} exists but cannot run a training step ({reason}); use --device cpu")
-    memory = f", {torch.cuda.get_device_properties(device).total_memory / 1e9:.0f} GB" if device.type == "cuda" else ""
-    text = f"{device_name(device)}{memory}, trains in {precision_name(precision)}"
+    memory = gpu_memory_gb(device)
+    size = "" if memory is None else f", {memory:.0f} GB"
+    text = f"{device_name(device)}{size}, trains in {precision_name(precision)}"
     if not is_finite:
         return Finding("device", "BAD", f"{text}, but the result is not finite; use --device cpu")
-    if device.type == "cpu":
+    if is_cpu(device):
         advice = "no GPU: use --model auto; the two default models take a day or more"
         return Finding("device", "note", f"{text}; {advice}")
     return Finding("device", "ok", text)

@@ -16,6 +16,7 @@ from podium.competition.value_range import ValueRange
 from podium.errors import PodiumError
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.models.build import ModelSpec, build_with_own_classes
+from podium.models.device import CPU
 from podium.models.hub import check_weights_available, timm_name
 from podium.models.model_file import load_model, read_spec
 from podium.models.normalise import Normaliser
@@ -143,7 +144,7 @@ def _subject(name: str, model: nn.Module, spec: ModelSpec, folder: Path, images:
     if len(images) > MOST_IMAGES:
         raise PodiumError(f"--images: {len(images):,} images are too many for a picture; name at most {MOST_IMAGES}")
     pixels = [prepare(_read(image.path, spec.value_range), spec) for image in images]
-    inputs = Normaliser(spec, torch.device("cpu"))(torch.from_numpy(np.stack(pixels)))
+    inputs = Normaliser(spec, CPU)(torch.from_numpy(np.stack(pixels)))
     with torch.inference_mode():
         probs = torch.cat([probs_of(model.eval()(image), spec) for image in inputs.split(1)])
     return Subject(name, model, spec.classes, folder, images, pixels, inputs, probs.numpy())

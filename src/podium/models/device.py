@@ -18,6 +18,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 # A CPU gains nothing from more images at 224 px (and loses 8 % with 16). Half of convnext_small's batch of 64 also
 # needs half of its 8 GB.
 CPU_MICRO_BATCH = 32
+CPU = torch.device("cpu")  # of tensors that stay there, or are moved as a whole later
+FOR_SEVERAL_PROCESSES = ("auto", "cuda", "cpu")  # the devices whose processes can talk to each other
 
 
 def pick_device(name: str) -> torch.device:
@@ -42,25 +44,47 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def prepare_device(device: torch.device, deterministic: bool) -> None:
-    """Chooses a GPU's fastest kernels, or those that give the same bits every time. On a CPU they are the same.
-
-    On any device, memory that a step frees is kept for the next step.
-    """
-    keep_freed_memory()
-    if device.type != "cuda":
-        return
-    # torch reads it once, before the first product; without it, no later run of this process can be deterministic.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.set_float32_matmul_precision("high")  # TF32 for products of float32
-    torch.backends.cudnn.benchmark = not deterministic
-    torch.use_deterministic_algorithms(deterministic)
-    torch.cuda.reset_peak_memory_stats(device)  # a process may train several runs
+def has_gpu() -> bool:
+    """Returns whether there is a GPU of NVIDIA's kind that this build of torch can use."""
+    return torch.cuda.is_available()
 
 
-def gpu_peak_mb(device: torch.device) -> int | None:
-    """Returns the most memory that tensors have held on a GPU; None on a CPU."""
-    return round(torch.cuda.max_memory_allocated(device) / 1e6) if device.type == "cuda" else None
+def has_any_gpu() -> bool:
+    return has_gpu() or torch.backends.mps.is_available()
+
+
+def gpu_names() -> list[str]:
+    """Returns what `--device` calls the GPUs of this machine."""
+    return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+
+
+def takes_gpu(name: str) -> bool:
+    """Returns whether `--device NAME` takes a GPU that several processes can share out."""
+    return name == "cuda" or (name == "auto" and has_gpu())
+
+
+def is_gpu(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+def is_cpu(device: torch.device) -> bool:
+    return device.type == "cpu"
+
+
+def wait_for(device: torch.device) -> None:
+    """Waits until the device has done all that it was told to."""
+    if is_gpu(device):
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def join_backend(device: torch.device) -> str:
+    """Makes the GPU that of this process, and returns how several processes talk to each other."""
+    if not is_gpu(device):
+        return "gloo"
+    torch.cuda.set_device(device)
+    return "cpu:gloo,cuda:nccl"
 
 
 def device_kind(device: torch.device) -> str:
@@ -72,6 +96,62 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return terminal.plural(torch.get_num_threads(), "CPU core") if device.type == "cpu" else device.type
+
+
+def prepare_device(device: torch.device, deterministic: bool) -> None:
+    """Chooses a GPU's fastest kernels, or those that give the same bits every time. On a CPU they are the same.
+
+    On any device, memory that a step frees is kept for the next step.
+    """
+    keep_freed_memory()
+    if not is_gpu(device):
+        return
+    # torch reads it once, before the first product; without it, no later run of this process can be deterministic.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_float32_matmul_precision("high")  # TF32 for products of float32
+    torch.backends.cudnn.benchmark = not deterministic
+    torch.use_deterministic_algorithms(deterministic)
+    forget_peak(device)  # a process may train several runs
+
+
+# --- memory ------------------------------------------------------------------------------------------
+
+
+def forget_peak(device: torch.device) -> None:
+    if is_gpu(device):
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def free_cached_memory() -> None:
+    """Gives back the memory that torch keeps for later tensors on a GPU."""
+    if has_gpu():
+        torch.cuda.empty_cache()
+
+
+def gpu_memory_gb(device: torch.device) -> float | None:
+    """Returns the memory of a GPU; None on a CPU."""
+    return torch.cuda.get_device_properties(device).total_memory / 1e9 if is_gpu(device) else None
+
+
+def lock_memory(memory: torch.Tensor) -> None:
+    """Locks shared memory for the GPU; if this fails, the GPU waits for each copy, and all else is the same."""
+    if has_gpu():
+        torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)
+
+
+def unlock_memory(memory: torch.Tensor) -> None:
+    if memory.is_pinned():
+        torch.cuda.cudart().cudaHostUnregister(memory.data_ptr())
+
+
+def gpu_peak_mb(device: torch.device) -> int | None:
+    """Returns the most memory that tensors have held on a GPU; None on a CPU."""
+    return round(torch.cuda.max_memory_allocated(device) / 1e6) if is_gpu(device) else None
+
+
+def micro_batch_limit(device: torch.device, image_size: ImageSize) -> int:
+    """Returns how many images go through the model together; the gradients of micro-batches are added up."""
+    return max(1, CPU_MICRO_BATCH * 224**2 // area_of(image_size)) if device.type == "cpu" else sys.maxsize
 
 
 # --- precision ---------------------------------------------------------------------------------------
@@ -118,11 +198,3 @@ def cpu_multiplies_bfloat16() -> bool:
         flags = Path("/proc/cpuinfo").read_text().split()
         return "avx512_bf16" in flags or "amx_bf16" in flags
     return False
-
-
-# --- memory ------------------------------------------------------------------------------------------
-
-
-def micro_batch_limit(device: torch.device, image_size: ImageSize) -> int:
-    """Returns how many images go through the model together; the gradients of micro-batches are added up."""
-    return max(1, CPU_MICRO_BATCH * 224**2 // area_of(image_size)) if device.type == "cpu" else sys.maxsize

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from podium.errors import PodiumError
+from podium.models.device import free_cached_memory
 from podium.terminal import first_line
 
 LOADER_DIED = "a loader process died, most likely for lack of memory; run the same command again with --workers 0"
@@ -82,5 +83,4 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _free_frames(error: Exception) -> None:
     """Frees the memory that the failed calls still hold, for a smaller batch."""
     traceback.clear_frames(error.__traceback__)
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    free_cached_memory()

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from podium.models.build import ModelSpec, family_of
+from podium.models.device import is_cpu
 
 if TYPE_CHECKING:
     import torch
@@ -34,5 +35,5 @@ def layout_for(spec: ModelSpec, device: "torch.device") -> "torch.memory_format"
     import torch
 
     family = family_of(spec.architecture)
-    crashes = device.type == "cpu" and family in CRASH_WITH_CHANNELS_LAST
+    crashes = is_cpu(device) and family in CRASH_WITH_CHANNELS_LAST
     return torch.contiguous_format if crashes else torch.channels_last

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from podium.models.build import ModelSpec
+from podium.models.device import is_cpu
 from podium.models.normalise import Normaliser
 from podium.operators.exchange import exchange_operators
 
@@ -21,4 +22,4 @@ def place_model(
 
 def are_exchanged(operators: str, device: torch.device, compiled: bool) -> bool:
     """Returns whether faster operators take the place of timm's; on a CPU, torch.compile finds its own."""
-    return operators == "fast" and (device.type != "cpu" or not compiled)
+    return operators == "fast" and (not is_cpu(device) or not compiled)

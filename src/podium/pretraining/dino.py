@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from podium.models.device import CPU
+
 STUDENT_TEMPERATURE = 0.1
 FIRST_TEACHER_TEMPERATURE, TEACHER_TEMPERATURE = 0.04, 0.07
 # The temperature rises to its end during the first epochs, as in the paper; a shorter run keeps the first one, which
@@ -38,7 +40,7 @@ class Head(nn.Module):
             *(nn.Linear(HIDDEN, HIDDEN), nn.BatchNorm1d(HIDDEN), nn.GELU()),
             nn.Linear(HIDDEN, BOTTLENECK),
         )
-        self.last = nn.Parameter(torch.empty(outputs, BOTTLENECK))
+        self.last = nn.Parameter(torch.empty(outputs, BOTTLENECK, device=CPU))
         for module in self.layers:
             if isinstance(module, nn.Linear):
                 nn.init.kaiming_normal_(module.weight)

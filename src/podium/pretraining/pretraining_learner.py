@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from podium.image_size import sides_of, square_side
 from podium.models.backbone import build_backbone
-from podium.models.device import autocast, micro_batch_limit
+from podium.models.device import CPU, autocast, micro_batch_limit
 from podium.models.place import place_model
 from podium.pretraining.crops import LARGE_CROPS, CropSizes, unpack
 from podium.pretraining.dino import (
@@ -192,5 +192,5 @@ class DinoLearner:
 
 @torch.inference_mode()
 def _feature_count(backbone: nn.Module, recipe: Recipe) -> int:
-    features: Tensor = backbone.eval()(torch.zeros(1, 3, *sides_of(recipe.image_size)))
+    features: Tensor = backbone.eval()(torch.zeros(1, 3, *sides_of(recipe.image_size), device=CPU))
     return features.shape[-1]

@@ -17,6 +17,7 @@ from podium.explain.draw_pictures import highlight
 from podium.explain.gradients import grad_cam
 from podium.image_size import ImageSize, sides_of
 from podium.images.decode import read_image
+from podium.models.device import CPU
 from podium.models.normalise import Normaliser
 from podium.report.gallery import SIDE, ImageCard, jpeg_of, shrink_to
 from podium.saved_runs.run_folder import Run
@@ -44,7 +45,7 @@ def add_heat(cards: Sequence[ImageCard], run: Run, folder: Path) -> str:
             except PodiumError as problem:
                 say(f"podium: the report shows no attention: {problem}")
                 return ""
-            normalise = Normaliser(spec, torch.device("cpu"))
+            normalise = Normaliser(spec, CPU)
             for start in range(0, len(own), BATCH):
                 batch = own[start : start + BATCH]
                 pixels = [prepare(read_image(folder / card.image, spec.value_range), spec) for card in batch]

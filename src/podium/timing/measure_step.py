@@ -16,7 +16,7 @@ from torch import Tensor
 
 from podium.image_size import area_of, sides_of
 from podium.models.build import build_model
-from podium.models.device import autocast, pick_device, pick_precision, prepare_device
+from podium.models.device import autocast, is_cpu, pick_device, pick_precision, prepare_device, wait_for
 from podium.models.frozen_layers import set_training
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.place import place_model
@@ -57,19 +57,12 @@ class PlainStep:
 
 def seconds_of(device: torch.device, work: Callable[[], object], times: int = 1) -> float:
     """Returns how long it takes to do the work so many times, until the device has finished."""
-    _wait_for(device)
+    wait_for(device)
     started = time.monotonic()
     for _ in range(times):
         work()
-    _wait_for(device)
+    wait_for(device)
     return time.monotonic() - started
-
-
-def _wait_for(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
 
 
 def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str) -> float:
@@ -81,7 +74,7 @@ def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str)
     layout = place_model(model, spec, device, precision).layout
     set_training(model, recipe.norm)
     count = recipe.part_size
-    if device.type == "cpu":
+    if is_cpu(device):
         count = min(count, max(2, CPU_PIXELS // area_of(recipe.image_size)))
     images = torch.randn(count, 3, *sides_of(recipe.image_size), device=device).to(memory_format=layout)
     labels = torch.zeros(count, dtype=torch.int64, device=device)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, size_of
-from podium.models.device import pick_device
+from podium.models.device import is_cpu, pick_device
 from podium.models.hub import check_weights_available
 from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, Recipe
 from podium.recipe_defaults import AUTO_PRETRAINED
@@ -55,7 +55,7 @@ def will_look(plan: Plan) -> bool:
         request.options.get("model") == "auto"
         and plan.recipe.weights == "none"
         and {**plan.competition.recipe, **request.options}.get("weights") != "none"
-        and pick_device(request.machine.device).type == "cpu"
+        and is_cpu(pick_device(request.machine.device))
         and world_size() == 1
         and not plan.run.has_begun()
     )

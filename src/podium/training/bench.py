@@ -30,7 +30,16 @@ from podium.folds.folds import Folds
 from podium.image_size import sides_of
 from podium.machine import Machine, peak_memory_mb
 from podium.models.build import build_model, resolve_recipe
-from podium.models.device import autocast, device_name, gpu_peak_mb, micro_batch_limit, precision_name
+from podium.models.device import (
+    CPU,
+    autocast,
+    device_name,
+    forget_peak,
+    gpu_peak_mb,
+    is_cpu,
+    micro_batch_limit,
+    precision_name,
+)
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.place import are_exchanged, place_model
 from podium.models.predict import predict_proba
@@ -90,8 +99,7 @@ def bench(
 
 def _measure(context: Context, started: float) -> Measurement:
     recipe, device = context.recipe, context.device
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
+    forget_peak(device)
     learner = Learner(context, fold=0)
     with closing(training_batches(learner)) as batches:
         first_batch = next(batches)
@@ -120,7 +128,7 @@ def _measure(context: Context, started: float) -> Measurement:
         prediction_share=round(statistics.median(prediction_rates) / statistics.median(forward_rates), 3),
         operators=exchanged,
         operator_gains=_operator_gains(context, plain, exchanged),
-        no_kernels=kernels.problem() if device.type == "cpu" else "",
+        no_kernels=kernels.problem() if is_cpu(device) else "",
         first_step_seconds=round(first_step_seconds, 2),
         peak_memory_mb=peak_memory_mb(),
         gpu_memory_mb=gpu_peak_mb(device),
@@ -137,7 +145,7 @@ class PlainLoop:
         self.model, spec = build_model(recipe, context.competition.classes)
         normalise = place_model(self.model, spec, context.device, context.precision)
         self.images, self.test_images = (
-            normalise(torch.randint(256, (recipe.batch_size, *sides_of(size), 3), dtype=torch.uint8))
+            normalise(torch.randint(256, (recipe.batch_size, *sides_of(size), 3), dtype=torch.uint8, device=CPU))
             for size in (recipe.image_size, recipe.test_size)
         )
         self.labels = torch.arange(recipe.batch_size, device=context.device) % len(spec.classes)

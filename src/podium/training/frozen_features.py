@@ -22,7 +22,7 @@ from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec
-from podium.models.device import autocast
+from podium.models.device import CPU, autocast
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.normalise import Normaliser
 from podium.models.predict import views_of
@@ -108,7 +108,7 @@ def _compute(
             return torch.stack([features_of(model, view).float() for view in views])
 
     def try_batch(image_count: int) -> None:
-        compute(torch.zeros(image_count, *sides_of(recipe.test_size), 3, dtype=torch.uint8))
+        compute(torch.zeros(image_count, *sides_of(recipe.test_size), 3, dtype=torch.uint8, device=CPU))
 
     with explain_hardware_errors(recipe.batch_size, try_batch), bar:
         for batches in block_batches:

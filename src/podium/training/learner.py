@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from podium.errors import PodiumError
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model, check_sizes
-from podium.models.device import autocast, micro_batch_limit
+from podium.models.device import CPU, autocast, is_gpu, micro_batch_limit
 from podium.models.frozen_layers import freeze_layers, set_training
 from podium.models.place import place_model
 from podium.models.predict import wanted
@@ -218,7 +218,7 @@ class Learner:
         height, width = sides_of(self.recipe.image_size)
         for _ in range(2):  # the optimiser's own memory is there from its first update on
             labels = torch.from_numpy(self.context.target_of_image.values[:1]).repeat_interleave(images, 0)
-            self.step(torch.zeros(images, height, width, 3, dtype=torch.uint8), labels)
+            self.step(torch.zeros(images, height, width, 3, dtype=torch.uint8, device=CPU), labels)
 
 
 # --- parts of a step ---------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def _network(model: nn.Module, context: Context) -> Any:
     """Returns the model, or what wraps it for several processes and torch.compile."""
     network: Any = model
     if context.processes.size > 1:
-        devices = [context.device] if context.device.type == "cuda" else None
+        devices = [context.device] if is_gpu(context.device) else None
         network = DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
         network.broadcast_buffers = False  # Processes.broadcast_statistics does it, before they are needed
     if not context.machine.compiled:
@@ -307,5 +307,5 @@ def _repeats_one_pass(context: Context) -> bool:
     first lie in memory that the second would overwrite.
     """
     recipe = context.recipe
-    is_alone = context.device.type == "cuda" and context.processes.size == 1
+    is_alone = is_gpu(context.device) and context.processes.size == 1
     return is_alone and recipe.accumulate == 1 and not recipe.sam

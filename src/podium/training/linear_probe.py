@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from podium.errors import PodiumError
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model
-from podium.models.device import autocast, full_float32
+from podium.models.device import CPU, autocast, full_float32
 from podium.models.heads import output_layers
 from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
@@ -167,12 +167,13 @@ def linear_layers(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> l
     rng = torch.Generator().manual_seed(0)
     with suppress(Exception):  # each family may lack something, or return something else
         layers = output_layers(model, len(spec.classes))
-        weight, bias = (torch.randn(part.shape, generator=rng) for part in (layers[0].weight, layers[0].bias))  # type: ignore[union-attr]
+        shapes = [part.shape for part in (layers[0].weight, layers[0].bias)]  # type: ignore[union-attr]
+        weight, bias = (torch.randn(shape, generator=rng, device=CPU) for shape in shapes)
         head = Head(weight.flatten(1), bias)
         for layer in layers:
             set_layer(layer, head)
         shape = 2, *sides_of(spec.test_size), 3
-        images = normalise(torch.randint(256, shape, generator=rng, dtype=torch.uint8))
+        images = normalise(torch.randint(256, shape, generator=rng, dtype=torch.uint8, device=CPU))
         logits = F.linear(features_of(model, images), *(part.to(images.device) for part in head))
         if torch.allclose(logits, model(images), rtol=1e-3, atol=1e-3):
             return layers
@@ -276,7 +277,7 @@ def prior_bias(targets: Targets, spec: ModelSpec) -> Tensor:
     """Returns the bias of a head that knows the shares of the classes and nothing else, or the mean of the numbers."""
     classes = len(spec.classes)
     if not targets.task.are_labels:
-        return torch.zeros(classes)
+        return torch.zeros(classes, device=CPU)
     counts = torch.from_numpy(targets.counts(classes)).float()
     if targets.parts(classes):
         return ((counts + 1) / len(targets)).log()

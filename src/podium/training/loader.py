@@ -25,6 +25,7 @@ from podium.errors import PodiumError
 from podium.extensions.extension_files import Extension, loaded_extensions, use_extensions
 from podium.images.store import Reader
 from podium.machine import usable_cores
+from podium.models.device import has_gpu, is_gpu
 from podium.models.hardware_errors import LOADER_DIED
 from podium.torchrun import local_world_size
 from podium.training.augment import View
@@ -196,7 +197,7 @@ def pick_workers(workers: int | None, device: torch.device) -> int:
     """Returns the number of loader processes. On a CPU they would take the cores that train."""
     if workers is not None:
         return workers
-    return min(8, max(1, usable_cores() // local_world_size())) if device.type == "cuda" else 0
+    return min(8, max(1, usable_cores() // local_world_size())) if is_gpu(device) else 0
 
 
 def _start_loader(dataset: Dataset[Any], batches: Any, workers: int) -> Any:
@@ -209,7 +210,7 @@ def _start_loader(dataset: Dataset[Any], batches: Any, workers: int) -> Any:
                     num_workers=workers,
                     collate_fn=_unchanged,
                     worker_init_fn=partial(_start_worker, loaded_extensions()),
-                    pin_memory=not workers and torch.cuda.is_available(),
+                    pin_memory=not workers and has_gpu(),
                     prefetch_factor=PREFETCHED if workers else None,
                 )
             )

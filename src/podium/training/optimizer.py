@@ -11,7 +11,7 @@ import torch
 from timm.optim import create_optimizer_v2
 from torch import nn
 
-from podium.models.device import cpu_multiplies_bfloat16
+from podium.models.device import cpu_multiplies_bfloat16, is_cpu
 from podium.models.heads import head_parameters
 from podium.recipe import Recipe
 from podium.terminal import say
@@ -36,7 +36,7 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     _limit_layer_decay(optimizer, recipe.layer_decay)
     _scale_head_rate(optimizer, model, recipe.head_rate)
     device = next(model.parameters()).device
-    if recipe.optimizer == "muon" and recipe.operators == "fast" and device.type == "cpu":
+    if recipe.optimizer == "muon" and recipe.operators == "fast" and is_cpu(device):
         from podium.operators.muon import make_faster  # it needs inner parts of timm, which other runs do not
 
         make_faster(optimizer, torch.bfloat16 if cpu_multiplies_bfloat16() else torch.float32)

@@ -21,6 +21,7 @@ from podium.errors import PodiumError
 from podium.images.decode import BadImage, Pixels, read_image, to_rgb
 from podium.machine import usable_cores
 from podium.models.build import ModelSpec
+from podium.models.device import CPU
 from podium.models.normalise import Normaliser
 from podium.saved_runs.run_folder import Run
 from podium.terminal import say
@@ -81,7 +82,7 @@ def features_of_images(run: Run, fold: int, images: Any, device: str) -> NDArray
 
 def read_for_model(images: Any, spec: ModelSpec) -> Tensor:
     """Returns the images as the model takes them: normalised, [n, 3, height, width], on the CPU."""
-    listed, normalise = list_images(images), Normaliser(spec, torch.device("cpu"))
+    listed, normalise = list_images(images), Normaliser(spec, CPU)
     parts = []
     for block in read_blocks(listed, [spec]):
         for number, reason in block.unreadable.items():

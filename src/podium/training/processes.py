@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from podium import terminal
 from podium.errors import STOPPED, PodiumError
+from podium.models.device import CPU, FOR_SEVERAL_PROCESSES, gpu_names, join_backend, takes_gpu
 from podium.torchrun import LAUNCHED_BY_PODIUM, launched_by_podium, started_by_torchrun
 
 # Long, because the others wait while the first builds the pixel store. torchrun itself notices processes that die.
@@ -73,7 +74,7 @@ class Processes:
         """Returns, for each number, the largest that any process has."""
         if self.size == 1:
             return list(numbers)
-        largest = torch.tensor(numbers, dtype=torch.float64)
+        largest = torch.tensor(numbers, dtype=torch.float64, device=CPU)
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         return largest.tolist()
 
@@ -129,11 +130,10 @@ def join_processes(device: torch.device) -> Iterator[Processes]:
     if not started_by_torchrun():
         yield Processes()
         return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    backend = join_backend(device)
     # Podium's handler would not be called while init_process_group waits, and there is nothing to save yet.
     handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
+    dist.init_process_group(backend, timeout=TIMEOUT)
     signal.signal(signal.SIGTERM, handler)
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())
@@ -208,13 +208,13 @@ def launch_processes(count: int, device: str, words: Sequence[str]) -> None:
 
 
 def _refuse_impossible_count(count: int, device: str) -> None:
-    if device not in ("auto", "cpu", "cuda"):
-        raise PodiumError(f"--processes cannot be used with --device {device}; use auto, cuda or cpu")
+    if device not in FOR_SEVERAL_PROCESSES:
+        raise PodiumError(f"--processes cannot be used with --device {device}; use {', '.join(FOR_SEVERAL_PROCESSES)}")
     highest = 8 * (os.cpu_count() or 1)
     if not 1 <= count <= highest:
         raise PodiumError(f"--processes {count}: use at least 1 and, on this machine, at most {highest}")
-    uses_gpus = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-    if uses_gpus and count > torch.cuda.device_count():
-        raise PodiumError(f"--processes {count} needs as many GPUs, but there are {torch.cuda.device_count()}")
+    uses_gpus, gpus = takes_gpu(device), len(gpu_names())
+    if uses_gpus and count > gpus:
+        raise PodiumError(f"--processes {count} needs as many GPUs, but there are {gpus}")
     if not uses_gpus and count > 1:
         terminal.say("podium: warning: several processes on a CPU share its cores, and are seldom faster than one")

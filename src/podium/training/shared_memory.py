@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from podium.errors import PodiumError
+from podium.models.device import CPU, lock_memory, unlock_memory
 
 _free: list[Tensor] = []  # of loaders that have ended
 
@@ -30,18 +31,15 @@ def shared_memory(size: int) -> Iterator[Tensor]:
 
 def _allocate(size: int) -> Tensor:
     try:
-        memory: Tensor = torch.empty(size, dtype=torch.uint8).share_memory_()
+        memory: Tensor = torch.empty(size, dtype=torch.uint8, device=CPU).share_memory_()
     except (RuntimeError, OSError) as error:
         reason = str(error).rpartition(">: ")[2]
         remedy = "run the same command again with --workers 0, or enlarge it (docker run --shm-size=8g)"
         raise PodiumError(f"/dev/shm, through which loader processes pass images, fails ({reason}); {remedy}") from None
-    if torch.cuda.is_available():  # if this fails, the GPU waits for each copy, and all else is the same
-        torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), size, 0)
+    lock_memory(memory)
     return memory
 
 
 def _discard_free() -> None:
     while _free:
-        memory = _free.pop()
-        if memory.is_pinned():
-            torch.cuda.cudart().cudaHostUnregister(memory.data_ptr())
+        unlock_memory(_free.pop())

@@ -18,7 +18,7 @@ from podium.competition.load import Competition
 from podium.extensions.own_parts import own_parts
 from podium.folds.folds_csv import warn_unless_certified
 from podium.image_size import sides_of
-from podium.models.device import device_name, precision_name
+from podium.models.device import CPU, device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
 from podium.saved_runs.doubts import warn_of_code
@@ -126,7 +126,7 @@ def _announce(context: Context, unfinished: Sequence[int]) -> None:
     recipe, processes = context.recipe, context.processes
     if unfinished:
         # A wrong view of the project would fail after training.
-        views_of(torch.zeros(1, 3, *sides_of(recipe.test_size)), recipe.views)
+        views_of(torch.zeros(1, 3, *sides_of(recipe.test_size), device=CPU), recipe.views)
         warn_unless_certified(context.competition, context.plan.root)
         several = f", {processes.size} processes" if processes.size > 1 else ""
         where = f"{precision_name(context.precision)}, on {device_name(context.device)}{several}"
