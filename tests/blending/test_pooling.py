@@ -10,9 +10,10 @@ import pytest
 
 from by_array import targets_of
 from patients import FAST, SLUG, write_patients
+from podium.blending.choose_pooling import choose_pooling
 from podium.blending.held_out import HeldOut
 from podium.blending.pool import Pool
-from podium.blending.pooling import choose_pooling, pool_held_out, pool_test
+from podium.blending.pool_images import pool_held_out, pool_test
 from podium.competition.answer_groups import Answers
 from podium.competition.load import Competition, load
 from podium.saved_runs.run_folder import Run

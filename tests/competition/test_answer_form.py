@@ -15,17 +15,17 @@ from podium.competition.answer_form import (
     LabelForm,
     LabelInEachColumnForm,
     LabelListForm,
+    LabelWithProbabilityForm,
     NumberForm,
     ProbabilityForm,
     RankingForm,
-    SureLabelForm,
 )
 
 CLASSES = ("cat", "7", "a b", "dog")
 PARTS = ("hat=red", "hat=blue", "coat=red", "coat=none", "coat=x")
 FORMS: dict[str, AnswerForm] = {
     "label": LabelForm(("label",), CLASSES),
-    "sure label": SureLabelForm(("label",), CLASSES),
+    "sure label": LabelWithProbabilityForm(("label",), CLASSES),
     "labels": LabelListForm(("labels",), CLASSES, ";", may_be_blank=True),
     "labels, one at least": LabelListForm(("labels",), CLASSES, ";", may_be_blank=False),
     "label in each column": LabelInEachColumnForm(("hat", "coat"), PARTS),

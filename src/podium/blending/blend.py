@@ -80,8 +80,8 @@ class Mean:
 class Blend:
     strategy: str  # one of ALL_STRATEGIES in strategy_names.py
     calibration: Calibration
-    mean: Mean  # of a stack, the runs have equal weights in what it corrects
-    stack: Stack | None = None  # instead of calibration and mean, a model of the runs' probabilities
+    mean: Mean
+    stack: Stack | None = None  # takes the place of calibration and mean: a model of the runs' probabilities
     pool: Pool = MEAN
     decision: Decision | None = None
 
@@ -96,11 +96,12 @@ class Blend:
         return self.mean.weights
 
     def apply(self, probs: Probs, features: Inputs | None = None) -> Probs:
-        """Returns the blended probabilities; `probs` are those of all runs, `features` those of the images."""
-        return self.average([self.calibrate(number, run_probs) for number, run_probs in enumerate(probs)], features)
+        """Returns the answers' probabilities; `probs` are those of all runs, pooled already, `features` the images'."""
+        calibrated = [self.calibrate(number, run_probs) for number, run_probs in enumerate(probs)]
+        return self.decide(self.average(calibrated, features))
 
     def calibrate(self, run_number: int, probs: Probs) -> Probs:
-        """Returns what the fold models of a run are averaged in, and then the runs."""
+        """Returns calibrated probabilities, or a stack's logits: the fold models of a run are averaged as these."""
         return self.stack.logits(probs) if self.stack else self.calibration.apply(run_number, probs)
 
     def average(self, calibrated: Sequence[Probs], features: Inputs | None = None) -> Probs:

@@ -15,5 +15,5 @@ STACKED = "stacked"
 STACKS = (f"{STACKED}-linear", f"{STACKED}-boosting")
 ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC, RANK, STACKED)
 
-POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pooling.py computes and chooses them
+POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pool.py computes them
 DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none

@@ -17,7 +17,7 @@ import pandas as pd
 
 from podium.blending.expected_score import Interval, bootstrap_scores, percentile_interval
 from podium.blending.held_out import HeldOut, collect_held_out, current_labels
-from podium.blending.pooling import fold_scores, pool_held_out
+from podium.blending.pool_images import fold_scores, pool_held_out
 from podium.blending.select_runs import OTHER_CLASSES, find_reasons, warn_of_changed_data
 from podium.comparing.pair_tests import correct, mcnemar
 from podium.comparing.run_costs import costs_of

@@ -1,7 +1,7 @@
 """What the cells of a submission hold, and what they say.
 
 An AnswerForm writes predictions as cells and reads cells as predictions, finds wrong cells, compares the cells of two
-files, and describes them. Nothing else knows what a cell is.
+files, and describes them. Nothing else knows what a cell of a known competition is.
 
 Predictions are an array with a row for each image: a probability for each class, or a number for each column. Cells are
 text: a column of them for each column of the submission, without the ids.
@@ -108,7 +108,7 @@ class LabelForm(AnswerForm):
 
 
 @dataclass(frozen=True)
-class SureLabelForm(LabelForm):
+class LabelWithProbabilityForm(LabelForm):
     """The most probable label and its probability: `138982 0.1`."""
 
     words = "one label and its probability"

@@ -1,4 +1,4 @@
-"""Guesses the layout of a competition from its card and its files. Only this and the other guess_ modules guess.
+"""Guesses the layout of a competition from its card and its files. Only this and what it calls guess.
 
 What the card says is not guessed. What Podium knows of the competition and does not fit this copy is dropped with a
 note; what the user wrote and does not fit is an error.

@@ -1,6 +1,6 @@
 """Reads the training and test rows by a layout: ids, targets, groups and images. Guesses nothing.
 
-The only place that refuses rows, with their file and line.
+Every refusal of a row or a cell, with its file and line, comes from here or from what this calls.
 """
 
 from collections import Counter

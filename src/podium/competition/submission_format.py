@@ -1,4 +1,7 @@
-"""The format of a submission: its columns, what they hold, and how its lines are written (guess_submission.py)."""
+"""The format of a submission: its header, its columns, and which form the answers in its cells have (answer_form.py).
+
+guess_submission.py finds it out.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,10 +13,10 @@ from podium.competition.answer_form import (
     LabelForm,
     LabelInEachColumnForm,
     LabelListForm,
+    LabelWithProbabilityForm,
     NumberForm,
     ProbabilityForm,
     RankingForm,
-    SureLabelForm,
 )
 from podium.competition.csv_files import CsvStyle, csv_text
 from podium.competition.long_rows import LongRows
@@ -77,7 +80,7 @@ class SubmissionFormat:
             return RankingForm(columns, classes, self.separator, self.places)
         if task is not ONE_LABEL:
             return LabelListForm(columns, classes, self.separator, may_be_blank="" in set(targets))
-        return SureLabelForm(columns, classes) if self.has_confidence else LabelForm(columns, classes)
+        return LabelWithProbabilityForm(columns, classes) if self.has_confidence else LabelForm(columns, classes)
 
     def outputs_in_columns(self, classes: Sequence[str]) -> list[int]:
         """Returns which of the model's outputs each column holds; a single column of two classes holds the last."""

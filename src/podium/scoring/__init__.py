@@ -2,5 +2,5 @@
 
 In: a submission, a solution and, if there is one, a `Competition`. Out: the score, as JSON.
 Read score_csv.py first (the command), then solution.py (which pairs the rows), read_with_form.py (a known competition)
-and read_answers.py (none is known).
+and read_without_form.py (none is known).
 """

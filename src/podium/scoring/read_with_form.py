@@ -14,14 +14,14 @@ from podium.competition.labels import MARKS, NO_MARKS
 from podium.competition.load import Competition
 from podium.competition.metric_of_file import is_metric_of_file
 from podium.errors import PodiumError
-from podium.scoring.read_answers import Answers
+from podium.scoring.read_without_form import Comparable
 from podium.scoring.solution import Pairs, label_column
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL
 from podium.terminal import first_few, plural, say
 
 
-def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -> Answers:
+def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -> Comparable:
     """Returns what the metric compares: the competition's, or another one."""
     form, metric = competition.answer_form, metric or competition.metric
     _refuse_other_ids(pairs, competition)
@@ -45,7 +45,7 @@ def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -
             _refuse_odd_marks(truth, pairs.solution)
         _refuse_problem(truth_form, truth, pairs.solution)
     sure = truth_form.read(_by_image(truth, competition))
-    return Answers(metric, competition.answers_of(sure), predictions)
+    return Comparable(metric, competition.answers_of(sure), predictions)
 
 
 def _refuse_other_ids(pairs: Pairs, competition: Competition) -> None:

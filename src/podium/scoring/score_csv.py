@@ -14,8 +14,8 @@ import pandas as pd
 
 from podium.competition.load import Competition
 from podium.errors import PodiumError
-from podium.scoring.read_answers import Answers, read_answers
 from podium.scoring.read_with_form import read_with_form
+from podium.scoring.read_without_form import Comparable, read_without_form
 from podium.scoring.solution import PRIVATE, PUBLIC, read_pairs
 from podium.tasks.metrics import METRICS, evaluate
 from podium.terminal import did_you_mean, say
@@ -40,7 +40,7 @@ def score(
         raise PodiumError(f"--metric: no metric '{metric}'; {hint}")
     metric = metric or (recorded if recorded in METRICS else None)
     pairs = read_pairs(path, solution)
-    answers = read_with_form(pairs, competition, metric) if competition else read_answers(pairs, metric, positive)
+    answers = read_with_form(pairs, competition, metric) if competition else read_without_form(pairs, metric, positive)
     if recorded and not metric:
         say(
             f"podium: warning: {path.with_suffix('.json')} names the metric {recorded}, which no loaded file defines,"
@@ -64,7 +64,7 @@ def _of_images(usage: "pd.Series[str]", competition: Competition | None) -> "pd.
     return long.widen(usage).bfill(axis=1).iloc[:, 0] if long else usage
 
 
-def _score_part(answers: Answers, part: str, is_in_part: "np.typing.NDArray[np.bool_]") -> float | None:
+def _score_part(answers: Comparable, part: str, is_in_part: "np.typing.NDArray[np.bool_]") -> float | None:
     count = int(is_in_part.sum())
     value = evaluate(answers.metric, answers.targets[is_in_part], answers.probs[is_in_part]) if count else np.nan
     if np.isfinite(value):

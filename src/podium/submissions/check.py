@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from podium.blending.blend import Probs
-from podium.blending.pooling import answer_targets, rows_of
+from podium.blending.pool_images import answer_targets, rows_of
 from podium.competition.csv_files import read_table
 from podium.competition.load import Competition
 from podium.errors import PodiumError

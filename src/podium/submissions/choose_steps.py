@@ -12,12 +12,13 @@ import numpy as np
 from podium.blending.blend import Blend, Probs, equal_blend
 from podium.blending.choose_blend import BlendChoice, Candidate, choose_blend
 from podium.blending.choose_decision import choose_decision, find_kind, with_least_prob
+from podium.blending.choose_pooling import choose_pooling
 from podium.blending.decision import Decision
 from podium.blending.expected_score import Estimate, estimate_score
 from podium.blending.held_out import HeldOut, collect_held_out, current_labels
 from podium.blending.nested import Judged
 from podium.blending.pool import MEAN, Pool
-from podium.blending.pooling import choose_pooling, pool_held_out, rows_of
+from podium.blending.pool_images import pool_held_out, rows_of
 from podium.blending.strategy_names import STACKED
 from podium.competition.load import Competition
 from podium.errors import PodiumError

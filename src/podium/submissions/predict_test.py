@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from podium.blending.blend import Blend, Probs
 from podium.blending.expected_score import GAIN_SAMPLE
-from podium.blending.pooling import pool_test, pool_test_features
+from podium.blending.pool_images import pool_test, pool_test_features
 from podium.blending.stack import Inputs
 from podium.competition.load import Competition
 from podium.errors import PodiumError

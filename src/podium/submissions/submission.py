@@ -17,7 +17,7 @@ import numpy as np
 
 from podium.blending.blend import Blend
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, within_reach
-from podium.blending.pooling import rows_of
+from podium.blending.pool_images import rows_of
 from podium.blending.select_runs import select_runs, warn_of_changed_data
 from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS, RANK
 from podium.competition.load import Competition

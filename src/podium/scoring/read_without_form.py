@@ -1,4 +1,6 @@
-"""Reads the cells of a submission and of a solution: as targets (task.py) and probabilities, or numbers, for a metric.
+"""Reads the cells of a submission and of a solution where no competition is known, which would say what they hold.
+
+They become targets (task.py) and probabilities, or numbers, for a metric.
 
 A cell of an answer that cannot be compared with the truth is an error: it would count as wrong, without a word.
 """
@@ -28,18 +30,20 @@ MOST_ODD_LINES = 0.1  # of a solution whose other lines mark one class
 SUM_TOLERANCE = 1e-3  # of probabilities that are those of one label
 
 
-class Answers(NamedTuple):
+class Comparable(NamedTuple):
+    """What a metric compares."""
+
     metric: str
-    targets: Targets
-    probs: Array  # or numbers
+    targets: Targets  # the truth
+    probs: Array  # of the submission; of numbers, the numbers
 
 
-def read_answers(pairs: Pairs, metric: str | None, positive: str | None) -> Answers:
+def read_without_form(pairs: Pairs, metric: str | None, positive: str | None) -> Comparable:
     """Returns what the metric compares; without one, accuracy is for labels and log loss for probabilities."""
     wants = METRICS[metric]().wants if metric else None
     if wants == "numbers" and metric:
         targets, numbers = _read_numbers(pairs)
-        return Answers(metric, Targets(NUMBERS, targets), numbers)
+        return Comparable(metric, Targets(NUMBERS, targets), numbers)
     marks = true_marks(pairs)
     if marks is not None:
         return _read_marks(pairs, marks, metric, positive)
@@ -61,8 +65,8 @@ def read_answers(pairs: Pairs, metric: str | None, positive: str | None) -> Answ
     return _of_one_label(metric or "accuracy", *_read_labels(cells, labels))
 
 
-def _of_one_label(metric: str, numbers: Array, probs: Array) -> Answers:
-    return Answers(metric, Targets(ONE_LABEL, numbers), probs)
+def _of_one_label(metric: str, numbers: Array, probs: Array) -> Comparable:
+    return Comparable(metric, Targets(ONE_LABEL, numbers), probs)
 
 
 def _refuse_several_labels(pairs: Pairs, labels: "pd.Series[str]") -> None:
@@ -117,7 +121,7 @@ def _refuse_values(pairs: Pairs, values: Array, is_wrong: Any) -> None:
         raise PodiumError(f"{pairs.path}: id '{name}' has no probabilities: {values[row]}; correct that row")
 
 
-def _read_marks(pairs: Pairs, marks: pd.DataFrame, metric: str | None, positive: str | None) -> Answers:
+def _read_marks(pairs: Pairs, marks: pd.DataFrame, metric: str | None, positive: str | None) -> Comparable:
     """Reads a column for each class in both files: of one label if the truth and the probabilities are like that."""
     values, is_true, classes = _values(pairs), marks.to_numpy(), [str(name) for name in marks]
     have_sum_1 = (np.abs(values.sum(1) - 1) < SUM_TOLERANCE).all()
@@ -127,7 +131,7 @@ def _read_marks(pairs: Pairs, marks: pd.DataFrame, metric: str | None, positive:
     if metric and SEVERAL_LABELS.name not in METRICS[metric]().tasks and (is_true.sum(1) == 1).all():
         is_one_label = True
     if not is_one_label:
-        return Answers(metric or "roc_auc", Targets(SEVERAL_LABELS, is_true.astype(np.float32)), values)
+        return Comparable(metric or "roc_auc", Targets(SEVERAL_LABELS, is_true.astype(np.float32)), values)
     _refuse_values(pairs, values, values.sum(axis=1) == 0)
     order = _order_of(classes, positive)
     return _of_one_label(metric or "log_loss", is_true[:, order].argmax(1), values[:, order])
