@@ -165,7 +165,7 @@ def test_thresholds_are_fitted_written_and_rebuilt(
         judged, decided = choose_decision(*arguments)
         return replace(judged, is_taken=True), decided
 
-    monkeypatch.setattr("podium.submissions.submission.choose_decision", choose_and_take)
+    monkeypatch.setattr("podium.submissions.choose_steps.choose_decision", choose_and_take)
     status, out, err = podium("submit", "-c", SLUG)
     assert status == 0, err
     assert "decision: thresholds for samples_f1" in err
