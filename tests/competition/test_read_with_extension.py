@@ -36,6 +36,12 @@ def test_the_sample_submission_gives_the_order_or_the_test_rows(tmp_path: Path) 
     assert images_by_id(load_files(tmp_path, IMAGES, sample, CARD)) == {"5": "test/5.jpg", "4": "test/4.jpg"}
 
 
+def test_a_reader_needs_no_clear_tables_beside_it(tmp_path: Path) -> None:
+    tables = {name: table("id,label", "1,a") for name in ("a/test.csv", "b/test.csv", "a/train.csv", "b/train.csv")}
+    write_reader(tmp_path, frames())
+    assert images_by_id(load_files(tmp_path, IMAGES, tables, CARD)) == {"4": "test/4.jpg", "5": "test/5.jpg"}
+
+
 def test_a_reader_of_another_layout_changes_nothing(tmp_path: Path) -> None:
     write_reader(tmp_path, "None")
     assert len(load_files(tmp_path, IMAGES, TABLES, CARD).train) == 3

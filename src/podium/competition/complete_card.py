@@ -19,6 +19,7 @@ from podium.competition.submission_format import SubmissionFormat
 from podium.competition.table import Table
 from podium.competition.tables import Tables
 from podium.tasks.task import ONE_LABEL
+from podium.terminal import printable
 
 
 class Setting(NamedTuple):
@@ -31,7 +32,7 @@ class Setting(NamedTuple):
 
     def describe(self) -> str:
         """Returns the line of a card, with the origin as its comment."""
-        return f"{self.key} = {_toml(self.value)}  # {self.origin}"
+        return f"{self.key} = {_toml(self.value)}  # {printable(' '.join(self.origin.split()))}"
 
 
 def settings_of(

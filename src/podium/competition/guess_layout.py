@@ -41,7 +41,8 @@ from podium.terminal import first_few, plural
 def guess_layout(tables: Tables, reader: ReaderRows | None) -> Layout:
     """Returns how the rows are read; those of a project's own reader are there already."""
     train = _guess_of_reader(tables, reader) if reader else _guess_of_labels(tables)
-    test = _guess_test(tables, train.layout)
+    has_test = reader is not None and reader.test is not None
+    test = TestLayout("reader") if has_test else _guess_test(tables, train.layout)
     return Layout(train.card, train.layout, test, (*train.notes, *filter(None, [test.images.note])))
 
 

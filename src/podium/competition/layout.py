@@ -77,7 +77,7 @@ class TrainLayout:
 
 @dataclass(frozen=True)
 class TestLayout:
-    ids_in: Literal["sample", "table", "folder"]
+    ids_in: Literal["sample", "table", "folder", "reader"]
     id_column: str = ""
     images: ImageNames = BY_IDS
 
