@@ -32,7 +32,11 @@ class Setting(NamedTuple):
 
     def describe(self) -> str:
         """Returns the line of a card, with the origin as its comment."""
-        return f"{self.key} = {_toml(self.value)}  # {printable(' '.join(self.origin.split()))}"
+        return f"{self.key} = {_toml(self.value)}  {self.comment}"
+
+    @property
+    def comment(self) -> str:
+        return f"# {printable(' '.join(self.origin.split()))}"
 
 
 def settings_of(
@@ -105,7 +109,7 @@ def as_toml(slug: str, settings: Iterable[Setting]) -> str:
     tables = []
     for setting in settings:
         if isinstance(setting.value, dict):
-            tables += ["", f"[{setting.key}]  # {setting.origin}"]
+            tables += ["", f"[{setting.key}]  {setting.comment}"]
             tables += [f"{_toml_key(key)} = {_toml(value)}" for key, value in setting.value.items()]
         else:
             lines.append(("" if setting.is_settled else "# ") + setting.describe())
