@@ -230,6 +230,13 @@ def fit_temperature(probs: Probs, targets: NDArray[np.int64]) -> float:
     return find_temperature(log_loss)
 
 
+def random_part(images: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Returns at most so many of these images, in their order: a temperature needs no more of a very large table."""
+    if len(images) <= most:
+        return images
+    return np.sort(np.random.default_rng(0).choice(images, most, replace=False))
+
+
 def find_temperature(loss: Callable[[float], float]) -> float:
     """Returns the temperature that minimises the loss."""
     bounds = (np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.blend import MIN_PROB, Probs, apply_temperature
-from podium.blending.blend_strategies import fit_temperature
+from podium.blending.blend_strategies import fit_temperature, random_part
 
 Ints = NDArray[np.int64]
 
@@ -64,10 +64,9 @@ def find_suspects(targets: Ints, probs: Probs) -> Suspects:
 
 def _temperature(probs: Probs, targets: Ints) -> float:
     """Returns the temperature that fits all images; a random part of a very large table is enough."""
-    images = MOST_FITTED // probs.shape[1]
-    if len(probs) <= images:
-        return fit_temperature(probs, targets)
-    fitted = np.sort(np.random.default_rng(0).choice(len(probs), images, replace=False))
+    fitted = random_part(np.arange(len(probs)), MOST_FITTED // probs.shape[1])
+    if len(fitted) == len(probs):
+        return fit_temperature(probs, targets)  # without a copy
     return fit_temperature(probs[fitted], targets[fitted])
 
 

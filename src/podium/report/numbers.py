@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.blend import apply_temperature
-from podium.blending.blend_strategies import fit_temperature
+from podium.blending.blend_strategies import fit_temperature, random_part
 from podium.blending.held_out import current_labels
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
@@ -187,16 +187,14 @@ def calibrated_probs(images: HeldOutImages) -> tuple[Floats, float]:
     The temperature of a fold is fitted to the other folds, so that the diagram shows what to expect of new images. With
     one fold, two halves take the place of the folds. A random part of the images is enough if they have many classes.
     """
-    most, rng = max(MIN_FITTED, MOST_FITTED // len(images.classes)), np.random.default_rng(0)
+    most = max(MIN_FITTED, MOST_FITTED // len(images.classes))
     parts = images.folds if len(set(images.folds.tolist())) > 1 else np.arange(len(images)) % 2
     probs, temperatures = images.probs.copy(), []
     for part in sorted(set(parts.tolist())):
         others, own = parts != part, parts == part
         if not others.any():
             continue
-        fitted = np.flatnonzero(others)
-        if len(fitted) > most:
-            fitted = np.sort(rng.choice(fitted, most, replace=False))
+        fitted = random_part(np.flatnonzero(others), most)
         temperature = fit_temperature(images.probs[fitted], images.targets[fitted])
         probs[own] = apply_temperature(images.probs[own], temperature)
         temperatures.append(temperature)
