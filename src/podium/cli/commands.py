@@ -194,6 +194,15 @@ def predict(args: argparse.Namespace) -> None:
         terminal.show(predictions.table(args.top))
 
 
+def verify(args: argparse.Namespace) -> None:
+    """Train a fold of a run again, and say whether it is the same to the bit."""
+    from podium.machine import Machine
+    from podium.training.verify_run import verify_fold
+
+    machine = Machine(device=args.device, workers=args.workers, deterministic=args.deterministic)
+    verify_fold(args.competition, args.root, args.run_name, args.fold, machine)
+
+
 def explain(args: argparse.Namespace) -> None:
     """Draw what a model looks at and what it has learned: attention, Grad-CAM, receptive field, filters, positions."""
     from podium.explain.explain_models import ExplainRequest, explain_models
@@ -348,6 +357,7 @@ COMMANDS: dict[str, flags.Command] = {
     "train": (train, flags.train),
     "submit": (submit, flags.submit),
     "predict": (predict, flags.predict),
+    "verify": (verify, flags.verify),
     "report": (report, flags.report),
     "lineage": (lineage, flags.lineage),
     "score": (score, flags.score),

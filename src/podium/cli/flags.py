@@ -145,8 +145,7 @@ def train(command: argparse.ArgumentParser) -> None:
     command.add_argument("--processes", type=_count, metavar="N", help=text)
     text = "data: all processes share each fold; folds: each trains its own folds; auto: folds if they divide evenly"
     command.add_argument("--parallel", choices=("auto", "data", "folds"), default="auto", help=text)
-    text = "give identical results on a GPU when training is repeated; slower"
-    command.add_argument("--deterministic", action="store_true", help=text)
+    _deterministic_flag(command)
     text = "use torch.compile: a GPU trains 1.5 to 2 times as fast, but compiling takes up to a minute per fold"
     command.add_argument("--compile", action="store_true", help=text)
     _recipe_flags(command, several_models=True)
@@ -219,6 +218,14 @@ def predict(command: argparse.ArgumentParser) -> None:
     command.add_argument("--top", type=_positive, default=3, metavar="N", help=text)
     command.add_argument("--csv", action="store_true", help="print a CSV with the probability of every class")
     _device_flag(command)
+
+
+def verify(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run_name", metavar="RUN", help="name of a run")
+    text = "number of the fold (default: the first that is finished, else the first with two checkpoints)"
+    command.add_argument("--fold", type=_count, metavar="K", help=text)
+    _device_flags(command)
+    _deterministic_flag(command)
 
 
 def compare(command: argparse.ArgumentParser) -> None:
@@ -346,6 +353,11 @@ def _device_flags(command: argparse.ArgumentParser) -> None:
     _device_flag(command)
     text = "processes that load images; never changes the result"
     command.add_argument("--workers", type=_count, metavar="N", help=text)
+
+
+def _deterministic_flag(command: argparse.ArgumentParser) -> None:
+    text = "give identical results on a GPU when training is repeated; slower"
+    command.add_argument("--deterministic", action="store_true", help=text)
 
 
 def _machine_flags(command: argparse.ArgumentParser) -> None:

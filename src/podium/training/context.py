@@ -62,6 +62,13 @@ class Context:
     def workers(self) -> int:
         return pick_workers(self.machine.workers, self.device)
 
+    @property
+    def data_sha256(self) -> str:
+        """Returns the hash of the training images: of their ids and labels, and of their files."""
+        competition, store = self.competition, self.store
+        files_digest = store.digest(store.positions(competition.train_in_files["image"]))
+        return f"{competition.train_hash[:32]}{files_digest[:32]}"
+
     def with_recipe(self, recipe: Recipe) -> "Context":
         return replace(self, plan=replace(self.plan, recipe=recipe))
 

@@ -85,10 +85,16 @@ def make_plan(checked: CheckedRequest) -> Plan:
     recipe = resolve_recipe(options, competition.recipe, data)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     plan = with_options(Plan(competition, root, request, run, recipe, folds, folds_to_train, data), options)
-    plan = replace(plan, earlier_runs=_find_earlier_runs(plan))
+    plan = with_run(plan, run)
     if not checked.only_shown:
         _refuse_other_recipe(plan)
     return replace(plan, facts=find_origin(recipe.weights, competition, root, folds))
+
+
+def with_run(plan: Plan, run: Run) -> Plan:
+    """Returns the plan for another folder, with the runs that the folds unfinished there learn from."""
+    plan = replace(plan, run=run)
+    return replace(plan, earlier_runs=_find_earlier_runs(plan))
 
 
 def with_options(plan: Plan, options: Options) -> Plan:

@@ -96,8 +96,7 @@ def _each_process_has_folds(context: Context, fold_count: int) -> bool:
 def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -> None:
     """Writes recipe.json, or refuses to resume a run that was started with other options, folds or data."""
     plan, competition, run = context.plan, context.competition, context.run
-    files_digest = context.store.digest(context.store.positions(competition.train_in_files["image"]))
-    data_sha256 = f"{competition.train_hash[:32]}{files_digest[:32]}"
+    data_sha256 = context.data_sha256
     for option, runs in plan.earlier_runs.items():
         check_same_data(option, runs, data_sha256)
     earlier_hashes = {option: hash_weights(runs, unfinished) for option, runs in plan.earlier_runs.items()}

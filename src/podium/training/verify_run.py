@@ -1,0 +1,152 @@
+"""Shows that a fold of a run comes out the same, to the bit, when it is trained again.
+
+    podium verify RUN [--fold K]
+
+A finished fold is trained again from its first step. Of an unfinished one, the steps between its two kept checkpoints
+are repeated. It happens in a folder of its own below the run's, which is deleted; the run stays as it is.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import fields
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from podium.errors import PodiumError
+from podium.machine import Machine
+from podium.models.device import device_name, precision_name
+from podium.models.tensors import load_tensors
+from podium.project_root import runs_folder
+from podium.recipe import NEUTRAL, Recipe
+from podium.saved_runs.checkpoint import checkpoints
+from podium.saved_runs.earlier_runs import hash_weights
+from podium.saved_runs.run_folder import TRIAL_PREFIX, Run, package_versions
+from podium.terminal import plural, say, show
+from podium.training.context import Context, open_context
+from podium.training.learner_state import COUNTERS, learner_state
+from podium.training.linear_probe import train_head
+from podium.training.loop import close_epoch, decide, start_or_resume, train_fold, training_batches, validate
+from podium.training.plan import Plan, make_plan, with_run
+from podium.training.request import CheckedRequest, Request, check_weights
+
+
+def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machine: Machine | None = None) -> None:
+    """Prints that the fold is the same; raises if it is not, or if it cannot be trained again as it was."""
+    run = Run(runs_folder(slug, root) / name)
+    if not run.has_begun():
+        raise PodiumError(f"{run.path}: nothing is trained there; name a run of {slug}")
+    fold = _choose_fold(run, fold)
+    plan = _plan_of(slug, root, run, fold, machine or Machine())
+    with run.lock(), tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, dir=run.path) as folder:
+        trial = Run(Path(folder))
+        shutil.copy(run.path / "recipe.json", trial.path)
+        with open_context(with_run(plan, trial)) as context:
+            _refuse_other_beginning(context, run, fold)
+            if fold in run.finished():
+                what, difference = "trained again", _train_again(context, run, fold)
+            else:
+                what, difference = "repeated between its checkpoints", _repeat_steps(context, run, fold)
+            if difference:
+                which = f"fold {fold} of {run.name}, {what}, is another one"
+                raise PodiumError(f"{which}: {difference}; {_now(context)}")
+    show(f"fold {fold} of {run.name}, {what}, is the same to the bit")
+
+
+def _choose_fold(run: Run, fold: int | None) -> int:
+    """Returns the user's fold, else the first finished one, else the first with two checkpoints."""
+    begun = {int(path.name.removeprefix("fold")): path for path in run.path.glob("fold*")}
+    can_be_repeated = [number for number in sorted(begun) if len(checkpoints(begun[number])) > 1]
+    possible = [*run.finished(), *can_be_repeated]
+    if fold is None and possible:
+        return possible[0]
+    if fold is None or fold not in possible:
+        which = "no fold" if fold is None else f"fold {fold}"
+        raise PodiumError(
+            f"{run.path}: {which} is finished or has two checkpoints to compare; train on, or name another fold"
+        )
+    return fold
+
+
+def _plan_of(slug: str, root: Path, run: Run, fold: int, machine: Machine) -> Plan:
+    """Returns the plan of the recorded recipe; refuses other folds, data or corrections than the run was trained on."""
+    recorded = {field.name: run.recipe.get(field.name, NEUTRAL.get(field.name)) for field in fields(Recipe)}
+    options = {name: value for name, value in recorded.items() if value is not None}
+    check_weights(slug, root, options, only_shown=False)
+    request = Request({}, (fold,), run.name, machine)
+    return make_plan(CheckedRequest(slug, root, request, options, only_shown=False))
+
+
+def _refuse_other_beginning(context: Context, run: Run, fold: int) -> None:
+    """Refuses other images, and other weights of the runs that the fold has learned from."""
+    run.check_same({**context.plan.identity(), "data_sha256": context.data_sha256})
+    for option, runs in context.plan.earlier_runs.items():
+        recorded, now = run.recipe.get(f"{option}_sha256", {}), hash_weights(runs, [fold])
+        if any(recorded.get(key, digest) != digest for key, digest in now.items()):
+            raise PodiumError(f"{run.path}: its {option} {run.recipe[option]} has other weights now; restore those")
+
+
+def _train_again(context: Context, run: Run, fold: int) -> str:
+    """Returns how the finished fold differs from one that is trained now; "" if it does not."""
+    run.check_weights(fold)
+    if context.recipe.linear:
+        train_head(context, fold)
+    else:
+        steps, planned = run.history(fold)[-1].step, context.batch_sampler(fold).stop
+        if steps != planned:
+            raise PodiumError(
+                f"fold {fold} of {run.name} took {steps:,} of {planned:,} steps, because of its time limit; what a"
+                " clock has shortened cannot be repeated to the bit"
+            )
+        train_fold(context, fold)
+    before, now = (one.weights_path(fold) for one in (run, context.run))
+    if difference := _difference(load_tensors(before)[0], load_tensors(now)[0]):
+        return difference
+    probs, probs_now = (one.out_of_fold(fold).probs for one in (run, context.run))
+    return "" if (probs == probs_now).all() else "its weights are the same, but its predictions are not"
+
+
+def _repeat_steps(context: Context, run: Run, fold: int) -> str:
+    """Returns how the newest checkpoint differs from what the steps since the one before it lead to now."""
+    newest, older, *_ = checkpoints(run.fold_folder(fold))
+    context.run.fold_folder(fold).mkdir()
+    shutil.copy(older, context.run.fold_folder(fold))
+    expected, last_step = load_tensors(newest)[0], int(newest.stem.removeprefix("checkpoint-"))
+    learner = start_or_resume(context, fold, 1)
+    first_step, total_steps = learner.progress.step, learner.progress.total_steps
+    with closing(training_batches(learner)) as batches:
+        for images, labels in batches:
+            learner.step(images, labels)
+            if learner.progress.step == last_step:
+                break
+            if decide(learner, stop=False, save=False, last_step=total_steps).validate:
+                close_epoch(learner, validate(learner, views="none"))
+    say(f"podium: repeated {plural(last_step - first_step, 'step')} after step {first_step:,}")
+    counters = {*COUNTERS, "loss"}  # they begin anew with an epoch, before or after a checkpoint
+    states = expected, learner_state(learner)[0]
+    kept, now = ({name: state[name] for name in state.keys() - counters} for state in states)
+    return _difference(kept, now)
+
+
+def _difference(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> str:
+    """Says which tensors differ, and by how much; "" if none does."""
+    if before.keys() != now.keys():
+        return f"it has other tensors, such as {min(before.keys() ^ now.keys())}"
+    pairs = {name: (before[name].to("cpu"), now[name].detach().to("cpu")) for name in sorted(before)}
+    differing = [name for name, (one, other) in pairs.items() if not torch.equal(one, other)]
+    if not differing:
+        return ""
+    one, other = (tensor.double() for tensor in pairs[differing[0]])
+    most = f" by up to {(one - other).abs().max().item():.2g}" if one.shape == other.shape else ""
+    return f"{len(differing):,} of {plural(len(pairs), 'tensor')} differ, {differing[0]}{most}"
+
+
+def _now(context: Context) -> str:
+    """Says on what the run was trained and on what it is now, for an error."""
+    recipe, version = context.run.recipe, package_versions()["torch"]
+    before = f"{recipe.get('computed_in')} on {recipe.get('device')} with torch {recipe['versions'].get('torch')}"
+    now = f"{precision_name(context.precision)} on {device_name(context.device)} with torch {version}"
+    return f"it was trained in {before}, now in {now}; on a GPU, both need --deterministic"
