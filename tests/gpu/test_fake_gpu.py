@@ -1,87 +1,34 @@
-"""The types and devices of a step's tensors on a GPU, without one: fake tensors have them, and no values.
+"""What a step does on a GPU, shown without one by fake tensors: types, devices, and that it waits for nothing.
 
-Backward passes fail on fake tensors of a GPU, so gradients are set by hand. What needs a value fails too: on a GPU it
-would wait for all that is queued.
+With CUDA's name, types are right but backward passes fail, so gradients are set by hand; with an accelerator of torch's
+for tests, a whole step runs, without autocast.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorDeviceMismatchError
 
 import bars
 import marks
 import several_labels as stripes
+from forked_podium import SERVER, exit_status
+from gpu.fake_gpu import GPU, a_fake_batch, fake_gpu, move_learner, take_whole_steps
 from podium.models.predict import predict_proba, probs_of
 from podium.training.context import open_context
 from podium.training.learner import Learner
-from podium.training.losses import make_label_loss
-from podium.training.optimizer import create_optimizer
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
-from tiny import Podium, podium_at
+from tiny import FAST, Podium, podium_at
 from training.learners import SMALL, learner_of
 
-GPU = torch.device("cuda")
-MODULES_OF_AMP = ("torch.amp.autocast_mode", "torch.amp.grad_scaler")
-
-
-@contextmanager
-def fake_gpu() -> Iterator[None]:
-    """Lets torch believe in a GPU: tensors that are made or moved there are fake."""
-    with pytest.MonkeyPatch.context() as patch, FakeTensorMode(allow_non_fake_inputs=True):
-        for module in MODULES_OF_AMP:
-            patch.setattr(f"{module}.amp_definitely_not_available", lambda: False, raising=False)
-        patch.setattr("torch.cuda.amp.common.amp_definitely_not_available", lambda: False, raising=False)
-        patch.setattr("torch.cuda.is_bf16_supported", lambda *_, **__: True)
-        yield
-
-
-def fake(tensor: Tensor) -> Tensor:
-    """Returns a fake tensor of the GPU that has this one's shape and type."""
-    return torch.empty_like(tensor, device=GPU)
-
-
-def move(module: nn.Module) -> None:
-    """Gives the module fake parameters and buffers: `module.to` fails, because they are tensors of another kind."""
-    for part in module.modules():
-        for name, parameter in part._parameters.items():
-            if parameter is not None:
-                part._parameters[name] = nn.Parameter(fake(parameter), requires_grad=parameter.requires_grad)
-        for name, buffer in part._buffers.items():
-            if buffer is not None:
-                part._buffers[name] = fake(buffer)
-
-
-def move_learner(learner: Learner, precision: torch.dtype) -> None:
-    """Moves all that a step uses to the fake GPU."""
-    labels = learner.context.target_of_image
-    learner.device, learner.context = GPU, replace(learner.context, device=GPU, precision=precision)
-    for module in filter(None, (learner.model, learner.average and learner.average.module)):
-        move(module)
-    for member in learner.teacher.members if learner.teacher else []:
-        move(member.model)
-        member.scale, member.shift = fake(member.scale), fake(member.shift)
-    if learner.teacher:
-        learner.teacher.device, learner.teacher.precision = GPU, precision
-    normalise = learner.normalise
-    normalise.device, normalise.scale, normalise.shift = GPU, fake(normalise.scale), fake(normalise.shift)
-    learner.classes = torch.arange(len(learner.spec.classes), device=GPU)
-    learner.label_loss = make_label_loss(learner.recipe, labels, len(learner.spec.classes), GPU)
-    progress = learner.progress
-    for name in ("loss_sum", "skipped", "skipped_in_a_row"):
-        setattr(progress, name, torch.zeros((), device=GPU))
-    learner.optimizer = create_optimizer(learner.model, learner.recipe)
-    learner.scaler = torch.amp.GradScaler("cuda", enabled=precision == torch.float16)
-
-
+TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_resnet", "--folds", "0", "--epochs", "1")
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"mix": 1.0, "smoothing": 0.1},
@@ -125,8 +72,7 @@ def take_a_step(learner: Learner, precision: torch.dtype, labels: Tensor) -> Non
     learner.model.register_forward_hook(lambda module, inputs, output: types.append(output.dtype))
     with fake_gpu():
         move_learner(learner, precision)
-        images, labels = torch.zeros(8, 32, 32, 3, dtype=torch.uint8), torch.zeros_like(labels)
-        inputs, targets = learner.prepare(images, labels)
+        inputs, targets = learner.prepare(*a_fake_batch(labels))
         assert (inputs.device.type, inputs.dtype, targets.device.type) == ("cuda", torch.float32, "cuda")
         loss = learner.loss(inputs, targets)
         assert types == [precision]  # autocast: the model computes in short numbers, and the loss does not
@@ -150,7 +96,7 @@ def test_predictions_are_floats_of_32_bits(tiny: Path, precision: torch.dtype) -
     learner = learner_of(tiny, model="test_vit")
     with fake_gpu():
         move_learner(learner, precision)
-        images = torch.zeros(8, 32, 32, 3, dtype=torch.uint8)
+        images, _ = a_fake_batch()
         with torch.autocast("cuda", precision):
             logits = learner.model(learner.normalise(images))
         assert logits.dtype == precision
@@ -161,16 +107,48 @@ def test_predictions_are_floats_of_32_bits(tiny: Path, precision: torch.dtype) -
 
 @pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
 def test_a_teacher(tiny: Path, podium: Podium, precision: torch.dtype) -> None:
-    words = ("train", "-c", "tiny", "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
-    assert podium(*words, "--model", "test_resnet", "--name", "teacher", "--folds", "0", "--epochs", "1")[0] == 0
+    assert podium(*TRAIN, "--name", "teacher")[0] == 0
     learner = learner_of(tiny, name="student", model="test_vit", teacher="teacher")
     assert learner.teacher
     with fake_gpu():
         move_learner(learner, precision)
-        images, labels = torch.zeros(8, 32, 32, 3, dtype=torch.uint8), torch.zeros(8, dtype=torch.int64)
-        inputs, targets = learner.prepare(images, labels)
+        inputs, targets = learner.prepare(*a_fake_batch())
         assert learner.teacher(inputs).dtype == torch.float32
         assert learner.loss(inputs, targets).dtype == torch.float32
+
+
+# --- whole steps -------------------------------------------------------------------------------------
+
+WHOLE = [
+    *OPTIONS,
+    {"sam": 0.05},
+    {"accumulate": 2},
+    {"optimizer": "muon"},
+    {"teacher": "teacher", "distil": 0.5},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["test_vit", "test_resnet", "test_convnext"])
+def test_whole_steps_stay_on_their_device_and_wait_for_nothing(tiny: Path, podium: Podium, model: str) -> None:
+    assert podium(*TRAIN, "--name", "teacher")[0] == 0
+    report = tiny / "report.json"
+    process = SERVER.Process(target=take_whole_steps, args=(tiny, model, WHOLE, report))
+    process.start()
+    assert exit_status(process) == 0
+    problems = json.loads(report.read_text())
+    # On a GPU, timm's Muon reads whether its products are finite; on a CPU, ours does not.
+    assert "DataDependentOutputException" in problems.pop(str({"optimizer": "muon"}))
+    assert problems == {}
+
+
+def test_tensors_of_two_devices_are_noticed(tiny: Path) -> None:
+    learner = learner_of(tiny, model="test_vit")
+    with fake_gpu():
+        move_learner(learner, torch.bfloat16)
+        learner.classes = torch.arange(len(learner.spec.classes))
+        with pytest.raises(FakeTensorDeviceMismatchError):
+            learner.prepare(*a_fake_batch())
 
 
 def test_a_wait_is_noticed() -> None:
