@@ -25,6 +25,7 @@ from podium.training.context import open_context
 from podium.training.learner import Learner
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
+from second_round import first_of
 from tiny import FAST, Podium, podium_at
 from training.learners import SMALL, learner_of
 
@@ -129,7 +130,7 @@ WHOLE = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["test_vit", "test_resnet", "test_convnext"])
+@pytest.mark.parametrize("model", first_of(["test_vit", "test_resnet"], ["test_vit", "test_resnet", "test_convnext"]))
 def test_whole_steps_stay_on_their_device_and_wait_for_nothing(tiny: Path, podium: Podium, model: str) -> None:
     assert podium(*TRAIN, "--name", "teacher")[0] == 0
     report = tiny / "report.json"

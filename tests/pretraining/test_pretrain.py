@@ -132,7 +132,9 @@ def test_weights_of_another_model_or_an_unknown_name_are_refused(pretrained: Pat
 # --- resuming ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("model", "optimizer"), [("test_vit", "adamw"), ("test_resnet", "muon")])
+@pytest.mark.parametrize(
+    ("model", "optimizer"), [("test_vit", "adamw"), pytest.param("test_resnet", "muon", marks=pytest.mark.all)]
+)
 def test_a_stopped_pretraining_resumes_to_the_same_bits(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, model: str, optimizer: str
 ) -> None:
