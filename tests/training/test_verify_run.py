@@ -70,6 +70,17 @@ def test_the_steps_between_two_checkpoints_are_repeated(tiny: Path, podium: Podi
     assert podium(*words)[0] == 0  # the run goes on
 
 
+def test_stopped_it_says_that_nothing_has_changed(tiny: Path, podium: Podium) -> None:
+    assert podium(*TRAIN, "--model", "test_vit", "--name", "a")[0] == 0
+    before = files_of(tiny, "a")
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 2, signal.SIGINT)
+        status, out, err = podium(*VERIFY, "a")
+    assert (status, out) == (75, "")
+    assert "stopped while verifying; the run is as it was" in err
+    assert files_of(tiny, "a") == before
+
+
 def test_what_cannot_be_trained_again_is_refused(tiny: Path, podium: Podium) -> None:
     assert "nothing is trained there" in one_line(podium(*VERIFY, "a"))
     assert podium(*TRAIN, "--model", "test_vit", "--name", "a")[0] == 0

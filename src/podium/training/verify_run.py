@@ -25,7 +25,7 @@ from podium.recipe import NEUTRAL, Recipe
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.earlier_runs import hash_weights
 from podium.saved_runs.run_folder import TRIAL_PREFIX, Run, package_versions
-from podium.terminal import plural, say, show
+from podium.terminal import did_you_mean, plural, say, show
 from podium.training.context import Context, open_context
 from podium.training.learner_state import COUNTERS, learner_state
 from podium.training.linear_probe import train_head
@@ -38,7 +38,9 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
     """Prints that the fold is the same; raises if it is not, or if it cannot be trained again as it was."""
     run = Run(runs_folder(slug, root) / name)
     if not run.has_begun():
-        raise PodiumError(f"{run.path}: nothing is trained there; name a run of {slug}")
+        begun = [path.parent.name for path in run.path.parent.glob("*/recipe.json")]
+        hint = did_you_mean(name, begun, otherwise=f"there are {', '.join(sorted(begun)) or 'none yet'}")
+        raise PodiumError(f"{run.path}: nothing is trained there; {hint}")
     fold = _choose_fold(run, fold)
     plan = _plan_of(slug, root, run, fold, machine or Machine())
     with run.lock(), tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, dir=run.path) as folder:
@@ -46,21 +48,22 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
         shutil.copy(run.path / "recipe.json", trial.path)
         with open_context(with_run(plan, trial)) as context:
             _refuse_other_beginning(context, run, fold)
-            if fold in run.finished():
-                what, difference = "trained again", _train_again(context, run, fold)
-            else:
-                what, difference = "repeated between its checkpoints", _repeat_steps(context, run, fold)
+            is_finished = fold in run.finished()
+            how = "trained again" if is_finished else "repeated between its checkpoints"
+            repeated = f"fold {fold} of {run.name}, {how},"
+            try:
+                difference = (_train_again if is_finished else _repeat_steps)(context, run, fold)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("stopped while verifying; the run is as it was") from None
             if difference:
-                which = f"fold {fold} of {run.name}, {what}, is another one"
-                raise PodiumError(f"{which}: {difference}; {_now(context)}")
-    show(f"fold {fold} of {run.name}, {what}, is the same to the bit")
+                raise PodiumError(f"{repeated} is another one: {difference}; {_now(context)}")
+    show(f"{repeated} is the same to the bit")
 
 
 def _choose_fold(run: Run, fold: int | None) -> int:
     """Returns the user's fold, else the first finished one, else the first with two checkpoints."""
-    begun = {int(path.name.removeprefix("fold")): path for path in run.path.glob("fold*")}
-    can_be_repeated = [number for number in sorted(begun) if len(checkpoints(begun[number])) > 1]
-    possible = [*run.finished(), *can_be_repeated]
+    unfinished = [number for number in range(run.recipe["folds"]) if number not in run.finished()]
+    possible = [*run.finished(), *(number for number in unfinished if len(checkpoints(run.fold_folder(number))) > 1)]
     if fold is None and possible:
         return possible[0]
     if fold is None or fold not in possible:
@@ -146,7 +149,8 @@ def _difference(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> str:
 
 def _now(context: Context) -> str:
     """Says on what the run was trained and on what it is now, for an error."""
-    recipe, version = context.run.recipe, package_versions()["torch"]
-    before = f"{recipe.get('computed_in')} on {recipe.get('device')} with torch {recipe['versions'].get('torch')}"
-    now = f"{precision_name(context.precision)} on {device_name(context.device)} with torch {version}"
+    recipe, versions = context.run.recipe, (context.run.recipe.get("versions", {}), package_versions())
+    before, now = (version.get("torch", "of an unknown version") for version in versions)
+    before = f"{recipe.get('computed_in')} on {recipe.get('device')} with torch {before}"
+    now = f"{precision_name(context.precision)} on {device_name(context.device)} with torch {now}"
     return f"it was trained in {before}, now in {now}; on a GPU, both need --deterministic"
