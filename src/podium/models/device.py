@@ -28,7 +28,7 @@ def pick_device(name: str) -> torch.device:
     A GPU that is there and does not work is an error: training must not fall back to the CPU silently.
     """
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        name = "cuda" if has_gpu() else "mps" if torch.backends.mps.is_available() else "cpu"
     if name == "cuda" and local_rank() is not None:
         name = f"cuda:{local_rank()}"
     try:
@@ -89,13 +89,13 @@ def join_backend(device: torch.device) -> str:
 
 def device_kind(device: torch.device) -> str:
     """Returns the key of recipe_defaults.AUTO."""
-    return "cpu with bfloat16" if device.type == "cpu" and cpu_multiplies_bfloat16() else device.type
+    return "cpu with bfloat16" if is_cpu(device) and cpu_multiplies_bfloat16() else device.type
 
 
 def device_name(device: torch.device) -> str:
-    if device.type == "cuda":
+    if is_gpu(device):
         return torch.cuda.get_device_name(device)
-    return terminal.plural(torch.get_num_threads(), "CPU core") if device.type == "cpu" else device.type
+    return terminal.plural(torch.get_num_threads(), "CPU core") if is_cpu(device) else device.type
 
 
 def prepare_device(device: torch.device, deterministic: bool) -> None:
@@ -151,7 +151,7 @@ def gpu_peak_mb(device: torch.device) -> int | None:
 
 def micro_batch_limit(device: torch.device, image_size: ImageSize) -> int:
     """Returns how many images go through the model together; the gradients of micro-batches are added up."""
-    return max(1, CPU_MICRO_BATCH * 224**2 // area_of(image_size)) if device.type == "cpu" else sys.maxsize
+    return max(1, CPU_MICRO_BATCH * 224**2 // area_of(image_size)) if is_cpu(device) else sys.maxsize
 
 
 # --- precision ---------------------------------------------------------------------------------------
@@ -160,12 +160,12 @@ def micro_batch_limit(device: torch.device, image_size: ImageSize) -> int:
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
     """`auto` is the fastest that trains well: float32 unless the hardware multiplies shorter numbers natively."""
     if name != "auto":
-        if name == "float16" and device.type == "cpu":
+        if name == "float16" and is_cpu(device):
             raise PodiumError("--precision float16 needs a GPU; use bfloat16 or float32 on the CPU")
         return DTYPES[name]
-    if device.type == "cuda":
+    if is_gpu(device):
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-    if device.type == "cpu" and cpu_multiplies_bfloat16():
+    if is_cpu(device) and cpu_multiplies_bfloat16():
         return torch.bfloat16
     return torch.float32
 
