@@ -8,6 +8,7 @@ import pytest
 from layouts import IMAGES, SLUG, TABLES, TRAIN, card_path, load_files, table
 from podium.competition.complete_card import Setting, as_toml
 from podium.competition.load import load
+from podium.errors import PodiumError
 from tiny import Podium
 
 
@@ -37,6 +38,29 @@ def test_known_and_typed_settings_say_so(tmp_path: Path) -> None:
     origins = {setting.key: setting.origin for setting in competition.settings}
     assert origins["metric"] == origins["title"] == "known for this competition"
     assert origins["group_column"] == "set on the command line"
+
+
+def test_a_typed_column_is_not_dropped_like_a_known_one(tmp_path: Path) -> None:
+    slug = "siim-isic-melanoma-classification"  # Podium knows its group column
+    load_files(tmp_path, IMAGES, TABLES)
+    (tmp_path / "data" / "raw" / SLUG).rename(tmp_path / "data" / "raw" / slug)
+    assert any("has no column 'patient_id'" in note for note in load(slug, tmp_path).notes)
+    with pytest.raises(PodiumError, match='group_column = "nobody" is not a column'):
+        load(slug, tmp_path, group_column="nobody")
+
+
+def test_a_known_table_that_is_missing_is_noted_where_folders_stand_for_it(tmp_path: Path) -> None:
+    slug = "state-farm-distracted-driver-detection"
+    load_files(tmp_path, ["train/a/1.jpg", "train/b/2.jpg", "test/3.jpg"], {})
+    (tmp_path / "data" / "raw" / SLUG).rename(tmp_path / "data" / "raw" / slug)
+    notes = load(slug, tmp_path).notes
+    assert any('train_table = "driver_imgs_list.csv" is not among these files' in note for note in notes)
+
+
+def test_the_digits_are_made_before_their_card_is_printed(podium: Podium) -> None:
+    status, out, err = podium("data", "-c", "sample", "--card")
+    assert status == 0, err
+    assert tomllib.loads(out)["metric"] == "accuracy"
 
 
 def test_the_command_prints_the_card_alone_and_it_reads_the_same(tmp_path: Path, podium: Podium) -> None:

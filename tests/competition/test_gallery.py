@@ -7,6 +7,7 @@ import pytest
 from gallery import Example, examples, what_is_read
 
 EXAMPLES = examples()
+READ = [example for example in EXAMPLES if not example.expected.startswith("error: ")]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -16,13 +17,11 @@ def test_files_give_this_layout(tmp_path: Path, example: Example) -> None:
     assert read == example.expected, f"this is read now:\n{read}"
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", READ, ids=lambda example: example.name)
 def test_the_complete_card_reads_the_same_and_guesses_nothing(tmp_path: Path, example: Example) -> None:
     """Only the origins differ, and the notes on guesses are gone."""
     example.write(tmp_path)
     read = what_is_read(example.slug, tmp_path)
-    if read.startswith("error: "):
-        pytest.skip("nothing is read")
     card = read.partition("\ntask     ")[0]
     example.write_card(tmp_path, card)
     again = what_is_read(example.slug, tmp_path)
@@ -40,5 +39,6 @@ def _notes(read: str) -> list[str]:
     return [line for line in read.splitlines() if line.startswith("note: ")]
 
 
-def test_names_of_examples_and_their_files_are_unique() -> None:
-    assert len({example.name for example in EXAMPLES}) == len(EXAMPLES) > 50
+def test_the_gallery_is_there() -> None:
+    assert len(EXAMPLES) > 50
+    assert len(READ) > 45

@@ -94,8 +94,10 @@ class Card(dict[str, Any]):
             raise PodiumError(refusal)
         return note
 
-    def origin_of(self, key: str) -> str:
-        """Returns where a setting comes from, for people."""
+    def origin_of(self, key: str, reason: str = "") -> str:
+        """Returns where a setting comes from, for people; the card's silence has this `reason` for a guess."""
+        if key not in self:
+            return reason
         if key in self.known:
             return "known for this competition"
         return "set on the command line" if key in self.typed else f"set in {self.path}"

@@ -41,7 +41,7 @@ def choose_metric(
         usual = f"map_at_{submission.places}"
     if submission.has_confidence:
         usual = "gap"
-    usual_origin = f"a guess, the usual one for {wants}"
+    guess = f"a guess, the usual one for {wants}"
     metric = str(card.get("metric", usual))
     if is_metric_of_file(metric):
         form, position = submission.answer_form(task, tuple(classes), targets), submission.id_position
@@ -51,12 +51,11 @@ def choose_metric(
         problem = f"{metric} is not defined for {task.words}"
         refusal = f"{folder}: {problem}; " + card.advise(f'metric = "{usual}"') + ", or another one"
         note = f"{problem}, which this copy of the competition has: {usual} stands for it"
-        return MetricChoice(usual, usual_origin, card.without("metric"), [card.drop("metric", note, refusal)])
+        return MetricChoice(usual, guess, card.without("metric"), [card.drop("metric", note, refusal)])
     notes = []
     if metric in ABOUT_POSITIVE and task is ONE_LABEL and len(submission.answer_columns) > 1:
         notes += note_on_guess(card, classes, marked=labels.marked)
     notes += check_grades(card, classes)
     if built.wants not in (wants, ""):
         notes.append(f"{metric} is a metric of {built.wants}, but the submission holds {wants}")
-    origin = card.origin_of("metric") if "metric" in card else usual_origin
-    return MetricChoice(metric, origin, card, notes)
+    return MetricChoice(metric, card.origin_of("metric", guess), card, notes)

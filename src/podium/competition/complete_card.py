@@ -61,10 +61,10 @@ def _guessed(
     if "test" in tables.read:
         yield _of_table("test_table", tables.read["test"], tables)
     if train.labels_in == "folders":
-        yield Setting("train_table", "", _origin(labels.card, "train_table", "there is a folder for each class"))
+        yield Setting("train_table", "", labels.card.origin_of("train_table", "there is a folder for each class"))
     elif train.labels_in == "names":
         reason = "the only way to read labels from the names of files"
-        yield Setting("label_pattern", train.label_pattern, _origin(labels.card, "label_pattern", reason))
+        yield Setting("label_pattern", train.label_pattern, labels.card.origin_of("label_pattern", reason))
     elif train.labels_in == "table":
         yield from _of_columns(tables, layout)
     if test.images.column:
@@ -73,19 +73,15 @@ def _guessed(
         positive = find_positive(labels.card, labels.names, submission.answer_columns[0], labels.marked)
         if positive:
             reason = "a guess, the last by the alphabet" if positive.is_guess else "names or cells of the tables say so"
-            yield Setting("positive", positive.label, _origin(labels.card, "positive", reason))
+            yield Setting("positive", positive.label, labels.card.origin_of("positive", reason))
 
 
 def _of_table(key: str, table: Table | None, tables: Tables) -> Setting:
     if table is None:
-        return Setting(key, "", _origin(tables.facts.card, key, "no table has such a name"))
+        return Setting(key, "", tables.facts.card.origin_of(key, "no table has such a name"))
     names = table.files or (table.path.relative_to(tables.facts.files.folder).as_posix(),)
     is_single = len(table.files) == 1
     return Setting(key, ", ".join(names), table.origin, is_single)
-
-
-def _origin(card: Card, key: str, reason: str) -> str:
-    return card.origin_of(key) if key in card else reason
 
 
 def _of_columns(tables: Tables, layout: Layout) -> Iterator[Setting]:

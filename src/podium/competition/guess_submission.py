@@ -140,7 +140,7 @@ def _format_without_sample(labels: Labels) -> tuple[SubmissionFormat, list[str]]
         notes=tuple(notes),
         separator=separator or " ",
         places=_places(None, card) if wants == "ranking" else 1,
-        reason=card.origin_of("wants") if "wants" in card else reason,
+        reason=card.origin_of("wants", reason),
     )
     return form, classes
 

@@ -92,14 +92,14 @@ def _guess_of_columns(card: Card, table: Table, answer_columns: list[str]) -> Ta
     origin = "the columns of the sample submission"
     columns = table.rows[[name for name in table.rows if name in answer_columns]]
     if _hold_labels(card, columns):
-        task_origin = _origin_of_task(card, "each of these columns holds a label")
+        task_origin = card.origin_of("task", "each of these columns holds a label")
         return TargetColumns(tuple(columns), SEVERAL_TARGETS, "", origin, task_origin)
     counts = columns.isin(MARKS).sum(axis=1)
     is_single = (counts == 1).all() and card.get("task", ONE_LABEL.name) != SEVERAL_LABELS.name
     is_single = is_single or card.get("task") == ONE_LABEL.name
     reason = "each row marks one column" if is_single else "a row may mark several columns, or none"
     task = ONE_LABEL if is_single else SEVERAL_LABELS
-    return TargetColumns(tuple(answer_columns), task, "", origin, _origin_of_task(card, reason))
+    return TargetColumns(tuple(answer_columns), task, "", origin, card.origin_of("task", reason))
 
 
 def _hold_labels(card: Card, columns: pd.DataFrame) -> bool:
@@ -116,7 +116,7 @@ def _hold_labels(card: Card, columns: pd.DataFrame) -> bool:
 def _guess_of_cells(card: Card, table: Table, column: Column) -> TargetColumns:
     """Returns a column whose cells may hold several labels."""
     task, cells = card.get("task"), table.rows[column.name]
-    single = TargetColumns((column.name,), ONE_LABEL, "", column.origin, _origin_of_task(card, "the usual one"))
+    single = TargetColumns((column.name,), ONE_LABEL, "", column.origin, card.origin_of("task", "the usual one"))
     if task not in (None, SEVERAL_LABELS.name):
         return single
     separator = find_separator(cells) if task is None else _likely_separator(cells)
@@ -128,12 +128,8 @@ def _guess_of_cells(card: Card, table: Table, column: Column) -> TargetColumns:
         reason = f"cells hold several labels, such as '{example}'"
         note = f"{table.path.name}: several labels for an image, such as '{example}'; if that is one label, "
         note += card.advise('task = "one_label"')
-    task_origin = _origin_of_task(card, reason)
+    task_origin = card.origin_of("task", reason)
     return single._replace(task=SEVERAL_LABELS, separator=separator, task_origin=task_origin, note=note)
-
-
-def _origin_of_task(card: Card, reason: str) -> str:
-    return card.origin_of("task") if "task" in card else reason
 
 
 def _likely_separator(cells: pd.Series) -> str:

@@ -146,7 +146,7 @@ def load(
     root = Path(root)
     folder = raw_folder(slug, root)
     tables = Tables(Facts(read_card(slug, root).with_typed(settings), _find_competition_files(slug, folder)))
-    reader = read_with_extension(tables.facts, tables.sample)
+    reader = read_with_extension(tables.facts, tables.sample, with_columns)
     layout = guess_layout(tables, reader)
     rows = read_rows(tables, layout, reader, with_columns)
     task = layout.train.targets.task

@@ -22,12 +22,12 @@ class ReaderRows(NamedTuple):
 
     train: pd.DataFrame  # id, target, image, and group if it gives groups
     test: pd.DataFrame | None  # id, image; None: the reader leaves them to Podium
-    columns: pd.DataFrame  # all that it gave of the training images, as text
+    columns: pd.DataFrame  # all that it gave of the training images, as text, if they are kept
     origin: str
     notes: tuple[str, ...]
 
 
-def read_with_extension(facts: Facts, sample: Table | None) -> ReaderRows | None:
+def read_with_extension(facts: Facts, sample: Table | None, with_columns: bool) -> ReaderRows | None:
     """Returns the training rows and, if the reader gives them, the test rows; None if no reader knows this layout.
 
     The first reader that returns rows decides.
@@ -47,7 +47,8 @@ def read_with_extension(facts: Facts, sample: Table | None) -> ReaderRows | None
             refusal = f"{problem}, but a group column is asked for; correct it"
             notes.append(facts.card.drop("group_column", f"{problem}, so there are no groups", refusal))
         train = _checked(facts, given, (*TRAIN_COLUMNS, *(["group"] if has_group else [])), "train", refuse)
-        cells = {str(name): ["" if pd.isna(cell) else str(cell) for cell in given[name]] for name in given}
+        names = given if with_columns else []
+        cells = {str(name): ["" if pd.isna(cell) else str(cell) for cell in given[name]] for name in names}
         columns = pd.DataFrame(cells, index=train["id"].to_numpy(), dtype=object)
         if test is not None:
             test = _in_order_of_sample(sample, _checked(facts, test, TEST_COLUMNS, "test", refuse), refuse)

@@ -46,7 +46,12 @@ class Tables:
 
     @property
     def notes(self) -> list[str]:
-        return [note for table in self.read.values() for note in table.notes]
+        """Returns the notes on the tables that were needed so far, and on those that Podium knows and did not find."""
+        keys: dict[str, TableKey] = {"sample": "sample_submission", "train": "train_table", "test": "test_table"}
+        missing = [key for name, key in keys.items() if name in vars(self) and name not in self.read]
+        sample = self.read["sample"].files[0] if "sample" in self.read else None
+        lost = [find_table(self.facts.files, self.facts.card, key, sample).note for key in missing]
+        return [*(note for table in self.read.values() for note in table.notes), *filter(None, lost)]
 
 
 def _with_ids_first(facts: Facts, table: Table) -> Table:
