@@ -6,7 +6,6 @@ for tests, a whole step runs, without autocast.
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,13 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorDeviceMismatchError
 
-import bars
-import marks
-import several_labels as stripes
 from forked_podium import SERVER, exit_status
 from gpu.fake_gpu import GPU, a_fake_batch, fake_gpu, move_learner, take_whole_steps
 from podium.models.predict import predict_proba, probs_of
-from podium.training.context import open_context
 from podium.training.learner import Learner
-from podium.training.plan import make_plan
-from podium.training.request import Request, check_before_plan
 from second_round import first_of
-from tiny import FAST, Podium, podium_at
-from training.learners import SMALL, learner_of
+from tiny import FAST, Podium
+from training.learners import learner_of, learner_of_task, other_tasks
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_resnet", "--folds", "0", "--epochs", "1")
 OPTIONS: list[dict[str, Any]] = [
@@ -48,23 +41,10 @@ def test_a_step(tiny: Path, model: str, options: dict[str, Any], precision: torc
     take_a_step(learner_of(tiny, model=model, **options), precision, torch.zeros(8, dtype=torch.int64))
 
 
-@pytest.mark.parametrize(
-    ("slug", "write"),
-    [
-        (stripes.SLUG, partial(stripes.write_competition, as_tags=True)),
-        (marks.SLUG, marks.write_competition),
-        (bars.SLUG, partial(bars.write_competition, columns=bars.COLUMNS["two"])),
-    ],
-    ids=["several labels", "several targets", "numbers"],
-)
+@other_tasks
 def test_a_step_of_any_task(tmp_path: Path, slug: str, write: Callable[[Path], object]) -> None:
-    write(tmp_path)
-    podium_at(tmp_path, "folds", "-c", slug, "--k", "3")
-    plan = make_plan(check_before_plan(slug, tmp_path, Request({**SMALL, "model": "test_resnet"}, folds=(0,))))
-    with open_context(plan) as context:
-        learner = Learner(context, fold=0)
-        values = torch.from_numpy(context.target_of_image.values[context.training_rows(0)[:8]])
-    take_a_step(learner, torch.float16, values)
+    learner, labels = learner_of_task(tmp_path, slug, write)
+    take_a_step(learner, torch.float16, labels)
 
 
 def take_a_step(learner: Learner, precision: torch.dtype, labels: Tensor) -> None:

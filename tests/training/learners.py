@@ -1,17 +1,23 @@
 """Contexts and learners on the tiny competition, for tests of single parts of training."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
+import bars
+import marks
+import several_labels as stripes
 from podium.machine import Machine
 from podium.training.context import Context, open_context
 from podium.training.learner import Learner
 from podium.training.plan import Plan, make_plan
 from podium.training.request import Request, check_before_plan
+from tiny import podium_at
 
 CPU = torch.device("cpu")
 SMALL = {"weights": "none", "image_size": 32, "batch_size": 8, "epochs": 3, "precision": "float32"}
@@ -48,3 +54,24 @@ def copy_state(learner: Learner) -> dict[str, Tensor]:
 def spoil_inputs(learner: Learner) -> None:
     """Makes the inputs of the model not finite, and so its loss and gradients."""
     learner.normalise.scale = learner.normalise.scale * float("nan")
+
+
+other_tasks = pytest.mark.parametrize(
+    ("slug", "write"),
+    [
+        (stripes.SLUG, partial(stripes.write_competition, as_tags=True)),
+        (marks.SLUG, marks.write_competition),
+        (bars.SLUG, partial(bars.write_competition, columns=bars.COLUMNS["two"])),
+    ],
+    ids=["several labels", "several targets", "numbers"],
+)
+
+
+def learner_of_task(root: Path, slug: str, write: Callable[[Path], object]) -> tuple[Learner, Tensor]:
+    """Writes a competition of another task; returns a learner of it, and the targets of eight images."""
+    write(root)
+    podium_at(root, "folds", "-c", slug, "--k", "3")
+    plan = make_plan(check_before_plan(slug, root, Request({**SMALL, "model": "test_resnet"}, folds=(0,))))
+    with open_context(plan) as context:
+        learner = Learner(context, fold=0)
+        return learner, torch.from_numpy(context.target_of_image.values[context.training_rows(0)[:8]])

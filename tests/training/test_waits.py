@@ -1,7 +1,6 @@
 """How often training waits for the device. A step must not: a GPU would idle while Python goes on to queue the next."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import bars
-import marks
-import several_labels as stripes
-from podium.training.context import open_context
 from podium.training.learner import Learner
-from podium.training.plan import make_plan
-from podium.training.request import Request, check_before_plan
-from tiny import podium_at
-from training.learners import SMALL, a_batch, learner_of
+from training.learners import a_batch, learner_of, learner_of_task, other_tasks
 
 # Operators whose result Python needs at once: a GPU would first compute all that is queued.
 WAITING = {"_local_scalar_dense", "nonzero", "equal", "is_nonzero", "masked_select", "unique_dim", "_unique2"}
@@ -81,22 +73,9 @@ def test_a_step_waits_for_nothing(tiny: Path, model: str, options: dict[str, Any
     assert waits_of_a_step(learner_of(tiny, model=model, **options)) == 0
 
 
-@pytest.mark.parametrize(
-    ("slug", "write"),
-    [
-        (stripes.SLUG, partial(stripes.write_competition, as_tags=True)),
-        (marks.SLUG, marks.write_competition),
-        (bars.SLUG, partial(bars.write_competition, columns=bars.COLUMNS["two"])),
-    ],
-    ids=["several labels", "several targets", "numbers"],
-)
+@other_tasks
 def test_a_step_of_any_task_waits_for_nothing(tmp_path: Path, slug: str, write: Callable[[Path], object]) -> None:
-    write(tmp_path)
-    podium_at(tmp_path, "folds", "-c", slug, "--k", "3")
-    plan = make_plan(check_before_plan(slug, tmp_path, Request({**SMALL, "model": "test_resnet"}, folds=(0,))))
-    with open_context(plan) as context:
-        learner = Learner(context, fold=0)
-        targets = torch.from_numpy(context.target_of_image.values[context.training_rows(0)[:8]])
+    learner, targets = learner_of_task(tmp_path, slug, write)
     assert waits_of_a_step(learner, targets) == 0
 
 
