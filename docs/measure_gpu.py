@@ -106,7 +106,7 @@ def save(out: Path, results: dict[str, Any]) -> None:
 def measure(root: Path, case: Case, device: str, small: bool) -> dict[str, Any]:
     """Returns the figures of `podium bench`, or the error."""
     options = {"batch_size": case.batch_size, **({"image_size": 32} if small else {})}
-    machine = Machine(device=device, compiled=case.compiled, workers=0 if small else WORKERS)
+    machine = Machine(device=device, compile="on" if case.compiled else "off", workers=0 if small else WORKERS)
     started = time.monotonic()
     try:
         with short_windows(), layout(case.layout):

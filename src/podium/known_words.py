@@ -7,7 +7,7 @@ from podium.recipe import flag_of, recipe_options
 # timm's train.py, Hugging Face's example, Lightning, fastai and Kaggle notebooks use these words.
 FLAGS = {
     "--lr": ("learning-rate", "base-lr", "max-lr", "eta"),
-    "--batch-size": ("bs", "batch", "per-device-train-batch-size", "train-batch-size"),
+    "--batch-size": ("bs", "per-device-train-batch-size", "train-batch-size"),
     "--epochs": ("num-epochs", "num-train-epochs", "max-epochs", "n-epochs"),
     "--image-size": ("img-size", "input-size", "size", "resolution", "imgsz"),
     "--model": ("arch", "architecture", "backbone", "model-name", "model-name-or-path", "network"),
@@ -49,6 +49,8 @@ FLAGS = {
 OTHER_NAMES = {word: flag for flag, words in FLAGS.items() for word in words}
 
 REASONS = {
+    "batch": "--batch-size N is the images of a step; --accumulate auto computes them in the fewest parts that fit into"
+    " memory",
     "resume": "the same command resumes a run that was stopped",
     "scheduler": "the learning rate warms up (--warmup), then follows a cosine to zero",
     "dropout": "fine-tuning uses stochastic depth instead: --drop-path",
@@ -68,6 +70,7 @@ REASONS = {
 }
 FOR_ALL_COMMANDS = ("export", "pseudo", "external")  # the other reasons are for commands that train
 SAME_REASON = {
+    "batch": ("auto-scale-batch-size", "micro-batch", "micro-batch-size", "auto-find-batch-size"),
     "resume": ("resume-from", "resume-from-checkpoint", "auto-resume", "ckpt-path"),
     "scheduler": ("sched", "lr-scheduler", "lr-scheduler-type", "schedule", "min-lr", "decay-epochs", "one-cycle"),
     "dropout": ("drop", "drop-rate"),

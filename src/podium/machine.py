@@ -10,6 +10,7 @@ from pathlib import Path
 from podium.errors import PodiumError
 
 MOST_WORKERS = 256
+COMPILE = ("on", "off", "auto")
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Machine:
     save_every: float = 300.0  # seconds between checkpoints
     parallel: str = "auto"  # of several processes: data (they share each fold), folds (each trains its own), or auto
     deterministic: bool = False  # identical results on a GPU too, but slower
-    compiled: bool = False  # by torch.compile
+    compile: str = "off"  # torch.compile: on, off, or auto: where trial steps show that it pays
 
     def __post_init__(self) -> None:
         if not isinstance(self.device, str) or not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device):
@@ -31,6 +32,12 @@ class Machine:
             raise PodiumError(f"workers must be a number of processes from 0 to {MOST_WORKERS}, not {self.workers!r}")
         if self.parallel not in ("auto", "data", "folds"):
             raise PodiumError(f"parallel must be auto, data or folds, not {self.parallel!r}")
+        if self.compile not in COMPILE:
+            raise PodiumError(f"compile must be on, off or auto, not {self.compile!r}")
+
+    @property
+    def compiled(self) -> bool:
+        return self.compile == "on"
 
 
 def usable_cores() -> int:

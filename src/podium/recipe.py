@@ -39,6 +39,7 @@ OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 OPERATORS = ("fast", "timm")
 NORMS = ("train", "frozen", "adapt")
+AUTO = "auto"
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -64,9 +65,9 @@ class Recipe:
     test_size: int | str = option("the same in prediction; default: the model's own, which may be larger", 1, 4096)
     epochs: int = option("passes over the training images", 1, 100_000)
     batch_size: int = option("images per step", 1, 65_536)
-    accumulate: int = option(
-        "parts that a batch is computed in, one after the other, if memory does not hold all of it; the steps stay the"
-        " same",
+    accumulate: int | str = option(
+        "parts that a batch is computed in, one after the other, if memory does not hold all of it (the steps stay the"
+        " same); auto: the fewest that fit, found out before training",
         1,
         65_536,
     )
@@ -160,7 +161,7 @@ class Recipe:
             return "a logistic head on the frozen features", f"no augmentation; views: {self.views}"
         learning = [
             f"{plural(self.epochs, 'epoch')} in batches of {self.batch_size}"
-            + (f" (in {self.accumulate} parts)" if self.accumulate > 1 else ""),
+            + (f" (in {self.accumulate} parts)" if self.accumulate != 1 else ""),
             f"lr {self.lr:g} ({self.optimizer})",
             *self._in_use("head_rate", "layer_decay", "freeze", "keep", "weight_decay", "drop_path", "smoothing"),
             *self._in_use("ema", "sam"),
@@ -188,7 +189,7 @@ class Recipe:
     @property
     def part_size(self) -> int:
         """How many images are computed at once, in training and in prediction."""
-        return math.ceil(self.batch_size / self.accumulate)
+        return math.ceil(self.batch_size / (1 if self.accumulate == AUTO else int(self.accumulate)))
 
     @property
     def view_count(self) -> int:
@@ -227,9 +228,19 @@ def relative_area(size: ImageSize, recipe: Recipe) -> float:
 NAMES_OF_KINDS: dict[Kind, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
+def parse_parts(value: Any) -> int | str:
+    """Returns the number of parts; raises ValueError if it is neither a whole number nor `auto`."""
+    if value == AUTO:
+        return AUTO
+    if isinstance(value, bool) or not re.fullmatch("[0-9]+", str(value)):
+        raise ValueError(f"a whole number or auto, not {value!r}")
+    return int(value)
+
+
 def recipe_options() -> dict[str, tuple[Kind, str]]:
-    """Returns what makes a value of every option, which is its type or `parse_size`, and its help text."""
+    """Returns what makes a value of every option, which is its type or a function, and its help text."""
     types = get_type_hints(Recipe) | dict.fromkeys(("image_size", "test_size"), parse_size)
+    types["accumulate"] = parse_parts
     return {option.name: (types[option.name], option.metadata["help"]) for option in fields(Recipe)}
 
 
@@ -264,6 +275,10 @@ def _problem_with(value: Any, kind: Kind, limits: Mapping[str, Any]) -> str:
     lowest, highest, choices, parts = (limits[key] for key in ("lowest", "highest", "choices", "parts"))
     if kind is parse_size:
         return _problem_with_size(value, lowest, highest)
+    if kind is parse_parts:
+        if value == AUTO:
+            return ""
+        kind = int
     accepted: Any = (int, float) if kind is float else kind
     if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
         return f"{NAMES_OF_KINDS[kind]}, not {value!r}"

@@ -344,7 +344,7 @@ def _machine(args: argparse.Namespace) -> "Machine":
         save_every=args.save_every,
         parallel=args.parallel,
         deterministic=args.deterministic,
-        compiled=args.compile,
+        compile=args.compile,
     )
 
 

@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 
 from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.errors import PodiumError
-from podium.image_size import ImageSize, parse_size
+from podium.image_size import parse_size
 from podium.known_words import explain_flag
+from podium.machine import COMPILE
 from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
 from podium.terminal import did_you_mean, seconds_of
 
@@ -146,8 +147,9 @@ def train(command: argparse.ArgumentParser) -> None:
     text = "data: all processes share each fold; folds: each trains its own folds; auto: folds if they divide evenly"
     command.add_argument("--parallel", choices=("auto", "data", "folds"), default="auto", help=text)
     _deterministic_flag(command)
-    text = "use torch.compile: a GPU trains 1.5 to 2 times as fast, but compiling takes up to a minute per fold"
-    command.add_argument("--compile", action="store_true", help=text)
+    text = "use torch.compile: a GPU trains 1.5 to 2 times as fast, but compiling takes up to a minute per fold; auto:"
+    text += " where trial steps show that it saves more time than it takes (default: off)"
+    command.add_argument("--compile", nargs="?", choices=COMPILE, const="on", default="off", help=text)
     _recipe_flags(command, several_models=True)
 
 
@@ -282,7 +284,7 @@ def bench(command: argparse.ArgumentParser) -> None:
     text = "timm models, with random weights (default: the two default models)"
     command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)
     text = "pixels, or HEIGHTxWIDTH (default: the model's own)"
-    command.add_argument("--image-size", type=_size, metavar="SIZE", help=text)
+    command.add_argument("--image-size", type=_reader(parse_size), metavar="SIZE", help=text)
     command.add_argument("--batch-size", type=_count, metavar="N", help="images per step (default: the recipe's)")
     command.add_argument("--precision", choices=PRECISIONS, help="default: what is fast on this hardware")
     command.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
@@ -308,21 +310,22 @@ def _run_flags(command: argparse.ArgumentParser) -> None:
 
 def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
     """Adds one flag per field of the recipe."""
-    from podium.recipe import flag_of, recipe_options
+    from podium.recipe import flag_of, parse_parts, recipe_options
     from podium.recipe_defaults import describe_default
 
     group = command.add_argument_group(
         "recipe", "Defaults suit the model's family and its weights; the run's recipe.json records them."
     )
+    metavars: dict[Any, str] = {int: "N", float: "X", parse_size: "SIZE", parse_parts: "N"}
     for name, (kind, help_text) in recipe_options().items():
         text = (help_text + describe_default(name)).replace("%", "%%")
-        flag, metavar = flag_of(name), {int: "N", float: "X", parse_size: "SIZE"}.get(kind, name.upper())
+        flag, metavar = flag_of(name), metavars.get(kind, name.upper())
         if name == "model" and several_models:
             group.add_argument(flag, nargs="+", action=Names, metavar="MODEL", help=f"{text}; several: each in turn")
         elif kind is bool:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
         else:
-            group.add_argument(flag, dest=name, type=_size if kind is parse_size else kind, metavar=metavar, help=text)
+            group.add_argument(flag, dest=name, type=_reader(kind), metavar=metavar, help=text)
 
 
 def _corrections_flag(command: argparse.ArgumentParser) -> None:
@@ -418,11 +421,18 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _size(text: str) -> ImageSize:
-    try:
-        return parse_size(text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(f"'{text}' is not {str(problem).rpartition(', not')[0]}") from None
+def _reader(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Returns what argparse reads a value with: a type, or a function whose ValueError says what is not right."""
+    if isinstance(kind, type):
+        return kind
+
+    def read(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(f"'{text}' is not {str(problem).rpartition(', not')[0]}") from None
+
+    return read
 
 
 def _positive(text: str) -> int:

@@ -11,7 +11,12 @@ from podium.errors import PodiumError
 from podium.models.device import free_cached_memory
 from podium.terminal import first_line
 
+SMALLER = "use a smaller model, a smaller --image-size, or --device cpu"
 LOADER_DIED = "a loader process died, most likely for lack of memory; run the same command again with --workers 0"
+
+
+class CompilerFails(PodiumError):
+    """torch.compile does not work on this machine, or not with this model."""
 
 
 @contextlib.contextmanager
@@ -25,9 +30,12 @@ def explain_hardware_errors(
     try:
         yield
     except (RuntimeError, ValueError) as error:
-        if _is_out_of_memory(error):
-            _free_frames(error)
+        if is_out_of_memory(error):
+            free_frames(error)
             raise PodiumError(_advise_smaller_batch(batch_size, try_batch)) from None
+        if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            problem = f"torch.compile does not work here ({first_line(error)}); leave out --compile"
+            raise CompilerFails(problem) from None
         explanation = _explain(error)
         if explanation:
             raise PodiumError(explanation) from None
@@ -35,8 +43,6 @@ def explain_hardware_errors(
 
 
 def _explain(error: Exception) -> str:
-    if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-        return f"torch.compile does not work here ({first_line(error)}); leave out --compile"
     if "not deterministic because it uses CuBLAS" in str(error):
         return "--deterministic needs CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment from the start; set it"
     if "deterministic implementation" in str(error):
@@ -62,25 +68,25 @@ def _advise_smaller_batch(batch_size: int | None, try_batch: Callable[[int], Non
         try:
             try_batch(smaller)
         except RuntimeError as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
-            _free_frames(error)
+            free_frames(error)
         else:
             parts = -(-batch_size // smaller)
             return (
                 f"{problem}, but holds one of {smaller}; use --accumulate {parts}, which takes the same steps, or"
                 f" --batch-size {smaller}, under another --name"
             )
-    return f"{problem}, nor one of 2; use a smaller model, a smaller --image-size, or --device cpu"
+    return f"{problem}, nor one of 2; {SMALLER}"
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Returns true also if one of CUDA's libraries, not torch, ran out of memory."""
     refused = re.search("CUDA error: out of memory|ALLOC_FAILED|unable to find an engine", str(error))
     return isinstance(error, torch.OutOfMemoryError) or refused is not None
 
 
-def _free_frames(error: Exception) -> None:
+def free_frames(error: Exception) -> None:
     """Frees the memory that the failed calls still hold, for a smaller batch."""
     traceback.clear_frames(error.__traceback__)
     free_cached_memory()

@@ -24,7 +24,8 @@ def show_plan(plan: Plan) -> None:
         if name in plan.origins
     ]
     show(table(["option", "value", "from"], rows, text_columns=3))
-    changes = differences(recorded_values(run.recipe, plan.identity()), plan.identity()) if run.has_begun() else []
+    asked = plan.asked_identity()
+    changes = differences(recorded_values(run.recipe, asked), asked) if run.has_begun() else []
     if changes:
         say(f"podium: note: {run.path} was started with other options ({'; '.join(changes)}); this needs another name")
     if will_look(plan):

@@ -5,21 +5,16 @@ too few epochs, it trains fewer folds. If training becomes slower than at first,
 """
 
 import math
-import tempfile
 import time
-from contextlib import closing
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from podium.errors import PodiumError
-from podium.models.hardware_errors import explain_hardware_errors
-from podium.saved_runs.run_folder import TRIAL_PREFIX, Run
 from podium.terminal import duration, plural, say
 from podium.timing.budget import SPARE, Budget, choose_epochs
 from podium.training.context import Context
-from podium.training.learner import Learner
-from podium.training.loop import make_forecast, start_or_resume, training_batches, work_of_fold
+from podium.training.loop import work_of_fold
+from podium.training.trial_steps import measure_steps
 
 MARGIN = 0.05  # of the time, when epochs are chosen: later steps are seldom faster than the first
 
@@ -52,14 +47,14 @@ class Fit(NamedTuple):
 
 def _fit(context: Context, budget: Budget) -> Fit:
     recipe, processes, folds = context.recipe, context.processes, context.plan.folds_to_train
-    measured = _measure(context, folds[0])
+    measured = measure_steps(context, folds[0])
     held_out = len(context.held_out_rows(folds[0]))
     # One process predicts the submission, even if several train.
-    test_images = work_of_fold(measured.learner, recipe).prediction * len(context.competition.test) / held_out
+    test_images = work_of_fold(context, folds[0], recipe).prediction * len(context.competition.test) / held_out
     test_seconds = test_images * measured.seconds_per_step * processes.size
 
     def fold_seconds(epochs: int) -> float:
-        work = work_of_fold(measured.learner, replace(recipe, epochs=epochs))
+        work = work_of_fold(context, folds[0], replace(recipe, epochs=epochs))
         return measured.start_up + test_seconds + measured.seconds_per_step * work.total
 
     (missing,) = processes.maximum(MARGIN * budget.seconds - budget.seconds_left())
@@ -75,35 +70,3 @@ def _fit(context: Context, budget: Budget) -> Fit:
         f" --budget: {plural(len(folds), 'fold')} of {recipe.epochs})"
     )
     return Fit(epochs, folds[:fold_count], test_seconds / fold_seconds(epochs))
-
-
-class Measured(NamedTuple):
-    learner: Learner
-    seconds_per_step: float
-    start_up: float  # seconds until the first step
-
-
-def _measure(context: Context, fold: int) -> Measured:
-    """Takes a few steps of a trial run."""
-    recipe, processes = context.recipe, context.processes
-    started = time.monotonic()
-    context.run.path.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, dir=context.run.path) as folder:
-        run = Run(Path(folder))
-        if processes.is_first:
-            run.begin(asdict(recipe), {"folds": 1, "metric": context.competition.metric})
-        trial = replace(context, plan=replace(context.plan, run=run))
-        learner = start_or_resume(trial, fold, folds_left=1)
-        forecast = make_forecast(learner)
-        start_up = time.monotonic() - started
-        with (
-            explain_hardware_errors(recipe.batch_size, learner.batch_trial),
-            closing(training_batches(learner)) as batches,
-        ):
-            for images, labels in batches:
-                forecast.start_step(learner.progress.step)
-                learner.step(images, labels)
-                if not processes.maximum(not forecast.is_settled(learner.progress.step))[0]:
-                    break
-            pace, start_up = processes.maximum(forecast.seconds_per_step(learner.progress.step), start_up)
-    return Measured(learner, pace, start_up)

@@ -308,4 +308,4 @@ def _repeats_one_pass(context: Context) -> bool:
     """
     recipe = context.recipe
     is_alone = is_gpu(context.device) and context.processes.size == 1
-    return is_alone and recipe.accumulate == 1 and not recipe.sam
+    return is_alone and recipe.part_size == recipe.batch_size and not recipe.sam

@@ -109,14 +109,14 @@ def training_batches(learner: Learner) -> Generator[Batch]:
 
 def make_forecast(learner: Learner, later_folds: Sequence[int] = (), deadline: float = math.inf) -> Forecast:
     sampler, later = learner.sampler, learner.context.folds.sizes(later_folds, learner.fold)
-    return Forecast(work_of_fold(learner, learner.recipe), sampler.batch_size, sampler.start, later, deadline)
+    work = work_of_fold(learner.context, learner.fold, learner.recipe)
+    return Forecast(work, sampler.batch_size, sampler.start, later, deadline)
 
 
-def work_of_fold(learner: Learner, recipe: Recipe) -> FoldWork:
-    """Returns the work of the learner's fold, in steps; a recipe of other epochs may count it too."""
-    context, fold = learner.context, learner.fold
+def work_of_fold(context: Context, fold: int, recipe: Recipe) -> FoldWork:
+    """Returns the work of a fold, in steps; a recipe of other epochs may count it too."""
     training, held_out = len(context.training_rows(fold)), len(context.held_out_rows(fold))
-    return FoldWork(recipe, training, held_out, learner.sampler.per_epoch)
+    return FoldWork(recipe, training, held_out, context.batch_sampler(fold).per_epoch)
 
 
 def _refuse_full_disk(learner: Learner, folds_left: int) -> None:

@@ -17,7 +17,7 @@ from podium.folds.folds_csv import folds_path, read_folds
 from podium.images.usual_shape import usual_shape
 from podium.models.build import backbone_of, resolve_recipe
 from podium.project_root import runs_folder
-from podium.recipe import LOSSES, Options, Recipe
+from podium.recipe import AUTO, LOSSES, Options, Recipe
 from podium.recipe_defaults import Data, layers_of, origins_of
 from podium.saved_runs.earlier_runs import check_same_folds, find_earlier_runs
 from podium.saved_runs.known_images import find_origin
@@ -67,6 +67,11 @@ class Plan:
             "corrections_sha256": self.competition.corrections.sha256,
             "range": self.competition.card.get("range") or None,
         }
+
+    def asked_identity(self) -> dict[str, Any]:
+        """Returns the identity without what the first call of the run chooses."""
+        undecided = {"epochs": self.request.budget is not None, "accumulate": self.recipe.accumulate == AUTO}
+        return {name: value for name, value in self.identity().items() if not undecided.get(name)}
 
     def unfinished_folds(self) -> list[int]:
         finished = self.run.finished()
@@ -142,10 +147,7 @@ def _refuse_other_recipe(plan: Plan) -> None:
     """Refuses to resume a run with another recipe or other folds, and the name of a pretraining."""
     refuse_pretraining(plan.run)
     if plan.run.has_begun():
-        identity = plan.identity()
-        if plan.request.budget is not None:
-            del identity["epochs"]  # the first call chose them
-        plan.run.check_same(identity)
+        plan.run.check_same(plan.asked_identity())
 
 
 def _find_earlier_runs(plan: Plan) -> dict[str, tuple[Run, ...]]:

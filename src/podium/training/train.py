@@ -30,6 +30,7 @@ from podium.timing.budget import Budget
 from podium.training.auto_look import look_first
 from podium.training.context import Context, open_context
 from podium.training.fit_to_budget import fit_to_budget
+from podium.training.fit_to_machine import fit_to_machine
 from podium.training.linear_probe import train_head
 from podium.training.loop import train_fold
 from podium.training.plan import Plan
@@ -67,6 +68,7 @@ def _train_folds(context: Context) -> None:
     seconds = None if context.recipe.linear else request.budget  # a head takes seconds
     budget = None if seconds is None else Budget(seconds, request.started)
     facts: dict[str, Any] = {}  # for recipe.json
+    context = fit_to_machine(context)
     if budget:
         context, facts = fit_to_budget(context, budget)
     unfinished = context.plan.unfinished_folds()
@@ -105,6 +107,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         "metric": competition.metric,
         "device": device_name(context.device),
         "computed_in": precision_name(context.precision),
+        **({"compiled": True} if context.machine.compiled else {}),
         **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.

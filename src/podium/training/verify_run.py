@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
@@ -42,7 +42,8 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
         hint = did_you_mean(name, begun, otherwise=f"there are {', '.join(sorted(begun)) or 'none yet'}")
         raise PodiumError(f"{run.path}: nothing is trained there; {hint}")
     fold = _choose_fold(run, fold)
-    plan = _plan_of(slug, root, run, fold, machine or Machine())
+    machine = replace(machine or Machine(), compile="on" if run.recipe.get("compiled") else "off")
+    plan = _plan_of(slug, root, run, fold, machine)
     with run.lock(), tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, dir=run.path) as folder:
         trial = Run(Path(folder))
         shutil.copy(run.path / "recipe.json", trial.path)

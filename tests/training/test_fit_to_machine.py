@@ -1,0 +1,164 @@
+"""--accumulate auto and --compile auto: found out once, by trial steps, and kept for the command that resumes."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from podium.models.hardware_errors import CompilerFails
+from podium.training import fit_to_machine
+from podium.training.learner import Learner
+from podium.training.trial_steps import Measured
+from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
+from training.test_hardware import with_memory_for
+
+TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--folds", "0", "--batch-size", "12")
+AUTO = (*TRAIN, "--accumulate", "auto", "--epochs", "8")
+COMPILE = (*TRAIN, "--batch-size", "4", "--epochs", "3", "--compile", "auto")
+
+
+@pytest.fixture
+def small_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Returns a function that gives the device memory for so many images."""
+    original = Learner.loss
+    monkeypatch.setattr(fit_to_machine, "is_cpu", lambda device: False)
+    return lambda images: monkeypatch.setattr(Learner, "loss", with_memory_for(images, original))
+
+
+def accumulated(root: Path, name: str) -> Any:
+    return json.loads((root / "runs" / "tiny" / name / "recipe.json").read_text())["accumulate"]
+
+
+# --- parts of a batch --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("images", "parts"), [(12, 1), (11, 2), (4, 3), (3, 4), (2, 6)])
+def test_a_batch_is_computed_in_the_fewest_parts_that_fit(
+    tiny: Path, podium: Podium, small_gpu: Callable[[int], None], images: int, parts: int
+) -> None:
+    small_gpu(images)
+    status, _, err = podium(*AUTO, "--epochs", "1")
+    assert status == 0, err
+    assert accumulated(tiny, "test_vit") == parts
+    assert ("memory holds a batch of 12" in err) == (parts > 1)
+    assert not list(tiny.rglob(".trial-*"))
+
+
+def test_the_choice_changes_nothing_else_and_is_kept(
+    tiny: Path, podium: Podium, small_gpu: Callable[[int], None]
+) -> None:
+    small_gpu(3)
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 4, signal.SIGTERM)
+        assert podium(*TRAIN, "--accumulate", "4", "--epochs", "8", "--name", "given")[0] == 75
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 4, signal.SIGTERM)
+        assert podium(*AUTO, "--name", "chosen")[0] == 75
+    small_gpu(100)  # another machine
+    status, _, err = podium(*AUTO, "--name", "chosen")
+    assert status == 0, err
+    assert "in 4 parts" in err
+    assert "resumes from step" in err
+    assert "memory holds" not in err
+    assert podium(*TRAIN, "--accumulate", "4", "--epochs", "8", "--name", "given")[0] == 0
+    assert_same_fold(run_of(tiny, "chosen"), run_of(tiny, "given"))
+    assert "accumulate was 4" not in podium(*AUTO, "--name", "chosen", "--dry-run")[2]
+    assert "accumulate was 4 and is 2" in one_line(podium(*TRAIN, "--accumulate", "2", "--name", "chosen"))
+
+
+def test_a_memory_that_holds_nothing_is_reported(tiny: Path, podium: Podium, small_gpu: Callable[[int], None]) -> None:
+    small_gpu(1)
+    assert "does not hold a batch of two images; use a smaller model" in one_line(podium(*AUTO))
+
+
+def test_a_cpu_needs_no_parts(tiny: Path, podium: Podium) -> None:
+    assert podium(*AUTO, "--epochs", "1")[0] == 0
+    assert accumulated(tiny, "test_vit") == 1
+    assert podium("train", *FAST, "--model", "test_vit", "--linear", "--accumulate", "auto", "--name", "head")[0] == 0
+    assert accumulated(tiny, "head") == 1
+
+
+@pytest.mark.parametrize("value", ["0", "2.5", "two", "-1"])
+def test_a_wrong_number_of_parts_is_refused(tiny: Path, podium: Podium, value: str) -> None:
+    assert "--accumulate" in one_line(podium(*TRAIN, f"--accumulate={value}"))
+
+
+# --- torch.compile -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> dict[bool, Any]:
+    """What trial steps measure, with torch.compile and without; compiled models are the models themselves."""
+    times: dict[bool, Any] = {}
+
+    def measure(context: Any, fold: int) -> Measured:
+        found = times[context.machine.compiled]
+        if isinstance(found, Exception):
+            raise found
+        return Measured(found, start_up=1.0, settling=30.0 if context.machine.compiled else 0.1)
+
+    monkeypatch.setattr(fit_to_machine, "measure_steps", measure)
+    monkeypatch.setattr(torch, "compile", lambda model, mode: model)
+    return times
+
+
+@pytest.mark.parametrize(
+    ("plain", "compiled", "answer"),
+    [
+        (10.0, 5.0, "on, because a step takes 10,000.0 ms, compiled 5,000.0 ms"),
+        (10.0, 9.9, "and compiling takes 30 s"),
+        (10.0, 11.0, "that saves nothing"),
+        (10.0, CompilerFails("torch.compile does not work here (no cc); leave out --compile"), "(no cc)\n"),
+        (0.001, None, "compiling would take longer than it saves"),
+    ],
+    ids=["gain", "small gain", "loss", "no compiler", "short"],
+)
+def test_compiling_is_decided_by_forecast(
+    tiny: Path, podium: Podium, measured: dict[bool, Any], plain: float, compiled: Any, answer: str
+) -> None:
+    measured |= {False: plain, True: compiled}
+    status, _, err = podium(*COMPILE)
+    assert status == 0, err
+    assert answer in err
+    pays = compiled == 5.0
+    assert f"--compile auto: {'on' if pays else 'off'}, because" in err
+    recipe = json.loads((run_of(tiny, "test_vit").path / "recipe.json").read_text())
+    assert recipe.get("compiled", False) == pays
+
+
+def test_the_decision_is_kept_for_the_command_that_resumes(
+    tiny: Path, podium: Podium, measured: dict[bool, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured |= {False: 10.0, True: 5.0}
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 4, signal.SIGTERM)
+        assert podium(*COMPILE)[0] == 75
+    modes: list[str] = []
+
+    def compile_model(model: Callable[[Tensor], Tensor], mode: str) -> Any:
+        modes.append(mode)
+        return model
+
+    monkeypatch.setattr(torch, "compile", compile_model)
+    measured.clear()
+    assert podium(*COMPILE)[0] == 0
+    assert modes == ["default"]
+    assert podium("verify", "-c", "tiny", "test_vit", "--device", "cpu")[0] == 0
+    assert len(modes) == 2
+
+
+def test_the_first_steps_with_a_compiler_do_not_count(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "compile", lambda model, mode: model)
+    monkeypatch.setattr(fit_to_machine, "SHORTEST_COMPILATION", 0.0)
+    status, _, err = podium(*COMPILE, "--epochs", "30")
+    assert status == 0, err
+    assert "--compile auto: o" in err
+    assert ", compiled " in err
+    assert not list(tiny.rglob(".trial-*"))
