@@ -10,6 +10,7 @@ from pathlib import Path
 from podium.errors import PodiumError
 
 MOST_WORKERS = 256
+STORE = ("on", "off", "gpu", "auto")
 COMPILE = ("on", "off", "auto")
 
 
@@ -19,7 +20,8 @@ class Machine:
 
     device: str = "auto"  # cpu, cuda, cuda:1, mps; auto: a GPU where there is one
     workers: int | None = None  # processes that load images; None: what suits the device
-    keep_pixels: bool = True  # in the store; otherwise every file is decoded each time it is read
+    store: str = "on"  # of decoded pixels: on, off (a file is decoded each time it is read), gpu (training holds them
+    # in the GPU's memory, too, and changes them there), or auto: gpu where trial steps show that it is faster
     save_every: float = 300.0  # seconds between checkpoints
     parallel: str = "auto"  # of several processes: data (they share each fold), folds (each trains its own), or auto
     deterministic: bool = False  # identical results on a GPU too, but slower
@@ -32,8 +34,14 @@ class Machine:
             raise PodiumError(f"workers must be a number of processes from 0 to {MOST_WORKERS}, not {self.workers!r}")
         if self.parallel not in ("auto", "data", "folds"):
             raise PodiumError(f"parallel must be auto, data or folds, not {self.parallel!r}")
+        if self.store not in STORE:
+            raise PodiumError(f"store must be on, off, gpu or auto, not {self.store!r}")
         if self.compile not in COMPILE:
             raise PodiumError(f"compile must be on, off or auto, not {self.compile!r}")
+
+    @property
+    def keep_pixels(self) -> bool:
+        return self.store != "off"
 
     @property
     def compiled(self) -> bool:

@@ -122,7 +122,7 @@ def pretrain(args: argparse.Namespace) -> None:
         small_crops=args.local_crops,
         outputs=args.outputs,
         name=args.name,
-        machine=Machine(device=args.device, workers=args.workers, keep_pixels=args.store == "on"),
+        machine=Machine(device=args.device, workers=args.workers, store=args.store),
     )
     plan = plan_pretraining(args.competition, args.root, request)
     from podium.pretraining.pretrain import pretrain
@@ -149,7 +149,7 @@ def submit(args: argparse.Namespace) -> None:
     from podium.machine import Machine
     from podium.submissions.submission import SubmitOptions, submit, suggest_next_step
 
-    machine = Machine(device=args.device, workers=args.workers, keep_pixels=args.store == "on")
+    machine = Machine(device=args.device, workers=args.workers, store=args.store)
     if args.upload:
         from podium.kaggle.client import check_token
 
@@ -340,7 +340,7 @@ def _machine(args: argparse.Namespace) -> "Machine":
     return Machine(
         device=args.device,
         workers=args.workers,
-        keep_pixels=args.store == "on",
+        store=args.store,
         save_every=args.save_every,
         parallel=args.parallel,
         deterministic=args.deterministic,

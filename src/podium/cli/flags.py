@@ -11,7 +11,7 @@ from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.errors import PodiumError
 from podium.image_size import parse_size
 from podium.known_words import explain_flag
-from podium.machine import COMPILE
+from podium.machine import COMPILE, STORE
 from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
 from podium.terminal import did_you_mean, seconds_of
 
@@ -141,7 +141,13 @@ def train(command: argparse.ArgumentParser) -> None:
     _corrections_flag(command)
     text = "time between checkpoints; one is also saved after every epoch (default: 5m)"
     command.add_argument("--save-every", type=_seconds, default=300.0, metavar="TIME", help=text)
-    _machine_flags(command)
+    _device_flags(command)
+    text = (
+        "on: keep the decoded pixels on disk; off: decode a file each time it is read; gpu: training holds them in the"
+    )
+    text += " GPU's memory, too, and crops and colours them there, with the same result up to rounding; auto: gpu where"
+    text += " trial steps show that it is faster (default: on)"
+    command.add_argument("--store", choices=STORE, default="on", help=text)
     text = "train with N processes, one per GPU, on this machine; torchrun starts them"
     command.add_argument("--processes", type=_count, metavar="N", help=text)
     text = "data: all processes share each fold; folds: each trains its own folds; auto: folds if they divide evenly"

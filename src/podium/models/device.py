@@ -133,6 +133,11 @@ def gpu_memory_gb(device: torch.device) -> float | None:
     return torch.cuda.get_device_properties(device).total_memory / 1e9 if is_gpu(device) else None
 
 
+def free_gpu_memory(device: torch.device) -> int:
+    """Returns how many bytes tensors may still take."""
+    return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
 def lock_memory(memory: torch.Tensor) -> None:
     """Locks shared memory for the GPU; if this fails, the GPU waits for each copy, and all else is the same."""
     if has_gpu():

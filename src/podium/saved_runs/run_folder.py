@@ -50,6 +50,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     **dict.fromkeys(("auto", "budget", "own_parts", "start_sha256", "teacher_sha256", "versions"), dict),
     "range": (str, list, NoneType),
     "compiled": bool,
+    "changed_on_gpu": bool,
 }
 Classes = tuple[str, ...]
 CORRECTIONS = "corrections.csv"  # a copy of those that the run was trained with

@@ -8,7 +8,7 @@ that the model's data config asks for, or the whole image. Mixup and cutmix work
 import os
 import random
 import warnings
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import cv2
 import numpy as np
@@ -25,6 +25,7 @@ os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else every import asks the netwo
 import albumentations as A
 
 CHANNELS = 3
+NEAR = 2  # linear interpolation is good enough down to half the size
 INTERPOLATION = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
 
 
@@ -121,15 +122,28 @@ def shape_of(size: ImageSize) -> float:
     return width / height
 
 
+class Box(NamedTuple):
+    top: int
+    left: int
+    height: int
+    width: int
+
+
 def random_crop(
     image: Pixels, rng: np.random.Generator, shares: tuple[float, float], fit: str, target: float = 1.0
 ) -> Pixels:
-    """Crops a box whose share of the image lies between two shares, with sides of a ratio between 3:4 and 4:3.
+    box = random_box(image.shape[0], image.shape[1], rng, shares, fit, target)
+    return image[box.top : box.top + box.height, box.left : box.left + box.width]
+
+
+def random_box(
+    height: int, width: int, rng: np.random.Generator, shares: tuple[float, float], fit: str, target: float = 1.0
+) -> Box:
+    """Returns a box whose share of the image lies between two shares, with sides of a ratio between 3:4 and 4:3.
 
     The ratio is that after the box gets its final shape, whose width is `target` heights. An image that will be
     squashed counts as one of this shape.
     """
-    height, width = image.shape[:2]
     share, shape, right, down = rng.random(4).tolist()
     smallest, largest = shares
     share = smallest + (largest - smallest) * share
@@ -140,7 +154,7 @@ def random_crop(
     box_width = max(1, round(width * min(1.0, (share * ratio / oblong) ** 0.5)))
     box_height = max(1, round(height * min(1.0, (share * oblong / ratio) ** 0.5)))
     left, top = int(right * (width - box_width + 1)), int(down * (height - box_height + 1))
-    return image[top : top + box_height, left : left + box_width]
+    return Box(top, left, box_height, box_width)
 
 
 # --- prediction --------------------------------------------------------------------------------------
@@ -182,19 +196,29 @@ def pad(image: Pixels, size: ImageSize, spec: ModelSpec) -> Pixels:
     The borders have the mean colour that the model subtracts.
     """
     height, width = image.shape[:2]
+    box = padded_box(height, width, size)
+    above, left = -box.top, -box.left
+    below, right = box.height - height - above, box.width - width - left
+    colour = border_colour(spec)
+    return cv2.copyMakeBorder(image, above, below, left, right, cv2.BORDER_CONSTANT, value=colour)  # type: ignore[return-value]
+
+
+def padded_box(height: int, width: int, size: ImageSize) -> Box:
+    """Returns the box around an image that has the final shape."""
     target = shape_of(size)
     padded_height, padded_width = max(height, round(width / target)), max(width, round(height * target))
-    above, left = (padded_height - height) // 2, (padded_width - width) // 2
-    below, right = padded_height - height - above, padded_width - width - left
-    colour = [round(255 * mean) for mean in spec.mean]
-    return cv2.copyMakeBorder(image, above, below, left, right, cv2.BORDER_CONSTANT, value=colour)  # type: ignore[return-value]
+    return Box(-((padded_height - height) // 2), -((padded_width - width) // 2), padded_height, padded_width)
+
+
+def border_colour(spec: ModelSpec) -> list[int]:
+    return [round(255 * mean) for mean in spec.mean]
 
 
 def resize(image: Pixels, size: ImageSize, spec: ModelSpec) -> Pixels:
     (height, width), (from_height, from_width) = sides_of(size), image.shape[:2]
     interpolation = INTERPOLATION.get(spec.interpolation, cv2.INTER_CUBIC)
-    if from_height > height or from_width > width:  # linear interpolation is good enough down to half the size
-        is_near = from_height <= 2 * height and from_width <= 2 * width
+    if from_height > height or from_width > width:
+        is_near = from_height <= NEAR * height and from_width <= NEAR * width
         interpolation = cv2.INTER_LINEAR if is_near else cv2.INTER_AREA
     return cv2.resize(image, (width, height), interpolation=interpolation)  # type: ignore[return-value]
 

@@ -86,6 +86,11 @@ class Context:
         positions = self.store.positions(self.competition.train["image"].iloc[rows])
         return ImageDataset(self.store.reader(positions), self.target_of_image.values[rows], view, rows)
 
+    def pixel_bytes(self, rows: NDArray[np.int64]) -> int:
+        """Returns how much memory the stored pixels of these rows take."""
+        positions = self.store.positions(self.competition.train["image"].iloc[rows])
+        return 3 * int(self.store.index[positions, 1:].prod(1).sum())
+
     def batch_sampler(self, fold: int) -> BatchSampler:
         recipe = self.recipe
         count = len(self.training_rows(fold))

@@ -1,17 +1,18 @@
-"""Fits a run to the machine before its first step: `--accumulate auto` and `--compile auto`.
+"""Fits a run to the machine before its first step: `--accumulate auto`, `--store auto` and `--compile auto`.
 
-Both are found out by trial steps. recipe.json keeps the answers: the same command resumes with them, wherever it runs.
+They are found out by trial steps. recipe.json keeps the answers: the same command resumes with them, wherever it runs.
 """
 
 from bisect import bisect_left
 from dataclasses import replace
 
 from podium.errors import PodiumError
-from podium.models.device import forget_peak, free_cached_memory, is_cpu
+from podium.models.device import forget_peak, free_cached_memory, free_gpu_memory, is_cpu, is_gpu
 from podium.models.hardware_errors import SMALLER, CompilerFails, free_frames, is_out_of_memory
 from podium.recipe import AUTO
 from podium.terminal import duration, say
 from podium.training.context import Context
+from podium.training.drawn_changes import can_be_drawn
 from podium.training.learner import Learner
 from podium.training.loop import work_of_fold
 from podium.training.processes import Processes
@@ -19,25 +20,32 @@ from podium.training.trial_steps import measure_steps
 
 SPARE = 1.05  # times the images of a batch must fit: a later step may need a little more memory
 # On an H200, a compiled step of a small ViT took 0.43 of the time, and compiling took 23 s (docs/benchmarks.md).
+LARGEST_SHARE = 0.5  # of the free memory, for pixels
 LARGEST_GAIN = 0.6  # of a step's time
 SHORTEST_COMPILATION = 20.0
 
 
 def fit_to_machine(context: Context) -> Context:
-    """Returns the context with a number of parts, and with or without torch.compile."""
+    """Returns the context with a number of parts, a place for the pixels, and with or without torch.compile."""
     recipe, recorded = context.recipe, context.run.recipe if context.run.has_begun() else None
+    if context.machine.store == "gpu" and (problem := _why_not_on_gpu(context)):
+        raise PodiumError(f"--store gpu: {problem}; use --store on")
     if recipe.accumulate == AUTO:
         parts = _fewest_parts(context) if recorded is None else recorded.get("accumulate", 1)
         context = context.with_recipe(replace(recipe, accumulate=parts))
+    if context.machine.store == AUTO:
+        pays = _gpu_pays(context) if recorded is None else recorded.get("changed_on_gpu", False)
+        context = _with(context, store="gpu" if pays else "on")
     if context.machine.compile == AUTO:
         pays = _compiling_pays(context) if recorded is None else recorded.get("compiled", False)
-        context = _compiling(context, pays)
+        context = _with(context, compile="on" if pays else "off")
     return context
 
 
-def _compiling(context: Context, is_on: bool) -> Context:
+def _with(context: Context, **changes: str) -> Context:
+    """Returns the context with some other settings of the machine."""
     request = context.plan.request
-    request = replace(request, machine=replace(request.machine, compile="on" if is_on else "off"))
+    request = replace(request, machine=replace(request.machine, **changes))  # type: ignore[arg-type]
     return replace(context, plan=replace(context.plan, request=request))
 
 
@@ -86,6 +94,36 @@ def _fewest_parts_here(context: Context, images: int) -> int:
     return parts
 
 
+# --- pixels on the GPU -------------------------------------------------------------------------------
+
+
+def _why_not_on_gpu(context: Context) -> str:
+    """Returns why training cannot hold its pixels in the GPU's memory and change them there; nothing if it can."""
+    if not is_gpu(context.device):
+        return "there is no GPU"
+    if context.recipe.linear or not can_be_drawn(context.recipe):
+        return "a GPU crops, mirrors, colours and erases only; --linear, --ops and --augment need loaded images"
+    largest = max(context.pixel_bytes(context.training_rows(fold)) for fold in context.plan.folds_to_train)
+    free = free_gpu_memory(context.device)
+    if largest > LARGEST_SHARE * free:
+        return f"a fold's pixels need {largest / 1e9:,.1f} GB, more than half of what is free ({free / 1e9:,.1f} GB)"
+    return ""
+
+
+def _gpu_pays(context: Context) -> bool:
+    """Returns whether steps are faster with the pixels on the GPU than with loaded images; says why."""
+    if problem := _why_not_on_gpu(context):
+        say(f"podium: --store auto: on, because {problem}")
+        return False
+    fold = context.plan.folds_to_train[0]
+    loaded, held = (measure_steps(_with(context, store=store, compile="off"), fold) for store in ("on", "gpu"))
+    pays = held.seconds_per_step < loaded.seconds_per_step
+    times = f"{1e3 * loaded.seconds_per_step:,.1f} ms with loaded images and {1e3 * held.seconds_per_step:,.1f} ms with"
+    say(f"podium: --store auto: {'gpu' if pays else 'on'}, because a step takes {times} the pixels on the GPU")
+    forget_peak(context.device)
+    return pays
+
+
 # --- torch.compile -----------------------------------------------------------------------------------
 
 
@@ -102,7 +140,7 @@ def _compiling_pays(context: Context) -> bool:
         say(f"podium: --compile auto: off, because {what}, and compiling would take longer than it saves")
         return False
     try:
-        compiled = measure_steps(_compiling(context, True), fold)
+        compiled = measure_steps(_with(context, compile="on"), fold)
     except CompilerFails as problem:
         say(f"podium: --compile auto: off, because {str(problem).partition('; leave out')[0]}")
         return False

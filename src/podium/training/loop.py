@@ -31,6 +31,8 @@ from podium.timing.forecast import Forecast
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
 from podium.training.context import Context
+from podium.training.drawn_changes import ChangesView
+from podium.training.gpu_images import GpuImages, gpu_batches
 from podium.training.head_start import start_head, warn_if_worse
 from podium.training.learner import Diverged, Learner
 from podium.training.learner_state import learner_state, restore_learner
@@ -102,9 +104,12 @@ def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
 
 def training_batches(learner: Learner) -> Generator[Batch]:
     context = learner.context
-    view = TrainView(learner.recipe, learner.spec)
-    images = context.images(context.training_rows(learner.fold), view)
-    return load_batches(images, learner.sampler, context.workers)
+    rows = context.training_rows(learner.fold)
+    if context.machine.store == "gpu":
+        drawn = context.images(rows, ChangesView(learner.recipe, learner.spec))
+        on_gpu = GpuImages(drawn, learner.spec, context.device)
+        return gpu_batches(on_gpu, load_batches(drawn, learner.sampler, context.workers))
+    return load_batches(context.images(rows, TrainView(learner.recipe, learner.spec)), learner.sampler, context.workers)
 
 
 def make_forecast(learner: Learner, later_folds: Sequence[int] = (), deadline: float = math.inf) -> Forecast:

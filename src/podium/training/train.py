@@ -108,6 +108,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         "device": device_name(context.device),
         "computed_in": precision_name(context.precision),
         **({"compiled": True} if context.machine.compiled else {}),
+        **({"changed_on_gpu": True} if context.machine.store == "gpu" else {}),
         **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.

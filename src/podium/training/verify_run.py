@@ -42,7 +42,8 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
         hint = did_you_mean(name, begun, otherwise=f"there are {', '.join(sorted(begun)) or 'none yet'}")
         raise PodiumError(f"{run.path}: nothing is trained there; {hint}")
     fold = _choose_fold(run, fold)
-    machine = replace(machine or Machine(), compile="on" if run.recipe.get("compiled") else "off")
+    compile, store = "on" if run.recipe.get("compiled") else "off", "gpu" if run.recipe.get("changed_on_gpu") else "on"
+    machine = replace(machine or Machine(), compile=compile, store=store)
     plan = _plan_of(slug, root, run, fold, machine)
     with run.lock(), tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, dir=run.path) as folder:
         trial = Run(Path(folder))
