@@ -41,13 +41,7 @@ def run_group(size: int, words: Sequence[object], log: Path) -> list[int]:
 
     When one fails, the others are ended, as torchrun does.
     """
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    group = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    processes = []
-    for rank in range(size):
-        environment = {key: str(value) for key, value in {**group, "RANK": rank, "LOCAL_RANK": rank}.items()}
-        processes.append(start_podium(words, log, environment=environment))
+    processes = [start_podium(words, log, environment=environment) for environment in group_environments(size)]
     until = time.monotonic() + 120
     while any(process.is_alive() for process in processes) and time.monotonic() < until:
         wait([process.sentinel for process in processes if process.is_alive()], 1)
@@ -55,6 +49,16 @@ def run_group(size: int, words: Sequence[object], log: Path) -> list[int]:
             for process in processes:
                 process.terminate()
     return [exit_status(process) for process in processes]
+
+
+def group_environments(size: int) -> list[dict[str, str]]:
+    """Returns what torchrun gives to each process of a group."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    group = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [
+        {key: str(value) for key, value in {**group, "RANK": rank, "LOCAL_RANK": rank}.items()} for rank in range(size)
+    ]
 
 
 def redirect_output(file_number: int) -> None:

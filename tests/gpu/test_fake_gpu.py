@@ -4,8 +4,8 @@ With CUDA's name, types are right but backward passes fail, so gradients are set
 for tests, a whole step runs, without autocast.
 """
 
-import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorDeviceMismatchError
 
-from forked_podium import SERVER, exit_status
-from gpu.fake_gpu import GPU, a_fake_batch, fake_gpu, move_learner, take_whole_steps
+from gpu.fake_gpu import GPU, a_fake_batch, fake_gpu, move_learner
+from gpu.whole_work import failures, steps_of_tasks, steps_with_options, the_rest
 from podium.models.predict import predict_proba, probs_of
 from podium.training.learner import Learner
 from second_round import first_of
 from tiny import FAST, Podium
-from training.learners import learner_of, learner_of_task, other_tasks
+from training.learners import TASKS, learner_of, learner_of_task, other_tasks
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_resnet", "--folds", "0", "--epochs", "1")
 OPTIONS: list[dict[str, Any]] = [
@@ -113,14 +113,18 @@ WHOLE = [
 @pytest.mark.parametrize("model", first_of(["test_vit", "test_resnet"], ["test_vit", "test_resnet", "test_convnext"]))
 def test_whole_steps_stay_on_their_device_and_wait_for_nothing(tiny: Path, podium: Podium, model: str) -> None:
     assert podium(*TRAIN, "--name", "teacher")[0] == 0
-    report = tiny / "report.json"
-    process = SERVER.Process(target=take_whole_steps, args=(tiny, model, WHOLE, report))
-    process.start()
-    assert exit_status(process) == 0
-    problems = json.loads(report.read_text())
+    problems = failures(partial(steps_with_options, tiny, model, WHOLE), tiny)
     # On a GPU, timm's Muon reads whether its products are finite; on a CPU, ours does not.
     assert "DataDependentOutputException" in problems.pop(str({"optimizer": "muon"}))
     assert problems == {}
+
+
+def test_whole_steps_of_other_tasks(tmp_path: Path) -> None:
+    assert failures(partial(steps_of_tasks, tmp_path, TASKS), tmp_path) == {}
+
+
+def test_heads_predictions_and_pretraining_stay_on_their_device(tiny: Path) -> None:
+    assert failures(partial(the_rest, tiny), tiny) == {}
 
 
 def test_tensors_of_two_devices_are_noticed(tiny: Path) -> None:

@@ -56,22 +56,23 @@ def spoil_inputs(learner: Learner) -> None:
     learner.normalise.scale = learner.normalise.scale * float("nan")
 
 
-other_tasks = pytest.mark.parametrize(
-    ("slug", "write"),
-    [
-        (stripes.SLUG, partial(stripes.write_competition, as_tags=True)),
-        (marks.SLUG, marks.write_competition),
-        (bars.SLUG, partial(bars.write_competition, columns=bars.COLUMNS["two"])),
-    ],
-    ids=["several labels", "several targets", "numbers"],
-)
+TASKS: list[tuple[str, Callable[[Path], object]]] = [
+    (stripes.SLUG, partial(stripes.write_competition, as_tags=True)),
+    (marks.SLUG, marks.write_competition),
+    (bars.SLUG, partial(bars.write_competition, columns=bars.COLUMNS["two"])),
+]
+other_tasks = pytest.mark.parametrize(("slug", "write"), TASKS, ids=["several labels", "several targets", "numbers"])
 
 
 def learner_of_task(root: Path, slug: str, write: Callable[[Path], object]) -> tuple[Learner, Tensor]:
     """Writes a competition of another task; returns a learner of it, and the targets of eight images."""
     write(root)
     podium_at(root, "folds", "-c", slug, "--k", "3")
-    plan = make_plan(check_before_plan(slug, root, Request({**SMALL, "model": "test_resnet"}, folds=(0,))))
-    with open_context(plan) as context:
+    with open_context(plan_of_task(root, slug, model="test_resnet")) as context:
         learner = Learner(context, fold=0)
         return learner, torch.from_numpy(context.target_of_image.values[context.training_rows(0)[:8]])
+
+
+def plan_of_task(root: Path, slug: str, **options: object) -> Plan:
+    machine = Machine(device="cpu", workers=0)
+    return make_plan(check_before_plan(slug, root, Request({**SMALL, **options}, folds=(0,), machine=machine)))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from podium.errors import PodiumError
 from podium.images.decode import Pixels
-from podium.training.augment import TestView
+from podium.training.augment import TestView, TrainView
 from podium.training.learner import Learner
 from podium.training.loader import BatchSampler, batches_in_order, load_batches
 from podium.training.processes import Processes
@@ -90,3 +90,23 @@ def test_no_thread_is_left_when_a_loader_is_closed_or_fails(tiny: Path) -> None:
 
 def unreadable(index: int) -> Pixels:
     raise PodiumError(f"image {index} cannot be read")
+
+
+@pytest.mark.parametrize("workers", range(5))
+def test_any_number_of_processes_and_workers_shows_the_same_images_in_the_same_order(tiny: Path, workers: int) -> None:
+    with context_of(tiny, model="test_vit", batch_size=6) as context:
+        images = context.images(context.training_rows(0), TrainView(context.recipe, Learner(context, 0).spec))
+    count, expected = len(images.rows), []
+    for keys in BatchSampler(count, 6, 2, (0, 0)):
+        batch = images.load(keys)
+        assert not isinstance(batch, PodiumError)
+        expected.append(batch)
+    for size in (1, 2, 3):
+        samplers = [BatchSampler(count, 6, 2, (0, 0), Processes(rank, size)) for rank in range(size)]
+        loaders = [load_batches(images, sampler, workers) for sampler in samplers]
+        steps = 0
+        for batch, *shares in zip(expected, *loaders, strict=True):
+            for whole, *parts in zip(batch, *shares, strict=True):
+                assert torch.cat(parts).equal(whole)
+            steps += 1
+        assert steps == len(expected) > 2

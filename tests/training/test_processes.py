@@ -7,19 +7,24 @@ to start. Two tests start them as users do, with --processes.
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from forked_podium import exit_status, run_group, start_podium
+from forked_podium import SERVER, exit_status, group_environments, run_group, start_podium
 from podium.models.tensors import load_tensors
 from podium.models.weight_packages import PACKAGES
 from podium.saved_runs.run_folder import Run
+from podium.training.context import open_context
+from podium.training.learner import Learner
+from podium.training.loop import training_batches
 from podium.training.processes import Processes
 from tiny import Podium, assert_same_fold, one_line, podium_at, run_of, weights_hash, write_competition
+from training.learners import TASKS, plan_of_task
 
 LITE0 = PACKAGES[0].model
 TRAIN = (
@@ -80,6 +85,43 @@ def test_a_fold_of_several_processes_is_that_of_one(root: Path) -> None:
         for alone, together in zip(one.history(0), group.history(0), strict=True):
             assert alone.loss == pytest.approx(together.loss, rel=1e-3)
             assert alone.scores["log_loss"] == pytest.approx(together.scores["log_loss"], rel=1e-3)
+
+
+def save_gradients(root: Path, slug: str, file: Path, environment: Mapping[str, str]) -> None:
+    """Saves the gradients of the first batch; in a group, each process has its share."""
+    os.environ.update(environment)
+    options = {"model": "test_vit", "drop_path": 0.0, "mix": 1.0, "batch_size": 10, "accumulate": 2}
+    with open_context(plan_of_task(root, slug, **options)) as context:
+        learner = Learner(context, fold=0)
+        with closing(training_batches(learner)) as batches:
+            learner.forward_backward(*learner.prepare(*next(batches)))
+        if context.processes.is_first:
+            torch.save({name: weight.grad for name, weight in learner.model.named_parameters()}, file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("slug", "write", "sizes"), [("tiny", write_competition, (2, 3)), *((*task, (2,)) for task in TASKS)]
+)
+def test_the_gradients_of_several_processes_are_those_of_one(
+    tmp_path: Path, slug: str, write: Callable[[Path], object], sizes: tuple[int, ...]
+) -> None:
+    write(tmp_path)
+    podium_at(tmp_path, "folds", "-c", slug, "--k", "3")
+    save_gradients(tmp_path, slug, tmp_path / "alone", {})
+    alone = torch.load(tmp_path / "alone")
+    for size in sizes:
+        group = [
+            SERVER.Process(target=save_gradients, args=(tmp_path, slug, tmp_path / "group", environment), daemon=True)
+            for environment in group_environments(size)
+        ]
+        for process in group:
+            process.start()
+        assert [exit_status(process) for process in group] == [0] * size
+        together = torch.load(tmp_path / "group")
+        for name, gradient in alone.items():
+            assert (largest := gradient.abs().max()) > 0, name
+            assert (gradient - together[name]).abs().max() <= 1e-4 * largest + 1e-7, name
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from podium.errors import PodiumError
 from podium.models.build import ModelSpec
-from podium.models.device import autocast
+from podium.models.device import CPU, autocast
 from podium.models.normalise import Normaliser
 from podium.recipe import VIEWS
 
@@ -49,7 +49,7 @@ def probs_of(logits: Tensor, spec: ModelSpec) -> Tensor:
     Of several targets, those of each column sum to 1.
     """
     if spec.scales:
-        scales = logits.new_tensor(spec.scales, dtype=torch.float32)
+        scales = _scales(spec, logits.device)
         return logits.float() * scales[:, 1] + scales[:, 0]
     parts = spec.parts
     if not parts:
@@ -66,8 +66,13 @@ def wanted(values: Tensor, spec: ModelSpec) -> Tensor:
 
 def scaled(numbers: Tensor, spec: ModelSpec) -> Tensor:
     """Returns what a model's outputs should be for these numbers."""
-    scales = numbers.new_tensor(spec.scales)
+    scales = _scales(spec, numbers.device)
     return (numbers - scales[:, 0]) / scales[:, 1]
+
+
+def _scales(spec: ModelSpec, device: torch.device) -> Tensor:
+    """Returns a mean and a deviation for each number. (`new_tensor` would make a GPU wait.)"""
+    return torch.tensor(spec.scales, dtype=torch.float32, device=CPU).to(device, non_blocking=True)
 
 
 def views_of(images: Tensor, views: str) -> list[Tensor]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.models.build import ModelSpec
+from podium.models.device import CPU
 from podium.training.augment import NEAR, border_colour
 from podium.training.drawn_changes import Changes
 from podium.training.loader import Batch, ImageDataset
@@ -33,7 +34,7 @@ class GpuImages:
         for index, start in enumerate(self.starts[:-1].tolist()):
             pixels = torch.from_numpy(np.array(images.read(index))).view(-1, 3)
             self.pixels[start : start + len(pixels)] = pixels.to(device)
-        self.border = torch.tensor(border_colour(spec), dtype=torch.float32, device=device)
+        self.border = torch.tensor(border_colour(spec), dtype=torch.float32, device=CPU).to(device)
 
     def changed(self, changes: NDArray[np.float64]) -> Tensor:
         """Returns uint8 images [n, height, width, 3]; a row of `changes` holds `Changes`."""

@@ -255,7 +255,7 @@ def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -
     fit_loss = _loss_of(own, len(spec.classes))
 
     learns, validates = inner_split(context, fold, rows)
-    trains = torch.from_numpy(learns).to(device)
+    trains = torch.from_numpy(np.flatnonzero(learns)).to(device)
     validation_features, validation_targets = features.of(rows[validates]), own[validates]
     prior = predict_head(context, standard.head_for_raw_features(start), validation_features, spec)
     strength, lowest_loss, best, head, inner = STRENGTHS[0], math.inf, start, start, None
