@@ -43,15 +43,20 @@ class Case(NamedTuple):
     batch_size: int
     compiled: bool = False
     layout: str = "channels last"
+    store: str = "on"
 
     def __str__(self) -> str:
-        return f"{self.model}, batches of {self.batch_size}, {'compiled' if self.compiled else 'eager'}, {self.layout}"
+        words = [f"batches of {self.batch_size}", "compiled" if self.compiled else "eager", self.layout]
+        return ", ".join([self.model, *words, *(["pixels on the GPU"] if self.store == "gpu" else [])])
 
 
 VIT, CONVNEXT = "vit_small_patch32_224", "convnext_small"
 CASES = [
     Case(VIT, 512),
     Case(CONVNEXT, 256),
+    Case(VIT, 512, compiled=True, store="gpu"),
+    Case(VIT, 512, store="gpu"),
+    Case(CONVNEXT, 256, store="gpu"),
     Case(VIT, 512, compiled=True),
     Case(CONVNEXT, 256, layout="channels first"),
     Case(VIT, 512, layout="channels first"),
@@ -65,7 +70,11 @@ CASES = [
     Case(VIT, 1024, compiled=True),
     Case(CONVNEXT, 256, compiled=True, layout="channels first"),
 ]
-SMALL_CASES = [Case("test_vit", 8), Case("test_convnext", 8, layout="channels first")]
+SMALL_CASES = [
+    Case("test_vit", 8),
+    Case("test_vit", 8, store="gpu"),
+    Case("test_convnext", 8, layout="channels first"),
+]
 
 
 def main(out: Path, seconds: float, device: str, small: bool) -> None:
@@ -106,7 +115,8 @@ def save(out: Path, results: dict[str, Any]) -> None:
 def measure(root: Path, case: Case, device: str, small: bool) -> dict[str, Any]:
     """Returns the figures of `podium bench`, or the error."""
     options = {"batch_size": case.batch_size, **({"image_size": 32} if small else {})}
-    machine = Machine(device=device, compile="on" if case.compiled else "off", workers=0 if small else WORKERS)
+    compile, workers = "on" if case.compiled else "off", 0 if small else WORKERS
+    machine = Machine(device=device, compile=compile, workers=workers, store=case.store)
     started = time.monotonic()
     try:
         with short_windows(), layout(case.layout):
@@ -139,6 +149,7 @@ def whole_run(root: Path, device: str, small: bool, seconds: float) -> dict[str,
     """Trains five folds as a user does; returns the times of each command and the score."""
     model = ("--model", "test_vit", "--image-size", "32") if small else ("--model", VIT)
     options = (*model, "--epochs", "1" if small else "10", "--batch-size", "8" if small else "512")
+    options += ("--store", "auto", "--compile", "auto", "--accumulate", "auto")
     podium = (sys.executable, "-m", "podium", "--root", str(root))
     times: dict[str, Any] = {"options": " ".join(options)}
     ends = time.monotonic() + seconds

@@ -18,8 +18,10 @@ from podium.models.device import autocast, full_float32, pick_precision, prepare
 from podium.models.predict import predict_proba
 from podium.saved_runs.checkpoint import checkpoints
 from podium.training import bench
-from podium.training.augment import TestView
+from podium.training.augment import TestView, TrainView
 from podium.training.context import Context, open_context
+from podium.training.drawn_changes import ChangesView
+from podium.training.gpu_images import GpuImages
 from podium.training.learner import Learner
 from podium.training.loader import batches_in_order, load_batches
 from podium.training.plan import make_plan
@@ -218,6 +220,57 @@ def test_a_batch_beyond_the_memory_is_answered_with_one_that_fits(tiny: Path, po
         assert status == 0, err
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@gpu
+def test_a_batch_beyond_the_memory_is_split_on_request(tiny: Path, podium: Podium) -> None:
+    words = ("train", "-c", "tiny", "--weights", "none", "--model", "resnet50", "--image-size", "224", "--epochs", "1")
+    command = (*words, "--folds", "0", "--workers", "0", "--device", "cuda", "--batch-size", "12", "--accumulate")
+    torch.cuda.reset_peak_memory_stats()
+    assert podium(*command, "1", "--name", "whole")[0] == 0
+    needed = torch.cuda.max_memory_allocated()
+    free_gpu_memory()
+    torch.cuda.set_per_process_memory_fraction(0.85 * needed / torch.cuda.get_device_properties(0).total_memory)
+    try:
+        status, _, err = podium(*command, "auto", "--name", "split")
+        assert status == 0, err
+        assert run_of(tiny, "split").recipe["accumulate"] > 1
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@on_any_device
+def test_images_changed_on_the_device_are_those_of_the_loader(tiny: Path, device: str) -> None:
+    with context_on(tiny, device, colour=0.3, erase=0.5) as context:
+        spec, rows = Learner(context, fold=0).spec, context.training_rows(0)
+        drawn = context.images(rows, ChangesView(context.recipe, spec))
+        keys = [(1, index) for index in range(len(rows))]
+        changes, _ = cast(Any, drawn.load(keys))
+        made = GpuImages(drawn, spec, context.device).changed(changes.numpy().view(np.float64))
+        loaded, _ = cast(Any, context.images(rows, TrainView(context.recipe, spec)).load(keys))
+    differences = (made.cpu().int() - loaded.int()).abs()
+    assert differences.max() <= 6
+    assert differences.float().mean() < 0.3
+
+
+@gpu
+def test_a_deterministic_run_with_pixels_on_the_gpu_resumes_to_the_same_bits(tiny: Path, podium: Podium) -> None:
+    command = (*TRAIN, "--device", "cuda", "--deterministic", "--store", "gpu", "--colour", "0.3", "--erase", "0.5")
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 3, signal.SIGTERM)
+        assert podium(*command, "--name", "interrupted")[0] == 75
+    for name in ("interrupted", "undisturbed"):
+        status, _, err = podium(*command, "--name", name)
+        assert status == 0, err
+    assert_same_fold(run_of(tiny, "interrupted"), run_of(tiny, "undisturbed"))
+
+
+@gpu
+def test_a_device_decides_where_its_pixels_are_and_whether_to_compile(tiny: Path, podium: Podium) -> None:
+    status, _, err = podium(*TRAIN, "--device", "cuda", "--store", "auto", "--compile", "auto")
+    assert status == 0, err
+    assert "--store auto: " in err
+    assert "--compile auto: off, because a fold takes about" in err
 
 
 def free_gpu_memory() -> None:

@@ -1,10 +1,14 @@
 """The processor that computes, its precision, and what its errors mean."""
 
+from collections.abc import Generator
+from contextlib import nullcontext
+from typing import Any, ClassVar
+
 import pytest
 import torch
 
 from podium.errors import PodiumError
-from podium.models.device import CPU_MICRO_BATCH, micro_batch_limit, pick_device, pick_precision
+from podium.models.device import CPU_MICRO_BATCH, copied_ahead, micro_batch_limit, pick_device, pick_precision
 from podium.models.hardware_errors import explain_hardware_errors
 
 CPU = torch.device("cpu")
@@ -48,3 +52,74 @@ def test_an_error_of_the_hardware_becomes_advice(error: Exception, message: str)
 def test_any_other_error_stays_as_it_is() -> None:
     with pytest.raises(RuntimeError, match="a mistake in the code"), explain_hardware_errors(batch_size=8):
         raise RuntimeError("a mistake in the code")
+
+
+# --- copying ahead -----------------------------------------------------------------------------------
+
+
+class FakeStream:
+    """A queue of copies; it writes down what happens."""
+
+    log: ClassVar[list[str]] = []
+
+    def record_event(self) -> str:
+        return f"copy {sum(line.startswith('copy') for line in self.log)}"
+
+    def wait_event(self, event: str) -> None:
+        self.log.append(f"the GPU waits for {event}")
+
+
+class FakeTensor:
+    """A tensor that is copied, and whose memory a stream uses."""
+
+    device = torch.device("cuda")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def to(self, device: torch.device, non_blocking: bool) -> "FakeTensor":
+        assert non_blocking
+        FakeStream.log.append(f"copy {self.number}")
+        return self
+
+    def record_stream(self, stream: FakeStream) -> None:
+        FakeStream.log.append(f"{self.number} is in use")
+
+
+def test_a_batch_is_copied_before_the_step_of_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeStream.log.clear()
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: FakeStream())
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: FakeStream())
+    batches: Any = ((FakeTensor(number), FakeTensor(number)) for number in (1, 2, 3))
+    for images, _ in copied_ahead(batches, torch.device("cuda")):
+        FakeStream.log.append(f"step {vars(images)['number']}")
+    short = [line for line in FakeStream.log if "in use" not in line]
+    assert list(dict.fromkeys(short)) == [
+        *("copy 1", "copy 2", "the GPU waits for copy 2", "step 1"),
+        *("copy 3", "the GPU waits for copy 4", "step 2"),
+        *("the GPU waits for copy 6", "step 3"),
+    ]
+    assert FakeStream.log.index("1 is in use") < FakeStream.log.index("step 1")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_loader_is_closed_with_the_batches_that_are_copied_ahead(
+    monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: FakeStream())
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: FakeStream())
+    closed = []
+
+    def batches() -> Generator[Any]:
+        try:
+            for number in range(9):
+                yield FakeTensor(number), FakeTensor(number)
+        finally:
+            closed.append(True)
+
+    ahead = copied_ahead(batches(), torch.device(device))
+    assert vars(next(ahead)[0])["number"] == 0
+    ahead.close()
+    assert closed

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from podium.models.device import Batch
 from podium.operators import layers
 from podium.training import bench
 from podium.training.learner import Learner
-from podium.training.loader import Batch
 from podium.training.loop import training_batches
 from tiny import Podium, one_line
 from training.learners import context_of

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import torch
@@ -18,6 +18,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 # A CPU gains nothing from more images at 224 px (and loses 8 % with 16). Half of convnext_small's batch of 64 also
 # needs half of its 8 GB.
 CPU_MICRO_BATCH = 32
+Batch = tuple[torch.Tensor, torch.Tensor]  # uint8 images [n, height, width, 3], targets [n]
 CPU = torch.device("cpu")  # of tensors that stay there, or are moved as a whole later
 FOR_SEVERAL_PROCESSES = ("auto", "cuda", "cpu")  # the devices whose processes can talk to each other
 
@@ -112,6 +113,33 @@ def prepare_device(device: torch.device, deterministic: bool) -> None:
     torch.backends.cudnn.benchmark = not deterministic
     torch.use_deterministic_algorithms(deterministic)
     forget_peak(device)  # a process may train several runs
+
+
+def copied_ahead(batches: Generator[Batch], device: torch.device) -> Generator[Batch]:
+    """Yields the batches; those for a GPU are copied there, each while the GPU still computes the one before it."""
+    with contextlib.closing(batches):
+        if not is_gpu(device):
+            yield from batches
+            return
+        stream, ready = torch.cuda.Stream(device), None
+        for images, targets in batches:
+            with torch.cuda.stream(stream):
+                copies = images.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+                copied = stream.record_event()
+            if ready is not None:
+                yield _wait_for_copies(*ready)
+            ready = copies, copied
+        if ready is not None:
+            yield _wait_for_copies(*ready)
+
+
+def _wait_for_copies(copies: Batch, copied: torch.cuda.Event) -> Batch:
+    """Makes the GPU, not Python, wait until it has the copies; their memory is free when it has used them."""
+    stream = torch.cuda.current_stream(copies[0].device)
+    stream.wait_event(copied)
+    for copy in copies:
+        copy.record_stream(stream)
+    return copies
 
 
 # --- memory ------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from podium.images.few_greys import refuse_few_greys
 from podium.images.store import Store, open_store, stored_side
 from podium.models.device import (
     autocast,
+    copied_ahead,
     device_name,
     gpu_peak_mb,
     pick_device,
@@ -146,7 +147,7 @@ def run_schedule(plan: PretrainingPlan, pool: LoadedImages, learner: DinoLearner
         stop_signals() as signals,
         checkpoint.finish_writing(),
         progress_bar(total=progress.total_steps, initial=progress.step, desc="pretrain", unit="step") as bar,
-        closing(load_batches(images, learner.sampler, pool.workers)) as batches,
+        closing(copied_ahead(load_batches(images, learner.sampler, pool.workers), learner.device)) as batches,
     ):
         started = time.monotonic()
         for rows, _ in batches:

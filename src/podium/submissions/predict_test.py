@@ -105,6 +105,7 @@ def _compute(
     store: Store, positions: NDArray[np.int64], readable: NDArray[np.int64], run: Run, fold: int, machine: Machine
 ) -> tuple[NDArray[np.float32], str]:
     """Returns the probabilities of the readable images, and the device and the precision that computed them."""
+    from podium.models.device import copied_ahead
     from podium.models.hardware_errors import explain_hardware_errors
     from podium.training.augment import TestView
     from podium.training.fold_model import FoldModel
@@ -117,7 +118,7 @@ def _compute(
         dataset = ImageDataset(store.reader(positions[readable]), np.full(count, -1), view, readable)
         batches = batches_in_order(count, fold_model.batch_size)
         loader = load_batches(dataset, batches, pick_workers(machine.workers, fold_model.device))
-        return fold_model.predict(loader, progress), fold_model.computed_on
+        return fold_model.predict(copied_ahead(loader, fold_model.device), progress), fold_model.computed_on
 
 
 def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:

@@ -32,7 +32,9 @@ from podium.machine import Machine, peak_memory_mb
 from podium.models.build import build_model, resolve_recipe
 from podium.models.device import (
     CPU,
+    Batch,
     autocast,
+    copied_ahead,
     device_name,
     forget_peak,
     gpu_peak_mb,
@@ -55,7 +57,7 @@ from podium.timing.measure_step import PlainStep, seconds_of
 from podium.training.augment import TestView
 from podium.training.context import Context, open_context
 from podium.training.learner import Learner
-from podium.training.loader import PREFETCHED, Batch, batches_in_order, load_batches
+from podium.training.loader import PREFETCHED, batches_in_order, load_batches
 from podium.training.loop import training_batches
 from podium.training.optimizer import create_optimizer
 from podium.training.plan import Plan, data_of
@@ -201,6 +203,7 @@ def _prediction_rates(
 
     def predict() -> None:
         batches = load_batches(images, batches_in_order(count, recipe.batch_size), context.workers)
+        batches = copied_ahead(batches, context.device)
         predict_proba(learner.trained_model, batches, learner.normalise, context.precision, "none")
 
     forward_rates, prediction_rates = [], []

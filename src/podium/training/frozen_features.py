@@ -22,7 +22,7 @@ from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec
-from podium.models.device import CPU, autocast
+from podium.models.device import CPU, autocast, copied_ahead
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.normalise import Normaliser
 from podium.models.predict import views_of
@@ -100,6 +100,7 @@ def _compute(
     block_batches = [_batches_of(range(n * BLOCK, min((n + 1) * BLOCK, count)), recipe.part_size) for n in blocks]
     images_left = sum(len(batch) for batches in block_batches for batch in batches)
     loading = load_batches(images, [batch for batches in block_batches for batch in batches], context.workers)
+    loading = copied_ahead(loading, context.device)
     bar = progress_bar(total=count, initial=count - images_left, desc="features", unit="image")
 
     def compute(batch: Tensor) -> Tensor:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.models.build import ModelSpec
-from podium.models.device import CPU
+from podium.models.device import CPU, Batch
 from podium.training.augment import NEAR, border_colour
 from podium.training.drawn_changes import Changes
-from podium.training.loader import Batch, ImageDataset
+from podium.training.loader import ImageDataset
 
 PART = 64  # images that are changed together: a crop needs 24 times the memory of its pixels meanwhile
 GREY = (0.299, 0.587, 0.114)

@@ -25,7 +25,7 @@ from podium.errors import PodiumError
 from podium.extensions.extension_files import Extension, loaded_extensions, use_extensions
 from podium.images.store import Reader
 from podium.machine import usable_cores
-from podium.models.device import has_gpu, is_gpu
+from podium.models.device import Batch, has_gpu, is_gpu
 from podium.models.hardware_errors import LOADER_DIED
 from podium.torchrun import local_world_size
 from podium.training.augment import View
@@ -35,7 +35,6 @@ from podium.training.shared_memory import shared_memory
 
 PREFETCHED = 2  # batches that a worker has ready
 Key = tuple[int, int]  # epoch, index of an image
-Batch = tuple[Tensor, Tensor]  # uint8 images [n, height, width, 3], targets [n]
 
 
 # --- the order of images ------------------------------------------------------------------------------
@@ -156,9 +155,12 @@ def _load_beside(images: ImageDataset, batches: Sampler[list[Key]] | list[list[K
 def _load_in_processes(
     images: ImageDataset, batches: Sampler[list[Key]] | list[list[Key]], workers: int
 ) -> Generator[Batch]:
-    """The workers load ahead into some slots; two more hold the batch of this step and that of the step before."""
+    """The workers load ahead into some slots; two more hold the batch of this step and that of the step before.
+
+    A GPU takes a third, from which the batch of the next step is copied (device.copied_ahead).
+    """
     most = batches.batch_size if isinstance(batches, BatchSampler) else max(map(len, batches), default=0)
-    slots = workers * PREFETCHED + 2
+    slots = workers * PREFETCHED + (3 if has_gpu() else 2)
     with shared_memory(slots * most * images.view.nbytes) as memory, _copies() as wait_for_copies:
         shared = SharedBatches(images, memory, slots)
         loader = _start_loader(shared, enumerate(batches), workers)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from podium.errors import PodiumError
-from podium.models.device import gpu_peak_mb
+from podium.models.device import Batch, copied_ahead, gpu_peak_mb
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
@@ -37,7 +37,7 @@ from podium.training.head_start import start_head, warn_if_worse
 from podium.training.learner import Diverged, Learner
 from podium.training.learner_state import learner_state, restore_learner
 from podium.training.live_line import LiveLine
-from podium.training.loader import Batch, batches_in_order, load_batches
+from podium.training.loader import batches_in_order, load_batches
 from podium.training.stop_signals import StopSignals, stop_signals
 
 
@@ -109,7 +109,8 @@ def training_batches(learner: Learner) -> Generator[Batch]:
         drawn = context.images(rows, ChangesView(learner.recipe, learner.spec))
         on_gpu = GpuImages(drawn, learner.spec, context.device)
         return gpu_batches(on_gpu, load_batches(drawn, learner.sampler, context.workers))
-    return load_batches(context.images(rows, TrainView(learner.recipe, learner.spec)), learner.sampler, context.workers)
+    images = context.images(rows, TrainView(learner.recipe, learner.spec))
+    return copied_ahead(load_batches(images, learner.sampler, context.workers), context.device)
 
 
 def make_forecast(learner: Learner, later_folds: Sequence[int] = (), deadline: float = math.inf) -> Forecast:
@@ -219,6 +220,7 @@ def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: 
     share = processes.share(rows)
     images = context.images(share, TestView(learner.spec))
     batches = load_batches(images, batches_in_order(len(share), learner.recipe.part_size), context.workers)
+    batches = copied_ahead(batches, context.device)
     return processes.gather(predict_proba(model, batches, learner.normalise, context.precision, views))
 
 
