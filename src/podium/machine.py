@@ -25,6 +25,7 @@ class Machine:
     save_every: float = 300.0  # seconds between checkpoints
     parallel: str = "auto"  # of several processes: data (they share each fold), folds (each trains its own), or auto
     deterministic: bool = False  # identical results on a GPU too, but slower
+    checkpointing: bool = False  # compute activations again in the backward pass: less memory, and slower
     compile: str = "off"  # torch.compile: on, off, or auto: where trial steps show that it pays
 
     def __post_init__(self) -> None:

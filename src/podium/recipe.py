@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from podium.disk import NAME_PATTERN
 from podium.errors import PodiumError
-from podium.image_size import ImageSize, area_of, parse_size, sides_of, size_of, square_side
+from podium.image_size import ImageSize, area_of, parse_size, shorter_side, sides_of, size_of, square_side
 from podium.terminal import did_you_mean, plural
 
 Options = Mapping[str, Any]  # name of an option: its value
@@ -107,11 +107,28 @@ class Recipe:
         " (between the two)",
         choices=CLASS_WEIGHTS,
     )
+    balance: float = option(
+        "how much more often images of rare classes are shown: by the number of images of their class to this power,"
+        " from 0 (every image once in an epoch) to 1 (all classes equally often)",
+        0,
+        1,
+    )
+    cap: int = option("most images of a class in an epoch, drawn anew in each; 0: all", 0)
+    adjust: float = option(
+        "logit adjustment: learn as if all classes were equally frequent (1), or partly so (Menon et al., 2021); for"
+        " metrics that count classes alike",
+        0,
+        3,
+    )
     smoothing: float = option("label smoothing", 0, 0.95)
     ema: float = option("share of the run that the averaged weights remember; 0: use the last weights", 0, 1)
     mix: float = option("share of the steps with mixup or cutmix, half of each", 0, 1)
     plain: float = option("share of the run, at its end, without mixup and cutmix", 0, 1)
     grow: float = option("share of the run, at its start, with smaller images, which grow from half the size", 0, 1)
+    finish: str = option(
+        "SIZE:EPOCHS, such as 320:2: the last epochs see images of this size, and so does prediction (Touvron et al.,"
+        " 2019)"
+    )
     fit: str = option(
         "how an image gets the shape of --image-size: crop (its centre), squash (all of it) or pad (all of it, with"
         " borders of the mean colour)",
@@ -155,41 +172,15 @@ class Recipe:
     teacher: str = option("a finished run to learn from, or several, RUN1+RUN2: the mean of their probabilities")
     distil: float = option("the teacher's share of the loss", 0, 1)
 
-    def describe(self) -> tuple[str, str]:
-        """Returns a line about how the model learns, and one about what is done to the images."""
-        if self.linear:
-            return "a logistic head on the frozen features", f"no augmentation; views: {self.views}"
-        learning = [
-            f"{plural(self.epochs, 'epoch')} in batches of {self.batch_size}"
-            + (f" (in {self.accumulate} parts)" if self.accumulate != 1 else ""),
-            f"lr {self.lr:g} ({self.optimizer})",
-            *self._in_use("head_rate", "layer_decay", "freeze", "keep", "weight_decay", "drop_path", "smoothing"),
-            *self._in_use("ema", "sam"),
-        ]
-        if self.norm != "train":
-            learning.append(f"batch norm {self.norm}")
-        if self.head_first:
-            learning.append("from a fitted head")
-        if (self.loss, self.class_weights) != ("cross_entropy", "none"):
-            learning.append(f"loss {self.loss}, class weights {self.class_weights}")
-        images = [*self._in_use("crop", "mirror", "colour", "erase", "ops", "mix", "grow"), f"views {self.views}"]
-        if self.fit != "crop":
-            images.insert(0, f"fit {self.fit}")
-        if self.test_size != self.image_size:
-            images.append(f"predicted at {self.test_size} px")
-        if self.augment != "none":
-            images.append(f"augment {self.augment}")
-        return ", ".join(learning), ", ".join(images)
-
-    def _in_use(self, *names: str) -> list[str]:
-        off = {"head_rate": 1, "layer_decay": 1, "crop": 1}  # of the other options: 0
-        values = {name: getattr(self, name) for name in names}
-        return [f"{name.replace('_', ' ')} {value:g}" for name, value in values.items() if value != off.get(name, 0)]
-
     @property
     def part_size(self) -> int:
         """How many images are computed at once, in training and in prediction."""
         return math.ceil(self.batch_size / (1 if self.accumulate == AUTO else int(self.accumulate)))
+
+    @property
+    def largest_size(self) -> ImageSize:
+        """The size of the largest images in training."""
+        return max(self.image_size, parts_of_finish(self.finish)[0] if self.finish else 1, key=area_of)
 
     @property
     def view_count(self) -> int:
@@ -197,9 +188,51 @@ class Recipe:
         return count_views(self.views)
 
 
+def describe(recipe: Recipe) -> tuple[str, str]:
+    """Returns a line about how the model learns, and one about what is done to the images."""
+    if recipe.linear:
+        return "a logistic head on the frozen features", f"no augmentation; views: {recipe.views}"
+    learning = [
+        f"{plural(recipe.epochs, 'epoch')} in batches of {recipe.batch_size}"
+        + (f" (in {recipe.accumulate} parts)" if recipe.accumulate != 1 else ""),
+        f"lr {recipe.lr:g} ({recipe.optimizer})",
+        *_in_use(recipe, "head_rate", "layer_decay", "freeze", "keep", "weight_decay", "drop_path", "smoothing"),
+        *_in_use(recipe, "ema", "sam"),
+    ]
+    if recipe.norm != "train":
+        learning.append(f"batch norm {recipe.norm}")
+    if recipe.head_first:
+        learning.append("from a fitted head")
+    if (recipe.loss, recipe.class_weights) != ("cross_entropy", "none"):
+        learning.append(f"loss {recipe.loss}, class weights {recipe.class_weights}")
+    learning += _in_use(recipe, "balance", "cap", "adjust")
+    images = [*_in_use(recipe, "crop", "mirror", "colour", "erase", "ops", "mix", "grow"), f"views {recipe.views}"]
+    if recipe.fit != "crop":
+        images.insert(0, f"fit {recipe.fit}")
+    if recipe.finish:
+        size, epochs = parts_of_finish(recipe.finish)
+        images.append(f"{size} px in the last {plural(epochs, 'epoch')}")
+    if recipe.test_size != recipe.image_size:
+        images.append(f"predicted at {recipe.test_size} px")
+    if recipe.augment != "none":
+        images.append(f"augment {recipe.augment}")
+    return ", ".join(learning), ", ".join(images)
+
+
+def _in_use(recipe: Recipe, *names: str) -> list[str]:
+    off = {"head_rate": 1, "layer_decay": 1, "crop": 1}  # of the other options: 0
+    values = {name: getattr(recipe, name) for name in names}
+    return [f"{name.replace('_', ' ')} {value:g}" for name, value in values.items() if value != off.get(name, 0)]
+
+
 def count_views(views: str) -> int:
     """Returns how often an image is predicted: views are combined."""
     return math.prod(VIEWS.get(view, View(1)).images for view in views.split("+"))
+
+
+def parts_of_finish(finish: str) -> tuple[ImageSize, int]:
+    size, _, epochs = finish.partition(":")
+    return parse_size(size), int(epochs)
 
 
 # --- images that grow --------------------------------------------------------------------------------
@@ -210,7 +243,11 @@ GROWTH_STEP, SMALLEST_IMAGE = 16, 32
 
 
 def image_size_at(epoch: int, recipe: Recipe) -> ImageSize:
-    """Returns the image size of an epoch: with `grow`, from half the size to the whole size."""
+    """Returns the image size of an epoch: with `grow`, from half the size to the whole size; then that of `finish`."""
+    if recipe.finish:
+        size, last_epochs = parts_of_finish(recipe.finish)
+        if epoch >= recipe.epochs - last_epochs:
+            return size
     growing_epochs = recipe.grow * recipe.epochs
     if epoch >= growing_epochs:
         return recipe.image_size
@@ -237,10 +274,19 @@ def parse_parts(value: Any) -> int | str:
     return int(value)
 
 
+def parse_finish(value: Any) -> str:
+    """Returns SIZE:EPOCHS, or nothing for nothing; raises ValueError for anything else."""
+    if value == "":
+        return ""
+    if not isinstance(value, str) or not re.fullmatch("[1-9][0-9]*(x[1-9][0-9]*)?:[1-9][0-9]{0,4}", value):
+        raise ValueError(f"SIZE:EPOCHS as in 320:2, not {value!r}")
+    return value
+
+
 def recipe_options() -> dict[str, tuple[Kind, str]]:
     """Returns what makes a value of every option, which is its type or a function, and its help text."""
     types = get_type_hints(Recipe) | dict.fromkeys(("image_size", "test_size"), parse_size)
-    types["accumulate"] = parse_parts
+    types |= {"accumulate": parse_parts, "finish": parse_finish}
     return {option.name: (types[option.name], option.metadata["help"]) for option in fields(Recipe)}
 
 
@@ -275,6 +321,8 @@ def _problem_with(value: Any, kind: Kind, limits: Mapping[str, Any]) -> str:
     lowest, highest, choices, parts = (limits[key] for key in ("lowest", "highest", "choices", "parts"))
     if kind is parse_size:
         return _problem_with_size(value, lowest, highest)
+    if kind is parse_finish:
+        return _problem_with_finish(value)
     if kind is parse_parts:
         if value == AUTO:
             return ""
@@ -303,13 +351,38 @@ def _problem_with_size(value: Any, lowest: int, highest: int) -> str:
     return "" if is_right else f"between {lowest:,} and {highest:,}, not {value}"
 
 
+def _problem_with_finish(value: Any) -> str:
+    try:
+        return _problem_with_size(parts_of_finish(value)[0], 1, 4096) if parse_finish(value) else ""
+    except ValueError as problem:
+        return str(problem)
+
+
+def check_sizes_of_finish(recipe: Recipe) -> None:
+    """Refuses a size of prediction below that of the last epochs, whose images would not be stored large enough."""
+    if recipe.finish and shorter_side(recipe.test_size) < shorter_side(parts_of_finish(recipe.finish)[0]):
+        size, _ = parts_of_finish(recipe.finish)
+        raise PodiumError(
+            f"--test-size {recipe.test_size} is smaller than --finish {recipe.finish}; use --test-size {size}, or leave"
+            " it out"
+        )
+
+
 def check_views(recipe: Recipe) -> None:
     """Refuses a view that would change the shape of the images."""
     if "turn" in recipe.views.split("+"):
         square_side(recipe.test_size, "--views turn")
 
 
-ONLY_IN_TRAINING = ("teacher", "loss", "class_weights", "augment")  # a head on frozen features does without them
+ONLY_IN_TRAINING = (
+    "teacher",
+    "loss",
+    "class_weights",
+    "balance",
+    "cap",
+    "adjust",
+    "augment",
+)  # a head on frozen features does without them
 
 # What a recipe that was written before an option existed did: the value that changes nothing.
 NEUTRAL: dict[str, Any] = {
@@ -322,8 +395,12 @@ NEUTRAL: dict[str, Any] = {
     "sam": 0.0,
     "loss": "cross_entropy",
     "class_weights": "none",
+    "balance": 0.0,
+    "cap": 0,
+    "adjust": 0.0,
     "plain": 0.0,
     "grow": 0.0,
+    "finish": "",
     "fit": "crop",
     "ops": 0,
     "strength": 0.5,

@@ -9,8 +9,16 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from podium.image_size import ImageSize
-from podium.recipe import Options, Recipe, check_views, names_pretraining, recipe_options
+from podium.image_size import ImageSize, shorter_side
+from podium.recipe import (
+    Options,
+    Recipe,
+    check_sizes_of_finish,
+    check_views,
+    names_pretraining,
+    parts_of_finish,
+    recipe_options,
+)
 
 # Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
 OPTIONS_OF_LEVEL: dict[str, dict[str, Any]] = {
@@ -36,11 +44,15 @@ COMMON: dict[str, Any] = {
     "sam": 0.0,  # whether it beats twice the epochs depends on the competition
     "loss": "cross_entropy",  # its probabilities need no correction, and the recipes of the rows below use it
     "class_weights": "none",  # right for a metric that counts every image alike, such as accuracy
+    "balance": 0.0,  # these three, too
+    "cap": 0,
+    "adjust": 0.0,
     "smoothing": 0.1,  # some labels are wrong
     "ema": 0.1,  # long enough to average out noise, short enough to forget the first epochs
     "mix": 0.5,  # the other half of the steps sees plain images
     "plain": 0.15,  # the last epochs see images as the test set has them
     "grow": 0.0,  # works only for models that take any size
+    "finish": "",  # whether the last epochs gain at a larger size depends on the competition
     "fit": "crop",  # as the weights were trained; another default for oblong images is below
     "crop": 0.6,  # milder than ImageNet's 0.08: an object that fills its image must stay recognisable
     "mirror": 0.5,  # most objects keep their class when mirrored; letters and digits do not
@@ -257,12 +269,16 @@ def fill_in_defaults(given: Options, card: Options, backbone: Backbone, data: Da
         chosen |= options
     # A larger test size belongs to the pretrained weights, at the size they were trained at.
     as_pretrained = chosen["weights"] != "none" and chosen["image_size"] == native_size
-    chosen.setdefault("test_size", backbone.test_size if as_pretrained else chosen["image_size"])
+    default = backbone.test_size if as_pretrained else chosen["image_size"]
+    if chosen["finish"]:
+        default = max(default, parts_of_finish(chosen["finish"])[0], key=shorter_side)
+    chosen.setdefault("test_size", default)
     chosen.setdefault("views", "mirror" if chosen["mirror"] else "none")
     if "lr" not in card and "lr" not in given:
         chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
     recipe = Recipe(**{name: kind(chosen[name]) for name, (kind, _) in recipe_options().items()})
     check_views(recipe)
+    check_sizes_of_finish(recipe)
     return recipe
 
 

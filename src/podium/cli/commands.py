@@ -344,6 +344,7 @@ def _machine(args: argparse.Namespace) -> "Machine":
         save_every=args.save_every,
         parallel=args.parallel,
         deterministic=args.deterministic,
+        checkpointing=args.checkpointing,
         compile=args.compile,
     )
 

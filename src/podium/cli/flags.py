@@ -153,6 +153,9 @@ def train(command: argparse.ArgumentParser) -> None:
     text = "data: all processes share each fold; folds: each trains its own folds; auto: folds if they divide evenly"
     command.add_argument("--parallel", choices=("auto", "data", "folds"), default="auto", help=text)
     _deterministic_flag(command)
+    text = "compute activations again in the backward pass: training needs far less memory, and a third more time; for"
+    text += " large images"
+    command.add_argument("--checkpointing", action="store_true", help=text)
     text = "use torch.compile: a GPU trains 1.5 to 2 times as fast, but compiling takes up to a minute per fold; auto:"
     text += " where trial steps show that it saves more time than it takes (default: off)"
     command.add_argument("--compile", nargs="?", choices=COMPILE, const="on", default="off", help=text)
@@ -316,13 +319,13 @@ def _run_flags(command: argparse.ArgumentParser) -> None:
 
 def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
     """Adds one flag per field of the recipe."""
-    from podium.recipe import flag_of, parse_parts, recipe_options
+    from podium.recipe import flag_of, parse_finish, parse_parts, recipe_options
     from podium.recipe_defaults import describe_default
 
     group = command.add_argument_group(
         "recipe", "Defaults suit the model's family and its weights; the run's recipe.json records them."
     )
-    metavars: dict[Any, str] = {int: "N", float: "X", parse_size: "SIZE", parse_parts: "N"}
+    metavars: dict[Any, str] = {int: "N", float: "X", parse_size: "SIZE", parse_parts: "N", parse_finish: "SIZE:EPOCHS"}
     for name, (kind, help_text) in recipe_options().items():
         text = (help_text + describe_default(name)).replace("%", "%%")
         flag, metavar = flag_of(name), metavars.get(kind, name.upper())

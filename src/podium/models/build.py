@@ -147,7 +147,7 @@ def build_model(
     if weights != "none" and not getattr(model, "pretrained_cfg", None):
         _fill_plain_module(model, name, start)
     if recipe.test_size != recipe.image_size:
-        check_sizes(model, name, {recipe.test_size}, f"--test-size {recipe.image_size}")
+        check_sizes(model, name, {recipe.test_size}, _remedy_for_test_size(recipe))
     if weights == "pretrained":
         config: Any = model.pretrained_cfg
         source = source or f"{config['architecture']}.{config['tag']} from {config['hf_hub_id']}"
@@ -214,14 +214,16 @@ def rebuild_model(spec: ModelSpec) -> "nn.Module":
     return _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
 
 
+def _remedy_for_test_size(recipe: Recipe) -> str:
+    return "leave out --finish" if recipe.finish else f"use --test-size {recipe.image_size}"
+
+
 def check_sizes(model: "nn.Module", name: str, sizes: set[ImageSize], remedy: str) -> None:
     """Refuses image sizes that the model does not take."""
     for size in sorted(sizes, key=area_of):
         _, problem = try_size(model, size)
         if problem:
-            raise PodiumError(
-                f"{name} cannot take images of {size} pixels ({problem}) besides its own size; use {remedy}"
-            )
+            raise PodiumError(f"{name} cannot take images of {size} pixels ({problem}) besides its own size; {remedy}")
 
 
 def _create(name: str, image_size: ImageSize, pretrained: bool, **options: Any) -> "nn.Module":

@@ -59,7 +59,7 @@ class TrainView:
 
     @property
     def nbytes(self) -> int:
-        return CHANNELS * area_of(self.recipe.image_size)
+        return CHANNELS * area_of(self.recipe.largest_size)
 
     def __call__(self, image: Pixels, epoch: int, row: int) -> Pixels:
         recipe, size = self.recipe, image_size_at(epoch, self.recipe)

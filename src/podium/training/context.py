@@ -27,6 +27,7 @@ from podium.saved_runs.run_folder import Run, discarded_if_failed
 from podium.tasks.task import Targets
 from podium.terminal import command_for, plural, say
 from podium.training.augment import View
+from podium.training.class_balance import ClassBalance
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
 from podium.training.plan import Plan
 from podium.training.processes import Processes, join_processes
@@ -92,9 +93,11 @@ class Context:
         return 3 * int(self.store.index[positions, 1:].prod(1).sum())
 
     def batch_sampler(self, fold: int) -> BatchSampler:
-        recipe = self.recipe
-        count = len(self.training_rows(fold))
-        return BatchSampler(count, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
+        recipe, rows = self.recipe, self.training_rows(fold)
+        images: int | ClassBalance = len(rows)
+        if recipe.balance or recipe.cap:
+            images = ClassBalance(self.target_of_image.values[rows], recipe.balance, recipe.cap)
+        return BatchSampler(images, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
 
     def complete_spec(self, spec: ModelSpec, fold: int) -> ModelSpec:
         """Returns the spec with the task, the range of values and, for numbers, how the fold's training images vary."""

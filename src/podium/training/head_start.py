@@ -24,6 +24,7 @@ from podium.training.augment import TestView
 from podium.training.learner import Learner
 from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, loss_of_head, prior_bias
 from podium.training.loader import batches_in_order, load_batches
+from podium.training.losses import log_shares
 
 MOST_IMAGES = 50_000  # that a head is fitted to; training goes on from there
 NEW_WEIGHTS = 0.001  # times what timm draws: the first outputs are the shares of the classes
@@ -45,6 +46,8 @@ def start_head(learner: Learner) -> None:
         fitted = _fit(learner) if recipe.head_first else None
         if fitted is None:
             set_prior(learner)
+        if recipe.adjust:
+            take_shares_away(learner)
     learner.progress.history = processes.of_first(learner.progress.history)
     processes.broadcast_statistics(learner.model)
     processes.broadcast_weights(learner.model)  # machines that differ would fit different heads
@@ -156,6 +159,16 @@ def set_prior(learner: Learner) -> None:
     context = learner.context
     labels = context.target_of_image[context.training_rows(learner.fold)]
     set_head_to(learner.model, prior_bias(labels, learner.spec))
+
+
+@torch.no_grad()
+def take_shares_away(learner: Learner) -> None:
+    """Lets the head say what it would say if the classes were as frequent as `--adjust` learns them."""
+    labels = learner.context.target_of_image[learner.context.training_rows(learner.fold)]
+    shift = torch.from_numpy(learner.recipe.adjust * log_shares(labels, len(learner.spec.classes)))
+    for layer in output_layers(learner.model, len(shift)):
+        if layer.bias is not None:
+            layer.bias.sub_(shift.to(layer.bias))
 
 
 @torch.no_grad()

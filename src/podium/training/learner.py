@@ -22,7 +22,7 @@ from podium.models.device import CPU, autocast, is_gpu, micro_batch_limit
 from podium.models.frozen_layers import freeze_layers, set_training
 from podium.models.place import place_model
 from podium.models.predict import wanted
-from podium.recipe import image_size_at
+from podium.recipe import Recipe, image_size_at
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.training.augment import mix
 from podium.training.context import Context
@@ -156,7 +156,7 @@ class Learner:
         # The weight of an image. The processes' gradients are averaged, so their number cancels out.
         weight = processes.size / self.sampler.batch_size
         loss = torch.zeros((), device=self.device)
-        limit = min(self.recipe.part_size, micro_batch_limit(self.device, self.recipe.image_size))
+        limit = min(self.recipe.part_size, micro_batch_limit(self.device, self.recipe.largest_size))
         micro_batches = split(inputs, targets, limit)
         for number, (part, part_targets) in enumerate(micro_batches, 1):
             with self.gradients_shared(number == len(micro_batches)):
@@ -215,7 +215,7 @@ class Learner:
         """
         # A new scaler: the old one is in the middle of the step that failed.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scaler.is_enabled())
-        height, width = sides_of(self.recipe.image_size)
+        height, width = sides_of(self.recipe.largest_size)
         for _ in range(2):  # the optimiser's own memory is there from its first update on
             labels = torch.from_numpy(self.context.target_of_image.values[:1]).repeat_interleave(images, 0)
             self.step(torch.zeros(images, height, width, 3, dtype=torch.uint8, device=CPU), labels)
@@ -282,10 +282,25 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
             backbone=context.plan.backbone,
             recorded_source=context.run.recorded_source,
         )
-    if recipe.grow:
+    if recipe.grow or recipe.finish:
         sizes = {image_size_at(epoch, recipe) for epoch in range(recipe.epochs)}
-        check_sizes(model, recipe.model, sizes, "--grow 0")
+        check_sizes(model, recipe.model, sizes, "leave out --grow and --finish")
+    if context.machine.checkpointing:
+        recompute_in_backward(model, recipe)
     return model, context.complete_spec(spec, fold)
+
+
+def recompute_in_backward(model: nn.Module, recipe: Recipe) -> None:
+    """Lets the backward pass compute the activations again, which need most of the memory, in place of keeping them."""
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
+    if norms and recipe.norm == "train":
+        raise PodiumError(
+            "--checkpointing would count each batch twice in the statistics of batch norm; add --norm frozen"
+        )
+    try:
+        model.set_grad_checkpointing(True)  # type: ignore[operator]
+    except (AttributeError, AssertionError, NotImplementedError):
+        raise PodiumError(f"{recipe.model} has no --checkpointing; leave it out, or take another model") from None
 
 
 def _network(model: nn.Module, context: Context) -> Any:

@@ -29,6 +29,7 @@ from podium.models.device import Batch, has_gpu, is_gpu
 from podium.models.hardware_errors import LOADER_DIED
 from podium.torchrun import local_world_size
 from podium.training.augment import View
+from podium.training.class_balance import ClassBalance
 from podium.training.processes import Processes
 from podium.training.randomness import ORDER, generator
 from podium.training.shared_memory import shared_memory
@@ -45,15 +46,16 @@ class BatchSampler(Sampler[list[Key]]):
 
     def __init__(
         self,
-        images: int,
+        images: int | ClassBalance,
         batch_size: int,
         epochs: int,
         seed_and_fold: tuple[int, int],
         processes: Processes | None = None,
         start: int = 0,
     ) -> None:
-        self.images, self.batch_size = images, min(batch_size, images)
-        self.per_epoch = images // self.batch_size
+        count = images if isinstance(images, int) else len(images)
+        self.images, self.batch_size = images, min(batch_size, count)
+        self.per_epoch = count // self.batch_size
         self.start, self.stop = start, epochs * self.per_epoch
         self.seed, self.fold = seed_and_fold
         self.share = (processes or Processes()).share_of_batch(self.batch_size)
@@ -66,9 +68,13 @@ class BatchSampler(Sampler[list[Key]]):
         for step in range(self.start, self.stop):
             epoch, number = divmod(step, self.per_epoch)
             if number == 0 or step == self.start:
-                order = generator(ORDER, self.seed, self.fold, epoch).permutation(self.images)
+                order = self._order(epoch)
             batch = order[number * self.batch_size : (number + 1) * self.batch_size]
             yield [(epoch, int(image)) for image in batch[self.share]]
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        rng = generator(ORDER, self.seed, self.fold, epoch)
+        return rng.permutation(self.images) if isinstance(self.images, int) else self.images.draw(rng)
 
 
 def batches_in_order(images: int, batch_size: int) -> list[list[Key]]:

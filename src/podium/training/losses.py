@@ -36,6 +36,21 @@ def make_label_loss(recipe: Recipe, targets: Targets, classes: int, device: torc
         return partial(loss_of_columns, targets.parts(classes), function, recipe.smoothing)
     if not targets.task.sums_to_one:
         return partial(_loss_of_several, LOSSES[recipe.loss] or OF_SEVERAL_LABELS[recipe.loss], recipe.smoothing)
+    loss = _loss_of_one_label(recipe, targets, classes, device)
+    if not recipe.adjust:
+        return loss
+    shift = torch.from_numpy(recipe.adjust * log_shares(targets, classes)).to(device)
+    return lambda logits, soft_targets: loss(logits + shift, soft_targets)
+
+
+def log_shares(targets: Targets, classes: int) -> NDArray[np.float32]:
+    """Returns the logarithm of each class's share of the images; a class without images counts as one."""
+    counts = targets.counts(classes).clip(1)
+    shares: NDArray[np.float32] = np.log(counts / counts.sum()).astype(np.float32)
+    return shares
+
+
+def _loss_of_one_label(recipe: Recipe, targets: Targets, classes: int, device: torch.device) -> Loss:
     if recipe.loss == "cross_entropy" and recipe.class_weights == "none":
         return partial(F.cross_entropy, label_smoothing=recipe.smoothing)
     function = LOSSES[recipe.loss] or BUILT_IN[recipe.loss]

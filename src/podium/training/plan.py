@@ -185,6 +185,10 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
             f"--class-weights {recipe.class_weights} weighs images by their one class, but these have"
             f" {task.words.removesuffix(' an image')}; leave it out, or use --loss asymmetric or focal"
         )
+    if not task.are_labels or not task.sums_to_one or competition.targets.columns:
+        options_of_one = {f"--{name}": getattr(recipe, name) for name in ("balance", "cap", "adjust")}
+        if given := [flag for flag, value in options_of_one.items() if value]:
+            raise PodiumError(f"{' and '.join(given)} need images of one class each; leave that out")
     if not task.are_labels:
         is_for_labels = recipe.loss != "cross_entropy" and LOSSES[recipe.loss] is None
         options = {"--class-weights": recipe.class_weights != "none", "--loss": is_for_labels}

@@ -146,5 +146,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
                     f"--linear cannot be combined with {flag}, because it only fits a logistic head, in minutes; leave"
                     " out one of them"
                 )
+    if chosen["adjust"] and teacher:
+        raise PodiumError("--adjust and --teacher contradict each other: a teacher says how frequent its classes are")
     if "distil" in options and not teacher:
         raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")

@@ -21,6 +21,7 @@ from podium.image_size import sides_of
 from podium.models.device import CPU, device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
+from podium.recipe import describe
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.earlier_runs import check_same_data, hash_weights
 from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
@@ -134,7 +135,7 @@ def _announce(context: Context, unfinished: Sequence[int]) -> None:
         several = f", {processes.size} processes" if processes.size > 1 else ""
         where = f"{precision_name(context.precision)}, on {device_name(context.device)}{several}"
         say(f"podium: {recipe.model} at {recipe.image_size} px, {where}")
-        for line in recipe.describe():
+        for line in describe(recipe):
             say(f"  {line}")
     for fold in sorted(set(context.plan.folds_to_train) - set(unfinished)):
         if processes.is_first:

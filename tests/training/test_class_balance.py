@@ -1,0 +1,102 @@
+"""The long tail: rare classes are shown more often, common ones less, or the loss allows for their numbers."""
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium.models.heads import output_layers
+from podium.training.class_balance import ClassBalance
+from podium.training.head_start import start_head
+from podium.training.losses import log_shares
+from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
+from training.learners import TASKS, learner_of, learner_of_task
+
+TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--folds", "0", "--batch-size", "4", "--epochs", "3")
+LONG_TAIL = np.repeat([0, 1, 2, 3], [80, 20, 5, 1])
+COUNTS = np.bincount(LONG_TAIL)
+
+
+@given(st.floats(0, 1), st.integers(0, 30), st.integers(0, 9))
+def test_classes_are_shown_as_often_as_the_power_asks_for(power: float, cap: int, seed: int) -> None:
+    balance = ClassBalance(LONG_TAIL, power, cap)
+    shown = balance.draw(np.random.default_rng(seed))
+    assert len(shown) == len(balance) == sum(min(count, cap or count) for count in COUNTS)
+    capped = np.minimum(COUNTS, cap or COUNTS).astype(float)
+    expected = len(shown) * capped ** (1 - power) / (capped ** (1 - power)).sum()
+    assert np.abs(np.bincount(LONG_TAIL[shown], minlength=4) - expected).max() < 1 + 1e-6
+    times = np.bincount(shown, minlength=len(LONG_TAIL))
+    for number in range(4):  # images of one class are shown about equally often
+        own = times[number == LONG_TAIL]
+        assert own[own > 0].max() - own[own > 0].min() <= 1
+
+
+def test_without_a_power_every_image_is_shown_once() -> None:
+    assert sorted(ClassBalance(LONG_TAIL, 0.0, 0).draw(np.random.default_rng(0))) == list(range(len(LONG_TAIL)))
+
+
+def test_another_epoch_shows_other_images_of_a_common_class() -> None:
+    balance = ClassBalance(LONG_TAIL, 0.0, 10)
+    epochs = [set(balance.draw(np.random.default_rng(epoch))) for epoch in range(40)]
+    assert all(len(epoch) == 26 for epoch in epochs)
+    assert set.union(*epochs) == set(range(len(LONG_TAIL)))  # none is left out for ever
+
+
+@pytest.mark.parametrize(
+    "words", [("--balance", "0.5"), ("--cap", "4"), ("--adjust", "1"), ("--balance", "1", "--cap", "5")]
+)
+def test_an_interrupted_run_resumes_to_the_same_bits(tiny: Path, podium: Podium, words: tuple[str, ...]) -> None:
+    command = (*TRAIN, *words)
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 4, signal.SIGTERM)
+        assert podium(*command, "--name", "interrupted")[0] == 75
+    for name in ("interrupted", "undisturbed"):
+        status, _, err = podium(*command, "--name", name)
+        assert status == 0, err
+    assert_same_fold(run_of(tiny, "interrupted"), run_of(tiny, "undisturbed"))
+    flag, value = words[0].lstrip("-"), words[1]
+    assert f"{flag} {value}" in err
+
+
+def test_adjusted_logits_are_those_of_equally_frequent_classes(tiny: Path) -> None:
+    plain, adjusted = (
+        learner_of(tiny, model="test_resnet", adjust=value, mix=0.0, smoothing=0.0) for value in (0.0, 1.0)
+    )
+    for learner in (plain, adjusted):
+        learner.recipe.__dict__["weights"] = "pretrained"  # a new head on known features
+        start_head(learner)
+    rows = plain.context.training_rows(0)
+    labels = plain.context.target_of_image[rows]
+    shares = torch.from_numpy(log_shares(labels, len(plain.spec.classes)))
+    (before,), (after,) = (output_layers(learner.model, len(shares)) for learner in (plain, adjusted))
+    assert before.bias is not None
+    assert after.bias is not None
+    assert torch.allclose(before.bias - after.bias, shares, atol=1e-5)
+    images = torch.zeros(8, 3, 32, 32)
+    targets = torch.eye(len(shares))[torch.arange(8) % len(shares)]
+    assert adjusted.loss(images, targets).item() == pytest.approx(plain.loss(images, targets).item(), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--balance", "2"), "--balance must be between 0 and 1"),
+        (("--cap", "-1"), "--cap must be at least 0"),
+        (("--linear", "--balance", "0.5"), "--linear cannot be combined with --balance"),
+        (("--teacher", "other", "--adjust", "1"), "--adjust and --teacher contradict each other"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tiny: Path, podium: Podium, words: tuple[str, ...], problem: str) -> None:
+    assert problem in one_line(podium(*TRAIN, *words))
+
+
+@pytest.mark.parametrize(("slug", "write"), TASKS)
+def test_images_without_one_class_are_refused(tmp_path: Path, podium: Podium, slug: str, write: object) -> None:
+    learner_of_task(tmp_path, slug, write)  # type: ignore[arg-type]
+    words = ("--weights", "none", "--image-size", "32", "--model", "test_vit", "--balance", "0.5", "--adjust", "1")
+    message = one_line(podium("--root", tmp_path, "train", "-c", slug, *words))
+    assert "--balance and --adjust need images of one class each; leave that out" in message
