@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from podium.errors import PodiumError
+from podium.models import device
 from podium.models.device import CPU_MICRO_BATCH, copied_ahead, micro_batch_limit, pick_device, pick_precision
 from podium.models.hardware_errors import explain_hardware_errors
 
@@ -65,6 +66,9 @@ class FakeStream:
     def record_event(self) -> str:
         return f"copy {sum(line.startswith('copy') for line in self.log)}"
 
+    def synchronize(self) -> None:
+        self.log.append("all is copied")
+
     def wait_event(self, event: str) -> None:
         self.log.append(f"the GPU waits for {event}")
 
@@ -88,6 +92,7 @@ class FakeTensor:
 
 def test_a_batch_is_copied_before_the_step_of_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeStream.log.clear()
+    device._copy_stream.cache_clear()
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: FakeStream())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: FakeStream())
@@ -98,15 +103,15 @@ def test_a_batch_is_copied_before_the_step_of_the_one_before_it(monkeypatch: pyt
     assert list(dict.fromkeys(short)) == [
         *("copy 1", "copy 2", "the GPU waits for copy 2", "step 1"),
         *("copy 3", "the GPU waits for copy 4", "step 2"),
-        *("the GPU waits for copy 6", "step 3"),
+        *("the GPU waits for copy 6", "step 3", "all is copied"),
     ]
+    device._copy_stream.cache_clear()
     assert FakeStream.log.index("1 is in use") < FakeStream.log.index("step 1")
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_loader_is_closed_with_the_batches_that_are_copied_ahead(
-    monkeypatch: pytest.MonkeyPatch, device: str
-) -> None:
+@pytest.mark.parametrize("name", ["cpu", "cuda"])
+def test_a_loader_is_closed_with_the_batches_that_are_copied_ahead(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    device._copy_stream.cache_clear()
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: FakeStream())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: FakeStream())
@@ -119,7 +124,8 @@ def test_a_loader_is_closed_with_the_batches_that_are_copied_ahead(
         finally:
             closed.append(True)
 
-    ahead = copied_ahead(batches(), torch.device(device))
+    ahead = copied_ahead(batches(), torch.device(name))
     assert vars(next(ahead)[0])["number"] == 0
     ahead.close()
+    device._copy_stream.cache_clear()
     assert closed

@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from podium.models.hardware_errors import CompilerFails
+from podium.models.hardware_errors import CompilerFails, OutOfMemory
 from podium.training import fit_to_machine
 from podium.training.learner import Learner
 from podium.training.trial_steps import Measured
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
+from training.learners import context_of
 from training.test_hardware import with_memory_for
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--folds", "0", "--batch-size", "12")
@@ -47,6 +49,42 @@ def test_a_batch_is_computed_in_the_fewest_parts_that_fit(
     assert accumulated(tiny, "test_vit") == parts
     assert ("memory holds a batch of 12" in err) == (parts > 1)
     assert not list(tiny.rglob(".trial-*"))
+
+
+@pytest.mark.parametrize(("batch", "images"), [(64, 25), (32, 12), (20, 9)])
+def test_a_part_that_training_computes_is_never_larger_than_a_trial(
+    tiny: Path, small_gpu: Callable[[int], None], batch: int, images: int
+) -> None:
+    small_gpu(images)
+    with context_of(tiny, model="test_vit", batch_size=batch, accumulate="auto") as context:
+        parts = fit_to_machine.fit_to_machine(context).recipe.accumulate
+        learner = Learner(context.with_recipe(replace(context.recipe, accumulate=parts)), fold=0)
+    learner.try_batch(batch)
+
+
+def test_pixels_that_the_gpu_holds_are_counted(
+    tiny: Path, small_gpu: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, empty = [], torch.empty
+
+    def hold(*size: Any, **options: Any) -> Tensor:
+        held.append(size[0])
+        return empty(*size, **options)
+
+    monkeypatch.setattr(torch, "empty", hold)
+    monkeypatch.setattr(fit_to_machine, "_why_not_on_gpu", lambda context: "")
+    with context_of(tiny, model="test_vit", accumulate="auto") as context:
+        fit_to_machine.fit_to_machine(fit_to_machine._with(context, store="gpu"))
+        assert context.pixel_bytes(context.training_rows(0)) in held
+
+
+def test_an_error_of_a_trial_step_is_explained(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(learner: Learner, images: int) -> None:
+        raise RuntimeError("scatter does not have a deterministic implementation")
+
+    monkeypatch.setattr(fit_to_machine, "is_cpu", lambda device: False)
+    monkeypatch.setattr(Learner, "try_batch", fail)
+    assert "leave out --deterministic" in one_line(podium(*AUTO))
 
 
 def test_the_choice_changes_nothing_else_and_is_kept(
@@ -102,6 +140,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[bool, Any]:
             raise found
         return Measured(found, start_up=1.0, settling=30.0 if context.machine.compiled else 0.1)
 
+    monkeypatch.setattr(fit_to_machine, "is_cpu", lambda device: False)
     monkeypatch.setattr(fit_to_machine, "measure_steps", measure)
     monkeypatch.setattr(torch, "compile", lambda model, mode: model)
     return times
@@ -114,9 +153,10 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[bool, Any]:
         (10.0, 9.9, "and compiling takes 30 s"),
         (10.0, 11.0, "that saves nothing"),
         (10.0, CompilerFails("torch.compile does not work here (no cc); leave out --compile"), "(no cc)\n"),
+        (10.0, OutOfMemory("the GPU's memory does not hold a batch of 12; use --accumulate 2"), "a batch of 12\n"),
         (0.001, None, "compiling would take longer than it saves"),
     ],
-    ids=["gain", "small gain", "loss", "no compiler", "short"],
+    ids=["gain", "small gain", "loss", "no compiler", "no memory", "short"],
 )
 def test_compiling_is_decided_by_forecast(
     tiny: Path, podium: Podium, measured: dict[bool, Any], plain: float, compiled: Any, answer: str
@@ -157,6 +197,7 @@ def test_the_first_steps_with_a_compiler_do_not_count(
 ) -> None:
     monkeypatch.setattr(torch, "compile", lambda model, mode: model)
     monkeypatch.setattr(fit_to_machine, "SHORTEST_COMPILATION", 0.0)
+    monkeypatch.setattr(fit_to_machine, "is_cpu", lambda device: False)
     status, _, err = podium(*COMPILE, "--epochs", "30")
     assert status == 0, err
     assert "--compile auto: o" in err

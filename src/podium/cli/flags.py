@@ -145,7 +145,7 @@ def train(command: argparse.ArgumentParser) -> None:
     text = (
         "on: keep the decoded pixels on disk; off: decode a file each time it is read; gpu: training holds them in the"
     )
-    text += " GPU's memory, too, and crops and colours them there, with the same result up to rounding; auto: gpu where"
+    text += " GPU's memory, too, and crops and colours them there, the same images up to rounding; auto: gpu where"
     text += " trial steps show that it is faster (default: on)"
     command.add_argument("--store", choices=STORE, default="on", help=text)
     text = "train with N processes, one per GPU, on this machine; torchrun starts them"

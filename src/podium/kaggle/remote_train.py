@@ -36,7 +36,7 @@ from podium.kaggle.push_kernel import (
 )
 from podium.models.build import resolve_recipe
 from podium.project_root import runs_folder
-from podium.recipe import Options
+from podium.recipe import AUTO, Options
 from podium.recipe_defaults import expand_auto
 from podium.saved_runs.run_folder import Run
 from podium.terminal import command_for, say
@@ -109,7 +109,9 @@ class TrainingJob:
             hashes: dict[str, str | None] = {"folds_sha256": sha256(path)} if path.exists() else {}
             if raw_folder(self.slug, self.root).is_dir():
                 hashes["corrections_sha256"] = load(self.slug, self.root).corrections.sha256
-            known = self._known_options(options)
+            known = dict(self._known_options(options))
+            if known.get("accumulate") == AUTO:
+                del known["accumulate"]  # the first call chose it
             self.run.check_same({**known, **hashes, "own_parts_sha256": own_parts_digest(self.run.recipe)})
             with self.run.lock():
                 finished = self.run.finished()

@@ -1,6 +1,7 @@
 """Picks the processor that computes, and its precision."""
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -107,6 +108,8 @@ def prepare_device(device: torch.device, deterministic: bool) -> None:
     keep_freed_memory()
     if not is_gpu(device):
         return
+    if device.index is not None:
+        torch.cuda.set_device(device)  # events and streams without a device are then of this one
     # torch reads it once, before the first product; without it, no later run of this process can be deterministic.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_float32_matmul_precision("high")  # TF32 for products of float32
@@ -121,16 +124,24 @@ def copied_ahead(batches: Generator[Batch], device: torch.device) -> Generator[B
         if not is_gpu(device):
             yield from batches
             return
-        stream, ready = torch.cuda.Stream(device), None
-        for images, targets in batches:
-            with torch.cuda.stream(stream):
-                copies = images.to(device, non_blocking=True), targets.to(device, non_blocking=True)
-                copied = stream.record_event()
+        stream, ready = _copy_stream(device), None
+        try:
+            for images, targets in batches:
+                with torch.cuda.stream(stream):
+                    copies = images.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+                    copied = stream.record_event()
+                if ready is not None:
+                    yield _wait_for_copies(*ready)
+                ready = copies, copied
             if ready is not None:
                 yield _wait_for_copies(*ready)
-            ready = copies, copied
-        if ready is not None:
-            yield _wait_for_copies(*ready)
+        finally:
+            stream.synchronize()  # the loader's memory is then free for others
+
+
+@functools.cache  # memory that was freed on a stream is used again on that stream only
+def _copy_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 def _wait_for_copies(copies: Batch, copied: torch.cuda.Event) -> Batch:

@@ -15,6 +15,10 @@ SMALLER = "use a smaller model, a smaller --image-size, or --device cpu"
 LOADER_DIED = "a loader process died, most likely for lack of memory; run the same command again with --workers 0"
 
 
+class OutOfMemory(PodiumError):
+    """The memory of the device does not hold a batch."""
+
+
 class CompilerFails(PodiumError):
     """torch.compile does not work on this machine, or not with this model."""
 
@@ -32,7 +36,7 @@ def explain_hardware_errors(
     except (RuntimeError, ValueError) as error:
         if is_out_of_memory(error):
             free_frames(error)
-            raise PodiumError(_advise_smaller_batch(batch_size, try_batch)) from None
+            raise OutOfMemory(_advise_smaller_batch(batch_size, try_batch)) from None
         if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
             problem = f"torch.compile does not work here ({first_line(error)}); leave out --compile"
             raise CompilerFails(problem) from None

@@ -55,7 +55,7 @@ def _fit(context: Context, budget: Budget) -> Fit:
 
     def fold_seconds(epochs: int) -> float:
         work = work_of_fold(context, folds[0], replace(recipe, epochs=epochs))
-        return measured.start_up + test_seconds + measured.seconds_per_step * work.total
+        return measured.start_up + measured.settling + test_seconds + measured.seconds_per_step * work.total
 
     (missing,) = processes.maximum(MARGIN * budget.seconds - budget.seconds_left())
     fold_count, epochs = choose_epochs(fold_seconds, -missing, context.folds.sizes(folds, folds[0]), recipe.epochs)

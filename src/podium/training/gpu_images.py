@@ -50,7 +50,7 @@ class GpuImages:
         images, is_there = self._crops(host, changes, is_small)
         factors = torch.stack([changes.brightness, changes.contrast, changes.saturation, torch.ones_like(changes.row)])
         has_colour = any((column != 1).any() for column in (host.brightness, host.contrast, host.saturation))
-        order = torch.stack(changes[11:15]).long()
+        order = torch.stack([changes.first, changes.second, changes.third, changes.fourth]).long()
         if has_colour:
             images = coloured(images, torch.where(is_small, factors, 1.0), order, is_there)
         images = resized(images, changes, final, self.spec.interpolation, ~is_small & (changes.is_mirrored > 0))

@@ -69,7 +69,8 @@ def _train_folds(context: Context) -> None:
     seconds = None if context.recipe.linear else request.budget  # a head takes seconds
     budget = None if seconds is None else Budget(seconds, request.started)
     facts: dict[str, Any] = {}  # for recipe.json
-    context = fit_to_machine(context)
+    with explain_hardware_errors(context.recipe.batch_size):
+        context = fit_to_machine(context, _each_process_has_folds(context, len(context.plan.unfinished_folds())))
     if budget:
         context, facts = fit_to_budget(context, budget)
     unfinished = context.plan.unfinished_folds()
@@ -108,8 +109,8 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         "metric": competition.metric,
         "device": device_name(context.device),
         "computed_in": precision_name(context.precision),
-        **({"compiled": True} if context.machine.compiled else {}),
-        **({"changed_on_gpu": True} if context.machine.store == "gpu" else {}),
+        "compiled": context.machine.compiled,
+        "changed_on_gpu": context.machine.store == "gpu",
         **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.

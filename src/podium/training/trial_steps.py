@@ -18,7 +18,7 @@ SETTLING = 4  # first steps with torch.compile: it compiles, and a GPU records t
 class Measured(NamedTuple):
     seconds_per_step: float
     start_up: float  # seconds until the first step
-    settling: float  # seconds of the first steps, which do not count
+    settling: float  # seconds that the loader takes to start, and the first steps of a compiled model
 
 
 def measure_steps(context: Context, fold: int) -> Measured:
