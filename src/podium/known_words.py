@@ -63,7 +63,7 @@ REASONS = {
     "local-rank": "--processes starts the processes, or torchrun does",
     "list-models": "podium models finds models by parts of their names",
     "tune": "no options are searched; podium train --model A B trains several models, and podium compare compares runs",
-    "export": "run.export(path) in Python writes one file for timm; there is no ONNX",
+    "export": "podium export RUN --onnx writes a file for other programs; run.export(path) in Python one for timm",
     "pseudo": "add the rows to the training table yourself, with fold -1 in folds.csv, so that no score counts them;"
     " or podium train --teacher RUN",
     "external": "put the images into the training table, with fold -1 in folds.csv: trained on, never validated on",

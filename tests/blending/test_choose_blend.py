@@ -22,7 +22,8 @@ def interval_of(choice: BlendChoice) -> Interval:
 
 
 @pytest.mark.slow
-def test_equal_runs_get_equal_weights_and_a_useless_run_gets_almost_none() -> None:
+def test_equal_runs_get_equal_weights_and_a_useless_run_gets_almost_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.blending.choose_blend.MOST_STACKED", 0)
     alike = choose_blend(simulate_runs((2.0, 2.0, 2.0), 3000, 0), "accuracy", 1000)
     assert alike.blend.strategy == "equal"
     assert alike.blend.weights == pytest.approx((1 / 3,) * 3)
@@ -31,6 +32,32 @@ def test_equal_runs_get_equal_weights_and_a_useless_run_gets_almost_none() -> No
     assert unlike.blend.weights[2] < 0.1
     candidates = {candidate.strategy: candidate for candidate in unlike.candidates}
     assert candidates[unlike.blend.strategy].gain.interval[0] > 0  # better than equal weights by more than chance
+
+
+def test_a_stack_is_taken_if_it_is_clearly_better_than_all_others() -> None:
+    """A run that confuses two classes: only a stack can exchange them."""
+    right, new = simulate_runs((3.0, 2.0), 1500, 4), simulate_runs((3.0, 2.0), 20_000, 5)
+    swapped, swapped_new = (
+        replace(one, probs=one.probs[:, :, [1, 0, *range(2, one.probs.shape[2])]]) for one in (right, new)
+    )
+    choice = choose_blend(swapped, "accuracy", 1000)
+    assert choice.blend.strategy == "stacked-linear"
+    plain = fit_blend("convex", swapped.probs, swapped.targets, "accuracy")
+    scores = [evaluate("accuracy", new.targets, blend.apply(swapped_new.probs)) for blend in (plain, choice.blend)]
+    assert scores[1] > scores[0] + 0.05
+
+
+def test_a_stack_is_not_taken_for_a_gain_that_may_be_chance() -> None:
+    """Labels that are drawn from the mean of the runs: no blend can be better than that mean."""
+    taken = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        runs = simulate_runs((1.0, 1.0), 600, seed)
+        sums = runs.probs.mean(0).cumsum(1)
+        labels = (rng.random((len(sums), 1)) > sums[:, :-1]).sum(1)
+        drawn = replace(runs, targets=replace(runs.targets, values=labels))
+        taken.append(choose_blend(drawn, "log_loss", 1000).blend.strategy.startswith("stacked"))
+    assert sum(taken) <= 1
 
 
 @pytest.mark.parametrize("seed", range(3))

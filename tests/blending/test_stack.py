@@ -186,8 +186,9 @@ def test_from_features_to_a_submission_and_back(tmp_path: Path, podium: Podium) 
     assert podium("folds", "-c", SLUG, "--k", "3")[0] == 0
     status, _, err = podium("train", *FAST, "--model", "test_resnet", "--epochs", "1", "--lr", "1e-6", "--name", "a")
     assert status == 0, err
+    assert "note: the features fever are for --blend stacked" in podium("submit", "-c", SLUG, "--blend", "equal")[2]
     status, out, err = podium("submit", "-c", SLUG, "--name", "plain")
-    assert "note: the features fever are for --blend stacked" in err
+    assert "stacked-linear, better than every other strategy by more than chance: a 1.000, the features fever" in err
     status, out, err = podium("submit", "-c", SLUG, "--blend", "stacked", "--name", "stack")
     assert status == 0, err
     assert "chosen with --blend: a 1.000, the features fever" in err

@@ -3,7 +3,8 @@
     podium submit --runs A B [--blend STRATEGY]
 
 The choice is the simplest strategy that scores at least as well as the best single run, and that is not worse than the
-best strategy by more than chance. If no blend scores as well as the best single run, that run is submitted alone.
+best strategy by more than chance. If no blend scores as well as the best single run, that run is submitted alone. A
+stack is taken only if it is better than the best of these by more than chance.
 
 Each strategy is scored by nested cross-validation (nested.py). blend_strategies.py fits the weights; expected_score.py
 estimates the score of the chosen blend on the test images.
@@ -35,6 +36,9 @@ from podium.blending.strategy_names import (
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
 from podium.terminal import plural, progress_bar, table
+
+# Runs x images x classes x classes: a stack that nobody has asked for is tried if it takes half a minute at most.
+MOST_STACKED = 80_000_000
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,14 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
     baseline = BEST if BEST in strategies else strategies[0]
     # `not <`, because a metric that lacks a class is not a number: then every strategy is eligible.
     eligible = [name for name in strategies if not better * scores[name] < better * scores[baseline]]
-    wanted = [name for name in strategies if strategy and name.startswith(strategy)] or eligible
+    wanted = [name for name in strategies if strategy and name.startswith(strategy)]
+    wanted = wanted or [name for name in eligible if name not in STACKS]
     top = max(wanted, key=lambda name: better * scores[name])
     # If the top is better than another by chance only, zero is in the interval of the difference.
     is_worse = {name: percentile_interval(resampled[top] - resampled[name])[0] > 0 for name in wanted}
     chosen = next(name for name in wanted if not is_worse[name])
+    stacks = [name for name in strategies if name in STACKS and not strategy]
+    chosen = next((name for name in stacks if percentile_interval(resampled[name] - resampled[top])[0] > 0), chosen)
     candidates = [
         Candidate(
             name,
@@ -128,7 +135,10 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> 
         return STRATEGIES[0], BEST, *stacks  # the first is what a stack corrects
     if strategy:
         return tuple(name for name in ALL_STRATEGIES if name in (BEST, strategy))
-    return list_strategies(len(held_out.probs), metric, task) if can_fit else STRATEGIES[:1]
+    if not can_fit:
+        return STRATEGIES[:1]
+    stacks = STACKS[:1] if held_out.probs.size * held_out.probs.shape[2] <= MOST_STACKED else ()
+    return (*list_strategies(len(held_out.probs), metric, task), *stacks)
 
 
 def _predict_each(strategies: Sequence[str], held_out: HeldOut, metric: str) -> dict[str, Probs]:

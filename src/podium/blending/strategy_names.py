@@ -10,7 +10,7 @@ CALIBRATED = "-calibrated"
 STRATEGIES = tuple(f"{name}{suffix}" for name in WEIGHTINGS for suffix in ("", CALIBRATED))
 # Equal weights, but the mean of the logarithms, or of the ranks among the images: only tried on request.
 GEOMETRIC, RANK = "geometric", "rank"
-# A model on top of the runs: the better one of two kinds, the simpler one if that may be chance. Only on request.
+# A model on top of the runs, of two kinds. The linear one is tried by default, and taken if it is clearly the best.
 STACKED = "stacked"
 STACKS = (f"{STACKED}-linear", f"{STACKED}-boosting")
 ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC, RANK, STACKED)

@@ -248,6 +248,16 @@ def report(args: argparse.Namespace) -> None:
     print(write_reports(_competition(args), args.root, args.runs, args.except_names))
 
 
+def export(args: argparse.Namespace) -> None:
+    """Write a run's models as one file for other programs, and a card that describes it."""
+    from podium.exporting.export_run import export_run
+    from podium.saved_runs.run_folder import find_runs
+
+    competition = _competition(args)
+    (run,) = find_runs(args.competition, args.root, [args.run_name])
+    print(export_run(competition, run, args.form, args.folds or (), args.views, args.output))
+
+
 def lineage(args: argparse.Namespace) -> None:
     """Show where every number of a submission came from."""
     from podium.submissions.lineage import describe_lineage
@@ -360,6 +370,7 @@ COMMANDS: dict[str, flags.Command] = {
     "predict": (predict, flags.predict),
     "verify": (verify, flags.verify),
     "report": (report, flags.report),
+    "export": (export, flags.export),
     "lineage": (lineage, flags.lineage),
     "score": (score, flags.score),
     "compare": (compare, flags.compare),

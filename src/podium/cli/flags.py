@@ -269,6 +269,21 @@ def explain(command: argparse.ArgumentParser) -> None:
     command.add_argument("--output", type=Path, metavar="FOLDER", help=text)
 
 
+def export(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run_name", metavar="RUN", help="name of a finished run")
+    group = command.add_mutually_exclusive_group(required=True)
+    group.add_argument("--onnx", action="store_const", const="onnx", dest="form", help="write an ONNX file")
+    group.add_argument(
+        "--torch", action="store_const", const="torch", dest="form", help="write what torch.export saves"
+    )
+    text = "folds whose models are averaged, such as 0 or 0,2-4 (default: all that are finished)"
+    command.add_argument("--folds", nargs="+", action=Numbers, metavar="0-2", help=text)
+    text = "views that are averaged: none, or mirror, flip, turn, joined by + (default: those of the run)"
+    command.add_argument("--views", default="", metavar="VIEWS", help=text)
+    text = "the file (default: runs/SLUG/RUN/RUN.onnx or .pt2); its card is written beside it"
+    command.add_argument("--output", type=Path, metavar="FILE", help=text)
+
+
 def lineage(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
 
@@ -352,7 +367,7 @@ def _runs_flags(command: argparse.ArgumentParser) -> None:
 
 def _blend_flag(command: argparse.ArgumentParser) -> None:
     text = "how runs are blended (default: the simplest weights that are not worse than the best by more than chance);"
-    text += " stacked: by a model of their predictions and of the columns that the card names as features"
+    text += " stacked: by a model of their predictions and of the card's features, which is also tried by default"
     command.add_argument("--blend", choices=ALL_STRATEGIES, help=text)
 
 

@@ -68,10 +68,10 @@ def choose_steps(
 
 
 def _collect(competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None) -> HeldOut:
-    """Returns the images that all runs held out, with their features if a stack is wanted."""
+    """Returns the images that all runs held out, with the card's features, which a stack learns from."""
     labels = current_labels(competition)
     held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels)
-    if competition.features and strategy != STACKED:
+    if competition.features and strategy not in (None, STACKED):
         say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
     elif competition.features:
         return replace(held_out, features=competition.features.of_train(held_out.ids))
@@ -90,6 +90,8 @@ def _say_candidates(
     reason = "the simplest that is not worse than the best single run, nor clearly worse than another strategy"
     if strategy:
         reason = "chosen with --blend"
+    elif choice.blend.stack:
+        reason = "better than every other strategy by more than chance"
     if choice.blend.stack and competition.features:
         weights.append(f"the features {first_few(competition.features.names)}")
     say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")

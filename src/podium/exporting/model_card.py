@@ -1,0 +1,101 @@
+"""The card of an exported model, in Markdown: what it is, what it was trained on, how good it is, how to use it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from podium.competition.load import Competition
+from podium.exporting.whole_model import WholeModel
+from podium.image_size import sides_of
+from podium.models.build import ModelSpec, licence_of
+from podium.recipe import recipe_options
+from podium.saved_runs.run_folder import Run
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS
+from podium.terminal import first_few, plural
+
+MEANINGS = {
+    ONE_LABEL.name: "the probability of each class; they sum to 1",
+    SEVERAL_LABELS.name: "the probability of each class; each stands for itself",
+    NUMBERS.name: "a number for each name",
+}
+SHAPES = {
+    "crop": "Resize the shorter side, then take the centre",
+    "squash": "Resize, which may change the shape",
+    "pad": "Resize the longer side, then add borders of the mean colour",
+}
+USES = {
+    ".onnx": """import json, numpy as np, onnxruntime
+session = onnxruntime.InferenceSession("{name}")
+classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+images = np.zeros((4, {height}, {width}, 3), np.uint8)  # your images, RGB, in this size
+answers = session.run(None, {{"images": images}})[0]
+print([classes[number] for number in answers.argmax(1)])""",
+    ".pt2": """import torch
+model = torch.export.load("{name}").module()
+images = torch.zeros(4, {height}, {width}, 3, dtype=torch.uint8)  # your images, RGB, in this size
+answers = model(images)""",
+}
+
+
+def model_card(competition: Competition, run: Run, folds: Sequence[int], whole: WholeModel, path: Path) -> str:
+    spec, recipe = whole.specs[0], run.recipe
+    height, width = sides_of(spec.test_size)
+    use = USES[path.suffix].format(name=path.name, height=height, width=width)
+    source = recipe.get("weights_source") or "random weights"
+    licence = licence_of(spec.architecture) if recipe["weights"] == "pretrained" else None
+    known = recipe_options()
+    values = {name: value for name, value in recipe.items() if name in known and value not in ("", None)}
+    options = ", ".join(f"{name} {value}" for name, value in values.items())
+    names = ", ".join(map(str, folds))
+    lines = [
+        f"# {run.name} for {competition.slug}",
+        "",
+        f"The mean of {plural(len(folds), 'model')} ({spec.architecture}, folds {names}), each trained on the images"
+        f" outside its fold. {_input_and_output(spec, whole.views)}",
+        "",
+        "## How good it is",
+        "",
+        *_scores(competition, run, folds),
+        "",
+        "These are scores on held-out images of the same kind. Images from elsewhere may be answered worse; measure"
+        " that before you rely on it.",
+        "",
+        "## How to use it",
+        "",
+        f"{SHAPES[spec.fit]} ({spec.interpolation}). Colours are normalised inside the model.",
+        "",
+        f"```python\n{use}\n```",
+        "",
+        "## What it was made from",
+        "",
+        f"- Competition {competition.slug}: {plural(len(competition.train), 'training image')}, data"
+        f" {recipe.get('data_sha256', 'unknown')[:16]}, folds {recipe.get('folds_sha256', 'unknown')[:16]}. The"
+        " competition's rules say what its data may be used for.",
+        f"- Weights: {source}" + (f", licence {licence}" if licence else "") + ".",
+        f"- Computed in {recipe.get('computed_in', 'an unknown precision')} on {recipe.get('device', 'unknown')}.",
+        f"- Versions: {', '.join(f'{name} {version}' for name, version in recipe.get('versions', {}).items())}.",
+        f"- Recipe: {options}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _input_and_output(spec: ModelSpec, views: str) -> str:
+    height, width = sides_of(spec.test_size)
+    meaning = MEANINGS.get(spec.task, "the probability of each class of each column")
+    return (
+        f"Input `images`: uint8 RGB, [any number, {height}, {width}, 3]. Output `answers`: {meaning}, in the order of"
+        f" {first_few(spec.classes)}. Views averaged: {views}."
+    )
+
+
+def _scores(competition: Competition, run: Run, folds: Sequence[int]) -> list[str]:
+    """Returns a line per score: its mean and range over the folds."""
+    last = [run.history(fold)[-1].scores for fold in folds]
+    lines = []
+    for name in last[0]:
+        values = np.array([scores[name] for scores in last])
+        spread = f" ({values.min():.4f} to {values.max():.4f})" if len(values) > 1 else ""
+        lines.append(f"- {name}: {values.mean():.4f}{spread}")
+    return lines

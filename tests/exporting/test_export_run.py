@@ -1,0 +1,132 @@
+"""Exported files answer as the run does, for any number of images, and their card says what they are."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime  # type: ignore[import-untyped]
+import pytest
+import torch
+
+import bars
+import podium as library
+from podium.exporting import export_run
+from podium.exporting.whole_model import WholeModel
+from podium.images.decode import read_image
+from podium.models.model_file import load_model
+from podium.saved_runs.run_folder import Run
+from podium.training.fold_model import FoldModel, prepare
+from tiny import FAST, Podium, one_line, run_of
+from training.learners import TASKS, learner_of_task
+
+TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--epochs", "1", "--name", "first")
+
+
+@pytest.fixture
+def trained(tiny: Path, podium: Podium) -> Path:
+    assert podium(*TRAIN, "--folds", "0,1")[0] == 0
+    return tiny
+
+
+def pixels_of(run: Run, paths: list[Path]) -> Any:
+    _, spec = load_model(run.weights_path(0))
+    return np.stack([prepare(read_image(path), spec) for path in paths])
+
+
+@pytest.mark.slow
+def test_the_file_answers_as_the_run_does(trained: Path, podium: Podium) -> None:
+    status, out, err = podium("export", "-c", "tiny", "first", "--onnx")
+    assert status == 0, err
+    run, path = run_of(trained, "first"), Path(out.strip())
+    paths = sorted((trained / "data" / "raw" / "tiny").rglob("*.jpg"))[:5]
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (answers,) = session.run(None, {"images": pixels_of(run, paths)})
+    about = session.get_modelmeta().custom_metadata_map
+    assert json.loads(about["transform"])["input_size"] == [3, 32, 32]
+    frame = library.runs(library.load("tiny", root=trained), "first")[0].predict(paths, machine="cpu")
+    assert len(answers) == 5
+    assert np.allclose(answers, frame[json.loads(about["classes"])].to_numpy(), atol=1e-4)
+    card = path.with_suffix(".md").read_text()
+    assert "The mean of 2 models (test_vit, folds 0, 1)" in card
+    assert "[any number, 32, 32, 3]" in card
+    assert path.name in card
+    assert "- accuracy: " in card
+
+
+@pytest.mark.slow
+def test_one_fold_without_views_goes_to_another_file(trained: Path, podium: Podium, tmp_path: Path) -> None:
+    words = ("--torch", "--folds", "1", "--views", "none", "--output", tmp_path / "one.pt2")
+    status, out, err = podium("export", "-c", "tiny", "first", *words)
+    assert status == 0, err
+    assert out.strip() == str(tmp_path / "one.pt2")
+    assert "Views averaged: none" in (tmp_path / "one.md").read_text()
+    run = run_of(trained, "first")
+    model, spec = load_model(run.weights_path(1))
+    images = torch.randint(256, (3, 32, 32, 3), dtype=torch.uint8)
+    exported = torch.export.load(tmp_path / "one.pt2").module()(images)
+    assert torch.allclose(exported, WholeModel([model.eval()], [spec], "none")(images), atol=1e-5)
+
+
+@pytest.mark.parametrize(("slug", "write"), TASKS)
+def test_every_task_is_answered_as_its_fold_model_answers(
+    tmp_path: Path, podium: Podium, slug: str, write: Callable[[Path], object]
+) -> None:
+    learner_of_task(tmp_path, slug, write)
+    words = ("--weights", "none", "--model", "test_vit", "--image-size", "32", "--epochs", "1", "--workers", "0")
+    status, _, err = podium(
+        "--root", tmp_path, "train", "-c", slug, *words, "--folds", "0", "--device", "cpu", "--precision", "float32"
+    )
+    assert status == 0, err
+    run = Run(tmp_path / "runs" / slug / "test_vit")
+    fold_model = FoldModel.load(run, 0, "cpu")
+    model, spec = load_model(run.weights_path(0))
+    images = torch.randint(256, (4, 32, 32, 3), dtype=torch.uint8)
+    whole = WholeModel([model.eval()], [spec], run.recipe["views"])
+    assert np.allclose(whole(images).detach().numpy(), fold_model.predict_prepared(images), atol=1e-3)
+    if slug == bars.SLUG:  # numbers have scales of their own
+        assert len(spec.scales) == 2
+        status, out, err = podium("--root", tmp_path, "export", "-c", slug, "test_vit", "--torch")
+        assert status == 0, err
+        assert "a number for each name" in Path(out.strip()).with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "one of the arguments --onnx --torch is required"),
+        (("--onnx", "--folds", "2"), "fold 2 is not finished; train it first"),
+        (
+            ("--onnx", "--views", "mirror+zoom"),
+            "the view zoom cannot be exported; choose others, such as --views mirror",
+        ),
+        (("--onnx", "--output", "model.pt2"), "call the file model.onnx"),
+        (("--torch", "--output", "no/such/model.pt2"), "cannot be written; name a file in a folder that exists"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_at_once(
+    trained: Path, podium: Podium, words: tuple[str, ...], problem: str
+) -> None:
+    assert problem in one_line(podium("export", "-c", "tiny", "first", *words))
+
+
+def test_packages_that_are_missing_are_named(trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "onnxscript" else find(name, *rest)
+    )
+    message = one_line(podium("export", "-c", "tiny", "first", "--onnx"))
+    assert (
+        "--onnx needs packages that are not installed (onnxscript): pip install onnx onnxscript onnxruntime" in message
+    )
+
+
+def test_a_file_that_differs_is_not_kept(trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_run, "_write_torch", lambda whole, spec, path: path.write_bytes(b""))
+    monkeypatch.setattr(export_run, "_open_torch", lambda path: None)
+    monkeypatch.setattr(export_run, "_largest_difference", lambda whole, exported: 0.5)
+    assert "differs from that of first by 0.5" in one_line(podium("export", "-c", "tiny", "first", "--torch"))
+    assert not list(trained.rglob("*.pt2"))
+    assert not list(trained.rglob("first.md"))
