@@ -153,8 +153,8 @@ def train(command: argparse.ArgumentParser) -> None:
     text = "data: all processes share each fold; folds: each trains its own folds; auto: folds if they divide evenly"
     command.add_argument("--parallel", choices=("auto", "data", "folds"), default="auto", help=text)
     _deterministic_flag(command)
-    text = "compute activations again in the backward pass: training needs far less memory, and a third more time; for"
-    text += " large images"
+    text = "compute activations again in the backward pass, for large images: it keeps an eighth of them, and takes"
+    text += " a third more time"
     command.add_argument("--checkpointing", action="store_true", help=text)
     text = "use torch.compile: a GPU trains 1.5 to 2 times as fast, but compiling takes up to a minute per fold; auto:"
     text += " where trial steps show that it saves more time than it takes (default: off)"
