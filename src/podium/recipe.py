@@ -126,8 +126,8 @@ class Recipe:
     plain: float = option("share of the run, at its end, without mixup and cutmix", 0, 1)
     grow: float = option("share of the run, at its start, with smaller images, which grow from half the size", 0, 1)
     finish: str = option(
-        "SIZE:EPOCHS, such as 320:2: the last epochs see images of this size, and so does prediction (Touvron et al.,"
-        " 2019)"
+        "SIZE:EPOCHS, such as 320:2: the last epochs see images of this size, and prediction does if its own size is"
+        " smaller (Touvron et al., 2019)"
     )
     fit: str = option(
         "how an image gets the shape of --image-size: crop (its centre), squash (all of it) or pad (all of it, with"
@@ -358,10 +358,17 @@ def _problem_with_finish(value: Any) -> str:
         return str(problem)
 
 
-def check_sizes_of_finish(recipe: Recipe) -> None:
+def check_finish(recipe: Recipe) -> None:
     """Refuses a size of prediction below that of the last epochs, whose images would not be stored large enough."""
-    if recipe.finish and shorter_side(recipe.test_size) < shorter_side(parts_of_finish(recipe.finish)[0]):
-        size, _ = parts_of_finish(recipe.finish)
+    if not recipe.finish or recipe.linear:
+        return
+    size, epochs = parts_of_finish(recipe.finish)
+    if epochs >= recipe.epochs:
+        raise PodiumError(
+            f"--finish {recipe.finish} leaves no epoch of {recipe.epochs} at {recipe.image_size} px; use fewer, or"
+            f" --image-size {size}"
+        )
+    if shorter_side(recipe.test_size) < shorter_side(size):
         raise PodiumError(
             f"--test-size {recipe.test_size} is smaller than --finish {recipe.finish}; use --test-size {size}, or leave"
             " it out"
@@ -374,15 +381,8 @@ def check_views(recipe: Recipe) -> None:
         square_side(recipe.test_size, "--views turn")
 
 
-ONLY_IN_TRAINING = (
-    "teacher",
-    "loss",
-    "class_weights",
-    "balance",
-    "cap",
-    "adjust",
-    "augment",
-)  # a head on frozen features does without them
+# A head on frozen features does without these.
+ONLY_IN_TRAINING = ("teacher", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment")
 
 # What a recipe that was written before an option existed did: the value that changes nothing.
 NEUTRAL: dict[str, Any] = {

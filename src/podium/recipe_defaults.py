@@ -13,7 +13,7 @@ from podium.image_size import ImageSize, shorter_side
 from podium.recipe import (
     Options,
     Recipe,
-    check_sizes_of_finish,
+    check_finish,
     check_views,
     names_pretraining,
     parts_of_finish,
@@ -270,7 +270,7 @@ def fill_in_defaults(given: Options, card: Options, backbone: Backbone, data: Da
     # A larger test size belongs to the pretrained weights, at the size they were trained at.
     as_pretrained = chosen["weights"] != "none" and chosen["image_size"] == native_size
     default = backbone.test_size if as_pretrained else chosen["image_size"]
-    if chosen["finish"]:
+    if chosen["finish"] and not chosen["linear"]:
         default = max(default, parts_of_finish(chosen["finish"])[0], key=shorter_side)
     chosen.setdefault("test_size", default)
     chosen.setdefault("views", "mirror" if chosen["mirror"] else "none")
@@ -278,7 +278,7 @@ def fill_in_defaults(given: Options, card: Options, backbone: Backbone, data: Da
         chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
     recipe = Recipe(**{name: kind(chosen[name]) for name, (kind, _) in recipe_options().items()})
     check_views(recipe)
-    check_sizes_of_finish(recipe)
+    check_finish(recipe)
     return recipe
 
 

@@ -189,6 +189,9 @@ def test_from_features_to_a_submission_and_back(tmp_path: Path, podium: Podium) 
     assert "note: the features fever are for --blend stacked" in podium("submit", "-c", SLUG, "--blend", "equal")[2]
     status, out, err = podium("submit", "-c", SLUG, "--name", "plain")
     assert "stacked-linear, better than every other strategy by more than chance: a 1.000, the features fever" in err
+    plain = Path(out.strip()).read_text()
+    again = podium("submit", "-c", SLUG, "--blend", "stacked-linear", "--name", "again")[1]  # as a bundle does
+    assert Path(again.strip()).read_text() == plain
     status, out, err = podium("submit", "-c", SLUG, "--blend", "stacked", "--name", "stack")
     assert status == 0, err
     assert "chosen with --blend: a 1.000, the features fever" in err

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 import bars
 import podium as library
 from podium.exporting import export_run
+from podium.exporting.model_card import _preparation
 from podium.exporting.whole_model import WholeModel
 from podium.images.decode import read_image
 from podium.models.model_file import load_model
@@ -49,7 +51,7 @@ def test_the_file_answers_as_the_run_does(trained: Path, podium: Podium) -> None
     frame = library.runs(library.load("tiny", root=trained), "first")[0].predict(paths, machine="cpu")
     assert len(answers) == 5
     assert np.allclose(answers, frame[json.loads(about["classes"])].to_numpy(), atol=1e-4)
-    card = path.with_suffix(".md").read_text()
+    card = Path(f"{path}.md").read_text()
     assert "The mean of 2 models (test_vit, folds 0, 1)" in card
     assert "[any number, 32, 32, 3]" in card
     assert path.name in card
@@ -62,7 +64,7 @@ def test_one_fold_without_views_goes_to_another_file(trained: Path, podium: Podi
     status, out, err = podium("export", "-c", "tiny", "first", *words)
     assert status == 0, err
     assert out.strip() == str(tmp_path / "one.pt2")
-    assert "Views averaged: none" in (tmp_path / "one.md").read_text()
+    assert "Views averaged: none" in (tmp_path / "one.pt2.md").read_text()
     run = run_of(trained, "first")
     model, spec = load_model(run.weights_path(1))
     images = torch.randint(256, (3, 32, 32, 3), dtype=torch.uint8)
@@ -90,7 +92,7 @@ def test_every_task_is_answered_as_its_fold_model_answers(
         assert len(spec.scales) == 2
         status, out, err = podium("--root", tmp_path, "export", "-c", slug, "test_vit", "--torch")
         assert status == 0, err
-        assert "a number for each name" in Path(out.strip()).with_suffix(".md").read_text()
+        assert "a number for each name" in Path(f"{out.strip()}.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -123,10 +125,33 @@ def test_packages_that_are_missing_are_named(trained: Path, podium: Podium, monk
     )
 
 
-def test_a_file_that_differs_is_not_kept(trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("difference", [0.5, float("nan")])
+def test_a_file_that_differs_is_not_kept(
+    trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, difference: float
+) -> None:
     monkeypatch.setattr(export_run, "_write_torch", lambda whole, spec, path: path.write_bytes(b""))
     monkeypatch.setattr(export_run, "_open_torch", lambda path: None)
-    monkeypatch.setattr(export_run, "_largest_difference", lambda whole, exported: 0.5)
-    assert "differs from that of first by 0.5" in one_line(podium("export", "-c", "tiny", "first", "--torch"))
+    monkeypatch.setattr(export_run, "_largest_difference", lambda whole, exported: difference)
+    assert f"differs from that of first by {difference}" in one_line(podium("export", "-c", "tiny", "first", "--torch"))
     assert not list(trained.rglob("*.pt2"))
-    assert not list(trained.rglob("first.md"))
+    assert not list(trained.rglob("first*.md"))
+
+
+def test_an_exporter_that_fails_is_reported_in_one_line(
+    trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(whole: object, spec: object, path: Path) -> None:
+        raise RuntimeError("no operator aten::strange\nand more")
+
+    monkeypatch.setattr(export_run, "_write_torch", fail)
+    message = one_line(podium("export", "-c", "tiny", "first", "--torch"))
+    assert "first cannot be exported as torch (no operator aten::strange" in message
+    assert "try --folds 0, or the other format" in message
+
+
+def test_a_card_says_how_an_image_is_prepared(trained: Path) -> None:
+    _, spec = load_model(run_of(trained, "first").weights_path(0))
+    assert "Resize the whole image to 32 x 32 pixels" in _preparation(spec)
+    cropped = _preparation(replace(spec, fit="crop", crop=0.875))
+    assert "0.875 of it" in cropped
+    assert "[124, 116, 104]" in _preparation(replace(spec, fit="pad", mean=(0.485, 0.456, 0.406)))

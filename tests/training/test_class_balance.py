@@ -81,12 +81,29 @@ def test_adjusted_logits_are_those_of_equally_frequent_classes(tiny: Path) -> No
     assert adjusted.loss(images, targets).item() == pytest.approx(plain.loss(images, targets).item(), abs=1e-4)
 
 
+def test_a_run_that_goes_on_takes_the_shares_away(tiny: Path, podium: Podium) -> None:
+    """Before its first step; what was adjusted already stays as it is."""
+    assert podium(*TRAIN, "--name", "first")[0] == 0
+    assert podium(*TRAIN, "--adjust", "1", "--name", "adjusted")[0] == 0
+    for source, strength in (("first", 1.0), ("adjusted", 0.0)):
+        learner = learner_of(tiny, name="more", start=source, adjust=1.0)
+        (layer,) = output_layers(learner.model, len(learner.spec.classes))
+        assert layer.bias is not None
+        before = layer.bias.detach().clone()
+        start_head(learner)
+        labels = learner.context.target_of_image[learner.context.training_rows(0)]
+        shares = strength * torch.from_numpy(log_shares(labels, len(before)))
+        assert torch.allclose(before - layer.bias, shares, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (("--balance", "2"), "--balance must be between 0 and 1"),
         (("--cap", "-1"), "--cap must be at least 0"),
         (("--linear", "--balance", "0.5"), "--linear cannot be combined with --balance"),
+        (("--adjust", "1", "--balance", "1"), "--adjust and --balance do the same twice; leave out one of them"),
+        (("--adjust", "1", "--class-weights", "balanced"), "--adjust and --class-weights do the same twice"),
         (("--teacher", "other", "--adjust", "1"), "--adjust and --teacher contradict each other"),
     ],
 )
@@ -97,6 +114,6 @@ def test_what_makes_no_sense_is_refused(tiny: Path, podium: Podium, words: tuple
 @pytest.mark.parametrize(("slug", "write"), TASKS)
 def test_images_without_one_class_are_refused(tmp_path: Path, podium: Podium, slug: str, write: object) -> None:
     learner_of_task(tmp_path, slug, write)  # type: ignore[arg-type]
-    words = ("--weights", "none", "--image-size", "32", "--model", "test_vit", "--balance", "0.5", "--adjust", "1")
+    words = ("--weights", "none", "--image-size", "32", "--model", "test_vit", "--balance", "0.5", "--cap", "9")
     message = one_line(podium("--root", tmp_path, "train", "-c", slug, *words))
-    assert "--balance and --adjust need images of one class each; leave that out" in message
+    assert "--balance and --cap need images of one class each; leave that out" in message

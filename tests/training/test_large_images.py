@@ -26,8 +26,7 @@ def test_the_last_epochs_see_the_larger_size() -> None:
     assert (own.largest_size, own.test_size) == ("48x64", "48x64")
     assert FoldWork(own, 100, 10).training[-1] == pytest.approx(100 * (3 + 2 * 3))
     assert "48x64 px in the last 2 epochs" in describe(own)[1]
-    assert recipe(image_size=32, epochs=5, finish="48:9").test_size == 48
-    assert image_size_at(0, recipe(image_size=32, epochs=5, finish="48:9")) == 48  # a budget may leave few epochs
+    assert recipe(image_size=32, linear=True, finish="48:1").test_size == 32  # a head has no epochs
     grown = recipe(image_size=80, epochs=6, grow=0.5, finish="96:1")
     assert [image_size_at(epoch, grown) for epoch in range(6)] == [32, 48, 64, 80, 80, 96]
 
@@ -45,10 +44,20 @@ def test_a_run_trains_and_predicts_at_the_larger_size_and_resumes(tiny: Path, po
     assert podium("submit", "-c", "tiny", "--runs", "undisturbed", "--device", "cpu")[0] == 0
 
 
+def test_a_run_goes_on_at_a_larger_size(tiny: Path, podium: Podium) -> None:
+    assert podium(*TRAIN, "--model", "test_resnet", "--name", "first")[0] == 0
+    status, _, err = podium("train", "-c", "tiny", "--from", "first", "--finish", "48:1", "--workers", "0")
+    assert status == 0, err
+    assert run_of(tiny, "first-more").recipe["test_size"] == 48
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (("--finish", "48:1", "--test-size", "32"), "--test-size 32 is smaller than --finish 48:1; use --test-size 48"),
+        (("--finish", "48:3"), "--finish 48:3 leaves no epoch of 3 at 32 px; use fewer, or --image-size 48"),
+        (("--finish", "48:1", "--budget", "9m"), "--budget may cut off the end of a run, which --finish needs"),
+        (("--finish", "48:1", "--linear"), "--linear cannot be combined with --finish"),
         (("--finish", "48"), "'48' is not SIZE:EPOCHS as in 320:2"),
         (("--finish", "48:0"), "'48:0' is not SIZE:EPOCHS as in 320:2"),
         (("--finish", "5000:1"), "--finish must be between 1 and 4,096, not 5000"),

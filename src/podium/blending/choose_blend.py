@@ -128,17 +128,19 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> 
         raise PodiumError(
             f"--blend {strategy}: weights cannot be fitted to {images} held out by all runs; use --blend equal"
         )
-    if strategy == STACKED:
-        if held_out.probs.shape[2] > MOST_CLASSES:
-            raise PodiumError(f"--blend {STACKED} is for at most {MOST_CLASSES} classes; use convex")
-        stacks = STACKS if held_out.probs.shape[2] <= MOST_BOOSTED_CLASSES else STACKS[:1]
-        return STRATEGIES[0], BEST, *stacks  # the first is what a stack corrects
+    classes = held_out.probs.shape[2]
+    if strategy in (STACKED, *STACKS):
+        if classes > MOST_CLASSES:
+            raise PodiumError(f"--blend {strategy} is for at most {MOST_CLASSES} classes; use convex")
+        stacks = STACKS if classes <= MOST_BOOSTED_CLASSES else STACKS[:1]
+        # The first is what a stack corrects.
+        return STRATEGIES[0], BEST, *(stacks if strategy == STACKED else (strategy,))
     if strategy:
         return tuple(name for name in ALL_STRATEGIES if name in (BEST, strategy))
     if not can_fit:
         return STRATEGIES[:1]
-    stacks = STACKS[:1] if held_out.probs.size * held_out.probs.shape[2] <= MOST_STACKED else ()
-    return (*list_strategies(len(held_out.probs), metric, task), *stacks)
+    is_quick = classes <= MOST_CLASSES and held_out.probs.size * classes <= MOST_STACKED
+    return (*list_strategies(len(held_out.probs), metric, task), *(STACKS[:1] if is_quick else ()))
 
 
 def _predict_each(strategies: Sequence[str], held_out: HeldOut, metric: str) -> dict[str, Probs]:

@@ -13,7 +13,7 @@ GEOMETRIC, RANK = "geometric", "rank"
 # A model on top of the runs, of two kinds. The linear one is tried by default, and taken if it is clearly the best.
 STACKED = "stacked"
 STACKS = (f"{STACKED}-linear", f"{STACKED}-boosting")
-ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC, RANK, STACKED)
+ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC, RANK, STACKED, *STACKS)
 
 POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pool.py computes them
 DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none

@@ -2,12 +2,13 @@
 
     podium export RUN --onnx | --torch [--folds 0-2] [--views VIEWS] [--output FILE]
 
-Writes FILE and, beside it, its model card (.md). ONNX needs three more packages (PACKAGES).
+Writes FILE and, beside it, its model card, FILE.md. ONNX needs three more packages (PACKAGES).
 """
 
 import importlib.util
 import json
 import logging
+import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -23,17 +24,19 @@ from podium.disk import atomic, write_text
 from podium.errors import PodiumError
 from podium.exporting.model_card import model_card
 from podium.exporting.whole_model import WholeModel
-from podium.image_size import sides_of
+from podium.image_size import sides_of, square_side
 from podium.models.build import ModelSpec
 from podium.models.device import CPU
 from podium.models.model_file import load_model
 from podium.models.timm_file import data_config
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.run_folder import Run
-from podium.terminal import plural, say
+from podium.terminal import first_line, plural, say
+from podium.training.augment import border_colour
 
 ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+MOST_ONNX = 1.9e9  # bytes
 TOLERANCE = 1e-4  # between the file's probabilities and those of the models (of numbers: of their deviation)
 EXPORTABLE_VIEWS = {"none", "mirror", "flip", "turn"}  # ONNX has no operator for the others
 
@@ -43,26 +46,33 @@ def export_run(
 ) -> Path:
     """Writes the mean of these folds' models (default: of all finished ones) and its card; returns the file's path."""
     path = path or run.path / f"{run.name}{ENDINGS[form]}"
-    folds = _checked(run, form, folds, views or run.recipe["views"], path)
+    views = views or run.recipe["views"]
+    folds = _checked(run, form, folds, views, path)
     warn_of_code(run)
     models, specs = zip(*(load_model(run.weights_path(fold)) for fold in folds), strict=True)
-    whole = WholeModel([model.eval() for model in models], specs, views or run.recipe["views"]).eval()
+    whole = WholeModel([model.eval() for model in models], specs, views).eval()
+    if "turn" in views.split("+"):
+        square_side(specs[0].test_size, "--views turn")
     say(f"podium: exporting {plural(len(folds), 'model')} of {run.name}; this takes a minute")
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder) / path.name
-        with _quiet_exporters():
-            {"onnx": _write_onnx, "torch": _write_torch}[form](whole, specs[0], temporary)
-            difference = _largest_difference(whole, {"onnx": _open_onnx, "torch": _open_torch}[form](temporary))
-        if difference > TOLERANCE:
+        try:
+            with _quiet_exporters():
+                {"onnx": _write_onnx, "torch": _write_torch}[form](whole, specs[0], temporary)
+                difference = _largest_difference(whole, {"onnx": _open_onnx, "torch": _open_torch}[form](temporary))
+        except Exception as error:  # each exporter has its own
+            problem = f"{run.name} cannot be exported as {form} ({first_line(error)})"
+            raise PodiumError(f"{problem}; try --folds 0, or the other format") from None
+        if not difference <= TOLERANCE:  # also if it is not a number
             raise PodiumError(
                 f"the exported model differs from that of {run.name} by {difference:.2g}, more than {TOLERANCE:g};"
-                " nothing was written: try --fold 0, or the other format"
+                " nothing was written: try --folds 0, or the other format"
             )
-        write_text(path.with_suffix(".md"), model_card(competition, run, folds, whole, path))
         with atomic(path) as written:
-            written.write_bytes(temporary.read_bytes())
-    card = path.with_suffix(".md").name
-    say(f"podium: wrote {path} and its card, {card}; the answers differ by at most {difference:.1g}")
+            shutil.copyfile(temporary, written)
+    card = path.with_name(f"{path.name}.md")
+    write_text(card, model_card(competition, run, folds, whole, path))
+    say(f"podium: wrote {path} and its card, {card.name}; the answers differ by at most {difference:.1g}")
     return path
 
 
@@ -80,6 +90,10 @@ def _checked(run: Run, form: str, folds: Sequence[int], views: str, path: Path) 
     if unknown := set(views.split("+")) - EXPORTABLE_VIEWS:
         others = "+".join(view for view in views.split("+") if view not in unknown) or "none"
         raise PodiumError(f"the view {min(unknown)} cannot be exported; choose others, such as --views {others}")
+    size = sum(run.weights_path(fold).stat().st_size for fold in folds or finished)
+    if form == "onnx" and size > MOST_ONNX:
+        gigabytes = f"{size / 1e9:.1f} GB"
+        raise PodiumError(f"an ONNX file holds 2 GB, and these models have {gigabytes}; try --folds 0, or --torch")
     lacking = [name for name in PACKAGES if importlib.util.find_spec(name) is None] if form == "onnx" else []
     if lacking:
         install = f"pip install {' '.join(PACKAGES)}"
@@ -124,12 +138,9 @@ def _write_onnx(whole: WholeModel, spec: ModelSpec, path: Path) -> None:
 
 def _about(spec: ModelSpec) -> dict[str, Any]:
     """Returns what a program needs to know: the names of the outputs, and how images get their size."""
-    transform = {**data_config(spec), "mean": None, "std": None}
-    return {
-        "classes": spec.classes,
-        "task": spec.task,
-        "transform": {name: value for name, value in transform.items() if value is not None},
-    }
+    transform = {name: value for name, value in data_config(spec).items() if name not in ("mean", "std")}
+    about = {"classes": spec.classes, "task": spec.task, "transform": transform, "border": border_colour(spec)}
+    return {**about, **({"range": str(spec.value_range)} if spec.value_range else {})}
 
 
 @contextmanager
@@ -161,9 +172,9 @@ def _open_onnx(path: Path) -> Callable[[Tensor], Tensor]:
 
 def _largest_difference(whole: WholeModel, exported: Callable[[Tensor], Tensor]) -> float:
     """Compares the answers for batches of several sizes."""
-    differences: list[float] = []
+    differences = []
     for count in (1, 2, 5):
         images = _example(whole.specs[0], count)
         scale = torch.tensor([deviation for _, deviation in whole.specs[0].scales] or [1.0], device=CPU)
-        differences.append(float(((whole(images) - exported(images)).abs() / scale).max()))
-    return max(differences)
+        differences.append(((whole(images) - exported(images)).abs() / scale).max())
+    return float(torch.stack(differences).max())  # not a number if any of them is none

@@ -13,16 +13,12 @@ from podium.recipe import recipe_options
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS
 from podium.terminal import first_few, plural
+from podium.training.augment import border_colour
 
 MEANINGS = {
     ONE_LABEL.name: "the probability of each class; they sum to 1",
     SEVERAL_LABELS.name: "the probability of each class; each stands for itself",
     NUMBERS.name: "a number for each name",
-}
-SHAPES = {
-    "crop": "Resize the shorter side, then take the centre",
-    "squash": "Resize, which may change the shape",
-    "pad": "Resize the longer side, then add borders of the mean colour",
 }
 USES = {
     ".onnx": """import json, numpy as np, onnxruntime
@@ -30,7 +26,7 @@ session = onnxruntime.InferenceSession("{name}")
 classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
 images = np.zeros((4, {height}, {width}, 3), np.uint8)  # your images, RGB, in this size
 answers = session.run(None, {{"images": images}})[0]
-print([classes[number] for number in answers.argmax(1)])""",
+print(dict(zip(classes, answers[0])))""",
     ".pt2": """import torch
 model = torch.export.load("{name}").module()
 images = torch.zeros(4, {height}, {width}, 3, dtype=torch.uint8)  # your images, RGB, in this size
@@ -58,12 +54,12 @@ def model_card(competition: Competition, run: Run, folds: Sequence[int], whole: 
         "",
         *_scores(competition, run, folds),
         "",
-        "These are scores on held-out images of the same kind. Images from elsewhere may be answered worse; measure"
-        " that before you rely on it.",
+        f"Each model alone, on the images outside its training, with the views {recipe['views']}. Images from elsewhere"
+        " may be answered worse; measure that before you rely on it.",
         "",
         "## How to use it",
         "",
-        f"{SHAPES[spec.fit]} ({spec.interpolation}). Colours are normalised inside the model.",
+        f"{_preparation(spec)} Colours are normalised inside the model.",
         "",
         f"```python\n{use}\n```",
         "",
@@ -79,6 +75,18 @@ def model_card(competition: Competition, run: Run, folds: Sequence[int], whole: 
         "",
     ]
     return "\n".join(lines)
+
+
+def _preparation(spec: ModelSpec) -> str:
+    """Says how an image gets its size, as prediction does it."""
+    height, width = sides_of(spec.test_size)
+    size = f"{height} x {width} pixels (height x width, {spec.interpolation})"
+    text = {
+        "crop": f"Take the largest box of this shape in the centre, {spec.crop:g} of it, and resize it to {size}.",
+        "squash": f"Resize the whole image to {size}, whatever its shape.",
+        "pad": f"Add borders of the colour {border_colour(spec)} until it has this shape, and resize it to {size}.",
+    }[spec.fit]
+    return text + (f" Values are mapped to 0 to 255 from the range {spec.value_range}." if spec.value_range else "")
 
 
 def _input_and_output(spec: ModelSpec, views: str) -> str:

@@ -12,7 +12,7 @@ from podium.recipe import Options, flag_of, recipe_options
 from podium.recipe_defaults import OPTIONS_OF_LEVEL
 from podium.saved_runs.run_folder import Run, find_runs
 
-NOT_TAKEN_OVER = ("head_first", "linear", "start")  # by a run that goes on from another
+NOT_TAKEN_OVER = ("head_first", "linear", "start", "finish")  # by a run that goes on from another
 
 
 def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Options:
@@ -31,8 +31,8 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
             f"--from {source.name}: that run is a linear head; train all weights with --head-first instead"
         )
     not_taken_over = {*NOT_TAKEN_OVER, *OPTIONS_OF_LEVEL.get(options.get("level", ""), ())}
-    if "image_size" in options:
-        not_taken_over.add("test_size")  # it follows the image size
+    if "image_size" in options or "finish" in options:
+        not_taken_over.add("test_size")  # it follows these sizes
     names = [name for name in recipe_options() if name not in not_taken_over and name in source.recipe]
     recorded = {name: source.recipe[name] for name in names}
     if not recorded.get("teacher"):

@@ -19,7 +19,7 @@ from podium.blending.held_out import HeldOut, collect_held_out, current_labels
 from podium.blending.nested import Judged
 from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out, rows_of
-from podium.blending.strategy_names import STACKED
+from podium.blending.strategy_names import STACKED, STACKS
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
@@ -71,7 +71,7 @@ def _collect(competition: Competition, root: Path, runs: Sequence[Run], strategy
     """Returns the images that all runs held out, with the card's features, which a stack learns from."""
     labels = current_labels(competition)
     held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels)
-    if competition.features and strategy not in (None, STACKED):
+    if competition.features and strategy not in (None, STACKED, *STACKS):
         say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
     elif competition.features:
         return replace(held_out, features=competition.features.of_train(held_out.ids))

@@ -38,6 +38,7 @@ def start_head(learner: Learner) -> None:
     recipe, processes = learner.recipe, learner.context.processes
     if learner.context.plan.start:
         learner.progress.history += _end_of(learner.context.plan.start, learner)
+        take_shares_away(learner, recipe.adjust - learner.context.plan.start.recipe.get("adjust", 0.0))
     if recipe.start or (learns_anew(recipe.weights) and not recipe.head_first):
         return
     if recipe.norm == "adapt":
@@ -46,8 +47,7 @@ def start_head(learner: Learner) -> None:
         fitted = _fit(learner) if recipe.head_first else None
         if fitted is None:
             set_prior(learner)
-        if recipe.adjust:
-            take_shares_away(learner)
+        take_shares_away(learner, recipe.adjust)
     learner.progress.history = processes.of_first(learner.progress.history)
     processes.broadcast_statistics(learner.model)
     processes.broadcast_weights(learner.model)  # machines that differ would fit different heads
@@ -61,7 +61,7 @@ def warn_if_worse(learner: Learner) -> None:
     """Compares the last record with that of the start, once, when a third of the run is done."""
     progress, metric, source = learner.progress, learner.context.competition.metric, learner.recipe.start
     start, history = progress.start_record, progress.history
-    if start is None or len(history) < 2:
+    if start is None or len(history) < 2 or learner.recipe.adjust:  # adjusted answers are not comparable with it
         return
     steps = WARN_AT * progress.total_steps
     before, last = history[-2], history[-1]
@@ -162,13 +162,16 @@ def set_prior(learner: Learner) -> None:
 
 
 @torch.no_grad()
-def take_shares_away(learner: Learner) -> None:
+def take_shares_away(learner: Learner, strength: float) -> None:
     """Lets the head say what it would say if the classes were as frequent as `--adjust` learns them."""
+    if not strength:
+        return
     labels = learner.context.target_of_image[learner.context.training_rows(learner.fold)]
-    shift = torch.from_numpy(learner.recipe.adjust * log_shares(labels, len(learner.spec.classes)))
-    for layer in output_layers(learner.model, len(shift)):
-        if layer.bias is not None:
-            layer.bias.sub_(shift.to(layer.bias))
+    shift = torch.from_numpy(strength * log_shares(labels, len(learner.spec.classes)))
+    for model in (learner.model, *([learner.average.module] if learner.average else [])):
+        for layer in output_layers(model, len(shift)):
+            if layer.bias is not None:
+                layer.bias.sub_(shift.to(layer.bias))
 
 
 @torch.no_grad()

@@ -284,7 +284,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
         )
     if recipe.grow or recipe.finish:
         sizes = {image_size_at(epoch, recipe) for epoch in range(recipe.epochs)}
-        check_sizes(model, recipe.model, sizes, "leave out --grow and --finish")
+        check_sizes(model, recipe.model, sizes, "leave out --finish" if recipe.finish else "use --grow 0")
     if context.machine.checkpointing:
         recompute_in_backward(model, recipe)
     return model, context.complete_spec(spec, fold)

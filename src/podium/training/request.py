@@ -146,6 +146,13 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
                     f"--linear cannot be combined with {flag}, because it only fits a logistic head, in minutes; leave"
                     " out one of them"
                 )
+    for name in ("balance", "cap"):
+        if chosen["adjust"] and chosen[name]:
+            raise PodiumError(f"--adjust and --{name} do the same twice; leave out one of them")
+    if chosen["adjust"] and chosen["class_weights"] != "none":
+        raise PodiumError("--adjust and --class-weights do the same twice; leave out one of them")
+    if chosen["finish"] and request.budget is not None:
+        raise PodiumError("--budget may cut off the end of a run, which --finish needs; leave out one of them")
     if chosen["adjust"] and teacher:
         raise PodiumError("--adjust and --teacher contradict each other: a teacher says how frequent its classes are")
     if "distil" in options and not teacher:
