@@ -81,7 +81,10 @@ def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
         if blend.strategy == RANK:
             raise PodiumError(f"{path}: its blend is a mean of ranks among the test images; name one of its runs")
         if "features" in lineage.content:
-            raise PodiumError(f"{path}: its blend uses features that are in the test table; name one of its runs")
+            raise PodiumError(
+                f"{path}: its blend uses features that are in the test table; name one of its runs, or submit with"
+                " --blend convex"
+            )
         say(f"podium: the blend of {lineage.csv.name}: {', '.join(run.name for run in folds)}")
         return folds, blend
     is_folder = (path / "recipe.json").is_file()
