@@ -44,7 +44,7 @@ COMMON: dict[str, Any] = {
     "sam": 0.0,  # whether it beats twice the epochs depends on the competition
     "loss": "cross_entropy",  # its probabilities need no correction, and the recipes of the rows below use it
     "class_weights": "none",  # right for a metric that counts every image alike, such as accuracy
-    "balance": 0.0,  # these three, too
+    "balance": 0.0,  # this, cap and adjust: as class_weights
     "cap": 0,
     "adjust": 0.0,
     "smoothing": 0.1,  # some labels are wrong

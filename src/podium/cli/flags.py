@@ -143,18 +143,18 @@ def train(command: argparse.ArgumentParser) -> None:
     command.add_argument("--save-every", type=_seconds, default=300.0, metavar="TIME", help=text)
     _device_flags(command)
     text = (
-        "on: keep the decoded pixels on disk; off: decode a file each time it is read; gpu: training holds them in the"
+        "on: keep the decoded pixels on disk; off: decode a file each time it is read; gpu: training also holds them in"
     )
-    text += " GPU's memory, too, and crops and colours them there, the same images up to rounding; auto: gpu where"
-    text += " trial steps show that it is faster (default: on)"
+    text += " the GPU's memory, and crops and colours them there, the same images up to rounding; auto: gpu where trial"
+    text += " steps show that it is faster (default: on)"
     command.add_argument("--store", choices=STORE, default="on", help=text)
     text = "train with N processes, one per GPU, on this machine; torchrun starts them"
     command.add_argument("--processes", type=_count, metavar="N", help=text)
     text = "data: all processes share each fold; folds: each trains its own folds; auto: folds if they divide evenly"
     command.add_argument("--parallel", choices=("auto", "data", "folds"), default="auto", help=text)
     _deterministic_flag(command)
-    text = "compute activations again in the backward pass, for large images: it keeps an eighth of them, and takes"
-    text += " a third more time"
+    text = "compute activations again in the backward pass, for large images: it keeps an eighth of them, and takes one"
+    text += " more forward pass"
     command.add_argument("--checkpointing", action="store_true", help=text)
     text = "use torch.compile: a GPU trains 1.5 to 2 times as fast, but compiling takes up to a minute per fold; auto:"
     text += " where trial steps show that it saves more time than it takes (default: off)"

@@ -15,7 +15,7 @@ from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.models.hub import WeightsUnreachable, check_model_name, check_weights_available, timm_name
 from podium.project_root import runs_folder
-from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, check_options
+from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, check_options, flag_of
 from podium.recipe_defaults import expand_auto
 from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
 from podium.terminal import say
@@ -146,11 +146,9 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
                     f"--linear cannot be combined with {flag}, because it only fits a logistic head, in minutes; leave"
                     " out one of them"
                 )
-    for name in ("balance", "cap"):
-        if chosen["adjust"] and chosen[name]:
-            raise PodiumError(f"--adjust and --{name} do the same twice; leave out one of them")
-    if chosen["adjust"] and chosen["class_weights"] != "none":
-        raise PodiumError("--adjust and --class-weights do the same twice; leave out one of them")
+    for name in ("balance", "cap", "class_weights"):
+        if chosen["adjust"] and chosen[name] != NEUTRAL[name]:
+            raise PodiumError(f"--adjust and {flag_of(name)} do the same twice; leave out one of them")
     if chosen["finish"] and request.budget is not None:
         raise PodiumError("--budget may cut off the end of a run, which --finish needs; leave out one of them")
     if chosen["adjust"] and teacher:
