@@ -35,6 +35,7 @@ LOSSES: dict[str, Callable[..., Any] | None] = {  # None: in training/losses.py
 }
 AUGMENTATIONS: dict[str, Callable[..., Any]] = {}
 CLASS_WEIGHTS = ("none", "balanced", "effective")
+CLEANING = ("none", "drop", "soften")
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 OPERATORS = ("fast", "timm")
@@ -171,6 +172,16 @@ class Recipe:
     )
     teacher: str = option("a finished run to learn from, or several, RUN1+RUN2: the mean of their probabilities")
     distil: float = option("the teacher's share of the loss", 0, 1)
+    pseudo: str = option(
+        "a finished run, or several, RUN1+RUN2, whose answers for the test images are learned, too (pseudo-labels)"
+    )
+    sharpen: float = option("the power that pseudo-labels are sharpened by; 0: chosen on held-out images", 0, 100)
+    clean: str = option(
+        "what to do about labels that are probably wrong, judged by heads that were not fitted to them: none, drop"
+        " (leave out their images) or soften (believe the heads in part); how much, inner held-out images decide",
+        choices=CLEANING,
+    )
+    also_weight: float = option("what the card's further columns (also) weigh in the loss, beside the answers", 0, 100)
 
     @property
     def part_size(self) -> int:
@@ -206,6 +217,10 @@ def describe(recipe: Recipe) -> tuple[str, str]:
     if (recipe.loss, recipe.class_weights) != ("cross_entropy", "none"):
         learning.append(f"loss {recipe.loss}, class weights {recipe.class_weights}")
     learning += _in_use(recipe, "balance", "cap", "adjust")
+    if recipe.pseudo:
+        learning.append(f"pseudo-labels of {recipe.pseudo}")
+    if recipe.clean != "none":
+        learning.append(f"doubtful labels: {recipe.clean}")
     images = [*_in_use(recipe, "crop", "mirror", "colour", "erase", "ops", "mix", "grow"), f"views {recipe.views}"]
     if recipe.fit != "crop":
         images.insert(0, f"fit {recipe.fit}")
@@ -382,7 +397,9 @@ def check_views(recipe: Recipe) -> None:
 
 
 # A head on frozen features does without these.
-ONLY_IN_TRAINING = ("teacher", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment")
+ONLY_IN_TRAINING = (
+    *("teacher", "pseudo", "clean", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment"),
+)
 
 # What a recipe that was written before an option existed did: the value that changes nothing.
 NEUTRAL: dict[str, Any] = {
@@ -413,6 +430,10 @@ NEUTRAL: dict[str, Any] = {
     "start": "",
     "teacher": "",
     "distil": 0.5,
+    "pseudo": "",
+    "sharpen": 0.0,
+    "clean": "none",
+    "also_weight": 0.3,
 }
 
 

@@ -71,6 +71,10 @@ COMMON: dict[str, Any] = {
     "start": "",
     "teacher": "",
     "distil": 0.5,  # the labels correct the teacher's mistakes, the teacher shows which classes are similar
+    "pseudo": "",
+    "sharpen": 0.0,  # the power under which the answers for held-out images have the lowest loss
+    "clean": "none",  # whether it gains depends on the labels
+    "also_weight": 0.3,  # the answers come first
 }
 # Rows by kind of backbone: models/look_inside.py tells them apart by their modules.
 PRETRAINED: dict[str, dict[str, Any]] = {

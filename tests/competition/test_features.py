@@ -104,7 +104,7 @@ def test_features_need_tables(tmp_path: Path) -> None:
         tmp_path / "a", IMAGES, without_test, CARD
     )
     images = [f"train/{name}/{number}.jpg" for name in ("cat", "dog") for number in range(3)]
-    assert "features are columns of the training table, and there is none" in load_error(
+    assert "features names columns of the training table, and there is none" in load_error(
         tmp_path / "b", images, {}, CARD
     )
 

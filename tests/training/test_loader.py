@@ -5,6 +5,7 @@ Without loader processes, a thread loads them.
 
 import threading
 from contextlib import closing
+from copy import deepcopy
 from itertools import chain
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def test_any_number_of_processes_and_workers_shows_the_same_images_in_the_same_o
         expected.append(batch)
     for size in (1, 2, 3):
         samplers = [BatchSampler(count, 6, 2, (0, 0), Processes(rank, size)) for rank in range(size)]
-        loaders = [load_batches(images, sampler, workers) for sampler in samplers]
+        loaders = [load_batches(deepcopy(images), sampler, workers) for sampler in samplers]  # a process has its own
         steps = 0
         for batch, *shares in zip(expected, *loaders, strict=True):
             for whole, *parts in zip(batch, *shares, strict=True):

@@ -42,6 +42,7 @@ KEYS = {
     "group_column": str,  # images of one group (a patient, a scene) must share a fold
     "group_pattern": str,  # a regular expression; its group is the group in an image's id
     "features": list,  # columns of the tables that a stack learns from: an age, a place, a camera
+    "also": list,  # columns of the training table that are learned beside the answers: a height, a site
     "folds": str,  # "val": the images for validation are the only fold; "": they join the training images
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
     "unknown": str,  # the class of images that show none of the others
@@ -51,6 +52,7 @@ KEYS = {
 }
 KINDS = {  # of values; the others are texts
     "features": "a list of texts",
+    "also": "a list of texts",
     "grades": "a list of texts",
     "range": "a list of two numbers, or text",
     "shares": "a table",
@@ -176,7 +178,8 @@ def check_keys(settings: Mapping[str, Any], place: str) -> None:
         if key not in KEYS:
             hint = did_you_mean(key, KEYS, otherwise=f"the settings are {', '.join(KEYS)}")
             raise PodiumError(f"{place}: no setting '{key}'; {hint}")
-        if not isinstance(value, KEYS[key]) or (key == "features" and not all(isinstance(name, str) for name in value)):
+        of_texts = KINDS.get(key) == "a list of texts" and key != "grades"
+        if not isinstance(value, KEYS[key]) or (of_texts and not all(isinstance(name, str) for name in value)):
             raise PodiumError(f"{place}: {key} must be {KINDS.get(key, 'text')}, not {value!r}")
 
 

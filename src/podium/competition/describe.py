@@ -13,7 +13,8 @@ from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 from podium.terminal import first_few, plural
 
-SHOWN_ABOVE = ("title", "url", "metric", "better", "features", "extend", "recipe")  # or not about how files are read
+# Or not about how the files are read.
+SHOWN_ABOVE = ("title", "url", "metric", "better", "features", "also", "extend", "recipe")
 
 
 def describe(competition: Competition) -> str:
@@ -28,6 +29,7 @@ def describe(competition: Competition) -> str:
         f"  submit   {_describe_submission(competition)}",
         f"  metric   {competition.metric}, {competition.card.origin_of_metric()}",
         *([f"  features {first_few(competition.features.names)}"] if competition.features else []),
+        *([f"  also     {competition.further.describe()}"] if competition.further else []),
         *_describe_layout(competition),
         *(f"  note     {note}" for note in competition.notes),
     ]

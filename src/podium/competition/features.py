@@ -55,10 +55,10 @@ class Features:
         lines = []
         for name in self.names:
             is_odd, test_is_odd = (
-                ((column.str.strip() != "") & np.isnan(_numbers_in(column))).to_numpy()
+                ((column.str.strip() != "") & np.isnan(numbers_in(column))).to_numpy()
                 for column in (self.train[name], self.test[name])
             )
-            numbers = np.isfinite(_numbers_in(self.train[name])).sum()
+            numbers = np.isfinite(numbers_in(self.train[name])).sum()
             for part, odd, result in (
                 (self.train, is_odd, "so the column counts as texts"),
                 (self.test, test_is_odd & (not is_odd.any()), "which count as the mean"),
@@ -79,17 +79,15 @@ class Features:
         return digest.hexdigest()
 
 
-def guess_features(card: Card, train: Table | None) -> tuple[list[str], str]:
-    """Returns the columns of the training table that the card names as features, and a note where it lacks them."""
-    names = list(dict.fromkeys(card.get("features", ())))
+def named_columns(card: Card, key: str, train: Table | None) -> tuple[list[str], str]:
+    """Returns the columns of the training table that this setting names, and a note where the table lacks them."""
+    names = list(dict.fromkeys(card.get(key, ())))
     if not names:
         return [], ""
     if train is None:
-        problem = "features are columns of the training table, and there is none"
-        return [], card.drop(
-            "features", f"{problem}, so they are not used", f"{card.path}: {problem}; delete that line"
-        )
-    note = _note_on_missing(card, train, names)
+        problem = f"{key} names columns of the training table, and there is none"
+        return [], card.drop(key, f"{problem}, so they are not used", f"{card.path}: {problem}; delete that line")
+    note = note_on_missing_columns(card, key, train, names)
     return ([], note) if note else (names, "")
 
 
@@ -112,7 +110,7 @@ def read_features(
         problem = "no table of test images, so their features are unknown"
         advice = card.advise('test_table = "NAME"', "no features")
         return None, [card.drop("features", problem, f"{tables.facts.files.folder}: {problem}; {advice}")]
-    if note := _note_on_missing(card, listing, names):
+    if note := note_on_missing_columns(card, "features", listing, names):
         return None, [note]
     features = Features(tuple(names), train, _rows_of_images(card, listing, test["id"], names))
     return features, features.describe_odd_cells()
@@ -131,21 +129,21 @@ def _rows_of_images(card: Card, table: Table, ids: "pd.Series[str]", names: list
     return table.rows.drop_duplicates(best).set_index(best)[names].loc[ids]
 
 
-def _note_on_missing(card: Card, table: Table, names: list[str]) -> str:
+def note_on_missing_columns(card: Card, key: str, table: Table, names: list[str]) -> str:
     """Returns a note if the table lacks some of these columns; raises if the user's card names them."""
     missing = [name for name in names if name not in table.rows]
     if not missing:
         return ""
     problem = f"{table.path.name} has no column {first_few(map(repr, missing))}"
     columns = first_few(table.rows.columns)
-    refusal = f"{card.path}: {problem}, which features names; its columns are {columns}; correct that name"
-    return card.drop("features", f"{problem}, so this competition's features are not used", refusal)
+    refusal = f"{card.path}: {problem}, which {key} names; its columns are {columns}; correct that name"
+    return card.drop(key, f"{problem}, so this competition's {key} are not used", refusal)
 
 
 def _encode(train: "pd.Series[str]", test: "pd.Series[str]") -> tuple[Numbers, Numbers]:
     """Returns the columns of numbers that stand for a column of text."""
     cells = [column.str.strip() for column in (train, test)]
-    numbers = [_numbers_in(column) for column in cells]
+    numbers = [numbers_in(column) for column in cells]
     is_blank = [(column == "").to_numpy() for column in cells]
     if np.isfinite(numbers[0][~is_blank[0]]).all() and not is_blank[0].all():
         known = numbers[0][~is_blank[0]]
@@ -162,7 +160,7 @@ def _encode(train: "pd.Series[str]", test: "pd.Series[str]") -> tuple[Numbers, N
     return _side_by_side(columns[0], len(train)), _side_by_side(columns[1], len(test))
 
 
-def _numbers_in(column: "pd.Series[str]") -> Numbers:
+def numbers_in(column: "pd.Series[str]") -> Numbers:
     """Returns the numbers of a column of text; not a number where there is none, or one too large to compute with."""
     numbers: Numbers = pd.to_numeric(column.str.strip().replace("", np.nan), errors="coerce").to_numpy(np.float64)
     return np.where(np.abs(numbers) <= LARGEST, numbers, np.nan)

@@ -15,7 +15,7 @@ from podium.competition.answer_groups import find_answer_columns
 from podium.competition.boxes import refuse_boxes
 from podium.competition.card import Card
 from podium.competition.facts import Facts
-from podium.competition.features import guess_features
+from podium.competition.features import named_columns
 from podium.competition.find_files import find_class_folders, find_validation_folders
 from podium.competition.find_tables import find_table
 from podium.competition.guess_images import guess_image_names
@@ -54,10 +54,15 @@ class TrainGuess(NamedTuple):
 
 def _guess_of_reader(tables: Tables, reader: ReaderRows) -> TrainGuess:
     card = tables.facts.card
-    _, note = guess_features(card, None)
+    notes = _notes_on_no_columns(card)
     targets = TargetColumns((card.get("target_column", "label"),), origin=reader.origin, task_origin="the usual one")
     layout = TrainLayout("reader", card.get("id_column", "id"), targets, id_origin=reader.origin)
-    return TrainGuess(layout, card, [*reader.notes, *filter(None, [note])])
+    return TrainGuess(layout, card, [*reader.notes, *notes])
+
+
+def _notes_on_no_columns(card: Card) -> list[str]:
+    """Returns notes on columns that the card names, where there is no training table."""
+    return [note for key in ("features", "also") if (note := named_columns(card, key, None)[1])]
 
 
 def _guess_of_labels(tables: Tables) -> TrainGuess:
@@ -81,7 +86,7 @@ def _guess_of_table(tables: Tables, table: Table) -> TrainGuess:
     targets = guess_targets(card, table, id_column, sample)
     ids = table.rows[id_column].drop_duplicates()
     images = guess_image_names(ids, pool, table.rows.head(FIRST_ROWS), lambda: table)
-    features, note = guess_features(card, table)
+    (features, note), (also, on_also) = (named_columns(card, key, table) for key in ("features", "also"))
     layout = TrainLayout(
         "table",
         id_column,
@@ -91,8 +96,9 @@ def _guess_of_table(tables: Tables, table: Table) -> TrainGuess:
         answers=answers,
         group_column=card.get("group_column", ""),
         features=tuple(features),
+        also=tuple(also),
     )
-    return TrainGuess(layout, card, [*notes, *filter(None, (targets.note, images.note, note))])
+    return TrainGuess(layout, card, [*notes, *filter(None, (targets.note, images.note, note, on_also))])
 
 
 def _without_missing_columns(card: Card, table: Table) -> tuple[Card, list[str]]:
@@ -144,8 +150,7 @@ def _guess_of_names(facts: Facts) -> TrainGuess:
         refusal = f"{files.folder}: {problem}; " + card.advise('train_table = "NAME"')
         notes.append(card.drop("group_column", problem, refusal))
         card = card.without("group_column")
-    _, note = guess_features(card, None)
-    notes += [note] if note else []
+    notes += _notes_on_no_columns(card)
     id_column, targets = card.get("id_column", "id"), TargetColumns((card.get("target_column", "label"),))
     layout = TrainLayout("names", id_column, targets)
     if "label_pattern" in card:

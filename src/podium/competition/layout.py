@@ -71,6 +71,7 @@ class TrainLayout:
     answers: AnswerColumns | None = None  # if a row of the submission is for several images
     group_column: str = ""
     features: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # further columns that are learned
     folders: ClassFolders | None = None
     label_pattern: str = ""
 

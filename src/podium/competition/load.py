@@ -25,6 +25,7 @@ from podium.competition.corrections import Corrections, read_corrections
 from podium.competition.facts import Facts
 from podium.competition.features import Features
 from podium.competition.find_files import Files, find_files
+from podium.competition.further_targets import FurtherTargets
 from podium.competition.guess_layout import guess_layout
 from podium.competition.guess_submission import guess_submission, labels_of
 from podium.competition.image_notes import note_on_possible_samples, notes_on_images
@@ -57,6 +58,7 @@ class Competition:
     task: Task
     answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
+    further: FurtherTargets | None = field(default=None, kw_only=True)  # what is learned beside the answers
     validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
     # of the training table, by image id; None: not kept
     columns: pd.DataFrame | None = field(default=None, kw_only=True)
@@ -178,6 +180,7 @@ def load(
         task=task,
         answers=rows.answers,
         features=rows.features,
+        further=rows.further,
         validation=rows.validation,
         columns=rows.columns,
         settings=settings_of(card, tables, layout, labels, submission_format, metric),

@@ -14,6 +14,7 @@ from podium.competition.answer_groups import Answers, check_answer_groups, ids_o
 from podium.competition.facts import Facts
 from podium.competition.features import Features, read_features
 from podium.competition.fold_settings import choose_validation, take_groups
+from podium.competition.further_targets import FurtherTargets
 from podium.competition.image_names import is_image_name
 from podium.competition.labels_in_names import read_labels_in_names
 from podium.competition.layout import ClassFolders, ImageNames, Layout
@@ -35,6 +36,7 @@ class Rows:
     groups: "pd.Series[str] | None"
     answers: Answers | None
     features: Features | None
+    further: FurtherTargets | None
     validation: frozenset[str]  # ids of the only fold, if the card wants it
     marked: str | None  # the label of two that another column of the training table marks with 1
     columns: pd.DataFrame | None  # of the training table, as text, by the ids of the images; None: not kept
@@ -73,11 +75,22 @@ def read_rows(tables: Tables, layout: Layout, reader: ReaderRows | None, with_co
         groups=None if groups is None else groups.reset_index(drop=True),
         answers=answers,
         features=features,
+        further=_read_further(tables, layout, train),
         validation=validation,
         marked=read.marked,
         columns=read.columns if with_columns else None,
         notes=(*read.notes, *on_groups, *on_features, *on_validation),
     )
+
+
+def _read_further(tables: Tables, layout: Layout, train: pd.DataFrame) -> FurtherTargets | None:
+    """Returns the further columns that are learned; the index of `train` holds the lines of the training table."""
+    if not layout.train.also or tables.train is None:
+        return None
+    cells = tables.train.rows.loc[train.index, list(layout.train.also)].set_axis(train["id"].to_numpy())
+    further = FurtherTargets(cells.apply(lambda column: column.str.strip()))
+    further.check(str(layout.card.path))
+    return further
 
 
 def _read_train(tables: Tables, layout: Layout, reader: ReaderRows | None, with_columns: bool) -> TrainRows:

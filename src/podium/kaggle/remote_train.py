@@ -80,6 +80,7 @@ def _refuse_local_files(options: Options) -> None:
     is_on_kaggle = {
         "--weights": options.get("weights", "none") in ("none", "pretrained"),
         "--teacher": not options.get("teacher"),
+        "--pseudo": not options.get("pseudo"),
         "--from": not options.get("start"),
     }
     for flag, is_there in is_on_kaggle.items():

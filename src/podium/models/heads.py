@@ -1,8 +1,11 @@
 """The head of a timm model: the layers that turn features into an output per class."""
 
+from copy import deepcopy
 from typing import Any
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 
 def head_layers(model: Any) -> list[nn.Module]:
@@ -20,6 +23,44 @@ def output_layers(model: nn.Module, classes: int) -> list[nn.Linear | nn.Conv2d]
     """Returns the layers of the classifiers that have an output per class."""
     layers = [layer for head in head_layers(model) for layer in head.modules()]
     return [layer for layer in layers if isinstance(layer, nn.Linear | nn.Conv2d) and len(layer.weight) == classes]
+
+
+class WithFurtherOutputs(nn.Module):
+    """An output layer that has further outputs in training, after its own; prediction knows only its own."""
+
+    def __init__(self, layer: nn.Linear | nn.Conv2d, further: int) -> None:
+        super().__init__()
+        self.layer = layer
+        # From 0: they disturb nothing that the layer was fitted to.
+        self.weight = nn.Parameter(torch.zeros_like(layer.weight[:1]).repeat(further, *[1] * (layer.weight.ndim - 1)))
+        self.bias = nn.Parameter(self.weight.new_zeros(further))
+
+    def forward(self, features: Tensor) -> Tensor:
+        own: Tensor = self.layer(features)
+        if not self.training:
+            return own
+        compute = F.linear if self.weight.ndim == 2 else F.conv2d
+        return torch.cat([own, compute(features, self.weight, self.bias)], 1)
+
+
+def add_further_outputs(model: nn.Module, classes: int, further: int) -> bool:
+    """Gives the model's output layers further outputs in training; returns whether it has such layers."""
+    layers = {id(layer) for layer in output_layers(model, classes)}
+    names = [name for name, module in model.named_modules() if id(module) in layers]
+    for name in names:
+        model.set_submodule(name, WithFurtherOutputs(model.get_submodule(name), further))  # type: ignore[arg-type]
+    return bool(names)
+
+
+def without_further_outputs(model: nn.Module) -> nn.Module:
+    """Returns the model as it was built, with the weights of now."""
+    names = [name for name, module in model.named_modules() if isinstance(module, WithFurtherOutputs)]
+    if not names:
+        return model
+    plain = deepcopy(model)
+    for name in names:
+        plain.set_submodule(name, plain.get_submodule(name).layer)  # type: ignore[arg-type]
+    return plain
 
 
 def layer_numbers(model: Any) -> dict[str, int]:

@@ -58,9 +58,13 @@ def probs_of(logits: Tensor, spec: ModelSpec) -> Tensor:
 
 
 def wanted(values: Tensor, spec: ModelSpec) -> Tensor:
-    """Returns what a loss compares a model's outputs with: the number of the one label, marks, or scaled numbers."""
+    """Returns what a loss compares a model's outputs with: the number of the one label, marks, or scaled numbers.
+
+    Columns beyond those of the answers stay as they are.
+    """
     if spec.scales:
-        return scaled(values.float(), spec)
+        count = len(spec.scales)
+        return torch.cat([scaled(values[:, :count].float(), spec), values[:, count:].float()], 1)
     return values.float() if values.ndim > 1 else values
 
 

@@ -1,4 +1,4 @@
-"""Finished runs that a new run learns from: its teachers (--teacher), or the run that it goes on from (--from).
+"""Finished runs that a new run learns from: its teachers, those that label test images, the run that it goes on from.
 
 Fold k learns from the fold-k models only. They have not seen the held-out images of that fold either, so the new run's
 out-of-fold score stays honest. That holds only if both runs have the same folds and data, which is checked here.
@@ -12,6 +12,7 @@ from podium.recipe import Options, flag_of, recipe_options
 from podium.recipe_defaults import OPTIONS_OF_LEVEL
 from podium.saved_runs.run_folder import Run, find_runs
 
+LEARNS_FROM = {"teacher": "taught by", "pseudo": "learns the test images from", "start": "goes on from"}  # by option
 NOT_TAKEN_OVER = ("head_first", "linear", "start", "finish")  # by a run that goes on from another
 
 
@@ -35,8 +36,9 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
         not_taken_over.add("test_size")  # it follows these sizes
     names = [name for name in recipe_options() if name not in not_taken_over and name in source.recipe]
     recorded = {name: source.recipe[name] for name in names}
-    if not recorded.get("teacher"):
-        recorded.pop("distil", None)
+    for option, its_own in {"teacher": "distil", "pseudo": "sharpen"}.items():
+        if not recorded.get(option):
+            recorded.pop(its_own, None)
     own = {"head_first": False, "keep": 0.0}  # its head is no new one
     return {**recorded, **own, "seed": recorded["seed"] + 1, **options}
 

@@ -6,11 +6,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from podium.competition.further_targets import FurtherTargets
 from podium.competition.load import Competition
 from podium.disk import sha256
 from podium.errors import PodiumError
@@ -27,10 +30,11 @@ from podium.saved_runs.run_folder import Run, discarded_if_failed
 from podium.tasks.task import Targets
 from podium.terminal import command_for, plural, say
 from podium.training.augment import View
-from podium.training.class_balance import ClassBalance
+from podium.training.epoch_images import ClassBalance, EpochImages, WithAdded, count_of
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
 from podium.training.plan import Plan
 from podium.training.processes import Processes, join_processes
+from podium.training.soft_targets import Cleaned, SoftTargets
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Context:
     device: torch.device
     precision: torch.dtype
     processes: Processes
+    cleaned: Cleaned | None = None  # of one fold: see clean_labels.py
 
     @property
     def machine(self) -> Machine:
@@ -74,7 +79,8 @@ class Context:
         return replace(self, plan=replace(self.plan, recipe=recipe))
 
     def training_rows(self, fold: int) -> NDArray[np.int64]:
-        return np.flatnonzero(self.folds.trains(fold))
+        rows = np.flatnonzero(self.folds.trains(fold))
+        return rows if self.cleaned is None else np.setdiff1d(rows, self.cleaned.left_out)
 
     def some_training_rows(self, fold: int, count: int) -> NDArray[np.int64]:
         rng = np.random.default_rng(self.recipe.seed)
@@ -82,6 +88,19 @@ class Context:
 
     def held_out_rows(self, fold: int) -> NDArray[np.int64]:
         return np.flatnonzero(self.folds.validates(fold))
+
+    @property
+    def further(self) -> FurtherTargets | None:
+        """Returns what is learned beside the answers, if anything is."""
+        recipe = self.recipe
+        return self.competition.further if recipe.also_weight and not recipe.linear else None
+
+    def taught(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Returns what these training images teach: their targets, or rows of probabilities where some are softened."""
+        labels = self.target_of_image[rows]
+        if self.cleaned is None or not len(self.cleaned.rows):
+            return np.asarray(labels.values)
+        return SoftTargets(labels, self.cleaned.targets, self.cleaned.places_of(rows))[np.arange(len(rows))]
 
     def images(self, rows: NDArray[np.int64], view: View) -> ImageDataset:
         positions = self.store.positions(self.competition.train["image"].iloc[rows])
@@ -92,11 +111,26 @@ class Context:
         positions = self.store.positions(self.competition.train["image"].iloc[rows])
         return 3 * int(self.store.index[positions, 1:].prod(1).sum())
 
-    def batch_sampler(self, fold: int) -> BatchSampler:
+    @cached_property
+    def pseudo_images(self) -> NDArray[np.int64]:
+        """Returns the numbers of the test images that join the training images of each fold (--pseudo)."""
+        if not self.recipe.pseudo:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(~self.store.bad(self.store.positions(self.competition.test["image"])))
+
+    def batch_sampler(self, fold: int, confidence: NDArray[np.float64] | None = None) -> BatchSampler:
+        """Returns the batches; with --pseudo, as many test images as training images at most join them.
+
+        The surer their pseudo-labels are, the more often they are shown.
+        """
         recipe, rows = self.recipe, self.training_rows(fold)
-        images: int | ClassBalance = len(rows)
+        own: int | ClassBalance = len(rows)
         if recipe.balance or recipe.cap:
-            images = ClassBalance(self.target_of_image.values[rows], recipe.balance, recipe.cap)
+            own = ClassBalance(self.target_of_image.values[rows], recipe.balance, recipe.cap)
+        images: EpochImages = own
+        if added := len(self.pseudo_images):
+            times = np.ones(added) if confidence is None else confidence
+            images = WithAdded(own, times * (min(added, count_of(own)) / times.sum()))
         return BatchSampler(images, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
 
     def complete_spec(self, spec: ModelSpec, fold: int) -> ModelSpec:

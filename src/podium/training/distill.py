@@ -57,7 +57,9 @@ class Teacher:
         A distillation token learns the teacher's predicted class: in the DeiT paper that scored higher than learning
         the teacher's probabilities.
         """
-        taught = self(inputs)
+        taught, count = self(inputs), len(self.spec.classes)
+        logits = logits[:, :count]  # further outputs have no teacher
+        token_logits = None if token_logits is None else token_logits[:, :count]
         if not TASKS[self.spec.task].sums_to_one:
             outputs = logits if token_logits is None else token_logits
             if self.spec.scales:

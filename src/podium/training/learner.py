@@ -20,6 +20,7 @@ from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import CPU, autocast, is_gpu, micro_batch_limit
 from podium.models.frozen_layers import freeze_layers, set_training
+from podium.models.heads import add_further_outputs
 from podium.models.place import place_model
 from podium.models.predict import wanted
 from podium.recipe import Recipe, image_size_at
@@ -28,7 +29,8 @@ from podium.training.augment import mix
 from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
 from podium.training.kept_start import KeptStart
-from podium.training.losses import make_label_loss
+from podium.training.lessons import make_lessons
+from podium.training.losses import and_further, make_label_loss
 from podium.training.optimizer import create_optimizer
 from podium.training.randomness import MIX, generator, seed_torch
 from podium.training.schedule import learning_rate
@@ -81,12 +83,15 @@ class Learner:
     def __init__(self, context: Context, fold: int) -> None:
         recipe, device = context.recipe, context.device
         self.context, self.fold, self.recipe, self.device = context, fold, recipe, device
-        self.sampler = context.batch_sampler(fold)
+        self.lessons = make_lessons(context, fold)
+        self.sampler = context.batch_sampler(fold, self.lessons.confidence)
         self.model, self.spec = _initial_model(context, fold)
         self.normalise = place_model(self.model, self.spec, device, context.precision, context.machine.compiled)
         labels = context.target_of_image[context.training_rows(fold)]
         self.classes = torch.arange(len(self.spec.classes), device=device)
         self.label_loss = make_label_loss(recipe, labels, len(self.spec.classes), device)
+        if context.further:
+            self.label_loss = and_further(self.label_loss, len(self.spec.classes), recipe, context.further)
         self.teacher = None
         if context.plan.teachers and recipe.distil:
             self.teacher = Teacher(context.plan.teachers, fold, self.normalise, context.precision)
@@ -217,7 +222,7 @@ class Learner:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.scaler.is_enabled())
         height, width = sides_of(self.recipe.largest_size)
         for _ in range(2):  # the optimiser's own memory is there from its first update on
-            labels = torch.from_numpy(self.context.target_of_image.values[:1]).repeat_interleave(images, 0)
+            labels = torch.from_numpy(self.lessons.targets[[0]]).repeat_interleave(images, 0)
             self.step(torch.zeros(images, height, width, 3, dtype=torch.uint8, device=CPU), labels)
 
 
@@ -287,6 +292,8 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
         check_sizes(model, recipe.model, sizes, "leave out --finish" if recipe.finish else "use --grow 0")
     if context.machine.checkpointing:
         recompute_in_backward(model, recipe)
+    if context.further and not add_further_outputs(model, len(spec.classes), context.further.outputs):
+        raise PodiumError(f"{recipe.model} has no output layer that could learn the card's `also`; use --also-weight 0")
     return model, context.complete_spec(spec, fold)
 
 

@@ -8,6 +8,7 @@ weights starts from such a head, too (head_start.py).
 
 import math
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -243,11 +244,13 @@ def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @full_float32()
-def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -> tuple[Head, float, Inner | None]:
+def fit_head(
+    context: Context, fold: int, features: Features, spec: ModelSpec, strengths: Sequence[float] = STRENGTHS
+) -> tuple[Head, float, Inner | None]:
     """Fits a head to all images but the fold's; returns it, the strength of its L2 and what that was chosen by."""
     rows, device = features.known_among(context.training_rows(fold)), context.device
     own = context.target_of_image[rows]
-    targets = wanted(torch.from_numpy(own.values).to(device), spec)
+    targets = wanted(torch.from_numpy(context.taught(rows)).to(device), spec)
     standard = Standardiser(torch.from_numpy(features.of(rows)).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
     bias = prior_bias(own, spec).to(device)
@@ -258,8 +261,8 @@ def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -
     trains = torch.from_numpy(np.flatnonzero(learns)).to(device)
     validation_features, validation_targets = features.of(rows[validates]), own[validates]
     prior = predict_head(context, standard.head_for_raw_features(start), validation_features, spec)
-    strength, lowest_loss, best, head, inner = STRENGTHS[0], math.inf, start, start, None
-    for l2 in STRENGTHS if validates.any() else ():
+    strength, lowest_loss, best, head, inner = strengths[0], math.inf, start, start, None
+    for l2 in strengths if validates.any() else ():
         part = inputs[:, trains]
         repeated = _repeated(targets[trains], len(inputs))
         head = _fit(part.flatten(0, 1), repeated, fit_loss, l2, variances, head)

@@ -29,7 +29,7 @@ from podium.models.device import Batch, has_gpu, is_gpu
 from podium.models.hardware_errors import LOADER_DIED
 from podium.torchrun import local_world_size
 from podium.training.augment import View
-from podium.training.class_balance import ClassBalance
+from podium.training.epoch_images import EpochImages, count_of, draw
 from podium.training.processes import Processes
 from podium.training.randomness import ORDER, generator
 from podium.training.shared_memory import shared_memory
@@ -46,14 +46,14 @@ class BatchSampler(Sampler[list[Key]]):
 
     def __init__(
         self,
-        images: int | ClassBalance,
+        images: EpochImages,
         batch_size: int,
         epochs: int,
         seed_and_fold: tuple[int, int],
         processes: Processes | None = None,
         start: int = 0,
     ) -> None:
-        count = images if isinstance(images, int) else len(images)
+        count = count_of(images)
         self.images, self.batch_size = images, min(batch_size, count)
         self.per_epoch = count // self.batch_size
         self.start, self.stop = start, epochs * self.per_epoch
@@ -73,8 +73,7 @@ class BatchSampler(Sampler[list[Key]]):
             yield [(epoch, int(image)) for image in batch[self.share]]
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
-        rng = generator(ORDER, self.seed, self.fold, epoch)
-        return rng.permutation(self.images) if isinstance(self.images, int) else self.images.draw(rng)
+        return draw(self.images, generator(ORDER, self.seed, self.fold, epoch))
 
 
 def batches_in_order(images: int, batch_size: int) -> list[list[Key]]:
@@ -88,9 +87,9 @@ def batches_in_order(images: int, batch_size: int) -> list[list[Key]]:
 class ImageDataset(Dataset[Any]):
     """Reads a batch of images as a view shows them."""
 
-    def __init__(self, read: Reader, targets: NDArray[np.int64], view: View, rows: NDArray[np.int64]) -> None:
+    def __init__(self, read: Reader, targets: Any, view: View, rows: NDArray[np.int64]) -> None:
         self.read = read
-        self.targets = targets
+        self.targets = targets  # an array, or what makes the rows of some numbers (lessons.py)
         self.view = view
         self.rows = rows  # of the training table: the augmentation's key of an image
 

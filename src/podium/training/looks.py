@@ -40,7 +40,8 @@ SMALLEST, LARGEST = 96, 224  # pixels
 SECONDS_OF_LARGEST = 20.0  # that a look at the largest size takes, if that is enough for the least images
 MIRROR_COSTS = 1.05  # times the loss without mirrored images
 RATE_OPTIONS = {"lr", "norm", "batch_size", "optimizer"}  # one of these was chosen, and the rest has to suit it
-NOT_SMOOTHED = {"smoothing": 0.0}  # so that the losses of a trial and of a head can be compared
+# So that the losses of a trial and of a head can be compared; and a trial is short.
+PLAIN = {"smoothing": 0.0, "pseudo": "", "clean": "none"}
 
 
 class Look(NamedTuple):
@@ -101,7 +102,7 @@ class Looks:
         """Trains a short schedule on some of the fold's training images; others judge the result."""
         recipe = with_options(self.plan, options).recipe
         rate = self._rate(recipe, recipe.image_size)
-        with self._open({**options, **NOT_SMOOTHED}) as context:
+        with self._open({**options, **PLAIN}) as context:
             rows = context.training_rows(self.fold)
             learns, judges = inner_split(context, self.fold, rows)
             learned = _sample(rows[learns], max(IMAGES[0], round(seconds * rate)))

@@ -19,6 +19,7 @@ from torch import nn
 from podium.errors import PodiumError
 from podium.models.device import Batch, copied_ahead, gpu_peak_mb
 from podium.models.hardware_errors import explain_hardware_errors
+from podium.models.heads import without_further_outputs
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
 from podium.recipe import Recipe
@@ -30,6 +31,7 @@ from podium.timing.fold_work import CHECKED_IMAGES, FoldWork
 from podium.timing.forecast import Forecast
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
+from podium.training.clean_labels import with_clean_labels
 from podium.training.context import Context
 from podium.training.drawn_changes import ChangesView
 from podium.training.gpu_images import GpuImages, gpu_batches
@@ -88,7 +90,7 @@ def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), dea
 
 def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
     processes, folder = context.processes, context.run.fold_folder(fold)
-    learner = Learner(context, fold)
+    learner = Learner(with_clean_labels(context, fold), fold)
     if processes.is_first:
         _refuse_full_disk(learner, folds_left)
         context.keep_start(learner.spec.source)
@@ -104,12 +106,11 @@ def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
 
 def training_batches(learner: Learner) -> Generator[Batch]:
     context = learner.context
-    rows = context.training_rows(learner.fold)
     if context.machine.store == "gpu":
-        drawn = context.images(rows, ChangesView(learner.recipe, learner.spec))
+        drawn = learner.lessons.images(context, ChangesView(learner.recipe, learner.spec))
         on_gpu = GpuImages(drawn, learner.spec, context.device)
         return gpu_batches(on_gpu, load_batches(drawn, learner.sampler, context.workers))
-    images = context.images(rows, TrainView(learner.recipe, learner.spec))
+    images = learner.lessons.images(context, TrainView(learner.recipe, learner.spec))
     return copied_ahead(load_batches(images, learner.sampler, context.workers), context.device)
 
 
@@ -308,7 +309,8 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
             " images, the weights in between have a higher loss than a straight line between both ends"
         )
     if context.processes.is_first:
-        save_model(context.run.fold_folder(learner.fold) / "model.safetensors", validation.model, learner.spec)
+        model = without_further_outputs(validation.model)
+        save_model(context.run.fold_folder(learner.fold) / "model.safetensors", model, learner.spec)
         context.save_predictions(learner.fold, validation.probs)
         warn_if_at_chance(context, learner.fold, validation.probs, learner.progress.history)
         checkpoint.delete_all()

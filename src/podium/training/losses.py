@@ -5,7 +5,7 @@ probabilities: mixup, cutmix and label smoothing have mixed the labels already. 
 1; with several, each class is a question of its own. Numbers have one loss, the squared error.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from podium.competition.further_targets import FurtherTargets
 from podium.recipe import LOSSES, Recipe
 from podium.tasks.task import Targets
 
@@ -129,6 +130,37 @@ def squared_error(known: float, outputs: Tensor, numbers: Tensor) -> Tensor:
     """Returns the mean loss of numbers in units of their deviation; `known` is the share of those that are not nan."""
     errors = torch.where(numbers.isnan(), 0.0, outputs - numbers)
     return errors.square().mean() / known
+
+
+# --- what is learned beside the answers --------------------------------------------------------------
+
+
+def and_further(own: Loss, classes: int, recipe: Recipe, further: FurtherTargets) -> Loss:
+    """Returns the loss of outputs and targets that have the further columns after so many classes."""
+    known = further.known_shares
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        beside = loss_of_further(further, known, outputs[:, classes:], targets[:, classes:])
+        return own(outputs[:, :classes], targets[:, :classes]) + recipe.also_weight * beside
+
+    return loss
+
+
+def loss_of_further(further: FurtherTargets, known: Sequence[float], outputs: Tensor, targets: Tensor) -> Tensor:
+    """Returns the mean loss of the columns that are learned beside the answers.
+
+    `known` is the share of the images of which each column is known. Elsewhere the targets are nan, and teach nothing.
+    """
+    losses = []
+    for column, share in zip(further.columns, known, strict=True):
+        said, own = outputs[:, column.part], targets[:, column.part]
+        is_unknown = own.isnan()
+        if column.classes:
+            loss = -(torch.where(is_unknown, 0.0, own) * said.log_softmax(1)).sum(1)
+        else:
+            loss = torch.where(is_unknown, 0.0, said - own).square().sum(1)
+        losses.append(loss.mean() / share)
+    return torch.stack(losses).mean()
 
 
 # --- losses for several labels -----------------------------------------------------------------------

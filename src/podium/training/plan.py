@@ -19,7 +19,7 @@ from podium.models.build import backbone_of, resolve_recipe
 from podium.project_root import runs_folder
 from podium.recipe import AUTO, LOSSES, Options, Recipe
 from podium.recipe_defaults import Data, layers_of, origins_of
-from podium.saved_runs.earlier_runs import check_same_folds, find_earlier_runs
+from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
 from podium.saved_runs.known_images import find_origin
 from podium.saved_runs.pretrained_backbones import find_backbone
 from podium.saved_runs.run_folder import Run, refuse_pretraining
@@ -38,7 +38,7 @@ class Plan:
     folds: Folds  # of every training image
     folds_to_train: tuple[int, ...]
     data: Data  # what the defaults depend on
-    earlier_runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)  # by option: teacher, start
+    earlier_runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)  # by option: see LEARNS_FROM
     origins: Mapping[str, str] = field(default_factory=dict)  # of the options of the recipe
     facts: Mapping[str, Any] = field(default_factory=dict)  # for recipe.json: see known_images.py, auto_look.py
 
@@ -58,7 +58,7 @@ class Plan:
 
     def identity(self) -> dict[str, Any]:
         """Returns what must stay the same when the run is resumed; the images are checked when they are read."""
-        slug = self.competition.slug
+        slug, further = self.competition.slug, self.competition.further
         return {
             **asdict(self.recipe),
             "competition": slug,
@@ -66,6 +66,8 @@ class Plan:
             "own_parts_sha256": own_parts_digest(asdict(self.recipe)),
             "corrections_sha256": self.competition.corrections.sha256,
             "range": self.competition.card.get("range") or None,
+            "also_sha256": further.sha256 if further and self.recipe.also_weight else None,
+            "test_sha256": self.competition.test_hash if self.recipe.pseudo else None,
         }
 
     def asked_identity(self) -> dict[str, Any]:
@@ -153,7 +155,7 @@ def _refuse_other_recipe(plan: Plan) -> None:
 def _find_earlier_runs(plan: Plan) -> dict[str, tuple[Run, ...]]:
     """Returns the runs that the unfinished folds learn from, by option; refuses those that cannot serve."""
     folds, earlier_runs = plan.unfinished_folds(), {}
-    for option, value in {"teacher": plan.recipe.teacher, "start": plan.recipe.start}.items():
+    for option, value in {name: getattr(plan.recipe, name) for name in LEARNS_FROM}.items():
         if not value or not folds:
             continue
         runs = find_earlier_runs(plan.competition.slug, plan.root, option, value, folds)
@@ -185,9 +187,11 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
             f"--class-weights {recipe.class_weights} weighs images by their one class, but these have"
             f" {task.words.removesuffix(' an image')}; leave it out, or use --loss asymmetric or focal"
         )
+    if recipe.pseudo and not len(competition.test):
+        raise PodiumError(f"--pseudo {recipe.pseudo}: {competition.folder} has no test images; leave it out")
     if not task.are_labels or not task.sums_to_one or competition.targets.columns:
-        options_of_one = {f"--{name}": getattr(recipe, name) for name in ("balance", "cap", "adjust")}
-        if given := [flag for flag, value in options_of_one.items() if value]:
+        options_of_one = {f"--{name}": getattr(recipe, name) for name in ("balance", "cap", "adjust", "clean")}
+        if given := [flag for flag, value in options_of_one.items() if value not in (0, "none")]:
             raise PodiumError(f"{' and '.join(given)} need images of one class each; leave that out")
     if not task.are_labels:
         is_for_labels = recipe.loss != "cross_entropy" and LOSSES[recipe.loss] is None

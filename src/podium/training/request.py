@@ -48,7 +48,7 @@ class CheckedRequest:
 
 def check_before_plan(slug: str, root: Path, request: Request, only_shown: bool = False) -> CheckedRequest:
     options = check_request(slug, root, request, world_size())
-    _refuse_unknown_teacher(slug, root, request, options)
+    _refuse_unknown_runs(slug, root, request, options)
     check_weights(slug, root, options, only_shown)
     return CheckedRequest(slug, root, request, options, only_shown)
 
@@ -116,19 +116,21 @@ def _choice_of_begun_run(slug: str, root: Path, request: Request) -> Options:
     return dict(run.recipe.get("auto", {}).get("options", {})) if run.has_begun() else {}
 
 
-def _refuse_unknown_teacher(slug: str, root: Path, request: Request, options: Options) -> None:
-    """Refuses a teacher that is not there before weights are sought. A finished fold needs its teacher no more."""
-    if teachers := options.get("teacher"):
+def _refuse_unknown_runs(slug: str, root: Path, request: Request, options: Options) -> None:
+    """Refuses a run to learn from that is not there before weights are sought. A finished fold needs it no more."""
+    for option in ("teacher", "pseudo"):
+        if not (named := options.get(option)):
+            continue
         from podium.saved_runs.run_folder import Run, find_runs  # it imports numpy
 
         name = name_of_run(request, options)
-        if name in teachers.split("+"):
+        if name in named.split("+"):
             raise PodiumError(
                 f"run '{name}' cannot be its own teacher; give the student another name (--name RUN, with make"
-                " NAME=RUN) or take another --teacher"
+                f" NAME=RUN) or take another {flag_of(option)}"
             )
         if not Run(runs_folder(slug, root) / name).has_begun():
-            find_runs(slug, root, teachers.split("+"))
+            find_runs(slug, root, named.split("+"))
 
 
 def _refuse_contradictions(options: Options, card: Options, request: Request, processes: int) -> None:
@@ -153,5 +155,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
         raise PodiumError("--budget may cut off the end of a run, which --finish needs; leave out one of them")
     if chosen["adjust"] and teacher:
         raise PodiumError("--adjust and --teacher contradict each other: a teacher says how frequent its classes are")
+    if "sharpen" in options and not chosen["pseudo"]:
+        raise PodiumError("--sharpen is for pseudo-labels; name the runs that give them with --pseudo, or leave it out")
     if "distil" in options and not teacher:
         raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")

@@ -23,7 +23,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
 from podium.recipe import describe
 from podium.saved_runs.doubts import warn_of_code
-from podium.saved_runs.earlier_runs import check_same_data, hash_weights
+from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_data, hash_weights
 from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
 from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, say, show
@@ -124,7 +124,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         for earlier in plan.earlier_runs[option]:
             warn_of_code(earlier)
         names = " and ".join(earlier.name for earlier in plan.earlier_runs[option])
-        say(f"podium: {'taught by' if option == 'teacher' else 'goes on from'} {names}")
+        say(f"podium: {LEARNS_FROM[option]} {names}")
 
 
 def _announce(context: Context, unfinished: Sequence[int]) -> None:
@@ -138,6 +138,8 @@ def _announce(context: Context, unfinished: Sequence[int]) -> None:
         say(f"podium: {recipe.model} at {recipe.image_size} px, {where}")
         for line in describe(recipe):
             say(f"  {line}")
+        if context.further:
+            say(f"  also learns {context.further.describe()}")
     for fold in sorted(set(context.plan.folds_to_train) - set(unfinished)):
         if processes.is_first:
             context.run.check_weights(fold)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.models.heads import output_layers
-from podium.training.class_balance import ClassBalance
+from podium.training.epoch_images import ClassBalance
 from podium.training.head_start import start_head
 from podium.training.losses import log_shares
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step

@@ -1,0 +1,222 @@
+"""Measures what wins elsewhere: does a move help here, on images whose labels training never sees?
+
+    python docs/measure_moves.py ROOT WORK -c SLUG [SLUG ...] [--scenes few noise ...] [--seeds 0 1 2] [--size 64]
+
+ROOT holds competitions. Of each, a scene makes another one below WORK, with trouble planted in it and a hidden test of
+its own. There, runs are trained without the move and with it, two folds of four each. The runs stay in WORK, so the
+same command goes on. It ends with a table: the mean accuracy of the seeds on the hidden test, its difference from the
+runs without the move, with the standard error of the paired differences, and the same difference on held-out images,
+which is all that a user sees.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from podium.competition.load import load
+from podium.saved_runs.run_folder import Run
+
+MODEL, EPOCHS, FOLDS = "tf_efficientnet_lite0", 6, (0, 1)
+TEST_SHARE, MOST_TEST, MOST_TRAIN = 0.4, 1500, 2000  # images
+Words = Sequence[str]
+
+
+class Scene(NamedTuple):
+    """A kind of trouble, and the moves against it; `{base}` in their flags is the name of the run without them."""
+
+    plant: Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]  # of the training rows: id, label, image
+    moves: dict[str, Words]
+    card: str = ""
+
+
+def as_it_is(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    return rows
+
+
+def few_labels(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Leaves a few labelled images of each class; the hidden test is as large as it was."""
+    few = rows.groupby("label", group_keys=False).sample(frac=0.25, random_state=0)
+    least = rows.groupby("label", group_keys=False).head(8)
+    return rows[rows["id"].isin({*few["id"], *least["id"]})]
+
+
+def random_noise(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Gives a fifth of the images any other label."""
+    classes = sorted(rows["label"].unique())
+    wrong = rng.random(len(rows)) < 0.2
+    others = [rng.choice([name for name in classes if name != label]) for label in rows["label"]]
+    return rows.assign(label=np.where(wrong, others, rows["label"]))
+
+
+def confusable_noise(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Gives a fifth of the images the label of the class that follows theirs."""
+    classes = sorted(rows["label"].unique())
+    following = {name: classes[(number + 1) % len(classes)] for number, name in enumerate(classes)}
+    wrong = rng.random(len(rows)) < 0.2
+    return rows.assign(label=np.where(wrong, rows["label"].map(following), rows["label"]))
+
+
+def coarse_labels(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Joins the classes to two or three groups at random; only training knows the class."""
+    classes = sorted(rows["label"].unique())
+    groups = {
+        name: f"group{number % (2 if len(classes) < 8 else 3)}" for number, name in enumerate(rng.permutation(classes))
+    }
+    return rows.assign(fine=rows["label"], label=rows["label"].map(groups))
+
+
+def long_tail(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Leaves of each class fewer images than of the class before it: of the last one a fortieth."""
+    classes = rng.permutation(sorted(rows["label"].unique()))
+    most = rows["label"].value_counts().max()
+    kept = {
+        name: max(4, round(most * 40 ** (-number / max(1, len(classes) - 1)))) for number, name in enumerate(classes)
+    }
+    return pd.concat([rows[rows["label"] == name].head(count) for name, count in kept.items()])
+
+
+SCENES = {
+    "plain": Scene(as_it_is, {"finish": ("--finish", "96:2"), "pseudo": ("--pseudo", "{base}")}),
+    "few": Scene(
+        few_labels,
+        {
+            "pseudo": ("--pseudo", "{base}"),
+            "pseudo 15": ("--pseudo", "{base}", "--sharpen", "15"),
+            "on": ("--from", "{base}", "--pseudo", "{base}", "--epochs", "3"),
+        },
+    ),
+    "random": Scene(random_noise, {"drop": ("--clean", "drop"), "soften": ("--clean", "soften")}),
+    "confusable": Scene(confusable_noise, {"drop": ("--clean", "drop"), "soften": ("--clean", "soften")}),
+    "also": Scene(coarse_labels, {"also": (), "also 1": ("--also-weight", "1")}, 'also = ["fine"]\n'),
+    "tail": Scene(
+        long_tail,
+        {
+            "balance": ("--balance", "0.5"),
+            "cap": ("--cap", "100"),
+            "adjust": ("--adjust", "1"),
+            "weights": ("--class-weights", "balanced"),
+        },
+    ),
+}
+BASE: dict[str, Words] = {"also": ("--also-weight", "0")}  # of a scene whose card would use the move
+
+
+# --- competitions ------------------------------------------------------------------------------------
+
+
+def make_competition(root: Path, work: Path, slug: str, name: str) -> str:
+    """Writes the scene's competition, with its hidden labels beside it, and makes its folds; returns its slug."""
+    scene, own = SCENES[name], f"{slug}-{name}"
+    folder, hidden = work / "data" / "raw" / own, work / "data" / f"{own}-hidden.csv"
+    if hidden.exists():
+        return own
+    source = load(slug, root)
+    rng = np.random.default_rng(0)
+    rows = source.train.rename(columns={"target": "label"}).sample(frac=1, random_state=0).reset_index(drop=True)
+    rows["image"] = [str(source.folder / image) for image in rows["image"]]
+    rows["id"] = [f"{number:06}" for number in range(len(rows))]
+    count = min(MOST_TEST, round(TEST_SHARE * len(rows)))
+    test, train = rows[:count], rows[count : count + MOST_TRAIN]
+    train, test = scene.plant(train, rng), test if name != "also" else scene.plant(test, np.random.default_rng(0))
+    for part, images in (("train", train), ("test", test)):
+        (folder / part).mkdir(parents=True)
+        for image, number in zip(images["image"], images["id"], strict=True):
+            shutil.copy(image, folder / part / f"{number}{Path(image).suffix}")
+    columns = [column for column in ("id", "label", "fine") if column in train]
+    train.sort_values("id")[columns].to_csv(folder / "train.csv", index=False)
+    test = test.sort_values("id")[["id", "label"]]
+    test.assign(label=train["label"].iloc[0]).to_csv(folder / "sample_submission.csv", index=False)
+    (work / "data" / "competitions").mkdir(parents=True, exist_ok=True)
+    (work / "data" / "competitions" / f"{own}.toml").write_text(scene.card)
+    podium(work, "folds", "-c", own, "--k", "4")
+    test.to_csv(hidden, index=False)
+    return own
+
+
+def podium(work: Path, *words: str) -> None:
+    """Runs a command; its messages are shown if it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "podium", "--root", str(work), *words], capture_output=True, text=True, env=os.environ
+    )
+    if done.returncode:
+        raise SystemExit(f"podium {' '.join(words)}\n{done.stderr[-2000:]}")
+
+
+# --- runs and their scores ---------------------------------------------------------------------------
+
+
+class Scores(NamedTuple):
+    hidden: float
+    held_out: float
+
+
+def train(work: Path, slug: str, run: str, words: Words, seed: int, size: int) -> Scores:
+    """Trains a run, unless it is there, and returns the accuracy of its folds' mean on the hidden test."""
+    path = work / "runs" / slug / run
+    if len(Run(path).finished()) < len(FOLDS):
+        # A run that goes on from another has its model, and asks for other epochs.
+        own = () if "--from" in words else ("--model", MODEL, "--image-size", str(size))
+        epochs = () if "--epochs" in words else ("--epochs", str(EPOCHS))
+        folds = ",".join(map(str, FOLDS))
+        podium(work, "train", "-c", slug, "--name", run, "--folds", folds, "--seed", str(seed), *own, *epochs, *words)
+    if not (work / "submissions" / slug / f"{run}.csv").exists():
+        podium(work, "submit", "-c", slug, "--runs", run, "--name", run, "--decision", "none")
+    answers = pd.read_csv(work / "submissions" / slug / f"{run}.csv", dtype=str).set_index("id")["label"]
+    truth = pd.read_csv(work / "data" / f"{slug}-hidden.csv", dtype=str).set_index("id")["label"]
+    held_out = [Run(path).score(fold, "accuracy") for fold in FOLDS]
+    return Scores(float((answers.loc[truth.index] == truth).mean()), statistics.mean(held_out))
+
+
+def measure(work: Path, slug: str, name: str, seeds: Sequence[int], size: int, only: Sequence[str]) -> None:
+    scene, found = SCENES[name], dict[str, list[Scores]]()
+    moves = {
+        "base": BASE.get(name, ()),
+        **{move: words for move, words in scene.moves.items() if not only or move in only},
+    }
+    for seed in seeds:
+        for move, words in moves.items():
+            run = f"{move.replace(' ', '-')}-{seed}"
+            words = [word.format(base=f"base-{seed}") for word in words]
+            scores = train(work, slug, run, words, seed, size)
+            found.setdefault(move, []).append(scores)
+            print(f"  {slug} {run}: hidden {scores.hidden:.4f}, held out {scores.held_out:.4f}", flush=True)
+    print(f"\n{slug}: {len(seeds)} seeds, {MODEL} at {size} px, {EPOCHS} epochs\n")
+    print("| move | hidden test | gain | gain on held-out images |\n| --- | ---: | ---: | ---: |")
+    for move, scores in found.items():
+        hidden = statistics.mean(score.hidden for score in scores)
+        gains = [differences(scores, found["base"], field) for field in ("hidden", "held_out")]
+        shown = ["", ""] if move == "base" else [f"{100 * gain:+.1f} ± {100 * error:.1f}" for gain, error in gains]
+        print(f"| {move} | {hidden:.4f} | {shown[0]} | {shown[1]} |")
+    print(flush=True)
+
+
+def differences(scores: Sequence[Scores], base: Sequence[Scores], field: str) -> tuple[float, float]:
+    """Returns the mean gain over the seeds, and its standard error."""
+    gains = [getattr(own, field) - getattr(without, field) for own, without in zip(scores, base, strict=True)]
+    error = statistics.stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else float("nan")
+    return statistics.mean(gains), error
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("-c", "--competitions", nargs="+", required=True, metavar="SLUG")
+    parser.add_argument("--scenes", nargs="+", default=list(SCENES), choices=SCENES)
+    parser.add_argument("--moves", nargs="+", default=[])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--size", type=int, default=64)
+    given = parser.parse_args()
+    for scene_name in given.scenes:
+        for competition in given.competitions:
+            planted = make_competition(given.root, given.work, competition, scene_name)
+            measure(given.work, planted, scene_name, given.seeds, given.size, given.moves)

@@ -1,0 +1,172 @@
+"""Finds training labels that are probably wrong, and leaves out their images or softens them (--clean drop|soften).
+
+Logistic heads on the frozen features judge the labels: each part of a fold's training images by a head that was fitted
+to the other parts. None of them has seen the images that the fold holds out, so the fold's score stays honest. (The
+out-of-fold predictions of a whole run would not do: those for this fold's training images come from models that have
+learned its held-out labels.)
+
+How strongly to clean is chosen on one of these parts, to which no head of that choice was fitted: the strength under
+which a head is right most often, if that is more than chance against no cleaning. Writes fold<k>/labels.csv.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.competition.csv_files import csv_text
+from podium.disk import write_text
+from podium.models.build import ModelSpec, build_model
+from podium.models.place import place_model
+from podium.tasks.task import are_right
+from podium.terminal import plural, say
+from podium.training.context import Context
+from podium.training.frozen_features import Features, compute_features
+from podium.training.linear_probe import fit_head, linear_layers, predict_head
+from podium.training.randomness import seed_torch
+from podium.training.soft_targets import Cleaned
+
+Ints = NDArray[np.int64]
+Probs = NDArray[np.float32]
+
+PARTS = 5  # where the folds make no parts of their own
+# Shares: of the images that are left out, or of the heads' answer in a softened target.
+STRENGTHS = {"drop": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3), "soften": (0.2, 0.4, 0.6, 0.8)}
+SURE = 1.0  # standard errors of the difference that a gain must exceed
+FILE = "labels.csv"
+
+
+class Judged(NamedTuple):
+    """Training images, and what heads say of them that were not fitted to them."""
+
+    rows: Ints  # of the training table
+    probs: Probs
+
+
+class Judge:
+    """The frozen features of one fold, and heads on parts of its training images."""
+
+    def __init__(self, context: Context, fold: int, features: Features, spec: ModelSpec) -> None:
+        self.context, self.fold, self.features, self.spec = context, fold, features, spec
+        self.rows = features.known_among(context.training_rows(fold))
+        self.parts = _parts_of(context, self.rows)
+        self.strengths: Sequence[float] | None = None  # of L2: that of the first head serves for all
+
+    def answers(self, learned: Ints, judged: Ints, cleaned: Cleaned | None = None) -> Probs:
+        """Returns what a head that is fitted to some rows says of others."""
+        context = replace(self.context, folds=self.context.folds.inside(self.fold, learned, judged), cleaned=cleaned)
+        options = {} if self.strengths is None else {"strengths": self.strengths}
+        head, l2, _ = fit_head(context, self.fold, self.features, self.spec, **options)
+        self.strengths = (l2,)
+        return predict_head(context, head, self.features.of(judged), self.spec)
+
+    def judge(self, is_judged: NDArray[np.bool_]) -> Judged:
+        """Returns what heads say of these rows: of each part, one that was fitted to their other parts."""
+        rows, parts = self.rows[is_judged], self.parts[is_judged]
+        probs = np.zeros((len(rows), len(self.spec.classes)), np.float32)
+        for part in np.unique(parts):
+            probs[parts == part] = self.answers(rows[parts != part], rows[parts == part])
+        return Judged(rows, probs)
+
+    def are_right(self, rows: Ints, probs: Probs) -> NDArray[np.bool_]:
+        return are_right(self.context.target_of_image[rows], probs)
+
+    def choose_strength(self, how: str) -> tuple[float, float]:
+        """Returns the strength, 0 where no cleaning gains more than chance, and its gain on the part that chose it."""
+        judging = self.parts == np.unique(self.parts)[0]
+        seen, judges = self.judge(~judging), self.rows[judging]
+        before = self.are_right(judges, self.answers(seen.rows, judges))
+        best, most = 0.0, 0.0
+        for strength in STRENGTHS[how]:
+            cleaned = self.clean(seen, how, strength)
+            gains = self.are_right(judges, self.answers(seen.rows, judges, cleaned)).astype(float) - before
+            error = gains.std() / np.sqrt(len(gains))
+            if gains.mean() > max(most, SURE * error):
+                best, most = strength, float(gains.mean())
+        return best, most
+
+    def clean(self, judged: Judged, how: str, strength: float) -> Cleaned:
+        """Returns which of these rows are left out, of those whose label heads contradict, or what they teach instead."""
+        nothing, rows = np.zeros(0, np.int64), judged.rows
+        labels = self.context.target_of_image[rows].are_true(len(self.spec.classes))
+        targets = ((1 - strength) * labels + strength * judged.probs).astype(np.float32)
+        if how == "soften" and strength:
+            return Cleaned(nothing, rows, targets)
+        doubts = self.doubts(judged)
+        doubtful = np.argsort(-doubts, kind="stable")[: round(strength * len(rows))]
+        return Cleaned(np.sort(rows[doubtful[doubts[doubtful] > 0]]), nothing, targets[:0])
+
+    def doubts(self, judged: Judged) -> NDArray[np.float64]:
+        """Returns how much more probable the best other class is than the label, as the logarithm of the odds."""
+        labels = self.context.target_of_image[judged.rows].values
+        logs = np.log(judged.probs.astype(np.float64).clip(1e-12))
+        place = np.arange(len(labels)), labels
+        own = logs[place]
+        logs[place] = -np.inf
+        doubts: NDArray[np.float64] = logs.max(1) - own
+        return doubts
+
+
+def with_clean_labels(context: Context, fold: int) -> Context:
+    """Returns the context in which this fold learns from clean labels only."""
+    if context.recipe.clean == "none":
+        return context
+    cleaned = _clean(context, fold) if context.processes.is_first else None
+    return replace(context, cleaned=context.processes.of_first(cleaned))
+
+
+def _clean(context: Context, fold: int) -> Cleaned:
+    how, judge = context.recipe.clean, _open_judge(context, fold)
+    strength, gain = judge.choose_strength(how)
+    judged = judge.judge(np.ones(len(judge.rows), bool))
+    cleaned = judge.clean(judged, how, strength)
+    _write(context, fold, judge, judged, cleaned)
+    what = "leaves out" if how == "drop" else "softens"
+    if strength:
+        images = plural(len(cleaned.left_out if how == "drop" else cleaned.rows), "training image")
+        say(f"podium: fold {fold} {what} {images} ({strength:.0%}): heads gain {100 * gain:.1f} points by it")
+    else:
+        say(f"podium: fold {fold} {what} nothing, because heads gain no more than chance by any --clean {how}")
+    return cleaned
+
+
+def _open_judge(context: Context, fold: int) -> Judge:
+    recipe = context.recipe
+    seed_torch(recipe.seed, 0, 0)
+    model, spec = build_model(
+        replace(recipe, drop_path=0.0),
+        context.competition.classes,
+        backbone=context.plan.backbone,
+        recorded_source=context.run.recorded_source,
+    )
+    spec = context.complete_spec(spec, fold)
+    normalise = place_model(model, spec, context.device, context.precision)
+    linear_layers(model, spec, normalise)  # refuses models whose answers are no head on features
+    return Judge(context, fold, compute_features(context, model, spec, normalise), spec)
+
+
+def _parts_of(context: Context, rows: Ints) -> Ints:
+    """Returns the part of each row: its fold, which keeps groups whole, or one of five where there are too few."""
+    parts = context.folds.of_image[rows]
+    if len(np.unique(parts[parts >= 0])) < 3:
+        return rows % PARTS
+    return np.where(parts < 0, np.unique(parts[parts >= 0])[rows % len(np.unique(parts[parts >= 0]))], parts)
+
+
+def _write(context: Context, fold: int, judge: Judge, judged: Judged, cleaned: Cleaned) -> None:
+    """Lists the images whose label is doubted, the most doubtful first."""
+    ids, classes = context.competition.train["id"].to_numpy(), context.competition.classes
+    labels = context.target_of_image[judged.rows].values
+    doubts = judge.doubts(judged)
+    is_left_out = np.isin(judged.rows, cleaned.left_out)
+    lines: list[Sequence[object]] = [("id", "label", "suggested", "probability", "learned")]
+    for number in np.argsort(-doubts, kind="stable"):
+        if doubts[number] <= 0:
+            break
+        best = int(judged.probs[number].argmax())
+        learned = "no" if is_left_out[number] else "yes"
+        share = f"{judged.probs[number, best]:.3f}"
+        lines.append((ids[judged.rows[number]], classes[labels[number]], classes[best], share, learned))
+    write_text(context.run.fold_folder(fold) / FILE, csv_text(lines))

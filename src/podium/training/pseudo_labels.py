@@ -1,0 +1,105 @@
+"""Pseudo-labels: what finished runs answer for the test images, and how sure they are (`--pseudo RUN[+RUN...]`).
+
+Fold k learns from the answers of the fold-k models only, which have not seen the images that it holds out. With the
+answers of other models, or of a blend of all folds, the held-out score would rise without the true one.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.errors import PodiumError
+from podium.image_size import shorter_side
+from podium.images.store import open_store, stored_side
+from podium.models.device import prepare_device
+from podium.saved_runs.run_folder import Run
+from podium.tasks.metrics import evaluate
+from podium.tasks.task import Targets, Task, joined
+from podium.terminal import plural, say
+from podium.training.context import Context
+from podium.training.test_predictions import predict_test
+
+Probs = NDArray[Any]
+POWERS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 15.0)  # that the answers may be sharpened by; winners have used up to 15
+LEAST = 1e-12  # probability, whose logarithm is finite
+
+
+class PseudoLabels(NamedTuple):
+    targets: Probs  # [images, classes]: probabilities, or numbers
+    confidence: NDArray[np.float64]  # of each image, above 0
+
+
+def pseudo_labels(context: Context, fold: int) -> PseudoLabels:
+    """Returns what the fold's models of the named runs answer for the test images that can be read."""
+    runs, task = context.plan.earlier_runs["pseudo"], context.competition.task
+    columns = task.columns_of(context.competition.classes)
+    probs = np.mean([_answers(context, run, fold) for run in runs], 0)
+    power = 1.0
+    if task.are_labels:
+        power = context.recipe.sharpen or _best_power(context, runs, fold)
+    targets = sharpened(probs, power, task, columns)
+    how = f", sharpened by the power {power:g}" if power != 1 else ""
+    say(f"podium: fold {fold} also learns from {plural(len(targets), 'test image')}{how}")
+    return PseudoLabels(targets.astype(np.float32), confidence_of(targets, task, columns))
+
+
+def sharpened(probs: Probs, power: float, task: Task, columns: Sequence[int] = ()) -> Probs:
+    """Returns the probabilities to this power, so that they sum to 1 again; numbers stay as they are."""
+    if power == 1 or not task.are_labels:
+        return probs
+    logs = power * np.log(probs.clip(LEAST))
+    parts = task.parts(probs.shape[1], columns)
+    if not parts:  # each class is a question of its own
+        others = power * np.log((1 - probs).clip(LEAST))
+        return np.asarray(1 / (1 + np.exp((others - logs).clip(-500, 500))))
+    for part in parts:
+        raised = np.exp(logs[:, part] - logs[:, part].max(1, keepdims=True))
+        logs[:, part] = raised / raised.sum(1, keepdims=True)
+    return np.asarray(logs)
+
+
+def confidence_of(targets: Probs, task: Task, columns: Sequence[int] = ()) -> NDArray[np.float64]:
+    """Returns how sure each answer is, from nearly 0 (all classes are alike) to 1; of numbers, nothing says it."""
+    if not task.are_labels:
+        return np.ones(len(targets))
+    parts = task.parts(targets.shape[1], columns)
+    if not parts:
+        return np.asarray(np.maximum(np.abs(2 * targets - 1).mean(1), LEAST), np.float64)
+    chances = [1 / (part.stop - part.start) for part in parts]
+    highest = [targets[:, part].max(1) for part in parts]
+    sure = [(best - chance) / (1 - chance) for best, chance in zip(highest, chances, strict=True) if chance < 1]
+    return np.asarray(np.maximum(np.mean(sure, 0), LEAST), np.float64)
+
+
+def _answers(context: Context, run: Run, fold: int) -> Probs:
+    """Returns a run's answers for the readable test images, by its model of this fold."""
+    plan, machine = context.plan, context.machine
+    side = stored_side(shorter_side(run.recipe["image_size"], run.recipe["test_size"]))
+    store = open_store(plan.competition, plan.root, side, machine.keep_pixels)
+    with context.processes.first_then_others():  # the others find what the first has predicted
+        predictions = predict_test(plan.competition, store, run, fold, machine)
+    prepare_device(context.device, machine.deterministic)  # prediction has chosen other kernels
+    return predictions.probs[context.pseudo_images]
+
+
+def _best_power(context: Context, runs: Sequence[Run], fold: int) -> float:
+    """Returns the power under which the runs' answers for images of the other folds have the lowest loss."""
+    competition = context.competition
+    targets: list[Targets] = []
+    probs: list[Probs] = []
+    for other in sorted(set.intersection(*(set(run.finished()) for run in runs)) - {fold}):
+        held_out = [run.out_of_fold(other, competition.classes) for run in runs]
+        if any(not np.array_equal(predictions.id, held_out[0].id) for predictions in held_out):
+            raise PodiumError(
+                f"--pseudo {context.recipe.pseudo}: these runs hold out different images in fold {other}; name runs of"
+                " the same images"
+            )
+        targets.append(held_out[0].target)
+        probs.append(np.mean([predictions.probs for predictions in held_out], 0))
+    if not probs:
+        return 1.0
+    task, truth, said = competition.task, joined(targets), np.concatenate(probs)
+    answers = (sharpened(said, power, task, task.columns_of(competition.classes)) for power in POWERS)
+    return POWERS[int(np.argmin([evaluate(task.loss, truth, sharper) for sharper in answers]))]

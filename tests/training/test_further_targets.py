@@ -1,0 +1,162 @@
+"""Columns that only training has are learned beside the answers: the card's `also`."""
+
+import csv
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from podium.competition.load import load
+from podium.models.model_file import load_model
+from podium.training.augment import TrainView
+from podium.training.learner import Learner
+from podium.training.losses import loss_of_further
+from templates import template
+from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, signal_in_step, write_competition
+from training.learners import context_of
+
+TRAIN = ("train", *FAST, "--device", "cpu", "--folds", "0", "--epochs", "3", "--lr", "1e-3")
+
+
+def with_further_columns(root: Path) -> None:
+    """Makes a project whose table has a height, a site and a blank here and there."""
+    folder = write_competition(root)
+    with (folder / "train.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    lines = [[*header, "height", "site", "code"]]
+    for number, row in enumerate(rows):
+        height = "" if number % 6 == 0 else f"{number * 1.5 + 3}"
+        lines.append([*row, height, ("north", "south", "", "east")[number % 4], f"code {number}"])
+    with (folder / "train.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(lines)
+    write_card(root, 'also = ["height", "site"]')
+    podium_at(root, "folds", "-c", "tiny", "--k", "2")
+
+
+def write_card(root: Path, text: str) -> None:
+    path = root / "data" / "competitions" / "tiny.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n")
+
+
+@pytest.fixture
+def further(tmp_path: Path) -> Path:
+    shutil.copytree(template(with_further_columns), tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_numbers_and_texts_are_told_apart_and_blanks_are_unknown(further: Path) -> None:
+    competition = load("tiny", further)
+    assert competition.further is not None
+    height, site = competition.further.columns
+    assert (height.classes, height.part) == ((), slice(0, 1))
+    assert (set(site.classes), site.part) == ({"north", "south", "east"}, slice(1, 4))
+    values = competition.further.of(competition.train["id"].tolist())
+    assert np.isnan(values[::6, 0]).all()
+    assert not np.isnan(values[1:6, 0]).any()
+    assert np.isnan(values[2::4, 1:]).all()
+    assert np.nanmean(values[:, 0]) == pytest.approx(0, abs=1e-5)
+    assert np.nanstd(values[:, 0]) == pytest.approx(1, abs=1e-5)
+    known = values[~np.isnan(values[:, 1]), 1:]
+    assert (known.sum(1) == 1).all()
+
+
+def test_podium_data_says_what_is_learned_beside(further: Path, podium: Podium) -> None:
+    status, out, err = podium("data", "-c", "tiny")
+    assert status == 0, err
+    assert "height (numbers), site (3 classes)" in out
+    assert 'also = ["height", "site"]' in podium("data", "-c", "tiny", "--card")[1]
+
+
+@pytest.mark.parametrize("model", ["test_vit", "test_convnext", "test_resnet", "deit_tiny_distilled_patch16_224"])
+def test_a_model_learns_them_and_its_file_is_as_without(further: Path, podium: Podium, model: str) -> None:
+    for name, weight in (("with", "1"), ("without", "0")):
+        status, _, err = podium(*TRAIN, "--model", model, "--name", name, "--also-weight", weight)
+        assert status == 0, err
+        assert ("also learns height (numbers), site (3 classes)" in err) == (name == "with")
+    (own, spec), (other, _) = (load_model(run_of(further, name).weights_path(0)) for name in ("with", "without"))
+    assert {key: value.shape for key, value in own.state_dict().items()} == {
+        key: value.shape for key, value in other.state_dict().items()
+    }
+    assert len(spec.classes) == 4
+    assert any(not own.state_dict()[key].equal(value) for key, value in other.state_dict().items())
+    status, _, err = podium("submit", "-c", "tiny", "--runs", "with")
+    assert status == 0, err
+
+
+def test_the_backbone_learns_from_them(further: Path) -> None:
+    """The gradient of the further loss reaches it once the further outputs have weights."""
+    with context_of(further, "also", model="test_vit", also_weight=1.0, lr=1e-2) as context:
+        learner = Learner(context, 0)
+        images = learner.lessons.images(context, TrainView(context.recipe, learner.spec))
+        batch = images.load([(0, index) for index in range(8)])
+        assert isinstance(batch, tuple)
+        assert batch[1].shape == (8, 4 + 4)
+        for _ in range(3):
+            assert learner.step(*batch).isfinite()
+        inputs, targets = learner.prepare(*batch)
+        learner.model.train()
+        outputs = learner.model(inputs)
+        assert context.further is not None
+        loss = loss_of_further(context.further, context.further.known_shares, outputs[:, 4:], targets[:, 4:])
+        gradient = torch.autograd.grad(loss, learner.model.patch_embed.proj.weight)[0]  # type: ignore[union-attr, arg-type]
+        assert gradient.abs().max() > 0
+        learner.model.eval()
+        assert learner.model(inputs).shape == (8, 4)
+
+
+def test_the_loss_is_the_mean_over_known_cells(further: Path) -> None:
+    columns = load("tiny", further).further
+    assert columns is not None
+    outputs = torch.randn(25, 4, generator=torch.Generator().manual_seed(0))
+    targets = torch.from_numpy(columns.of(load("tiny", further).train["id"].tolist()))
+    heights = ~targets[:, 0].isnan()
+    sites = ~targets[:, 1].isnan()
+    squared = (outputs[heights, 0] - targets[heights, 0]).square().mean()
+    crossed = torch.nn.functional.cross_entropy(outputs[sites, 1:], targets[sites, 1:])
+    loss = loss_of_further(columns, columns.known_shares, outputs, targets)
+    assert loss.item() == pytest.approx((squared + crossed).item() / 2, rel=1e-4)
+
+
+def test_an_interrupted_run_resumes_to_the_same_bits(further: Path, podium: Podium) -> None:
+    command = (*TRAIN, "--model", "test_vit", "--mix", "0.5", "--keep", "0.3", "--head-first")
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 2, signal.SIGTERM)
+        assert podium(*command, "--name", "interrupted")[0] == 75
+    for name in ("interrupted", "undisturbed"):
+        status, _, err = podium(*command, "--name", name)
+        assert status == 0, err
+    assert_same_fold(run_of(further, "interrupted"), run_of(further, "undisturbed"))
+
+
+def test_other_columns_cannot_go_on(further: Path, podium: Podium) -> None:
+    command = (*TRAIN, "--model", "test_vit", "--name", "run")
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 1, signal.SIGTERM)
+        assert podium(*command)[0] == 75
+    write_card(further, 'also = ["height"]')
+    assert "the also changed" in one_line(podium(*command))
+
+
+def test_a_student_and_a_pseudo_labelled_run_learn_them_too(further: Path, podium: Podium) -> None:
+    assert podium(*TRAIN, "--model", "test_vit", "--name", "first")[0] == 0
+    words = ("--teacher", "first", "--pseudo", "first", "--name", "second")
+    status, _, err = podium(*TRAIN, "--model", "deit_tiny_distilled_patch16_224", *words)
+    assert status == 0, err
+
+
+@pytest.mark.parametrize(
+    ("card", "problem"),
+    [
+        ('also = ["hight"]', "train.csv has no column 'hight', which also names"),
+        ('also = ["code"]', "also names 'code', of which only 'code 0' has two images or more"),
+        ("also = [1]", "also must be a list of texts"),
+        ('also = "height"', "also must be a list of texts"),
+    ],
+)
+def test_columns_that_teach_nothing_are_refused(further: Path, podium: Podium, card: str, problem: str) -> None:
+    write_card(further, card)
+    assert problem in one_line(podium(*TRAIN, "--model", "test_vit"))
