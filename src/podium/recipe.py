@@ -181,6 +181,9 @@ class Recipe:
         " (leave out their images) or soften (believe the heads in part); how much, inner held-out images decide",
         choices=CLEANING,
     )
+    extra_weight: float = option(
+        "how often an epoch shows the card's [[extra]] images, times the weight of each; 0: never", 0, 100
+    )
     also_weight: float = option("what the card's further columns (also) weigh in the loss, beside the answers", 0, 100)
 
     @property
@@ -433,6 +436,7 @@ NEUTRAL: dict[str, Any] = {
     "pseudo": "",
     "sharpen": 0.0,
     "clean": "none",
+    "extra_weight": 1.0,
     "also_weight": 0.3,
 }
 

@@ -43,6 +43,7 @@ KEYS = {
     "group_pattern": str,  # a regular expression; its group is the group in an image's id
     "features": list,  # columns of the tables that a stack learns from: an age, a place, a camera
     "also": list,  # columns of the training table that are learned beside the answers: a height, a site
+    "extra": list,  # labelled images from elsewhere that join the training images (extra_images.py)
     "folds": str,  # "val": the images for validation are the only fold; "": they join the training images
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
     "unknown": str,  # the class of images that show none of the others
@@ -53,6 +54,7 @@ KEYS = {
 KINDS = {  # of values; the others are texts
     "features": "a list of texts",
     "also": "a list of texts",
+    "extra": "a list of tables, [[extra]]",
     "grades": "a list of texts",
     "range": "a list of two numbers, or text",
     "shares": "a table",

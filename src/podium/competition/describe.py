@@ -14,7 +14,7 @@ from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_la
 from podium.terminal import first_few, plural
 
 # Or not about how the files are read.
-SHOWN_ABOVE = ("title", "url", "metric", "better", "features", "also", "extend", "recipe")
+SHOWN_ABOVE = ("title", "url", "metric", "better", "features", "also", "extra", "extend", "recipe")
 
 
 def describe(competition: Competition) -> str:
@@ -30,6 +30,7 @@ def describe(competition: Competition) -> str:
         f"  metric   {competition.metric}, {competition.card.origin_of_metric()}",
         *([f"  features {first_few(competition.features.names)}"] if competition.features else []),
         *([f"  also     {competition.further.describe()}"] if competition.further else []),
+        *([f"  extra    {competition.extra.describe()}"] if competition.extra else []),
         *_describe_layout(competition),
         *(f"  note     {note}" for note in competition.notes),
     ]

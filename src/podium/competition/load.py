@@ -22,6 +22,7 @@ from podium.competition.card import Card, read_card
 from podium.competition.choose_metric import choose_metric
 from podium.competition.complete_card import Setting, settings_of
 from podium.competition.corrections import Corrections, read_corrections
+from podium.competition.extra_images import ExtraImages, read_extra
 from podium.competition.facts import Facts
 from podium.competition.features import Features
 from podium.competition.find_files import Files, find_files
@@ -59,6 +60,7 @@ class Competition:
     answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
     further: FurtherTargets | None = field(default=None, kw_only=True)  # what is learned beside the answers
+    extra: ExtraImages | None = field(default=None, kw_only=True)  # images from elsewhere that join the training images
     validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
     # of the training table, by image id; None: not kept
     columns: pd.DataFrame | None = field(default=None, kw_only=True)
@@ -158,12 +160,14 @@ def load(
     train, groups = _apply(corrections, rows.groups, rows.answers)
     metric = choose_metric(labels, submission_format, classes, train["target"], folder)
     card = metric.card if rows.features else metric.card.without("features")
+    extra = read_extra(card, root, folder, task, classes)
     notes = (
         *(*tables.notes, *layout.notes, *rows.notes, *note_on_possible_samples(tables)),
         *(*metric.notes, *submission_format.notes),
         *_notes_on_classes(task, classes, labels_in(task, train["target"])),
         *notes_on_images(rows.train, rows.test, tables.facts.files, tables.sample),
         *corrections.note(),
+        *(extra.notes if extra else ()),
     )
     return Competition(
         slug=slug,
@@ -181,6 +185,7 @@ def load(
         answers=rows.answers,
         features=rows.features,
         further=rows.further,
+        extra=extra,
         validation=rows.validation,
         columns=rows.columns,
         settings=settings_of(card, tables, layout, labels, submission_format, metric),

@@ -90,12 +90,28 @@ def _read_inputs(path: Path) -> object:
 def _write_audit(competition: Competition, root: Path, store: Store) -> pd.DataFrame:
     path = audit_path(competition.slug, root)
     say("podium: looking for duplicates")
-    pairs = _pair_same_files(store) if competition.copies == "exact" else _pair_similar_images(store)
+    pairs = _without_extra(competition, store, pair_duplicates(competition, store))
     rows = _rows(competition, store, _duplicate_groups(competition, store, pairs))
     write_text(path.with_name("duplicates.csv"), _pairs_csv(store, pairs))
     write_text(path, csv_text([COLUMNS, *rows.itertuples(index=False, name=None)]))
     write_json(path.with_suffix(".json"), _inputs_of(competition, store))
     return rows
+
+
+def pair_duplicates(competition: Competition, store: Store) -> Pairs:
+    """Returns the pairs of duplicates, as the card counts them, by their positions in the store."""
+    return _pair_same_files(store) if competition.copies == "exact" else _pair_similar_images(store)
+
+
+def _without_extra(competition: Competition, store: Store, pairs: Pairs) -> Pairs:
+    """Returns the pairs of the competition's own images: extra ones neither link them nor count (extra_copies.py)."""
+    if competition.extra is None:
+        return pairs
+    is_extra = np.zeros(len(store.names), bool)
+    is_extra[store.positions(competition.extra.rows["image"])] = True
+    is_extra[store.positions(competition.train_in_files["image"])] = False  # a folder may serve both
+    own = ~(is_extra[pairs.first] | is_extra[pairs.second])
+    return Pairs(pairs.first[own], pairs.second[own], pairs.distance[own], pairs.mirrored[own])
 
 
 def _pair_similar_images(store: Store) -> Pairs:

@@ -146,7 +146,9 @@ def open_store(competition: Competition, root: Path, side: int, keep: bool | Non
     """
     prepared = root / "data" / "prepared" / competition.slug
     # With the images that corrections drop: to drop an image, or to take it back, decodes nothing again.
-    names = np.unique(np.concatenate([competition.train_in_files["image"], competition.test["image"]]).astype(str))
+    extra = competition.extra.rows["image"] if competition.extra else []
+    images = [competition.train_in_files["image"], competition.test["image"], extra]
+    names = np.unique(np.concatenate(images).astype(str))
     decoding = Decoding(competition.folder, side, competition.card.value_range)
     files_key = _compute_files_key(decoding, names)
     path = prepared / f"pixels-{files_key}-{0 if keep is False else side}"

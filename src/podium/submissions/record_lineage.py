@@ -7,7 +7,7 @@ lineage.py reads them.
 
 import hashlib
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ def record_lineage(
         "test_sha256": competition.test_hash,
         **(_corrections_as_json(competition) if competition.corrections.sha256 else {}),
         **({"features": features_as_json(competition)} if chosen.blend.stack and competition.features else {}),
+        **({"extra": extra} if (extra := _extra_as_json(competition, facts)) else {}),
         "form": csv_form(competition),
         "blend": chosen.blend.as_json(),
         **({"pooling": chosen.pooling.as_json()} if chosen.pooling else {}),
@@ -59,6 +60,13 @@ def record_lineage(
 def _corrections_as_json(competition: Competition) -> dict[str, Any]:
     corrections = competition.corrections
     return {"corrections_sha256": corrections.sha256, "corrections": corrections.describe()}
+
+
+def _extra_as_json(competition: Competition, runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Returns where images from elsewhere come from, if a run has learned from them."""
+    if competition.extra is None or not any(run.recipe.get("extra_sha256") for run in runs):
+        return []
+    return [source._asdict() for source in competition.extra.sources]
 
 
 def extension_hashes() -> dict[str, str]:

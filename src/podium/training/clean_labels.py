@@ -88,7 +88,7 @@ class Judge:
         return best, most
 
     def clean(self, judged: Judged, how: str, strength: float) -> Cleaned:
-        """Returns which of these rows are left out, of those whose label heads contradict, or what they teach instead."""
+        """Returns which of these rows, whose label heads contradict, are left out, or what they teach instead."""
         nothing, rows = np.zeros(0, np.int64), judged.rows
         labels = self.context.target_of_image[rows].are_true(len(self.spec.classes))
         targets = ((1 - strength) * labels + strength * judged.probs).astype(np.float32)

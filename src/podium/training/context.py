@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -19,6 +20,7 @@ from podium.disk import sha256
 from podium.errors import PodiumError
 from podium.folds.folds import Folds
 from podium.image_size import shorter_side
+from podium.images.extra_copies import usable_extra
 from podium.images.few_greys import refuse_few_greys
 from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
@@ -46,6 +48,7 @@ class Context:
     device: torch.device
     precision: torch.dtype
     processes: Processes
+    extra: pd.DataFrame  # id, target, image, weight: of the card's images from elsewhere that join the training images
     cleaned: Cleaned | None = None  # of one fold: see clean_labels.py
 
     @property
@@ -119,18 +122,20 @@ class Context:
         return np.flatnonzero(~self.store.bad(self.store.positions(self.competition.test["image"])))
 
     def batch_sampler(self, fold: int, confidence: NDArray[np.float64] | None = None) -> BatchSampler:
-        """Returns the batches; with --pseudo, as many test images as training images at most join them.
+        """Returns the batches. Test images (--pseudo) and extra ones join the training images, in this order.
 
-        The surer their pseudo-labels are, the more often they are shown.
+        There are at most as many test images in them as training images; the surer their labels, the more often.
         """
         recipe, rows = self.recipe, self.training_rows(fold)
         own: int | ClassBalance = len(rows)
         if recipe.balance or recipe.cap:
             own = ClassBalance(self.target_of_image.values[rows], recipe.balance, recipe.cap)
         images: EpochImages = own
-        if added := len(self.pseudo_images):
-            times = np.ones(added) if confidence is None else confidence
-            images = WithAdded(own, times * (min(added, count_of(own)) / times.sum()))
+        sure = np.ones(len(self.pseudo_images)) if confidence is None else confidence
+        if len(sure) or len(self.extra):
+            shown = min(len(sure), count_of(own)) / max(sure.sum(), 1e-9)
+            of_extra = recipe.extra_weight * self.extra["weight"].to_numpy(np.float64)
+            images = WithAdded(own, np.concatenate([sure * shown, of_extra]))
         return BatchSampler(images, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
 
     def complete_spec(self, spec: ModelSpec, fold: int) -> ModelSpec:
@@ -175,6 +180,7 @@ def open_context(plan: Plan) -> Iterator[Context]:
             store = open_store(competition, plan.root, side, machine.keep_pixels)
             folds = _leave_out_unreadable(plan, store)
             refuse_few_greys(competition, store, store.positions(competition.train["image"]))
+            extra = _extra_to_learn(plan, store)
         yield Context(
             plan=plan,
             store=store,
@@ -183,7 +189,14 @@ def open_context(plan: Plan) -> Iterator[Context]:
             device=device,
             precision=precision,
             processes=processes,
+            extra=extra,
         )
+
+
+def _extra_to_learn(plan: Plan, store: Store) -> pd.DataFrame:
+    """Returns the extra images that this run learns from."""
+    extra = usable_extra(plan.competition, plan.root, store)
+    return extra if plan.recipe.extra_weight and not plan.recipe.linear else extra[:0]
 
 
 def _leave_out_unreadable(plan: Plan, store: Store) -> Folds:

@@ -1,20 +1,22 @@
-"""What a fold learns from: its training images with their targets, and the test images that join them (--pseudo).
+"""What a fold learns from: its training images with their targets, and the test and extra images that join them.
 
 Where some targets are probabilities, or where the card names further columns to learn, each image teaches a row of
 numbers: those of the classes, then those of the further columns. Elsewhere the targets are those of the competition.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from podium.training.augment import View
 from podium.training.context import Context
 from podium.training.loader import ImageDataset
 from podium.training.pseudo_labels import pseudo_labels
-from podium.training.soft_targets import SoftTargets
+from podium.training.soft_targets import SoftTargets, rows_of
 
 Ints = NDArray[np.int64]
 
@@ -35,21 +37,47 @@ def make_lessons(context: Context, fold: int) -> Lessons:
     labels = context.target_of_image[rows]
     positions = context.store.positions(context.competition.train["image"].iloc[rows])
     cleaned = context.cleaned if context.cleaned and len(context.cleaned.rows) else None
-    if not context.recipe.pseudo and cleaned is None and not context.further:
+    if not (context.recipe.pseudo or cleaned or context.further or len(context.extra)):
         return Lessons(positions, rows, labels.values)
     soft = np.zeros((0, len(context.competition.classes)), np.float32)
     place, confidence = np.full(len(rows), -1), None
     if cleaned:
         soft, place = cleaned.targets, cleaned.places_of(rows)
+    for added in _added(context, fold):
+        positions = np.append(positions, context.store.positions(added.images))
+        rows = np.append(rows, added.rows)
+        place = np.append(place, len(soft) + np.arange(len(added.rows)))
+        soft = np.concatenate([soft, added.targets])
+        confidence = added.confidence if confidence is None else confidence
+    targets = SoftTargets(labels, soft, place, _further(context, rows, len(labels)))
+    return Lessons(positions, rows, targets, confidence)
+
+
+class Added(NamedTuple):
+    """Images that join the training images."""
+
+    images: "pd.Series[str]"
+    rows: Ints
+    targets: NDArray[np.float32]
+    confidence: NDArray[np.float64] | None = None
+
+
+def _added(context: Context, fold: int) -> Iterator[Added]:
+    """Yields the test images and the extra images, if this run learns from them."""
+    test, competition = context.competition.test["image"], context.competition
     if context.recipe.pseudo:
-        added, taught = context.pseudo_images, pseudo_labels(context, fold)
-        positions = np.append(positions, context.store.positions(context.competition.test["image"].iloc[added]))
-        rows = np.append(rows, len(context.folds) + added)
-        place = np.append(place, len(soft) + np.arange(len(added)))
-        soft, confidence = np.concatenate([soft, taught.targets]), taught.confidence
-    also = None
-    if context.further:
-        known = context.further.of(context.competition.train["id"].iloc[rows[: len(labels)]].tolist())
-        unknown = np.full((len(rows) - len(labels), context.further.outputs), np.nan, np.float32)
-        also = np.concatenate([known, unknown])
-    return Lessons(positions, rows, SoftTargets(labels, soft, place, also), confidence)
+        taught, images = pseudo_labels(context, fold), context.pseudo_images
+        yield Added(test.iloc[images], len(context.folds) + images, taught.targets, taught.confidence)
+    if len(context.extra):
+        targets = competition.task.encode(context.extra["target"], competition.classes)
+        rows = len(context.folds) + len(test) + np.arange(len(context.extra))
+        yield Added(context.extra["image"], rows, rows_of(targets, len(competition.classes)))
+
+
+def _further(context: Context, rows: Ints, own: int) -> NDArray[np.float32] | None:
+    """Returns what the images teach beside the answers: of those that join, nothing is known."""
+    if not context.further:
+        return None
+    known = context.further.of(context.competition.train["id"].iloc[rows[:own]].tolist())
+    unknown = np.full((len(rows) - own, context.further.outputs), np.nan, np.float32)
+    return np.concatenate([known, unknown])

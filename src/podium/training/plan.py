@@ -58,7 +58,7 @@ class Plan:
 
     def identity(self) -> dict[str, Any]:
         """Returns what must stay the same when the run is resumed; the images are checked when they are read."""
-        slug, further = self.competition.slug, self.competition.further
+        slug, further, extra = self.competition.slug, self.competition.further, self.competition.extra
         return {
             **asdict(self.recipe),
             "competition": slug,
@@ -67,6 +67,7 @@ class Plan:
             "corrections_sha256": self.competition.corrections.sha256,
             "range": self.competition.card.get("range") or None,
             "also_sha256": further.sha256 if further and self.recipe.also_weight else None,
+            "extra_sha256": extra.sha256 if extra and self.recipe.extra_weight and not self.recipe.linear else None,
             "test_sha256": self.competition.test_hash if self.recipe.pseudo else None,
         }
 

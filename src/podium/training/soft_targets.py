@@ -27,7 +27,7 @@ class SoftTargets:
         is_label = places < 0
         rows = np.empty((len(numbers), classes), np.float32)
         rows[~is_label] = self.soft[places[~is_label]]
-        rows[is_label] = _rows_of(self.labels[numbers[is_label]], classes)
+        rows[is_label] = rows_of(self.labels[numbers[is_label]], classes)
         return rows if self.also is None else np.hstack([rows, self.also[numbers]])
 
 
@@ -50,7 +50,7 @@ class Cleaned:
         return np.where(self.rows[places] == rows, places, -1)
 
 
-def _rows_of(targets: Targets, classes: int) -> Floats:
+def rows_of(targets: Targets, classes: int) -> Floats:
     """Returns a row for each image: 1 for its labels and 0 for the others, or its numbers."""
     values = targets.are_true(classes) if targets.task.are_labels else targets.values
     return np.asarray(values, np.float32)

@@ -26,7 +26,7 @@ from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_data, hash_weights
 from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
 from podium.tasks.chance import is_better_than_chance
-from podium.terminal import command_for, say, show
+from podium.terminal import command_for, plural, say, show
 from podium.timing.budget import Budget
 from podium.training.auto_look import look_first
 from podium.training.context import Context, open_context
@@ -138,6 +138,8 @@ def _announce(context: Context, unfinished: Sequence[int]) -> None:
         say(f"podium: {recipe.model} at {recipe.image_size} px, {where}")
         for line in describe(recipe):
             say(f"  {line}")
+        if len(context.extra):
+            say(f"  with {plural(len(context.extra), 'image')} from elsewhere")
         if context.further:
             say(f"  also learns {context.further.describe()}")
     for fold in sorted(set(context.plan.folds_to_train) - set(unfinished)):

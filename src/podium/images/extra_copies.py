@@ -1,0 +1,57 @@
+"""Leaves out extra images that the competition already has: copies of its test images or of its training images.
+
+A copy of a test image would teach its label, and a copy of a training image that of a held-out one. Copies that were
+saved again, resized or mirrored are found as the audit finds duplicates. Writes data/prepared/<slug>/extra.csv.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from podium.competition.csv_files import csv_text
+from podium.competition.load import Competition
+from podium.disk import write_text
+from podium.images.audit import pair_duplicates
+from podium.images.duplicates import linked_groups
+from podium.images.store import Store
+from podium.project_root import prepared_folder
+from podium.terminal import plural, say
+
+FILE = "extra.csv"
+
+
+def usable_extra(competition: Competition, root: Path, store: Store) -> pd.DataFrame:
+    """Returns the extra images that can be read and that the competition does not have; says which are left out."""
+    extra = competition.extra
+    if extra is None:
+        return pd.DataFrame(columns=["id", "target", "image", "weight"])
+    positions = store.positions(extra.rows["image"])
+    copy_of = _copies(competition, store)[positions]
+    reasons = np.array([store.files[position].reason for position in positions])
+    is_unreadable, is_copy = reasons != "", copy_of != ""
+    lines = [("id", "target", "weight", "used", "why")]
+    for row, original, reason in zip(extra.rows.itertuples(index=False), copy_of, reasons, strict=True):
+        why = str(reason) or (f"a copy of {original}" if original else "")
+        lines.append((row.id, row.target, f"{row.weight:g}", "no" if why else "yes", why))
+    path = prepared_folder(competition.slug, root) / FILE
+    write_text(path, csv_text(lines))
+    if is_copy.any():
+        say(
+            f"podium: warning: {plural(int(is_copy.sum()), 'extra image')} left out: copies of the competition's own"
+            f" images, the first {extra.rows['id'][is_copy].iloc[0]}; {path} lists them"
+        )
+    if is_unreadable.any():
+        say(f"podium: warning: {plural(int(is_unreadable.sum()), 'extra image')} cannot be read; {path} lists them")
+    return extra.rows[~(is_copy | is_unreadable)].reset_index(drop=True)
+
+
+def _copies(competition: Competition, store: Store) -> NDArray[np.str_]:
+    """Returns, for each image of the store, a training or test image that it is linked to as a copy; "" for none."""
+    pairs = pair_duplicates(competition, store)
+    leader = linked_groups(pairs.first, pairs.second, len(store.names))
+    own = np.union1d(*(store.positions(rows["image"]) for rows in (competition.train_in_files, competition.test)))
+    original = np.zeros(len(store.names), store.names.dtype)
+    original[leader[own]] = store.names[own]
+    return np.asarray(original[leader])
