@@ -189,7 +189,7 @@ class Run(run_folder.Run):
         from podium.submissions.predict_images import predict_images
 
         self._one_finished(None)
-        return predict_images({self: self.finished()}, equal_blend(1), self._located(images), _machine(machine)).frame()
+        return predict_images({self: self.models()}, equal_blend(1), self._located(images), _machine(machine)).frame()
 
     def features(
         self, images: Any, fold: int | None = None, machine: Machine | str | None = None

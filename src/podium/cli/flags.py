@@ -13,6 +13,7 @@ from podium.image_size import parse_size
 from podium.known_words import explain_flag
 from podium.machine import COMPILE, STORE
 from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
+from podium.saved_runs.fold_names import WHOLE
 from podium.terminal import did_you_mean, seconds_of
 
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
@@ -325,8 +326,9 @@ def doctor(command: argparse.ArgumentParser) -> None:
 
 
 def _run_flags(command: argparse.ArgumentParser) -> None:
-    text = "folds to train, such as 0 or 0,2-4 (default: all)"
-    command.add_argument("--folds", nargs="+", action=Numbers, metavar="0-2", help=text)
+    text = "folds to train, such as 0 or 0,2-4 (default: each of them); all: a model that learns from all images, once"
+    text += " folds have told how good the recipe is; all:3: three of them, with seeds of their own"
+    command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
     command.add_argument("--name", type=_name, metavar="RUN", help="name of the run (default: the model's name)")
     text = "time for training and submission, such as 8h or 90m: trains fewer epochs, or fewer folds, if needed"
     command.add_argument("--budget", type=_seconds, metavar="TIME", help=text)
@@ -436,6 +438,17 @@ class Numbers(Names):
             if not folds:
                 raise argparse.ArgumentError(self, f"'{name}' is not a list of numbers such as 0,1 or 0-2")
             numbers += folds
+        return numbers
+
+
+class FoldNumbers(Numbers):
+    """As numbers; `all` and `all:3` mean models that hold nothing out."""
+
+    def read(self, names: list[str]) -> list[int]:
+        numbers: list[int] = []
+        for name in names:
+            whole = re.fullmatch(r"all(?::([1-9]\d?))?", name)
+            numbers += range(WHOLE, WHOLE + int(whole[1] or 1)) if whole else super().read([name])
         return numbers
 
 

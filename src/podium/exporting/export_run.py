@@ -78,7 +78,7 @@ def export_run(
 
 def _checked(run: Run, form: str, folds: Sequence[int], views: str, path: Path) -> Sequence[int]:
     """Returns the folds; refuses what cannot be exported before anything takes time."""
-    finished = run.finished()
+    finished = run.models()
     if missing := [fold for fold in folds if fold not in finished] or ([0] if not finished else []):
         raise PodiumError(f"{run.path}: fold {missing[0]} is not finished; train it first")
     if path.suffix != ENDINGS[form]:

@@ -10,6 +10,7 @@ from podium.exporting.whole_model import WholeModel
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, licence_of
 from podium.recipe import recipe_options
+from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS
 from podium.terminal import first_few, plural
@@ -99,10 +100,10 @@ def _input_and_output(spec: ModelSpec, views: str) -> str:
 
 
 def _scores(competition: Competition, run: Run, folds: Sequence[int]) -> list[str]:
-    """Returns a line per score: its mean and range over the folds."""
-    last = [run.history(fold)[-1].scores for fold in folds]
+    """Returns a line per score: its mean and range over the folds. Nothing scores a model of all images."""
+    last = [run.history(fold)[-1].scores for fold in folds if not holds_nothing_out(fold)]
     lines = []
-    for name in last[0]:
+    for name in last[0] if last else ():
         values = np.array([scores[name] for scores in last])
         spread = f" ({values.min():.4f} to {values.max():.4f})" if len(values) > 1 else ""
         lines.append(f"- {name}: {values.mean():.4f}{spread}")

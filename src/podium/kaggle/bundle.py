@@ -22,6 +22,7 @@ from podium.kaggle.inside_kernel import NOT_IN_BUNDLES, read_requirements
 from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_code_files, find_project_files
 from podium.kaggle.push_kernel import make_kernel_name
+from podium.saved_runs.fold_names import fold_folder_name
 from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.submission import SubmitOptions, submit
@@ -82,10 +83,10 @@ def _copy(path: Path, target: Path) -> None:
 
 def _copy_run(run: Run, target: Path) -> None:
     _copy(run.path / "recipe.json", target / "recipe.json")
-    for fold in run.finished():
+    for fold in run.models():
         run.check_weights(fold)
         for name in FOLD_FILES:
-            _copy(run.fold_folder(fold) / name, target / f"fold{fold}" / name)
+            _copy(run.fold_folder(fold) / name, target / fold_folder_name(fold) / name)
 
 
 def _download_packages(folder: Path) -> None:

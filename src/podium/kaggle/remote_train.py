@@ -38,6 +38,7 @@ from podium.models.build import resolve_recipe
 from podium.project_root import runs_folder
 from podium.recipe import AUTO, Options
 from podium.recipe_defaults import expand_auto
+from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.run_folder import Run
 from podium.terminal import command_for, say
 from podium.training.plan import data_of
@@ -56,6 +57,8 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
     options = check_request(slug, root, replace(request, options=expand_auto(request.options, "cuda")))
     _refuse_local_files(options)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
+    if any(map(holds_nothing_out, request.folds)):
+        raise PodiumError("--folds all: kernels train folds only; train on all images here, from the fetched run")
     flags = TrainFlags(dict(options), list(request.folds) or None, request.budget)
     receipt = chain_path(run)
     job = TrainingJob(slug, root, run, flags, accelerator)

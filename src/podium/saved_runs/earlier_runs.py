@@ -10,6 +10,7 @@ from pathlib import Path
 from podium.errors import PodiumError
 from podium.recipe import Options, flag_of, recipe_options
 from podium.recipe_defaults import OPTIONS_OF_LEVEL
+from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run, find_runs
 
 LEARNS_FROM = {"teacher": "taught by", "pseudo": "learns the test images from", "start": "goes on from"}  # by option
@@ -47,11 +48,11 @@ def find_earlier_runs(slug: str, root: Path, option: str, value: str, folds: Seq
     """Returns the runs that an option names (`a+b`); raises unless all have finished these folds."""
     runs = find_runs(slug, root, value.split("+"))
     for run in runs:
-        missing = [fold for fold in folds if fold not in run.finished()]
+        missing = [fold for fold in folds if fold not in run.models()]
         if missing:
             raise PodiumError(
-                f"{_role(option)} {run.name} has not finished fold {missing[0]}; run its training command again to"
-                f" resume, or choose --folds among {','.join(map(str, run.finished()))}"
+                f"{_role(option)} {run.name} has not finished {fold_name(missing[0])}; run its training command again"
+                f" to resume, or choose --folds among {','.join(map(str, run.finished()))}"
             )
     return tuple(runs)
 

@@ -79,5 +79,7 @@ _NAMES = [name for name in EpochRecord.__dataclass_fields__ if name != "scores"]
 
 
 def score_held_out(metric: str, targets: Targets, probs: NDArray[np.float32]) -> dict[str, float]:
-    """Returns the scores that a record holds."""
+    """Returns the scores that a record holds; none of a model that holds nothing out."""
+    if not len(targets):
+        return {}
     return {name: evaluate(name, targets, probs) for name in (targets.task.loss, metric)}

@@ -3,8 +3,10 @@
     runs/<competition>/<run>/recipe.json
                              corrections.csv, if the labels were corrected
                              fold<k>/{model.safetensors, metrics.jsonl, oof.npz, test.npz}
+                             all<n>/, the same of a model that has learned from all images (--folds all)
 
-A fold is finished when its oof.npz is there: training writes it last. test.npz is a cache of `podium submit`.
+A fold is finished when its oof.npz is there: training writes it last. test.npz is a cache of `podium submit`. The
+oof.npz of a model of all images is empty.
 """
 
 import importlib.metadata
@@ -29,6 +31,7 @@ from podium.project_root import runs_folder
 from podium.recipe import differences, problem_in, recorded_values
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import EpochRecord
+from podium.saved_runs.fold_names import MOST_FOLDS, WHOLE, fold_folder_name
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.pretrained_backbones import PRETRAINING
 from podium.tasks.metrics import evaluate
@@ -42,7 +45,6 @@ READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "views": str,
     "precision": str,
 }
-MOST_FOLDS = 100_000  # a folds.csv that is written by hand may have more than --k allows
 READ_ELSEWHERE: dict[str, Any] = {"model": str, "metric": str, "epochs": int}
 OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and their types; a run may lack them
     **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "test_sha256", "device", "computed_in"), str),
@@ -56,6 +58,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
 }
 Classes = tuple[str, ...]
 CORRECTIONS = "corrections.csv"  # a copy of those that the run was trained with
+TRAINED_FILES = ("fold*/*.safetensors", "fold*/oof.npz", "all*/*.safetensors", "all*/oof.npz")
 TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
 PACKAGES = (
     *("torch", "torchvision", "timm", "albumentations", "numpy", "scipy", "scikit-learn"),
@@ -146,7 +149,7 @@ class Run:
         return differences(recorded_values(self.recipe, identity), identity)
 
     def _trained_files(self) -> list[Path]:
-        return [*self.path.glob("fold*/*.safetensors"), *self.path.glob("fold*/oof.npz")]
+        return [path for pattern in TRAINED_FILES for path in self.path.glob(pattern)]
 
     def _restore(self, fold: int | None = None) -> str:
         folder, what = (self.path, "run") if fold is None else (self.fold_folder(fold), "fold")
@@ -155,10 +158,18 @@ class Run:
     # --- its folds ---
 
     def fold_folder(self, fold: int) -> Path:
-        return self.path / f"fold{fold}"
+        return self.path / fold_folder_name(fold)
 
     def finished(self) -> list[int]:
-        matches = (re.fullmatch(r"fold(\d+)", path.parent.name) for path in self.path.glob("fold*/oof.npz"))
+        """Returns the finished folds, which have held-out predictions."""
+        return self._numbers("fold")
+
+    def models(self) -> list[int]:
+        """Returns the finished folds and the finished models of all images, whose mean is the run's prediction."""
+        return [*self.finished(), *(WHOLE + number for number in self._numbers("all"))]
+
+    def _numbers(self, kind: str) -> list[int]:
+        matches = (re.fullmatch(rf"{kind}(\d+)", path.parent.name) for path in self.path.glob(f"{kind}*/oof.npz"))
         return sorted(int(match[1]) for match in matches if match)
 
     def out_of_fold(self, fold: int, classes: Classes = ()) -> Predictions:
@@ -206,14 +217,19 @@ class Run:
         with locked(self.path / ".lock") as is_mine:
             if not is_mine:
                 raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name")
-            for temporary in (*self.path.glob(".*.tmp"), *self.path.glob("*/.*.tmp")):
-                temporary.unlink()
-            for trial in self.path.glob(f"{TRIAL_PREFIX}*"):
-                shutil.rmtree(trial)
-            for fold in self.finished():
-                for path in checkpoints(self.fold_folder(fold)):
-                    path.unlink()
+            _delete_leftovers(self)
             yield
+
+
+def _delete_leftovers(run: Run) -> None:
+    """Deletes what a killed process has left."""
+    for temporary in (*run.path.glob(".*.tmp"), *run.path.glob("*/.*.tmp")):
+        temporary.unlink()
+    for trial in run.path.glob(f"{TRIAL_PREFIX}*"):
+        shutil.rmtree(trial)
+    for fold in run.models():
+        for path in checkpoints(run.fold_folder(fold)):
+            path.unlink()
 
 
 @contextmanager
@@ -226,8 +242,8 @@ def discarded_if_failed(run: Run) -> Iterator[None]:
             for name in ("recipe.json", CORRECTIONS, ".lock"):
                 (run.path / name).unlink(missing_ok=True)
             with suppress(OSError):  # it is not empty
-                for fold_folder in run.path.glob("fold*"):
-                    fold_folder.rmdir()
+                for folder in (*run.path.glob("fold*"), *run.path.glob("all*")):
+                    folder.rmdir()
                 run.path.rmdir()
         raise
 

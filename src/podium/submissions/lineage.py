@@ -18,6 +18,7 @@ from podium.blending.decision import decision_from_json
 from podium.competition.load import raw_folder
 from podium.disk import NAME_PATTERN, sha256
 from podium.errors import PodiumError
+from podium.saved_runs.fold_names import fold_name
 from podium.terminal import first_few, podium_command, table
 
 
@@ -97,9 +98,9 @@ def _describe_estimate(metric: str, estimate: dict[str, Any]) -> str:
 def _models_table(metric: str, runs: list[dict[str, Any]]) -> str:
     rows = [
         [
-            f"{run['run']} fold {fold['fold']}",
+            f"{run['run']} {fold_name(int(fold['fold']))}",
             f"{run['weight'] / len(run['folds']):.3f}",
-            f"{fold['score']:.5f}",
+            "-" if fold["score"] is None else f"{fold['score']:.5f}",
             run["recipe"].get("model"),
             fold["weights_sha256"][:16],
             fold["predicted_on"],

@@ -90,8 +90,8 @@ def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
     is_folder = (path / "recipe.json").is_file()
     read_card(path.resolve().parent.name if is_folder else slug, root)
     run, _ = find_run(source, slug, root)
-    say(f"podium: {run.name}, {plural(len(run.finished()), 'fold model')}")
-    return {run: run.finished()}, equal_blend(1)
+    say(f"podium: {run.name}, {plural(len(run.models()), 'model')}")
+    return {run: run.models()}, equal_blend(1)
 
 
 def predict_images(folds: Folds, blend: Blend, images: Any, machine: Machine | None = None) -> ImagePredictions:

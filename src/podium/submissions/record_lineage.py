@@ -15,6 +15,7 @@ from podium.blending.held_out import current_labels
 from podium.competition.load import Competition
 from podium.extensions.extension_files import loaded_extensions
 from podium.saved_runs.doubts import doubt_about
+from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.run_folder import Run, package_versions
 from podium.submissions.choose_steps import ChosenSteps
 from podium.submissions.predict_test import PredictionFacts
@@ -122,5 +123,7 @@ def _estimate_as_json(chosen: ChosenSteps, loss_name: str) -> dict[str, Any] | N
 
 
 def _fold_as_json(run: Run, fold: int, competition: Competition, labels: Mapping[str, str]) -> dict[str, Any]:
-    score = run.score(fold, competition.metric, labels, competition.classes)
+    score = None  # of a model of all images
+    if not holds_nothing_out(fold):
+        score = run.score(fold, competition.metric, labels, competition.classes)
     return {"fold": fold, "score": score, "weights_sha256": run.check_weights(fold)}

@@ -64,13 +64,13 @@ def submit(
     if f"{name}.csv" == HISTORY:
         raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
     _refuse_unknown_strategy(options)
-    _refuse_unusable_runs(competition, {run: run.finished() for run in runs})
-    _announce(competition, {run: run.finished() for run in runs})
+    _refuse_unusable_runs(competition, {run: run.models() for run in runs})
+    _announce(competition, {run: run.models() for run in runs})
     warn_of_changed_data(competition, runs)
     chosen = choose_steps(competition, root, runs, options.blend, options.decision == "auto")
     blend, used = chosen.blend.without_unused()  # the others need not predict, and are no part of the submission
     runs = [runs[number] for number in used]
-    predictions = predict_blend(competition, root, {run: run.finished() for run in runs}, blend, machine)
+    predictions = predict_blend(competition, root, {run: run.models() for run in runs}, blend, machine)
     estimate = chosen.estimate and _estimate_of_test(competition, chosen.estimate, blend, predictions)
     check_class_shares(competition, predictions.probs, options.anyway, blend.strategy == RANK)
     text = render(competition, predictions.probs)
@@ -143,7 +143,7 @@ def _refuse_unusable_runs(competition: Competition, folds: Mapping[Run, Sequence
 
 
 def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> None:
-    models = plural(sum(map(len, folds.values())), "fold model")
+    models = plural(sum(map(len, folds.values())), "model")
     say(f"podium: {len(competition.test):,} test images, {models} of {', '.join(run.name for run in folds)}")
     for run, run_folds in folds.items():
         missing = sorted(set(range(run.recipe["folds"])) - set(run_folds))

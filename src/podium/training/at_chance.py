@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from podium.recipe import Recipe
 from podium.saved_runs.epoch_record import EpochRecord
+from podium.saved_runs.fold_names import fold_name
 from podium.tasks.chance import is_better_than_chance
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Task
@@ -21,14 +22,14 @@ def warn_if_at_chance(context: Context, fold: int, probs: NDArray[np.float32], h
     """Compares the fold's held-out predictions with chance."""
     competition, targets = context.competition, context.target_of_image[context.held_out_rows(fold)]
     metric = competition.metric
-    if is_better_than_chance(targets, probs, metric):
+    if not len(targets) or is_better_than_chance(targets, probs, metric):
         return
     words = ["accuracy", "log loss", "the order of the images"] if competition.task.are_labels else ["squared error"]
     words += [metric] if metric.replace("_", " ") not in words else []
     ways = f"in {', '.join(words[:-1])} and {words[-1]}"
     guessing = loss_of_guessing(competition.task, competition.classes)
     say(
-        f"podium: warning: fold {fold}: {metric} {evaluate(metric, targets, probs):.4f} of"
+        f"podium: warning: {fold_name(fold)}: {metric} {evaluate(metric, targets, probs):.4f} of"
         f" {plural(len(targets), 'held-out image')} is not clearly better than chance ({ways});"
         f" {advice(context.recipe, guessing, [record.loss for record in history])}"
     )

@@ -20,6 +20,7 @@ from podium.competition.csv_files import csv_text
 from podium.disk import write_text
 from podium.models.build import ModelSpec, build_model
 from podium.models.place import place_model
+from podium.saved_runs.fold_names import fold_name
 from podium.tasks.task import are_right
 from podium.terminal import plural, say
 from podium.training.context import Context
@@ -126,9 +127,9 @@ def _clean(context: Context, fold: int) -> Cleaned:
     what = "leaves out" if how == "drop" else "softens"
     if strength:
         images = plural(len(cleaned.left_out if how == "drop" else cleaned.rows), "training image")
-        say(f"podium: fold {fold} {what} {images} ({strength:.0%}): heads gain {100 * gain:.1f} points by it")
+        say(f"podium: {fold_name(fold)} {what} {images} ({strength:.0%}): heads gain {100 * gain:.1f} points by it")
     else:
-        say(f"podium: fold {fold} {what} nothing, because heads gain no more than chance by any --clean {how}")
+        say(f"podium: {fold_name(fold)} {what} nothing, because heads gain no more than chance by any --clean {how}")
     return cleaned
 
 

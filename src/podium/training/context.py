@@ -27,6 +27,7 @@ from podium.machine import Machine
 from podium.models.build import ModelSpec
 from podium.models.device import pick_device, pick_precision, prepare_device
 from podium.recipe import Recipe
+from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed
 from podium.tasks.task import Targets
@@ -80,6 +81,12 @@ class Context:
 
     def with_recipe(self, recipe: Recipe) -> "Context":
         return replace(self, plan=replace(self.plan, recipe=recipe))
+
+    def of_fold(self, fold: int) -> "Context":
+        """Returns the context with the seed of this fold: models of all images have one each."""
+        if fold <= WHOLE:
+            return self
+        return self.with_recipe(replace(self.recipe, seed=self.recipe.seed + fold - WHOLE))
 
     def training_rows(self, fold: int) -> NDArray[np.int64]:
         rows = np.flatnonzero(self.folds.trains(fold))

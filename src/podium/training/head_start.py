@@ -17,6 +17,7 @@ from podium.models.device import autocast
 from podium.models.heads import output_layers
 from podium.recipe_defaults import learns_anew
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
+from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
 from podium.terminal import say
@@ -63,6 +64,8 @@ def warn_if_worse(learner: Learner) -> None:
     start, history = progress.start_record, progress.history
     if start is None or len(history) < 2 or learner.recipe.adjust:  # adjusted answers are not comparable with it
         return
+    if metric not in start.scores:  # of a model that holds nothing out
+        return
     steps = WARN_AT * progress.total_steps
     before, last = history[-2], history[-1]
     gain = METRICS[metric]().better * (last.scores[metric] - start.scores[metric])
@@ -71,8 +74,8 @@ def warn_if_worse(learner: Learner) -> None:
         whose, remedy = f"that of its start, the run {source},", "a lower --lr or more --epochs"
     if before.step < steps <= last.step and gain < 0:
         say(
-            f"podium: warning: fold {learner.fold}: {metric} {last.scores[metric]:.4f} is still worse than {whose}"
-            f" {start.scores[metric]:.4f}; if it stays so, try {remedy}, under another --name"
+            f"podium: warning: {fold_name(learner.fold)}: {metric} {last.scores[metric]:.4f} is still worse than"
+            f" {whose} {start.scores[metric]:.4f}; if it stays so, try {remedy}, under another --name"
         )
 
 
@@ -97,12 +100,12 @@ def _end_of(source: Run, learner: Learner) -> list[EpochRecord]:
     if share < 1 and not _is_given(learner):
         rate = float(f"{rate * share:.3g}")
         say(
-            f"podium: fold {fold}: {source.name} was trained at a lower learning rate, because its start left little"
-            f" to learn, so the learning rate is {rate} instead of {learner.recipe.lr}; --lr sets another"
+            f"podium: {fold_name(fold)}: {source.name} was trained at a lower learning rate, because its start left"
+            f" little to learn, so the learning rate is {rate} instead of {learner.recipe.lr}; --lr sets another"
         )
     scores = score_held_out(competition.metric, known.target, known.probs)
     record = replace(last, epoch=0, step=0, lr=rate, scores=scores, seconds=0.0, validation_seconds=0.0, kept=None)
-    say(f"  fold {fold}  {source.name}  {record.text(competition.task)}")
+    say(f"  {fold_name(fold)}  {source.name}  {record.text(competition.task)}")
     return [record]
 
 
@@ -136,7 +139,7 @@ def _fit(learner: Learner) -> FittedHead | None:
         l2=fitted.l2,
     )
     learner.progress.history.append(record)
-    say(f"  fold {fold}  frozen head  {record.text(context.competition.task)}")
+    say(f"  {fold_name(fold)}  frozen head  {record.text(context.competition.task)}")
     return fitted
 
 
@@ -148,8 +151,8 @@ def _peak_rate(learner: Learner, fitted: FittedHead) -> float:
         return rate
     lower = float(f"{rate * CAUTIOUS:.3g}")
     say(
-        f"podium: fold {learner.fold}: the frozen head leaves little to learn, so the learning rate is {lower} instead"
-        f" of {rate}; --lr sets another"
+        f"podium: {fold_name(learner.fold)}: the frozen head leaves little to learn, so the learning rate is {lower}"
+        f" instead of {rate}; --lr sets another"
     )
     return lower
 

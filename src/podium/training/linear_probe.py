@@ -30,6 +30,7 @@ from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, wanted
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
+from podium.saved_runs.fold_names import fold_name
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, are_right
 from podium.terminal import say
@@ -118,7 +119,7 @@ def train_head(context: Context, fold: int) -> None:
     save_model(context.run.fold_folder(fold) / "model.safetensors", model, spec)
     context.run.write_history(fold, [record])
     context.save_predictions(fold, probs)
-    say(f"  fold {fold}  a head with L2 {fitted.l2:.2g}  {record.text(context.competition.task)}")
+    say(f"  {fold_name(fold)}  a head with L2 {fitted.l2:.2g}  {record.text(context.competition.task)}")
     warn_if_at_chance(context, fold, probs, [record])
 
 

@@ -10,6 +10,7 @@ from typing import Self
 
 from torch import Tensor
 
+from podium.saved_runs.fold_names import fold_name
 from podium.terminal import duration, progress_bar
 from podium.timing.forecast import Forecast
 from podium.training.learner import Learner
@@ -27,7 +28,7 @@ class LiveLine:
         self.bar = progress_bar(
             total=progress.total_steps,
             initial=progress.step,
-            desc=f"fold {learner.fold}",
+            desc=f"{fold_name(learner.fold)}",
             bar_format=FORMAT,
             postfix="",
         )

@@ -25,6 +25,7 @@ from podium.models.predict import predict_proba
 from podium.recipe import Recipe
 from podium.saved_runs.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
+from podium.saved_runs.fold_names import fold_name
 from podium.tasks.metrics import evaluate
 from podium.terminal import plural, say
 from podium.timing.fold_work import CHECKED_IMAGES, FoldWork
@@ -90,14 +91,14 @@ def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), dea
 
 def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
     processes, folder = context.processes, context.run.fold_folder(fold)
-    learner = Learner(with_clean_labels(context, fold), fold)
+    learner = Learner(with_clean_labels(context.of_fold(fold), fold), fold)
     if processes.is_first:
         _refuse_full_disk(learner, folds_left)
         context.keep_start(learner.spec.source)
     progress = learner.progress
     with processes.first_then_others():  # the first deletes damaged checkpoints
         if restore_newest(folder, partial(restore_learner, learner)):
-            say(f"podium: fold {fold} resumes from step {progress.step:,} of {progress.total_steps:,}")
+            say(f"podium: {fold_name(fold)} resumes from step {progress.step:,} of {progress.total_steps:,}")
     if processes.maximum(progress.step, -progress.step) != [progress.step, -progress.step]:
         raise PodiumError(f"{folder}: not all machines see the same checkpoints yet; run the same command again")
     learner.sampler.start, learner.sampler.stop = progress.step, progress.total_steps
@@ -174,7 +175,7 @@ def save_and_stop(learner: Learner, checkpoint: CheckpointWriter) -> NoReturn:
     save(learner, checkpoint)
     checkpoint.wait()
     learner.context.processes.wait()
-    where = f"step {progress.step:,} of {progress.total_steps:,} of fold {learner.fold}"
+    where = f"step {progress.step:,} of {progress.total_steps:,} of {fold_name(learner.fold)}"
     raise KeyboardInterrupt(f"stopped after {where}; all is saved")
 
 
@@ -189,8 +190,10 @@ class Validation(NamedTuple):
 def validate(learner: Learner, views: str) -> Validation:
     """Predicts the held-out images."""
     model, kept = final_model(learner)
-    started = time.monotonic()
-    probs = predict(learner, model, learner.context.held_out_rows(learner.fold), views)
+    started, held_out = time.monotonic(), learner.context.held_out_rows(learner.fold)
+    probs = np.zeros((0, len(learner.spec.classes)), np.float32)
+    if len(held_out):
+        probs = predict(learner, model, held_out, views)
     if not np.isfinite(probs).all():
         raise Diverged("the model's predictions are not finite")
     return Validation(probs, time.monotonic() - started, views, model, kept)
@@ -289,12 +292,12 @@ def add_record(learner: Learner, record: EpochRecord) -> None:
     loss = math.nan if skipped == steps and record.loss == 0 else record.loss
     if skipped:
         steps_skipped = f"{plural(skipped, 'step')} of epoch {epoch}"
-        say(f"podium: warning: fold {fold}: skipped {steps_skipped}, whose gradients were not finite")
+        say(f"podium: warning: {fold_name(fold)}: skipped {steps_skipped}, whose gradients were not finite")
     progress.start_epoch()
     if context.processes.is_first:
         context.run.write_history(fold, progress.history)
     shown = replace(record, loss=loss).text(context.competition.task)
-    say(f"  fold {fold}  epoch {epoch}/{learner.recipe.epochs}  {shown}")
+    say(f"  {fold_name(fold)}  epoch {epoch}/{learner.recipe.epochs}  {shown}")
     warn_if_worse(learner)
 
 
@@ -305,8 +308,8 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
     close_epoch(learner, validation)
     if validation.kept == 0:
         say(
-            f"podium: fold {learner.fold} keeps nothing of its start (--keep {learner.recipe.keep:g}): on training"
-            " images, the weights in between have a higher loss than a straight line between both ends"
+            f"podium: {fold_name(learner.fold)} keeps nothing of its start (--keep {learner.recipe.keep:g}): on"
+            " training images, the weights in between have a higher loss than a straight line between both ends"
         )
     if context.processes.is_first:
         model = without_further_outputs(validation.model)
@@ -330,7 +333,7 @@ def explain_failures(learner: Learner, checkpoint: CheckpointWriter) -> Iterator
         checkpoint.wait()
         saved = checkpoints(checkpoint.folder)
         last_good = f"; the last good checkpoint is {saved[0]}" if saved else ""
-        where = f"fold {learner.fold}, step {learner.progress.step:,}"
+        where = f"{fold_name(learner.fold)}, step {learner.progress.step:,}"
         remedy = "try a lower --lr or --precision float32, under another --name"
         error = Diverged(f"{where}: {problem}{last_good}; {remedy}")
         error.in_all_processes = True  # all have the same weights

@@ -20,6 +20,7 @@ from podium.project_root import runs_folder
 from podium.recipe import AUTO, LOSSES, Options, Recipe
 from podium.recipe_defaults import Data, layers_of, origins_of
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
+from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.known_images import find_origin
 from podium.saved_runs.pretrained_backbones import find_backbone
 from podium.saved_runs.run_folder import Run, refuse_pretraining
@@ -77,7 +78,7 @@ class Plan:
         return {name: value for name, value in self.identity().items() if not undecided.get(name)}
 
     def unfinished_folds(self) -> list[int]:
-        finished = self.run.finished()
+        finished = self.run.models()
         return [fold for fold in self.folds_to_train if fold not in finished]
 
 
@@ -93,6 +94,7 @@ def make_plan(checked: CheckedRequest) -> Plan:
     recipe = resolve_recipe(options, competition.recipe, data)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     plan = with_options(Plan(competition, root, request, run, recipe, folds, folds_to_train, data), options)
+    _refuse_untested(plan)
     plan = with_run(plan, run)
     if not checked.only_shown:
         _refuse_other_recipe(plan)
@@ -141,9 +143,19 @@ def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
 
 def _choose_folds(folds: Sequence[int], count: int, slug: str) -> tuple[int, ...]:
     for fold in folds:
-        if not 0 <= fold < count:
+        if not 0 <= fold < count and not holds_nothing_out(fold):
             raise PodiumError(f"there is no fold {fold}; the folds of {slug} are 0 to {count - 1}: correct --folds")
     return tuple(sorted(set(folds)) or range(count))
+
+
+def _refuse_untested(plan: Plan) -> None:
+    """Refuses to learn from all images where no fold of the run says how good that is."""
+    folds = plan.folds_to_train
+    if all(map(holds_nothing_out, folds)) and not plan.run.finished():
+        raise PodiumError(
+            f"--folds all: nothing would tell how good that model is; train folds of {plan.run.name} first, by the same"
+            " command without --folds all"
+        )
 
 
 def _refuse_other_recipe(plan: Plan) -> None:

@@ -14,6 +14,7 @@ from podium.errors import PodiumError
 from podium.image_size import shorter_side
 from podium.images.store import open_store, stored_side
 from podium.models.device import prepare_device
+from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, Task, joined
@@ -41,7 +42,7 @@ def pseudo_labels(context: Context, fold: int) -> PseudoLabels:
         power = context.recipe.sharpen or _best_power(context, runs, fold)
     targets = sharpened(probs, power, task, columns)
     how = f", sharpened by the power {power:g}" if power != 1 else ""
-    say(f"podium: fold {fold} also learns from {plural(len(targets), 'test image')}{how}")
+    say(f"podium: {fold_name(fold)} also learns from {plural(len(targets), 'test image')}{how}")
     return PseudoLabels(targets.astype(np.float32), confidence_of(targets, task, columns))
 
 

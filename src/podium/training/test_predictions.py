@@ -15,6 +15,7 @@ from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
 from podium.images.store import Store
 from podium.machine import Machine
+from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import ONE_LABEL, Targets
@@ -32,7 +33,7 @@ def predict_test(competition: Competition, store: Store, run: Run, fold: int, ma
     shape = len(competition.test), len(competition.classes)
     cached = _load_cached(path)
     if cached and cached.key == key and cached.probs.shape == shape:
-        say(f"  {run.name} fold {fold}: already predicted")
+        say(f"  {run.name} {fold_name(fold)}: already predicted")
         return cached.in_order_of(competition.classes)
     readable = np.flatnonzero(~store.bad(positions))
     ids, classes = competition.test["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
@@ -67,7 +68,7 @@ def _compute(
     from podium.training.fold_model import FoldModel
     from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
 
-    count, description = len(readable), f"{run.name} fold {fold}"
+    count, description = len(readable), f"{run.name} {fold_name(fold)}"
     with explain_hardware_errors(), progress_bar(total=count, desc=description, unit="image") as progress:
         fold_model = FoldModel.load(run, fold, machine.device)
         view = TestView(fold_model.spec)

@@ -24,6 +24,7 @@ from podium.models.predict import views_of
 from podium.recipe import describe
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_data, hash_weights
+from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
 from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, plural, say, show
@@ -42,12 +43,15 @@ def train(plan: Plan) -> Run:
     """Trains the chosen folds; with a budget, as many epochs and folds as fit into it."""
     plan = look_first(plan)
     run, competition = plan.run, plan.competition
-    is_new = bool(plan.unfinished_folds())
+    is_new, whole = bool(plan.unfinished_folds()), [fold for fold in plan.folds_to_train if holds_nothing_out(fold)]
     with open_context(plan) as context:
         _train_folds(context)
         context.processes.wait()
         show(results_table(run, plan.folds.count, competition.metric, competition.classes))
     say(f"podium: wrote {run.path}" if is_new else f"podium: {run.path} was trained already; nothing has changed")
+    if whole and is_new:
+        models = plural(len(whole), "model")
+        say(f"podium: {models} of all images; no image can score them: expect a little more than of the folds above")
     if not any(_has_learned(run, fold, competition) for fold in run.finished()):
         say("next: other options under another --name; submissions leave this run out: it is not better than chance")
         return run
@@ -145,4 +149,4 @@ def _announce(context: Context, unfinished: Sequence[int]) -> None:
     for fold in sorted(set(context.plan.folds_to_train) - set(unfinished)):
         if processes.is_first:
             context.run.check_weights(fold)
-        say(f"podium: fold {fold} is trained already")
+        say(f"podium: {fold_name(fold)} is trained already")

@@ -1,0 +1,121 @@
+"""Models that learn from all images join the folds of their run: --folds all."""
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podium.saved_runs.fold_names import WHOLE
+from podium.saved_runs.prediction_files import Predictions
+from templates import template
+from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, signal_in_step, tiny_with_folds
+from training.learners import context_of
+
+TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--batch-size", "4", "--epochs", "2")
+
+
+def with_a_run_of_two_folds(root: Path) -> None:
+    tiny_with_folds(root)
+    podium_at(root, *TRAIN)
+
+
+@pytest.fixture
+def folds_trained(tmp_path: Path) -> Path:
+    shutil.copytree(template(with_a_run_of_two_folds), tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_it_learns_from_all_images_and_holds_none_out(folds_trained: Path) -> None:
+    with context_of(folds_trained, "run", model="test_vit") as context:
+        assert np.array_equal(context.training_rows(WHOLE), np.arange(25))
+        assert not len(context.held_out_rows(WHOLE))
+        assert context.of_fold(WHOLE).recipe.seed == context.of_fold(0).recipe.seed == 0
+        assert context.of_fold(WHOLE + 2).recipe.seed == 2
+
+
+def test_models_of_all_images_join_the_mean_of_their_run(folds_trained: Path, podium: Podium) -> None:
+    before = run_of(folds_trained).out_of_fold(0).probs
+    status, _, err = podium(*TRAIN, "--folds", "all:2")
+    assert status == 0, err
+    assert "2 models of all images; no image can score them" in err
+    assert "all images, seed +1  epoch 2/2" in err
+    run = run_of(folds_trained)
+    assert (run.finished(), run.models()) == ([0, 1], [0, 1, WHOLE, WHOLE + 1])
+    first, second = (run.weights_path(WHOLE + number).read_bytes() for number in (0, 1))
+    assert first != second
+    assert run.out_of_fold(0).probs.tobytes() == before.tobytes()
+    status, out, err = podium("submit", "-c", "tiny", "--anyway", "--decision", "none")
+    assert status == 0, err
+    assert "4 models" in err
+    csv = Path(out.strip())
+    lineage = json.loads(csv.with_suffix(".json").read_text())
+    assert [fold["score"] is None for fold in lineage["runs"][0]["folds"]] == [False, False, True, True]
+    probs = [Predictions.load(run.fold_folder(fold) / "test.npz", "").probs for fold in run.models()]
+    answers = [line.split(",")[1] for line in csv.read_text().splitlines()[1:]]
+    mean = np.mean([part.astype(float) for part in probs], 0)
+    classes = run.out_of_fold(0).classes
+    assert answers == [classes[number] for number in mean.argmax(1)]
+    text = csv.read_bytes()
+    csv.unlink()
+    status, _, err = podium("submit", "--from", csv.with_suffix(".json"))
+    assert status == 0, err
+    assert csv.read_bytes() == text
+    status, out, _ = podium("lineage", csv)
+    assert status == 0
+    assert re.search(r"test_vit all images +0\.250 +-", out)
+
+
+@pytest.mark.parametrize("command", ["compare", "report", "explain", "export", "predict"])
+def test_every_other_command_goes_on(folds_trained: Path, podium: Podium, command: str, tmp_path: Path) -> None:
+    assert podium(*TRAIN, "--folds", "all")[0] == 0
+    images = folds_trained / "data" / "raw" / "tiny" / "test_image"
+    words = {
+        "compare": ("compare", "-c", "tiny"),
+        "report": ("report", "-c", "tiny"),
+        "explain": ("explain", "test_vit", "-c", "tiny"),
+        "export": ("export", "test_vit", "--torch", "-c", "tiny", "--output", tmp_path / "model.pt2"),
+        "predict": ("predict", "test_vit", images, "-c", "tiny"),
+    }[command]
+    status, _, err = podium(*words)
+    assert status == 0, err
+
+
+def test_an_interrupted_model_resumes_to_the_same_bits(folds_trained: Path, podium: Podium) -> None:
+    for name in ("interrupted", "undisturbed"):
+        shutil.copytree(run_of(folds_trained).path, run_of(folds_trained, name).path)
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 8, signal.SIGTERM)
+        assert podium(*TRAIN, "--folds", "all", "--name", "interrupted")[0] == 75
+    for name in ("interrupted", "undisturbed"):
+        status, _, err = podium(*TRAIN, "--folds", "all", "--name", name)
+        assert status == 0, err
+    assert_same_fold(run_of(folds_trained, "interrupted"), run_of(folds_trained, "undisturbed"), WHOLE)
+
+
+def test_a_head_is_fitted_to_all_images_too(folds_trained: Path, podium: Podium) -> None:
+    words = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--linear")
+    for folds in ("0-1", "all"):
+        status, _, err = podium(*words, "--folds", folds)
+        assert status == 0, err
+    assert run_of(folds_trained, "test_vit-linear").models() == [0, 1, WHOLE]
+
+
+def test_folds_come_first(folds_trained: Path, podium: Podium) -> None:
+    message = one_line(podium(*TRAIN, "--folds", "all", "--name", "untested"))
+    assert "--folds all: nothing would tell how good that model is; train folds of untested first" in message
+    assert not run_of(folds_trained, "untested").path.exists()
+    message = one_line(podium(*TRAIN, "--folds", "all", "--epochs", "3"))
+    assert "epochs was 2 and is 3" in message
+    assert "is not a list of numbers" in one_line(podium(*TRAIN, "--folds", "all:0"))
+    status, _, err = podium(*TRAIN, "--folds", "0,all", "--name", "both")
+    assert status == 0, err
+
+
+def test_a_teacher_of_folds_cannot_teach_it(folds_trained: Path, podium: Podium) -> None:
+    words = ("--teacher", "test_vit", "--name", "student")
+    assert podium(*TRAIN, *words)[0] == 0
+    assert "has not finished all images" in one_line(podium(*TRAIN, *words, "--folds", "all"))
