@@ -101,14 +101,14 @@ class Run:
         if trained := self._trained_files():
             raise PodiumError(f"{path} is missing, though {trained[0]} exists; {self._restore()}")
         if path.exists():  # left by a run that failed before its first checkpoint
-            if not self._changes({**identity, **facts}):
+            if not _changes(self, {**identity, **facts}):
                 return
             del vars(self)["recipe"]  # of the failed run
         write_json(path, {**_known(identity), **facts, "weights_source": None, "versions": package_versions()})
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
         """Refuses anything that differs from what the run was started with."""
-        if changes := self._changes(identity):
+        if changes := _changes(self, identity):
             raise PodiumError(
                 f"{self.path} was started with other options: {'; '.join(changes)}. {_kept_corrections(self, changes)}"
                 "Give the same to resume, choose another name for this run (--name RUN, with make NAME=RUN), or delete"
@@ -144,9 +144,6 @@ class Run:
                 )
         self.recipe[f"{option}_sha256"] = {**recorded, **hashes}
         write_json(self.path / "recipe.json", self.recipe)
-
-    def _changes(self, identity: Mapping[str, Any]) -> list[str]:
-        return differences(recorded_values(self.recipe, identity), identity)
 
     def _trained_files(self) -> list[Path]:
         return [path for pattern in TRAINED_FILES for path in self.path.glob(pattern)]
@@ -219,6 +216,10 @@ class Run:
                 raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name")
             _delete_leftovers(self)
             yield
+
+
+def _changes(run: Run, identity: Mapping[str, Any]) -> list[str]:
+    return differences(recorded_values(run.recipe, identity), identity)
 
 
 def _delete_leftovers(run: Run) -> None:
