@@ -123,6 +123,9 @@ class Recipe:
     )
     smoothing: float = option("label smoothing", 0, 0.95)
     ema: float = option("share of the run that the averaged weights remember; 0: use the last weights", 0, 1)
+    swa: float = option(
+        "epochs at the end whose weights are averaged equally, step by step, in place of the moving average; 0: off", 0
+    )
     mix: float = option("share of the steps with mixup or cutmix, half of each", 0, 1)
     plain: float = option("share of the run, at its end, without mixup and cutmix", 0, 1)
     grow: float = option("share of the run, at its start, with smaller images, which grow from half the size", 0, 1)
@@ -211,7 +214,7 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         + (f" (in {recipe.accumulate} parts)" if recipe.accumulate != 1 else ""),
         f"lr {recipe.lr:g} ({recipe.optimizer})",
         *_in_use(recipe, "head_rate", "layer_decay", "freeze", "keep", "weight_decay", "drop_path", "smoothing"),
-        *_in_use(recipe, "ema", "sam"),
+        *_in_use(recipe, *(["swa"] if recipe.swa else ["ema"]), "sam"),
     ]
     if recipe.norm != "train":
         learning.append(f"batch norm {recipe.norm}")
@@ -401,7 +404,7 @@ def check_views(recipe: Recipe) -> None:
 
 # A head on frozen features does without these.
 ONLY_IN_TRAINING = (
-    *("teacher", "pseudo", "clean", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment"),
+    *("teacher", "pseudo", "clean", "swa", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment"),
 )
 
 # What a recipe that was written before an option existed did: the value that changes nothing.
@@ -418,6 +421,7 @@ NEUTRAL: dict[str, Any] = {
     "balance": 0.0,
     "cap": 0,
     "adjust": 0.0,
+    "swa": 0.0,
     "plain": 0.0,
     "grow": 0.0,
     "finish": "",

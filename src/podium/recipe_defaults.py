@@ -49,6 +49,7 @@ COMMON: dict[str, Any] = {
     "adjust": 0.0,
     "smoothing": 0.1,  # some labels are wrong
     "ema": 0.1,  # long enough to average out noise, short enough to forget the first epochs
+    "swa": 0.0,  # with a rate that falls to zero, the moving average is as good
     "mix": 0.5,  # the other half of the steps sees plain images
     "plain": 0.15,  # the last epochs see images as the test set has them
     "grow": 0.0,  # works only for models that take any size

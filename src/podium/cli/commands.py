@@ -258,6 +258,15 @@ def export(args: argparse.Namespace) -> None:
     print(export_run(competition, run, args.form, args.folds or (), args.views, args.output))
 
 
+def soup(args: argparse.Namespace) -> None:
+    """Average the weights of runs of one architecture, chosen fold by fold by the other folds."""
+    from podium.machine import Machine
+    from podium.training.soup import make_soup
+
+    machine = Machine(device=args.device, workers=args.workers)
+    make_soup(_competition(args), args.root, args.run_names, args.name, machine)
+
+
 def lineage(args: argparse.Namespace) -> None:
     """Show where every number of a submission came from."""
     from podium.submissions.lineage import describe_lineage
@@ -368,6 +377,7 @@ COMMANDS: dict[str, flags.Command] = {
     "train": (train, flags.train),
     "submit": (submit, flags.submit),
     "predict": (predict, flags.predict),
+    "soup": (soup, flags.soup),
     "verify": (verify, flags.verify),
     "report": (report, flags.report),
     "export": (export, flags.export),

@@ -285,6 +285,13 @@ def export(command: argparse.ArgumentParser) -> None:
     command.add_argument("--output", type=Path, metavar="FILE", help=text)
 
 
+def soup(command: argparse.ArgumentParser) -> None:
+    text = "finished runs of one architecture, such as several seeds, or a run and its frozen head (RUN-linear)"
+    command.add_argument("run_names", nargs="+", metavar="RUN", help=text)
+    command.add_argument("--name", type=_name, metavar="RUN", help="name of the new run (default: all names, by +)")
+    _device_flags(command)
+
+
 def lineage(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
 

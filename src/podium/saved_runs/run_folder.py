@@ -50,7 +50,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "test_sha256", "device", "computed_in"), str),
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "also_sha256", "extra_sha256"), (str, NoneType)),
     "weights_source": (str, NoneType),
-    **dict.fromkeys(("auto", "budget", "own_parts", "versions"), dict),
+    **dict.fromkeys(("auto", "budget", "own_parts", "soup", "versions"), dict),
     **dict.fromkeys(("start_sha256", "teacher_sha256", "pseudo_sha256"), dict),
     "range": (str, list, NoneType),
     "compiled": bool,

@@ -30,6 +30,7 @@ from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
 from podium.training.kept_start import KeptStart
 from podium.training.lessons import make_lessons
+from podium.training.loader import BatchSampler
 from podium.training.losses import and_further, make_label_loss
 from podium.training.optimizer import create_optimizer
 from podium.training.randomness import MIX, generator, seed_torch
@@ -100,8 +101,7 @@ class Learner:
         freeze_layers(self.model, recipe.freeze)
         self.optimizer = create_optimizer(self.model, recipe)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == torch.float16)
-        decay = 1 - 1 / max(1.0, recipe.ema * self.sampler.stop)
-        self.average = ModelEmaV3(self.model, decay=decay, use_warmup=True) if recipe.ema else None
+        self.average = _start_average(self.model, recipe, self.sampler)
         self.progress = Progress.start(self.sampler.stop, device)
         set_training(self.model, recipe.norm)
         norms = [module for module in self.model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
@@ -295,6 +295,17 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
     if context.further and not add_further_outputs(model, len(spec.classes), context.further.outputs):
         raise PodiumError(f"{recipe.model} has no output layer that could learn the card's `also`; use --also-weight 0")
     return model, context.complete_spec(spec, fold)
+
+
+def _start_average(model: nn.Module, recipe: Recipe, sampler: BatchSampler) -> ModelEmaV3 | None:
+    """Returns the average of the weights that predicts: of the last epochs alike, or one that forgets the first."""
+    if recipe.swa:
+        start = max(0, round(sampler.stop - recipe.swa * sampler.per_epoch))
+        # timm's warm-up of a decay, without an end, is the running mean.
+        return ModelEmaV3(model, decay=1.0, update_after_step=start, use_warmup=True, warmup_power=1.0)
+    if not recipe.ema:
+        return None
+    return ModelEmaV3(model, decay=1 - 1 / max(1.0, recipe.ema * sampler.stop), use_warmup=True)
 
 
 def recompute_in_backward(model: nn.Module, recipe: Recipe) -> None:

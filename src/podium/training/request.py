@@ -151,8 +151,9 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
     for name in ("balance", "cap", "class_weights"):
         if chosen["adjust"] and chosen[name] != NEUTRAL[name]:
             raise PodiumError(f"--adjust and {flag_of(name)} do the same twice; leave out one of them")
-    if chosen["finish"] and request.budget is not None:
-        raise PodiumError("--budget may cut off the end of a run, which --finish needs; leave out one of them")
+    for name in ("finish", "swa"):
+        if chosen[name] and request.budget is not None:
+            raise PodiumError(f"--budget may cut off the end of a run, which --{name} needs; leave out one of them")
     if chosen["adjust"] and teacher:
         raise PodiumError("--adjust and --teacher contradict each other: a teacher says how frequent its classes are")
     if "sharpen" in options and not chosen["pseudo"]:

@@ -1,0 +1,138 @@
+"""Soups average the weights of runs, accepted on images that no model has seen; --swa averages those of one run."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from podium.models.model_file import load_model
+from podium.training import soup
+from templates import template
+from tiny import FAST, Podium, one_line, podium_at, run_of, write_competition
+from training.learners import a_batch, learner_of
+
+TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--lr", "3e-3", "--epochs", "3")
+
+
+def with_runs_of_three_folds(root: Path) -> None:
+    write_competition(root, per_class=12)
+    podium_at(root, "folds", "-c", "tiny", "--k", "3")
+    podium_at(root, *TRAIN, "--name", "a")
+    podium_at(root, *TRAIN, "--name", "b", "--from", "a", "--epochs", "2")
+    podium_at(root, "train", *FAST, "--model", "test_resnet", "--name", "other", "--epochs", "1")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    shutil.copytree(template(with_runs_of_three_folds), tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_the_mean_is_that_of_the_weights() -> None:
+    parts = [{"w": torch.tensor([value]), "steps": torch.tensor(number)} for number, value in enumerate((1.0, 4.0))]
+    target = {"w": torch.zeros(1), "steps": torch.tensor(7)}
+    soup.mean_weights(target, parts, [2, 1])
+    assert target["w"].item() == pytest.approx(2.0)
+    assert target["steps"].item() == 7
+
+
+def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: (3, 1))
+    status, _, err = podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0")
+    assert status == 0, err
+    assert "fold 2  3 x a, 1 x b" in err
+    own, first, second = (load_model(run_of(runs, name).weights_path(1))[0] for name in ("mixed", "a", "b"))
+    for name, weight in own.state_dict().items():
+        expected = 0.75 * first.state_dict()[name] + 0.25 * second.state_dict()[name]
+        assert torch.allclose(weight, expected, atol=1e-6)
+    recipe = run_of(runs, "mixed").recipe
+    assert recipe["soup"]["0"] == {"a": 3, "b": 1}
+    status, out, err = podium("submit", "-c", "tiny", "--runs", "mixed", "--anyway")
+    assert status == 0, err
+    assert json.loads(Path(out.strip()).with_suffix(".json").read_text())["runs"][0]["recipe"]["soup"]
+    for words in (("compare",), ("report",), ("predict", "mixed", runs / "data")):
+        assert podium(*words, "-c", "tiny")[0] == 0
+    assert "is a soup of other runs; verify these: a, b" in one_line(podium("verify", "mixed", "-c", "tiny"))
+
+
+def test_the_images_of_a_fold_choose_nothing_of_its_own_model(runs: Path, podium: Podium) -> None:
+    asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    original = soup._choose
+
+    def choose(kitchen: soup.Kitchen, judges: list[int]) -> tuple[int, ...]:
+        before = set(kitchen.scores)
+        kitchen.scores.clear()
+        chosen = original(kitchen, judges)
+        asked.append((tuple(judges), tuple(sorted({fold for _, fold in kitchen.scores}))))
+        assert before or asked
+        return chosen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(soup, "_choose", choose)
+        status, _, err = podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0")
+    assert status == 0, err
+    assert asked == [((1, 2), (1, 2)), ((0, 2), (0, 2)), ((0, 1), (0, 1))]
+
+
+def test_an_ingredient_is_accepted_only_if_the_score_rises() -> None:
+    class Bowl:
+        runs = ("a", "b")
+
+        def __init__(self, gain: float) -> None:
+            self.gain = gain
+
+        def score(self, recipe: tuple[int, ...], fold: int) -> float:
+            share = recipe[1] / sum(recipe)
+            return 0.5 + self.gain * (0.25 - (share - 0.5) ** 2) - 0.01 * share  # alone, the first is better
+
+    assert soup._choose(Bowl(0.0), [0, 1]) == (1, 0)  # type: ignore[arg-type]
+    assert soup._choose(Bowl(1.0), [0, 1]) == (1, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (("a",), "a soup needs two runs or more"),
+        (("a", "other"), "cannot be averaged: their"),
+        (("a", "nobody"), "no run 'nobody'"),
+    ],
+)
+def test_runs_that_cannot_be_averaged_are_refused(
+    runs: Path, podium: Podium, names: tuple[str, ...], problem: str
+) -> None:
+    assert problem in one_line(podium("soup", *names, "-c", "tiny", "--name", "mixed"))
+    assert not run_of(runs, "mixed").path.exists()
+
+
+def test_a_soup_takes_the_place_of_no_run(runs: Path, podium: Podium) -> None:
+    assert "exists already" in one_line(podium("soup", "a", "b", "-c", "tiny", "--name", "a"))
+
+
+# --- the last epochs of one run ----------------------------------------------------------------------
+
+
+def test_the_last_epochs_count_alike(tiny: Path) -> None:
+    learner = learner_of(tiny, model="test_vit", swa=1.0, lr=1e-2)
+    assert learner.average is not None
+    per_epoch, total = learner.sampler.per_epoch, learner.progress.total_steps
+    seen = []
+    for step in range(total):
+        learner.step(*a_batch())
+        if step > total - per_epoch:
+            seen.append(learner.model.state_dict()["head.weight"].clone())
+        else:
+            seen = [learner.model.state_dict()["head.weight"].clone()]
+    average = learner.average.module.state_dict()["head.weight"]
+    assert torch.allclose(average, torch.stack(seen).mean(0), atol=1e-6)
+
+
+def test_swa_resumes_and_a_budget_contradicts_it(tiny: Path, podium: Podium) -> None:
+    words = ("--swa", "2", "--folds", "0", "--name", "run")
+    status, _, err = podium(*TRAIN, *words)
+    assert status == 0, err
+    assert "swa 2" in err
+    assert "--budget may cut off the end of a run, which --swa needs" in one_line(
+        podium(*TRAIN, *words, "--budget", "5m")
+    )
