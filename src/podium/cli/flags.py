@@ -334,22 +334,24 @@ def _run_flags(command: argparse.ArgumentParser) -> None:
 
 def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
     """Adds one flag per field of the recipe."""
-    from podium.recipe import flag_of, parse_finish, parse_parts, recipe_options
+    from podium.option_kinds import SWITCH
+    from podium.recipe import flag_of, recipe_options
     from podium.recipe_defaults import describe_default
 
     group = command.add_argument_group(
         "recipe", "Defaults suit the model's family and its weights; the run's recipe.json records them."
     )
-    metavars: dict[Any, str] = {int: "N", float: "X", parse_size: "SIZE", parse_parts: "N", parse_finish: "SIZE:EPOCHS"}
     for name, (kind, help_text) in recipe_options().items():
         text = (help_text + describe_default(name)).replace("%", "%%")
-        flag, metavar = flag_of(name), metavars.get(kind, name.upper())
+        flag = flag_of(name)
         if name == "model" and several_models:
             group.add_argument(flag, nargs="+", action=Names, metavar="MODEL", help=f"{text}; several: each in turn")
-        elif kind is bool:
+        elif kind is SWITCH:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
         else:
-            group.add_argument(flag, dest=name, type=_reader(kind), metavar=metavar, help=text)
+            group.add_argument(
+                flag, dest=name, type=_reader(kind.read), metavar=kind.metavar or name.upper(), help=text
+            )
 
 
 def _corrections_flag(command: argparse.ArgumentParser) -> None:
