@@ -356,6 +356,7 @@ def _machine(args: argparse.Namespace) -> "Machine":
         deterministic=args.deterministic,
         checkpointing=args.checkpointing,
         compile=args.compile,
+        track=args.track,
     )
 
 

@@ -11,7 +11,7 @@ from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.errors import PodiumError
 from podium.image_size import parse_size
 from podium.known_words import explain_flag
-from podium.machine import COMPILE, STORE
+from podium.machine import COMPILE, STORE, TRACKERS
 from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
 from podium.terminal import did_you_mean, seconds_of
 
@@ -159,6 +159,9 @@ def train(command: argparse.ArgumentParser) -> None:
     text = "use torch.compile: a GPU trains 1.5 to 2 times as fast, but compiling takes up to a minute per fold; auto:"
     text += " where trial steps show that it saves more time than it takes (default: off)"
     command.add_argument("--compile", nargs="?", choices=COMPILE, const="on", default="off", help=text)
+    text = f"show the epochs in other programs as well, some of {', '.join(TRACKERS)} joined by +; nothing leaves this"
+    text += " machine unless their own settings say so"
+    command.add_argument("--track", default="", metavar="TRACKERS", help=text)
     _recipe_flags(command, several_models=True)
 
 
