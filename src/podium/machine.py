@@ -12,6 +12,7 @@ from podium.errors import PodiumError
 MOST_WORKERS = 256
 STORE = ("on", "off", "gpu", "auto")
 COMPILE = ("on", "off", "auto")
+TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Machine:
     deterministic: bool = False  # identical results on a GPU too, but slower
     checkpointing: bool = False  # compute activations again in the backward pass: less memory, and slower
     compile: str = "off"  # torch.compile: on, off, or auto: where trial steps show that it pays
+    track: str = ""  # programs that follow the epochs, some of TRACKERS joined by +
 
     def __post_init__(self) -> None:
         if not isinstance(self.device, str) or not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device):
@@ -39,10 +41,16 @@ class Machine:
             raise PodiumError(f"store must be on, off, gpu or auto, not {self.store!r}")
         if self.compile not in COMPILE:
             raise PodiumError(f"compile must be on, off or auto, not {self.compile!r}")
+        if not set(self.trackers) <= set(TRACKERS) or len(set(self.trackers)) < len(self.trackers):
+            raise PodiumError(f"track must be some of {', '.join(TRACKERS)} joined by +, not {self.track!r}")
 
     @property
     def keep_pixels(self) -> bool:
         return self.store != "off"
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        return tuple(self.track.split("+")) if self.track else ()
 
     @property
     def compiled(self) -> bool:

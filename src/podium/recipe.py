@@ -6,17 +6,26 @@ recipe_defaults.py fills in the options that are not given; the run's recipe.jso
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from podium.disk import NAME_PATTERN
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, parse_size, shorter_side, sides_of, size_of, square_side
+from podium.option_kinds import (
+    AUTO,
+    FINISH,
+    KINDS_OF_TYPES,
+    NAMES,
+    SIZE,
+    WHOLE_NUMBER_OR_AUTO,
+    Kind,
+    Limits,
+)
 from podium.terminal import did_you_mean, plural
 
 Options = Mapping[str, Any]  # name of an option: its value
-Kind = Callable[[Any], Any]
 
 
 class View(NamedTuple):
@@ -40,7 +49,6 @@ OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 OPERATORS = ("fast", "timm")
 NORMS = ("train", "frozen", "adapt")
-AUTO = "auto"
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -48,12 +56,12 @@ def option(
     text: str,
     lowest: float = -math.inf,
     highest: float = math.inf,
-    choices: Collection[str] = (),
-    parts: Collection[str] | None = None,  # allowed: "none", or some of these joined by +
+    choices: Collection[str] | None = None,
     flag: str = "",  # on the command line, if it is not the name with hyphens
+    kind: Kind | None = None,  # of its values; none: that of the field's type
 ) -> Any:
-    limits = {"lowest": lowest, "highest": highest, "choices": choices, "parts": parts}
-    return field(metadata={"help": text, "flag": flag, **limits})
+    limits = Limits(lowest, highest, choices)
+    return field(metadata={"help": text, "flag": flag, "limits": limits, "kind": kind})
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,14 @@ class Recipe:
     model: str = option("a timm model, e.g. convnext_small, vit_small_patch32_224; auto: what suits the device")
     weights: str = option("pretrained (from the hub), none (from scratch), a file, or the name of a podium pretrain")
     image_size: int | str = option(
-        "pixels, or HEIGHTxWIDTH for oblong images; default: the size the model was made for", 1, 4096
+        "pixels, or HEIGHTxWIDTH for oblong images; default: the size the model was made for",
+        1,
+        4096,
+        kind=SIZE,
     )
-    test_size: int | str = option("the same in prediction; default: the model's own, which may be larger", 1, 4096)
+    test_size: int | str = option(
+        "the same in prediction; default: the model's own, which may be larger", 1, 4096, kind=SIZE
+    )
     epochs: int = option("passes over the training images", 1, 100_000)
     batch_size: int = option("images per step", 1, 65_536)
     accumulate: int | str = option(
@@ -71,6 +84,7 @@ class Recipe:
         " same); auto: the fewest that fit, found out before training",
         1,
         65_536,
+        kind=WHOLE_NUMBER_OR_AUTO,
     )
     optimizer: str = option(
         "adamw, or muon: orthogonalises the updates of matrices (AdamW for the rest)",
@@ -131,7 +145,10 @@ class Recipe:
     grow: float = option("share of the run, at its start, with smaller images, which grow from half the size", 0, 1)
     finish: str = option(
         "SIZE:EPOCHS, such as 320:2: the last epochs see images of this size, and prediction does if its own size is"
-        " smaller (Touvron et al., 2019)"
+        " smaller (Touvron et al., 2019)",
+        1,
+        4096,
+        kind=FINISH,
     )
     fit: str = option(
         "how an image gets the shape of --image-size: crop (its centre), squash (all of it) or pad (all of it, with"
@@ -143,13 +160,16 @@ class Recipe:
     views: str = option(
         "test-time augmentation: none, or mirror, flip (upside down), turn (by quarters), zoom (the centre), joined by"
         " +; prediction averages these views and the image itself; default: mirror, unless --mirror is 0",
-        parts=VIEWS,
+        choices=VIEWS,
+        kind=NAMES,
     )
     colour: float = option("strength of the changes of brightness, contrast and saturation", 0, 0.95)
     erase: float = option("probability that a rectangle is erased", 0, 1)
     ops: int = option("random operations per image, as in RandAugment: rotation, shear, shift, tones", 0, 9)
     strength: float = option("strength of these operations", 0, 1)
-    augment: str = option("your own augmentations (docs/extend.md), joined by +, or none", parts=AUGMENTATIONS)
+    augment: str = option(
+        "your own augmentations (docs/extend.md), joined by +, or none", choices=AUGMENTATIONS, kind=NAMES
+    )
     level: str = option(
         "sets crop, colour, erase, ops, mix and smoothing at once: default, none, light or strong",
         choices=LEVELS,
@@ -283,32 +303,14 @@ def relative_area(size: ImageSize, recipe: Recipe) -> float:
 
 # --- checks ------------------------------------------------------------------------------------------
 
-NAMES_OF_KINDS: dict[Kind, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-
-
-def parse_parts(value: Any) -> int | str:
-    """Returns the number of parts; raises ValueError if it is neither a whole number nor `auto`."""
-    if value == AUTO:
-        return AUTO
-    if isinstance(value, bool) or not re.fullmatch("[0-9]+", str(value)):
-        raise ValueError(f"a whole number or auto, not {value!r}")
-    return int(value)
-
-
-def parse_finish(value: Any) -> str:
-    """Returns SIZE:EPOCHS, or nothing for nothing; raises ValueError for anything else."""
-    if value == "":
-        return ""
-    if not isinstance(value, str) or not re.fullmatch("[1-9][0-9]*(x[1-9][0-9]*)?:[1-9][0-9]{0,4}", value):
-        raise ValueError(f"SIZE:EPOCHS as in 320:2, not {value!r}")
-    return value
-
 
 def recipe_options() -> dict[str, tuple[Kind, str]]:
-    """Returns what makes a value of every option, which is its type or a function, and its help text."""
-    types = get_type_hints(Recipe) | dict.fromkeys(("image_size", "test_size"), parse_size)
-    types |= {"accumulate": parse_parts, "finish": parse_finish}
-    return {option.name: (types[option.name], option.metadata["help"]) for option in fields(Recipe)}
+    """Returns the kind of value of every option, and its help text."""
+    types = get_type_hints(Recipe)
+    return {
+        option.name: (option.metadata["kind"] or KINDS_OF_TYPES[types[option.name]], option.metadata["help"])
+        for option in fields(Recipe)
+    }
 
 
 def flag_of(name: str) -> str:
@@ -332,51 +334,9 @@ def check_options(values: Options, where: str = "") -> None:
             hint = did_you_mean(name, options, otherwise=f"there are {', '.join(options)}")
             raise PodiumError(f"{where}no option '{name}'; {hint}")
         flag = f"{where}{name}" if where else flag_of(name)
-        problem = _problem_with(value, recipe_options()[name][0], options[name].metadata)
+        problem = recipe_options()[name][0].problem(value, options[name].metadata["limits"])
         if problem:
             raise PodiumError(f"{flag} must be {problem}")
-
-
-def _problem_with(value: Any, kind: Kind, limits: Mapping[str, Any]) -> str:
-    """Returns what the value must be and what it is; nothing if it is right."""
-    lowest, highest, choices, parts = (limits[key] for key in ("lowest", "highest", "choices", "parts"))
-    if kind is parse_size:
-        return _problem_with_size(value, lowest, highest)
-    if kind is parse_finish:
-        return _problem_with_finish(value)
-    if kind is parse_parts:
-        if value == AUTO:
-            return ""
-        kind = int
-    accepted: Any = (int, float) if kind is float else kind
-    if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
-        return f"{NAMES_OF_KINDS[kind]}, not {value!r}"
-    if kind in (int, float) and not lowest <= value <= highest:  # NaN fails this comparison as well
-        bounds = f"at least {lowest:,}" if highest == math.inf else f"between {lowest:,} and {highest:,}"
-        return f"{bounds}, not {value}"
-    if choices and value not in choices:
-        return f"one of {', '.join(choices)}, not '{value}'"
-    names = str(value).split("+")
-    if parts is not None and value != "none" and (set(names) - set(parts) or len(set(names)) < len(names)):
-        allowed = f"none, or some of {', '.join(parts)} joined by +" if parts else "none (docs/extend.md adds others)"
-        return f"{allowed}, not '{value}'"
-    return ""
-
-
-def _problem_with_size(value: Any, lowest: int, highest: int) -> str:
-    try:
-        sides = sides_of(parse_size(value))
-    except ValueError as problem:
-        return str(problem)
-    is_right = lowest <= min(sides) and max(sides) <= highest
-    return "" if is_right else f"between {lowest:,} and {highest:,}, not {value}"
-
-
-def _problem_with_finish(value: Any) -> str:
-    try:
-        return _problem_with_size(parts_of_finish(value)[0], 1, 4096) if parse_finish(value) else ""
-    except ValueError as problem:
-        return str(problem)
 
 
 def check_finish(recipe: Recipe) -> None:
@@ -463,11 +423,10 @@ def problem_in(recorded: Options) -> str:
     """
     kinds = recipe_options()
     for option in fields(Recipe):
-        words = option.metadata["choices"]
-        own = {"parts": None, "choices": words if isinstance(words, tuple) else ()}
-        limits = {**option.metadata, **own}
+        limits = option.metadata["limits"]
+        limits = replace(limits, choices=limits.choices if isinstance(limits.choices, tuple) else None)
         if option.name in recorded:
-            problem = _problem_with(recorded[option.name], kinds[option.name][0], limits)
+            problem = kinds[option.name][0].problem(recorded[option.name], limits)
             if problem:
                 return f"{option.name} must be {problem}"
     return ""

@@ -282,7 +282,7 @@ def fill_in_defaults(given: Options, card: Options, backbone: Backbone, data: Da
     chosen.setdefault("views", "mirror" if chosen["mirror"] else "none")
     if "lr" not in card and "lr" not in given:
         chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
-    recipe = Recipe(**{name: kind(chosen[name]) for name, (kind, _) in recipe_options().items()})
+    recipe = Recipe(**{name: kind.read(chosen[name]) for name, (kind, _) in recipe_options().items()})
     check_views(recipe)
     check_finish(recipe)
     return recipe

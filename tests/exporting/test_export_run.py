@@ -15,6 +15,7 @@ import torch
 import bars
 import podium as library
 from podium.exporting import export_run
+from podium.exporting.file_forms import FORMS, Form
 from podium.exporting.model_card import _preparation
 from podium.exporting.whole_model import WholeModel
 from podium.images.decode import read_image
@@ -129,8 +130,8 @@ def test_packages_that_are_missing_are_named(trained: Path, podium: Podium, monk
 def test_a_file_that_differs_is_not_kept(
     trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, difference: float
 ) -> None:
-    monkeypatch.setattr(export_run, "_write_torch", lambda whole, spec, path: path.write_bytes(b""))
-    monkeypatch.setattr(export_run, "_open_torch", lambda path: None)
+    empty = Form(".pt2", lambda whole, spec, path: path.write_text(""), lambda path: lambda images: images)
+    monkeypatch.setitem(FORMS, "torch", empty)
     monkeypatch.setattr(export_run, "_largest_difference", lambda whole, exported: difference)
     assert f"differs from that of first by {difference}" in one_line(podium("export", "-c", "tiny", "first", "--torch"))
     assert not list(trained.rglob("*.pt2"))
@@ -143,7 +144,7 @@ def test_an_exporter_that_fails_is_reported_in_one_line(
     def fail(whole: object, spec: object, path: Path) -> None:
         raise RuntimeError("no operator aten::strange\nand more")
 
-    monkeypatch.setattr(export_run, "_write_torch", fail)
+    monkeypatch.setitem(FORMS, "torch", FORMS["torch"]._replace(write=fail))
     message = one_line(podium("export", "-c", "tiny", "first", "--torch"))
     assert "first cannot be exported as torch (no operator aten::strange" in message
     assert "try --folds 0, or the other format" in message

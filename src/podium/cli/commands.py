@@ -250,12 +250,13 @@ def report(args: argparse.Namespace) -> None:
 
 def export(args: argparse.Namespace) -> None:
     """Write a run's models as one file for other programs, and a card that describes it."""
-    from podium.exporting.export_run import export_run
+    from podium.exporting.export_run import ExportRequest, export_run
     from podium.saved_runs.run_folder import find_runs
 
     competition = _competition(args)
     (run,) = find_runs(args.competition, args.root, [args.run_name])
-    print(export_run(competition, run, args.form, args.folds or (), args.views, args.output))
+    request = ExportRequest(args.form, args.folds or (), args.views, args.output, args.int8)
+    print(export_run(competition, args.root, run, request))
 
 
 def soup(args: argparse.Namespace) -> None:
@@ -365,6 +366,7 @@ def _machine(args: argparse.Namespace) -> "Machine":
         deterministic=args.deterministic,
         checkpointing=args.checkpointing,
         compile=args.compile,
+        track=args.track,
     )
 
 

@@ -11,7 +11,7 @@ from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.errors import PodiumError
 from podium.image_size import parse_size
 from podium.known_words import explain_flag
-from podium.machine import COMPILE, STORE
+from podium.machine import COMPILE, STORE, TRACKERS
 from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
 from podium.saved_runs.fold_names import WHOLE
 from podium.terminal import did_you_mean, seconds_of
@@ -160,6 +160,9 @@ def train(command: argparse.ArgumentParser) -> None:
     text = "use torch.compile: a GPU trains 1.5 to 2 times as fast, but compiling takes up to a minute per fold; auto:"
     text += " where trial steps show that it saves more time than it takes (default: off)"
     command.add_argument("--compile", nargs="?", choices=COMPILE, const="on", default="off", help=text)
+    text = f"show the epochs in other programs as well, some of {', '.join(TRACKERS)} joined by +; nothing leaves this"
+    text += " machine unless their own settings say so"
+    command.add_argument("--track", default="", metavar="TRACKERS", help=text)
     _recipe_flags(command, several_models=True)
 
 
@@ -277,11 +280,13 @@ def export(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--torch", action="store_const", const="torch", dest="form", help="write what torch.export saves"
     )
+    text = "of ONNX: weights and products in int8, a quarter of the size; prints what that costs on held-out images"
+    command.add_argument("--int8", action="store_true", help=text)
     text = "folds whose models are averaged, such as 0 or 0,2-4 (default: all that are finished)"
     command.add_argument("--folds", nargs="+", action=Numbers, metavar="0-2", help=text)
     text = "views that are averaged: none, or mirror, flip, turn, joined by + (default: those of the run)"
     command.add_argument("--views", default="", metavar="VIEWS", help=text)
-    text = "the file (default: runs/SLUG/RUN/RUN.onnx or .pt2); its card is written beside it"
+    text = "the file (default: runs/SLUG/RUN/RUN.onnx, RUN-int8.onnx or RUN.pt2); its card is written beside it"
     command.add_argument("--output", type=Path, metavar="FILE", help=text)
 
 
@@ -343,22 +348,24 @@ def _run_flags(command: argparse.ArgumentParser) -> None:
 
 def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
     """Adds one flag per field of the recipe."""
-    from podium.recipe import flag_of, parse_finish, parse_parts, recipe_options
+    from podium.option_kinds import SWITCH
+    from podium.recipe import flag_of, recipe_options
     from podium.recipe_defaults import describe_default
 
     group = command.add_argument_group(
         "recipe", "Defaults suit the model's family and its weights; the run's recipe.json records them."
     )
-    metavars: dict[Any, str] = {int: "N", float: "X", parse_size: "SIZE", parse_parts: "N", parse_finish: "SIZE:EPOCHS"}
     for name, (kind, help_text) in recipe_options().items():
         text = (help_text + describe_default(name)).replace("%", "%%")
-        flag, metavar = flag_of(name), metavars.get(kind, name.upper())
+        flag = flag_of(name)
         if name == "model" and several_models:
             group.add_argument(flag, nargs="+", action=Names, metavar="MODEL", help=f"{text}; several: each in turn")
-        elif kind is bool:
+        elif kind is SWITCH:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
         else:
-            group.add_argument(flag, dest=name, type=_reader(kind), metavar=metavar, help=text)
+            group.add_argument(
+                flag, dest=name, type=_reader(kind.read), metavar=kind.metavar or name.upper(), help=text
+            )
 
 
 def _corrections_flag(command: argparse.ArgumentParser) -> None:

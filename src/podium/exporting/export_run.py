@@ -1,89 +1,120 @@
 """Exports the models of a run, and compares the file with them before it is kept.
 
-    podium export RUN --onnx | --torch [--folds 0-2] [--views VIEWS] [--output FILE]
+    podium export RUN --onnx [--int8] | --torch [--folds 0-2] [--views VIEWS] [--output FILE]
 
 Writes FILE and, beside it, its model card, FILE.md. ONNX needs three more packages (PACKAGES).
 """
 
 import importlib.util
-import json
-import logging
 import shutil
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from podium.competition.load import Competition
 from podium.disk import atomic, write_text
 from podium.errors import PodiumError
+from podium.exporting.file_forms import FORMS, Answer, example, quiet_exporters
+from podium.exporting.int8 import quantise
+from podium.exporting.int8_loss import Int8Loss, TrainingImages, measure_loss, open_images
 from podium.exporting.model_card import model_card
 from podium.exporting.whole_model import WholeModel
-from podium.image_size import sides_of, square_side
-from podium.models.build import ModelSpec
+from podium.image_size import square_side
 from podium.models.device import CPU
 from podium.models.model_file import load_model
-from podium.models.timm_file import data_config
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.run_folder import Run
 from podium.terminal import first_line, plural, say
-from podium.training.augment import border_colour
 
-ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MOST_ONNX = 1.9e9  # bytes
 TOLERANCE = 1e-4  # between the file's probabilities and those of the models (of numbers: of their deviation)
 EXPORTABLE_VIEWS = {"none", "mirror", "flip", "turn"}  # ONNX has no operator for the others
 
 
-def export_run(
-    competition: Competition, run: Run, form: str, folds: Sequence[int] = (), views: str = "", path: Path | None = None
-) -> Path:
-    """Writes the mean of these folds' models (default: of all finished ones) and its card; returns the file's path."""
-    path = path or run.path / f"{run.name}{ENDINGS[form]}"
-    views = views or run.recipe["views"]
-    folds = _checked(run, form, folds, views, path)
+@dataclass(frozen=True)
+class ExportRequest:
+    form: str  # of FORMS
+    folds: Sequence[int] = ()  # default: all that are finished
+    views: str = ""  # default: the run's
+    path: Path | None = None  # default: in the run's folder
+    int8: bool = False
+
+
+def export_run(competition: Competition, root: Path, run: Run, request: ExportRequest) -> Path:
+    """Writes the mean of these folds' models and its card; returns the file's path."""
+    form = FORMS[request.form]
+    path = request.path or run.path / f"{run.name}{'-int8' if request.int8 else ''}{form.ending}"
+    request = _checked(run, replace(request, views=request.views or run.recipe["views"]), path)
     warn_of_code(run)
-    models, specs = zip(*(load_model(run.weights_path(fold)) for fold in folds), strict=True)
-    whole = WholeModel([model.eval() for model in models], specs, views).eval()
-    if "turn" in views.split("+"):
+    models, specs = zip(*(load_model(run.weights_path(fold)) for fold in request.folds), strict=True)
+    whole = WholeModel([model.eval() for model in models], specs, request.views).eval()
+    if "turn" in request.views.split("+"):
         square_side(specs[0].test_size, "--views turn")
-    say(f"podium: exporting {plural(len(folds), 'model')} of {run.name}; this takes a minute")
+    images = open_images(competition, root, specs[0]) if request.int8 else None
+    say(f"podium: exporting {plural(len(request.folds), 'model')} of {run.name}; this takes a minute")
     with tempfile.TemporaryDirectory() as folder:
-        temporary = Path(folder) / path.name
-        try:
-            with _quiet_exporters():
-                {"onnx": _write_onnx, "torch": _write_torch}[form](whole, specs[0], temporary)
-                difference = _largest_difference(whole, {"onnx": _open_onnx, "torch": _open_torch}[form](temporary))
-        except Exception as error:  # each exporter has its own
-            problem = f"{run.name} cannot be exported as {form} ({first_line(error)})"
-            raise PodiumError(f"{problem}; try --folds 0, or the other format") from None
+        temporary, loss = Path(folder) / path.name, None
+        with _explained(run, request.form):
+            form.write(whole, specs[0], temporary)
+            difference = _largest_difference(whole, form.open(temporary))
         if not difference <= TOLERANCE:  # also if it is not a number
             raise PodiumError(
                 f"the exported model differs from that of {run.name} by {difference:.2g}, more than {TOLERANCE:g};"
                 " nothing was written: try --folds 0, or the other format"
             )
+        if images is not None:
+            temporary, loss = _to_int8(run, request.folds, whole, images, temporary)
         with atomic(path) as written:
             shutil.copyfile(temporary, written)
     card = path.with_name(f"{path.name}.md")
-    write_text(card, model_card(competition, run, folds, whole, path))
-    say(f"podium: wrote {path} and its card, {card.name}; the answers differ by at most {difference:.1g}")
+    write_text(card, model_card(competition, run, request.folds, whole, path, loss))
+    say(f"podium: wrote {path} and its card, {card.name}; {_how_close(difference, loss)}")
     return path
 
 
-def _checked(run: Run, form: str, folds: Sequence[int], views: str, path: Path) -> Sequence[int]:
-    """Returns the folds; refuses what cannot be exported before anything takes time."""
-    finished = run.models()
+def _to_int8(
+    run: Run, folds: Sequence[int], whole: WholeModel, images: TrainingImages, path: Path
+) -> tuple[Path, Int8Loss]:
+    """Returns the file in int8, and what that costs: of each fold's model on images that it has not seen."""
+    smaller = path.with_name(f"int8-{path.name}")
+    with _explained(run, "int8"):
+        quantise(path, smaller, whole.specs[0], images.sample())
+        loss = measure_loss(run, folds, whole, images, path)
+    return smaller, replace(loss, bytes_before=path.stat().st_size, bytes_after=smaller.stat().st_size)
+
+
+def _how_close(difference: float, loss: Int8Loss | None) -> str:
+    return f"the answers differ by at most {difference:.1g}" if loss is None else f"{loss}"
+
+
+@contextmanager
+def _explained(run: Run, form: str) -> Iterator[None]:
+    """Explains what an exporter cannot do; each has errors of its own."""
+    try:
+        with quiet_exporters():
+            yield
+    except PodiumError:
+        raise
+    except Exception as error:
+        problem = f"{run.name} cannot be exported as {form} ({first_line(error)})"
+        raise PodiumError(f"{problem}; try --folds 0, or the other format") from None
+
+
+def _checked(run: Run, request: ExportRequest, path: Path) -> ExportRequest:
+    """Returns the request with its folds; refuses what cannot be exported before anything takes time."""
+    finished, folds, views, form = run.models(), request.folds, request.views, request.form
+    if request.int8 and form != "onnx":
+        raise PodiumError("--int8 is for ONNX files; give --onnx, or leave out --int8")
     if missing := [fold for fold in folds if fold not in finished] or ([0] if not finished else []):
         raise PodiumError(f"{run.path}: fold {missing[0]} is not finished; train it first")
-    if path.suffix != ENDINGS[form]:
+    if path.suffix != FORMS[form].ending:
         raise PodiumError(
-            f"{path}: call the file {path.stem}{ENDINGS[form]}, as programs know the format by its ending"
+            f"{path}: call the file {path.stem}{FORMS[form].ending}, as programs know the format by its ending"
         )
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise PodiumError(f"{path}: cannot be written; name a file in a folder that exists")
@@ -98,83 +129,14 @@ def _checked(run: Run, form: str, folds: Sequence[int], views: str, path: Path) 
     if lacking:
         install = f"pip install {' '.join(PACKAGES)}"
         raise PodiumError(f"--onnx needs packages that are not installed ({', '.join(lacking)}): {install}")
-    return folds or finished
+    return replace(request, folds=folds or finished)
 
 
-# --- writing -----------------------------------------------------------------------------------------
-
-
-def _example(spec: ModelSpec, count: int) -> Tensor:
-    rng = torch.Generator().manual_seed(count)
-    shape = count, *sides_of(spec.test_size), 3
-    return torch.randint(256, shape, dtype=torch.uint8, generator=rng, device=CPU)
-
-
-def _write_torch(whole: WholeModel, spec: ModelSpec, path: Path) -> None:
-    batch = torch.export.Dim("batch")
-    program = torch.export.export(whole, (_example(spec, 2),), dynamic_shapes={"images": {0: batch}})
-    torch.export.save(program, path, extra_files={"podium.json": json.dumps(_about(spec))})
-
-
-def _write_onnx(whole: WholeModel, spec: ModelSpec, path: Path) -> None:
-    import onnx
-
-    torch.onnx.export(
-        whole,
-        (_example(spec, 2),),
-        path,
-        dynamo=True,
-        input_names=["images"],
-        output_names=["answers"],
-        dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
-        external_data=False,
-        verbose=False,
-    )
-    model = onnx.load(path)
-    for name, value in _about(spec).items():
-        model.metadata_props.add(key=name, value=value if isinstance(value, str) else json.dumps(value))
-    onnx.save(model, path)
-
-
-def _about(spec: ModelSpec) -> dict[str, Any]:
-    """Returns what a program needs to know: the names of the outputs, and how images get their size."""
-    transform = {name: value for name, value in data_config(spec).items() if name not in ("mean", "std")}
-    about = {"classes": spec.classes, "task": spec.task, "transform": transform, "border": border_colour(spec)}
-    return {**about, **({"range": str(spec.value_range)} if spec.value_range else {})}
-
-
-@contextmanager
-def _quiet_exporters() -> Iterator[None]:
-    """Silences the exporters, which warn of their own code."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(action="ignore"), torch.no_grad():
-            yield
-    finally:
-        logging.disable(before)
-
-
-# --- checking ----------------------------------------------------------------------------------------
-
-
-def _open_torch(path: Path) -> Callable[[Tensor], Tensor]:
-    model: Callable[[Tensor], Tensor] = torch.export.load(path).module()
-    return model
-
-
-def _open_onnx(path: Path) -> Callable[[Tensor], Tensor]:
-    import onnxruntime  # type: ignore[import-untyped]
-
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
-
-
-def _largest_difference(whole: WholeModel, exported: Callable[[Tensor], Tensor]) -> float:
+def _largest_difference(whole: WholeModel, exported: Answer) -> float:
     """Compares the answers for batches of several sizes."""
     differences = []
     for count in (1, 2, 5):
-        images = _example(whole.specs[0], count)
+        images = example(whole.specs[0], count)
         scale = torch.tensor([deviation for _, deviation in whole.specs[0].scales] or [1.0], device=CPU)
         differences.append(((whole(images) - exported(images)).abs() / scale).max())
     return float(torch.stack(differences).max())  # not a number if any of them is none

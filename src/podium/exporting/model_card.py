@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from podium.competition.load import Competition
+from podium.exporting.int8 import is_dynamic
+from podium.exporting.int8_loss import Int8Loss
 from podium.exporting.whole_model import WholeModel
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, licence_of
@@ -35,7 +37,14 @@ answers = model(images)""",
 }
 
 
-def model_card(competition: Competition, run: Run, folds: Sequence[int], whole: WholeModel, path: Path) -> str:
+def model_card(
+    competition: Competition,
+    run: Run,
+    folds: Sequence[int],
+    whole: WholeModel,
+    path: Path,
+    loss: Int8Loss | None = None,
+) -> str:
     spec, recipe = whole.specs[0], run.recipe
     height, width = sides_of(spec.test_size)
     use = USES[path.suffix].format(name=path.name, height=height, width=width)
@@ -58,6 +67,7 @@ def model_card(competition: Competition, run: Run, folds: Sequence[int], whole: 
         f"Each model alone, on the images outside its training, with the views {recipe['views']}. Images from elsewhere"
         " may be answered worse; measure that before you rely on it.",
         "",
+        *(_int8(spec, loss) if loss else []),
         "## How to use it",
         "",
         f"{_preparation(spec)} Colours are normalised inside the model.",
@@ -97,6 +107,20 @@ def _input_and_output(spec: ModelSpec, views: str) -> str:
         f"Input `images`: uint8 RGB, [any number, {height}, {width}, 3]. Output `answers`: {meaning}, in the order of"
         f" {first_few(spec.classes)}. Views averaged: {views}."
     )
+
+
+def _int8(spec: ModelSpec, loss: Int8Loss) -> list[str]:
+    ranges = "a range for each call (dynamic)" if is_dynamic(spec) else "ranges measured on training images (static)"
+    return [
+        "## What int8 costs",
+        "",
+        f"The scores above are those of the models in float32. In this file, weights are int8, and activations have"
+        f" {ranges}: {loss.sizes}. On {loss.images:,} held-out images, each answered by the one model that was not"
+        " trained on it, made int8 alone:",
+        "",
+        *(f"- {change}" for change in loss.changes),
+        "",
+    ]
 
 
 def _scores(competition: Competition, run: Run, folds: Sequence[int]) -> list[str]:

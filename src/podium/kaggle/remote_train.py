@@ -35,8 +35,9 @@ from podium.kaggle.push_kernel import (
     read_user_name,
 )
 from podium.models.build import resolve_recipe
+from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import AUTO, Options
+from podium.recipe import Options
 from podium.recipe_defaults import expand_auto
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.run_folder import Run

@@ -3,8 +3,8 @@
 `train` and `bench` open it in the same way.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,11 +27,13 @@ from podium.machine import Machine
 from podium.models.build import ModelSpec
 from podium.models.device import pick_device, pick_precision, prepare_device
 from podium.recipe import Recipe
+from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed
 from podium.tasks.task import Targets
 from podium.terminal import command_for, plural, say
+from podium.tracking.tracking import Tracking
 from podium.training.augment import View
 from podium.training.epoch_images import ClassBalance, EpochImages, WithAdded, count_of
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
@@ -50,6 +52,7 @@ class Context:
     precision: torch.dtype
     processes: Processes
     extra: pd.DataFrame  # id, target, image, weight: of the card's images from elsewhere that join the training images
+    tracking: Tracking
     cleaned: Cleaned | None = None  # of one fold: see clean_labels.py
 
     @property
@@ -160,6 +163,11 @@ class Context:
         self.run.keep_source(source)
         self.competition.corrections.save()
 
+    def save_history(self, fold: int, history: Sequence[EpochRecord]) -> None:
+        """Writes metrics.jsonl, and tells those who follow the run."""
+        self.run.write_history(fold, history)
+        self.tracking.follow(fold, history)
+
     def save_predictions(self, fold: int, probs: NDArray[np.float32]) -> None:
         """Writes oof.npz, the last file of a fold: it marks the fold as finished."""
         rows, folder = self.held_out_rows(fold), self.run.fold_folder(fold)
@@ -181,6 +189,7 @@ def open_context(plan: Plan) -> Iterator[Context]:
         join_processes(device) as processes,
         plan.run.lock() if processes.is_first else nullcontext(),
         discarded_if_failed(plan.run) if processes.is_first else nullcontext(),
+        closing(Tracking(plan.run, machine.trackers)) as tracking,
     ):
         with processes.first_then_others():  # the first builds the store, the others find it
             side = stored_side(shorter_side(recipe.image_size, recipe.test_size))
@@ -197,6 +206,7 @@ def open_context(plan: Plan) -> Iterator[Context]:
             precision=precision,
             processes=processes,
             extra=extra,
+            tracking=tracking,
         )
 
 

@@ -12,7 +12,7 @@ import torch
 from podium.errors import PodiumError
 from podium.models.device import forget_peak, free_cached_memory, free_gpu_memory, is_cpu, is_gpu
 from podium.models.hardware_errors import SMALLER, CompilerFails, OutOfMemory, free_frames, is_out_of_memory
-from podium.recipe import AUTO
+from podium.option_kinds import AUTO
 from podium.terminal import duration, say
 from podium.training.context import Context
 from podium.training.drawn_changes import can_be_drawn

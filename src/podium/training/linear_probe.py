@@ -117,7 +117,7 @@ def train_head(context: Context, fold: int) -> None:
         l2=fitted.l2,
     )
     save_model(context.run.fold_folder(fold) / "model.safetensors", model, spec)
-    context.run.write_history(fold, [record])
+    context.save_history(fold, [record])
     context.save_predictions(fold, probs)
     say(f"  {fold_name(fold)}  a head with L2 {fitted.l2:.2g}  {record.text(context.competition.task)}")
     warn_if_at_chance(context, fold, probs, [record])

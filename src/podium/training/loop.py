@@ -295,7 +295,7 @@ def add_record(learner: Learner, record: EpochRecord) -> None:
         say(f"podium: warning: {fold_name(fold)}: skipped {steps_skipped}, whose gradients were not finite")
     progress.start_epoch()
     if context.processes.is_first:
-        context.run.write_history(fold, progress.history)
+        context.save_history(fold, progress.history)
     shown = replace(record, loss=loss).text(context.competition.task)
     say(f"  {fold_name(fold)}  epoch {epoch}/{learner.recipe.epochs}  {shown}")
     warn_if_worse(learner)

@@ -16,8 +16,9 @@ from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.images.usual_shape import usual_shape
 from podium.models.build import backbone_of, resolve_recipe
+from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import AUTO, LOSSES, Options, Recipe
+from podium.recipe import LOSSES, Options, Recipe
 from podium.recipe_defaults import Data, layers_of, origins_of
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out

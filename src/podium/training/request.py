@@ -20,6 +20,7 @@ from podium.recipe_defaults import expand_auto
 from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
 from podium.terminal import say
 from podium.torchrun import world_size
+from podium.tracking.trackers import refuse_missing_packages
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
     if request.name is not None:
         check_name(request.name, "the name of a run")
     check_options(options)
+    refuse_missing_packages(request.machine.trackers)
     if "model" in options:
         options = {**options, "model": timm_name(options["model"])}
     if options.get("start"):
