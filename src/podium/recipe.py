@@ -39,6 +39,8 @@ OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 OPERATORS = ("fast", "timm")
 NORMS = ("train", "frozen", "adapt")
+POOLS = ("token", "mean", "both", "gem")
+TIMM_POOL = "default"  # as the model pools by itself
 AUTO = "auto"
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
@@ -91,6 +93,11 @@ class Recipe:
         "statistics of batch norm: train (of each batch), frozen (those of the weights stay) or adapt (computed anew"
         " from the training images at this size, then they stay)",
         choices=NORMS,
+    )
+    pool: str = option(
+        "how features are pooled: default (as timm does), token (the class token), mean, both (class token and mean, or"
+        " mean and maximum, side by side) or gem (a mean of powers, whose exponent is learned)",
+        choices=(TIMM_POOL, *POOLS),
     )
     weight_decay: float = option("decoupled weight decay, for matrices only", 0, 10)
     warmup: float = option("epochs of warm-up; at most a fifth of the run", 0)
@@ -201,6 +208,8 @@ def describe(recipe: Recipe) -> tuple[str, str]:
     ]
     if recipe.norm != "train":
         learning.append(f"batch norm {recipe.norm}")
+    if recipe.pool != TIMM_POOL:
+        learning.append(f"pool {recipe.pool}")
     if recipe.head_first:
         learning.append("from a fitted head")
     if (recipe.loss, recipe.class_weights) != ("cross_entropy", "none"):
@@ -392,6 +401,7 @@ NEUTRAL: dict[str, Any] = {
     "freeze": 0.0,
     "keep": 0.0,
     "norm": "train",
+    "pool": TIMM_POOL,
     "sam": 0.0,
     "loss": "cross_entropy",
     "class_weights": "none",

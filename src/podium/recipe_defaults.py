@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize, shorter_side
 from podium.recipe import (
+    TIMM_POOL,
     Options,
     Recipe,
     check_finish,
@@ -40,6 +41,7 @@ COMMON: dict[str, Any] = {
     "keep": 0.0,
     "freeze": 0.0,  # whatever was tried: a quarter faster, and lower scores
     "norm": "train",
+    "pool": TIMM_POOL,  # as the pretrained weights were trained
     "clip": 1.0,  # cuts off the rare large gradient and leaves the others
     "sam": 0.0,  # whether it beats twice the epochs depends on the competition
     "loss": "cross_entropy",  # its probabilities need no correction, and the recipes of the rows below use it

@@ -19,13 +19,13 @@ from podium.models.hub import package_to_use, weights_unreachable
 from podium.models.look_inside import modules_of
 from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
-from podium.recipe import Options, Recipe
+from podium.recipe import TIMM_POOL, Options, Recipe
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
 from podium.tasks.task import ONE_LABEL, TASKS
 from podium.terminal import first_line, say
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 STEPS = (8, 14, 16, 32)  # patches and strides of models
 PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause", "bsd", "cc-by-4.0", "cc0-1.0", "openrail", "openrail++")
@@ -50,6 +50,7 @@ class ModelSpec:
     norm: str = "train"  # as in the recipe; as above
     scales: tuple[tuple[float, float], ...] = ()  # of numbers: the mean and deviation that an output is measured in
     value_range: ValueRange | None = None  # in which the images were decoded
+    pool: str = TIMM_POOL  # as in the recipe; as above
 
     @property
     def parts(self) -> list[slice]:
@@ -58,8 +59,9 @@ class ModelSpec:
         return task.parts(len(self.classes), task.columns_of(self.classes))
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the fields; the range only if there is one, so that other models keep their bits."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        """Returns the fields; the later ones only where they say something, so that other models keep their bits."""
+        usual = {"value_range": None, "pool": TIMM_POOL}
+        return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
 
 
 # --- what timm knows of a name -----------------------------------------------------------------------
@@ -144,6 +146,9 @@ def build_model(
     if overlay:
         options["pretrained_cfg_overlay"] = overlay
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
+    if classes and recipe.pool != TIMM_POOL:
+        _exchange_pooling(model, name, recipe.pool, recipe.image_size)
+        _load_own_head(model, start, overlay)
     if weights != "none" and not getattr(model, "pretrained_cfg", None):
         _fill_plain_module(model, name, start)
     if recipe.test_size != recipe.image_size:
@@ -163,6 +168,7 @@ def build_model(
         source=source,
         operators=recipe.operators,
         norm=recipe.norm,
+        pool=recipe.pool if classes else TIMM_POOL,
         **_data_config(model, recipe.test_size),
     )
 
@@ -171,6 +177,8 @@ def _weights_to_load(
     recipe: Recipe, classes: Sequence[str], start: Path | None, backbone: Path | None, recorded_source: str
 ) -> tuple[str, dict[str, Any]]:
     """Returns where the weights come from, and how timm is to load them; no source: timm decides."""
+    if start is not None and recipe.pool != TIMM_POOL:
+        return f"the folds of {recipe.start}", {"state_dict": _backbone_in(start, recipe), "num_classes": 0}
     if start is not None:
         return f"the folds of {recipe.start}", {"file": str(start), "num_classes": len(classes)}
     if backbone is not None:  # no classes: timm then keeps the new head, however many classes that has
@@ -185,6 +193,29 @@ def _weights_to_load(
         return "", {}
     names = _create_unchecked(recipe.model, recipe.image_size, pretrained=False).state_dict()
     return package.source, {"state_dict": package.tensors(names)}
+
+
+def _backbone_in(start: Path, recipe: Recipe) -> "dict[str, Tensor]":
+    """Returns what timm can load of a model with another head than timm's: all that timm's model has, but no head."""
+    from podium.models.heads import head_layers
+
+    tensors, _ = load_tensors(start)
+    model = _create_unchecked(recipe.model, recipe.image_size, pretrained=False)
+    head = {parameter for layer in head_layers(model) for parameter in layer.parameters()}
+    return {
+        name: tensors.get(name, tensor)
+        for name, tensor in model.state_dict(keep_vars=True).items()
+        if tensor not in head
+    }
+
+
+def _load_own_head(model: "nn.Module", start: Path | None, overlay: Options) -> None:
+    """Loads what timm has not loaded of the model of a fold."""
+    if start is not None:
+        tensors, _ = load_tensors(start)
+        rest = {name: tensor for name, tensor in tensors.items() if name not in overlay["state_dict"]}
+        model.load_state_dict(rest, strict=False)
+        overlay["state_dict"].clear()  # the model has its own copy
 
 
 def _fill_plain_module(model: "nn.Module", name: str, start: Path | None) -> None:
@@ -211,7 +242,22 @@ def build_with_own_classes(name: str, weights: str) -> tuple["nn.Module", ModelS
 
 def rebuild_model(spec: ModelSpec) -> "nn.Module":
     """Returns the model without its weights."""
-    return _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
+    model = _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
+    if spec.pool != TIMM_POOL:
+        _exchange_pooling(model, spec.architecture, spec.pool, spec.image_size)
+    return model
+
+
+def _exchange_pooling(model: "nn.Module", name: str, pool: str, size: ImageSize) -> None:
+    """Exchanges the pooling; refuses a model that does not ask its own, whatever timm calls it."""
+    from podium.models.pooling import cannot_pool, pool_features
+
+    pooling, calls = pool_features(model, pool, name), []
+    handle = pooling.register_forward_hook(lambda *_: calls.append(1))
+    _, problem = try_size(model, size)
+    handle.remove()
+    if problem or len(calls) != 1:
+        raise cannot_pool(name, pool, "its head pools in a way of its own; leave out --pool")
 
 
 def _remedy_for_test_size(recipe: Recipe) -> str:

@@ -1,6 +1,6 @@
 """The head of a timm model: the layers that turn features into an output per class."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -32,3 +32,21 @@ def layer_numbers(model: Any) -> dict[str, int]:
         return numbers
     numbers = auto_group_layers(model)
     return numbers
+
+
+class Classifier(NamedTuple):
+    name: str  # in the model
+    layer: nn.Linear | nn.Conv2d
+
+
+def classifier_of(model: nn.Module) -> Classifier | None:
+    """Returns the model's classifier if it is one layer."""
+    layers = head_layers(model)
+    if len(layers) != 1 or not isinstance(layers[0], nn.Linear | nn.Conv2d):
+        return None
+    return next((Classifier(name, layers[0]) for name, module in model.named_modules() if module is layers[0]), None)
+
+
+def replace_module(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, own = name.rpartition(".")
+    setattr(model.get_submodule(parent), own, module)
