@@ -89,6 +89,12 @@ class Recipe:
         0.95,
     )
     freeze: float = option("share of the backbone's layers, from the image on, that stay as they are", 0, 1)
+    lora: int = option(
+        "rank of the updates that the linear layers of attention learn in place of their weights (LoRA); of the rest of"
+        " the backbone, only the norms learn; 0: off",
+        0,
+        1024,
+    )
     norm: str = option(
         "statistics of batch norm: train (of each batch), frozen (those of the weights stay) or adapt (computed anew"
         " from the training images at this size, then they stay)",
@@ -203,7 +209,9 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         f"{plural(recipe.epochs, 'epoch')} in batches of {recipe.batch_size}"
         + (f" (in {recipe.accumulate} parts)" if recipe.accumulate != 1 else ""),
         f"lr {recipe.lr:g} ({recipe.optimizer})",
-        *_in_use(recipe, "head_rate", "layer_decay", "freeze", "keep", "weight_decay", "drop_path", "smoothing"),
+        *_in_use(
+            recipe, "head_rate", "layer_decay", "freeze", "lora", "keep", "weight_decay", "drop_path", "smoothing"
+        ),
         *_in_use(recipe, "ema", "sam"),
     ]
     if recipe.norm != "train":
@@ -391,7 +399,7 @@ def check_views(recipe: Recipe) -> None:
 
 
 # A head on frozen features does without these.
-ONLY_IN_TRAINING = ("teacher", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment")
+ONLY_IN_TRAINING = ("teacher", "lora", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment")
 
 # What a recipe that was written before an option existed did: the value that changes nothing.
 NEUTRAL: dict[str, Any] = {
@@ -399,6 +407,7 @@ NEUTRAL: dict[str, Any] = {
     "optimizer": "adamw",
     "head_rate": 1.0,
     "freeze": 0.0,
+    "lora": 0,
     "keep": 0.0,
     "norm": "train",
     "pool": TIMM_POOL,

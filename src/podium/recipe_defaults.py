@@ -40,6 +40,7 @@ COMMON: dict[str, Any] = {
     "head_rate": 1.0,
     "keep": 0.0,
     "freeze": 0.0,  # whatever was tried: a quarter faster, and lower scores
+    "lora": 0,  # all weights of a model of the usual size fit into memory and learn more
     "norm": "train",
     "pool": TIMM_POOL,  # as the pretrained weights were trained
     "clip": 1.0,  # cuts off the rare large gradient and leaves the others
@@ -117,6 +118,10 @@ FROM_FITTED_HEAD: dict[str, Any] = {"head_first": True, "mix": 0.0, "keep": 0.5}
 # Without a fitted head there is nothing to keep; weights between two with other statistics of batch norm have none that
 # fit them.
 NOTHING_KEPT: dict[str, Any] = {"keep": 0.0}
+# The rate of low-rank updates, times --lr: the best rate of LoRA is about ten times that of all weights, whatever the
+# rank ("LoRA Without Regret", Schulman et al., 2025). Head and norms, which learn as always, keep --lr.
+LORA_RATE = 10.0
+FOR_LORA: dict[str, Any] = {"layer_decay": 1.0}  # Hu et al. (2021) train all layers at one rate
 MANY_IMAGES = 20_000
 MIX_OF_MANY = 0.5
 LEAST_STEPS = 300  # of fine-tuning: small data sets get more epochs
@@ -225,6 +230,7 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
         f"{name}, from scratch" if from_scratch else name: row,
         "number of images": {} if from_scratch else options_for(data.images, batch_size, row),
         "nothing to keep": {} if keeps_start(asked, backbone, row) else NOTHING_KEPT,
+        "--lora": FOR_LORA if asked.get("lora") else {},
         "metric": FOR_PROBABILITIES if data.is_loss_of_probabilities and not from_scratch else {},
         "shape of the images": FOR_OBLONG if data.is_oblong else {},
         f"--level {level}": OPTIONS_OF_LEVEL[level],

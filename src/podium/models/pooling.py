@@ -21,7 +21,7 @@ EXPONENT = 3.0  # of GeM at its start, as Radenovic et al. (2018) train it
 
 
 class Pooling(nn.Module):
-    """Pools tokens [images, tokens, features], or maps. With two ways, the rows of the second follow those of the first."""
+    """Pools tokens [images, tokens, features], or maps. The rows of a second way follow those of the first."""
 
     def __init__(self, ways: tuple[str, ...], dims: tuple[int, ...] = (1,), keepdim: bool = False, skip: int = 0):
         super().__init__()

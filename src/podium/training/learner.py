@@ -20,6 +20,7 @@ from podium.image_size import sides_of
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import CPU, autocast, is_gpu, micro_batch_limit
 from podium.models.frozen_layers import freeze_layers, set_training
+from podium.models.low_rank import add_low_rank_updates
 from podium.models.place import place_model
 from podium.models.predict import wanted
 from podium.recipe import Recipe, image_size_at
@@ -30,7 +31,7 @@ from podium.training.distill import Teacher, separate_heads
 from podium.training.kept_start import KeptStart
 from podium.training.losses import make_label_loss
 from podium.training.optimizer import create_optimizer
-from podium.training.randomness import MIX, generator, seed_torch
+from podium.training.randomness import LOW_RANK, MIX, generator, seed_torch
 from podium.training.schedule import learning_rate
 
 CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
@@ -93,6 +94,8 @@ class Learner:
             if recipe.distil < 1:  # without the labels' loss, one of two heads would learn nothing
                 separate_heads(self.model)
         freeze_layers(self.model, recipe.freeze)
+        if recipe.lora:
+            add_low_rank_updates(self.model, recipe, generator(LOW_RANK, recipe.seed, fold))
         self.optimizer = create_optimizer(self.model, recipe)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == torch.float16)
         decay = 1 - 1 / max(1.0, recipe.ema * self.sampler.stop)

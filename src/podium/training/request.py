@@ -151,6 +151,8 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
             raise PodiumError(f"--adjust and {flag_of(name)} do the same twice; leave out one of them")
     if chosen["finish"] and request.budget is not None:
         raise PodiumError("--budget may cut off the end of a run, which --finish needs; leave out one of them")
+    if chosen["lora"] and chosen["freeze"]:
+        raise PodiumError("--lora freezes the whole backbone but its norms; leave out --freeze")
     if chosen["adjust"] and teacher:
         raise PodiumError("--adjust and --teacher contradict each other: a teacher says how frequent its classes are")
     if "distil" in options and not teacher:
