@@ -93,7 +93,8 @@ def backbone_of(name: str) -> Backbone:
     config, modules = _weights_config(name), modules_of(name)
     size = config.input_size[-1] if config else 224
     test_size = config.test_input_size[-1] if config and config.test_input_size else size
-    return Backbone(family_of(name), modules.kind, size, test_size, modules.has_batch_norm)
+    weights = f"{config.architecture}.{config.tag}" if config and config.tag else name
+    return Backbone(family_of(name), modules.kind, size, test_size, modules.has_batch_norm, weights)
 
 
 def family_of(name: str) -> str:

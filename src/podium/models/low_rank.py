@@ -1,8 +1,8 @@
 """Low-rank updates of attention (LoRA, Hu et al., 2021): --lora.
 
 The linear layers of attention keep their pretrained weights and learn an update of a low rank; of the rest of the
-backbone, only the norms learn. So the optimiser has moments for few parameters (of ViT-L with rank 16, 0.8 %). `merged` adds the
-updates to the weights: what predicts and what is saved is a plain model.
+backbone, only the norms learn. So the optimiser has moments for few parameters (of ViT-L with rank 16, 0.8 %).
+`merged` adds the updates to the weights: what predicts and what is saved is a plain model.
 """
 
 import math
