@@ -41,6 +41,7 @@ OPERATORS = ("fast", "timm")
 NORMS = ("train", "frozen", "adapt")
 POOLS = ("token", "mean", "both", "gem")
 TIMM_POOL = "default"  # as the model pools by itself
+LINEAR, ARCFACE = HEADS = ("linear", "arcface")
 AUTO = "auto"
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
@@ -104,6 +105,11 @@ class Recipe:
         "how features are pooled: default (as timm does), token (the class token), mean, both (class token and mean, or"
         " mean and maximum, side by side) or gem (a mean of powers, whose exponent is learned)",
         choices=(TIMM_POOL, *POOLS),
+    )
+    head: str = option(
+        "linear, or arcface: compares the directions of features and classes, which learn with an angle between them"
+        " that is larger for rare classes (Deng et al., 2019); for hundreds of classes and more",
+        choices=HEADS,
     )
     weight_decay: float = option("decoupled weight decay, for matrices only", 0, 10)
     warmup: float = option("epochs of warm-up; at most a fifth of the run", 0)
@@ -218,6 +224,8 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         learning.append(f"batch norm {recipe.norm}")
     if recipe.pool != TIMM_POOL:
         learning.append(f"pool {recipe.pool}")
+    if recipe.head != LINEAR:
+        learning.append(f"head {recipe.head}")
     if recipe.head_first:
         learning.append("from a fitted head")
     if (recipe.loss, recipe.class_weights) != ("cross_entropy", "none"):
@@ -399,7 +407,7 @@ def check_views(recipe: Recipe) -> None:
 
 
 # A head on frozen features does without these.
-ONLY_IN_TRAINING = ("teacher", "lora", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment")
+ONLY_IN_TRAINING = ("teacher", "lora", "head", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment")
 
 # What a recipe that was written before an option existed did: the value that changes nothing.
 NEUTRAL: dict[str, Any] = {
@@ -411,6 +419,7 @@ NEUTRAL: dict[str, Any] = {
     "keep": 0.0,
     "norm": "train",
     "pool": TIMM_POOL,
+    "head": LINEAR,
     "sam": 0.0,
     "loss": "cross_entropy",
     "class_weights": "none",

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize, shorter_side
 from podium.recipe import (
+    ARCFACE,
+    LINEAR,
     TIMM_POOL,
     Options,
     Recipe,
@@ -44,6 +46,7 @@ COMMON: dict[str, Any] = {
     "lora": 0,  # all weights of a model of the usual size fit into memory and learn more
     "norm": "train",
     "pool": TIMM_POOL,  # as the pretrained weights were trained
+    "head": LINEAR,  # angles pay with more than 1,000 classes of few images each
     "clip": 1.0,  # cuts off the rare large gradient and leaves the others
     "sam": 0.0,  # whether it beats twice the epochs depends on the competition
     "loss": "cross_entropy",  # its probabilities need no correction, and the recipes of the rows below use it
@@ -165,6 +168,8 @@ NOTHING_KEPT: dict[str, Any] = {"keep": 0.0}
 LORA_RATE = 10.0
 # Hu et al. (2021) train the updates of all layers, and at one rate.
 FOR_LORA: dict[str, Any] = {"layer_decay": 1.0, "freeze": 0.0}
+# A mixed image has no direction of its own class; and no head is fitted that the final weights could keep a share of.
+FOR_ARCFACE: dict[str, Any] = {"mix": 0.0, "keep": 0.0}
 MANY_IMAGES = 20_000
 MIX_OF_MANY = 0.5
 LEAST_STEPS = 300  # of fine-tuning: small data sets get more epochs
@@ -276,6 +281,7 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
         "nothing to keep": {} if keeps_start(asked, backbone, row) else NOTHING_KEPT,
         "--lora": FOR_LORA if asked.get("lora") else {},
         "metric": FOR_PROBABILITIES if data.is_loss_of_probabilities and not from_scratch else {},
+        f"--head {ARCFACE}": FOR_ARCFACE if asked.get("head") == ARCFACE else {},
         "shape of the images": FOR_OBLONG if data.is_oblong else {},
         f"--level {level}": OPTIONS_OF_LEVEL[level],
         "card": card,

@@ -19,7 +19,7 @@ from podium.models.hub import package_to_use, weights_unreachable
 from podium.models.look_inside import modules_of
 from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
-from podium.recipe import TIMM_POOL, Options, Recipe
+from podium.recipe import LINEAR, TIMM_POOL, Options, Recipe
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
 from podium.tasks.task import ONE_LABEL, TASKS
 from podium.terminal import first_line, say
@@ -51,6 +51,7 @@ class ModelSpec:
     scales: tuple[tuple[float, float], ...] = ()  # of numbers: the mean and deviation that an output is measured in
     value_range: ValueRange | None = None  # in which the images were decoded
     pool: str = TIMM_POOL  # as in the recipe; as above
+    head: str = LINEAR  # as in the recipe; as above
 
     @property
     def parts(self) -> list[slice]:
@@ -60,7 +61,7 @@ class ModelSpec:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the fields; the later ones only where they say something, so that other models keep their bits."""
-        usual = {"value_range": None, "pool": TIMM_POOL}
+        usual = {"value_range": None, "pool": TIMM_POOL, "head": LINEAR}
         return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
 
 
@@ -147,8 +148,8 @@ def build_model(
     if overlay:
         options["pretrained_cfg_overlay"] = overlay
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
-    if classes and recipe.pool != TIMM_POOL:
-        _exchange_pooling(model, name, recipe.pool, recipe.image_size)
+    if classes and not is_timms_head(recipe):
+        _change_head(model, name, recipe, recipe.image_size)
         _load_own_head(model, start, overlay)
     if weights != "none" and not getattr(model, "pretrained_cfg", None):
         _fill_plain_module(model, name, start)
@@ -170,6 +171,7 @@ def build_model(
         operators=recipe.operators,
         norm=recipe.norm,
         pool=recipe.pool if classes else TIMM_POOL,
+        head=recipe.head if classes else LINEAR,
         **_data_config(model, recipe.test_size),
     )
 
@@ -178,7 +180,7 @@ def _weights_to_load(
     recipe: Recipe, classes: Sequence[str], start: Path | None, backbone: Path | None, recorded_source: str
 ) -> tuple[str, dict[str, Any]]:
     """Returns where the weights come from, and how timm is to load them; no source: timm decides."""
-    if start is not None and recipe.pool != TIMM_POOL:
+    if start is not None and not is_timms_head(recipe):
         return f"the folds of {recipe.start}", {"state_dict": _backbone_in(start, recipe), "num_classes": 0}
     if start is not None:
         return f"the folds of {recipe.start}", {"file": str(start), "num_classes": len(classes)}
@@ -244,21 +246,31 @@ def build_with_own_classes(name: str, weights: str) -> tuple["nn.Module", ModelS
 def rebuild_model(spec: ModelSpec) -> "nn.Module":
     """Returns the model without its weights."""
     model = _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
-    if spec.pool != TIMM_POOL:
-        _exchange_pooling(model, spec.architecture, spec.pool, spec.image_size)
+    if not is_timms_head(spec):
+        _change_head(model, spec.architecture, spec, spec.image_size)
     return model
 
 
-def _exchange_pooling(model: "nn.Module", name: str, pool: str, size: ImageSize) -> None:
-    """Exchanges the pooling; refuses a model that does not ask its own, whatever timm calls it."""
-    from podium.models.pooling import cannot_pool, pool_features
+def is_timms_head(options: Recipe | ModelSpec) -> bool:
+    """Returns whether timm builds the whole head, from the pooling on."""
+    return (options.pool, options.head) == (TIMM_POOL, LINEAR)
 
-    pooling, calls = pool_features(model, pool, name), []
-    handle = pooling.register_forward_hook(lambda *_: calls.append(1))
+
+def _change_head(model: "nn.Module", name: str, options: Recipe | ModelSpec, size: ImageSize) -> None:
+    """Exchanges pooling and classifier; refuses a model that does not use those that timm's names speak of."""
+    from podium.models.heads import put_cosine_head
+    from podium.models.pooling import pool_features
+
+    changed = [pool_features(model, options.pool, name)] if options.pool != TIMM_POOL else []
+    changed += [put_cosine_head(model, name)] if options.head != LINEAR else []
+    calls: list[nn.Module] = []
+    handles = [module.register_forward_hook(lambda module, *_: calls.append(module)) for module in changed]
     _, problem = try_size(model, size)
-    handle.remove()
-    if problem or len(calls) != 1:
-        raise cannot_pool(name, pool, "its head pools in a way of its own; leave out --pool")
+    for handle in handles:
+        handle.remove()
+    if problem or calls != changed:
+        flags = f"--pool {options.pool}" if options.pool != TIMM_POOL else f"--head {options.head}"
+        raise PodiumError(f"{name} cannot use {flags}: its head works in a way of its own; leave that out")
 
 
 def _remedy_for_test_size(recipe: Recipe) -> str:

@@ -2,7 +2,13 @@
 
 from typing import Any, NamedTuple
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from podium.errors import PodiumError
+
+SCALE = 30.0  # of the cosines, as in the winners' solutions of Google's Landmark competitions
 
 
 def head_layers(model: Any) -> list[nn.Module]:
@@ -34,6 +40,14 @@ def layer_numbers(model: Any) -> dict[str, int]:
     return numbers
 
 
+class CosineHead(nn.Linear):
+    """A classifier without a bias whose outputs are SCALE times the cosine between the features and each class."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        with torch.autocast(features.device.type, enabled=False):  # in 16 bits, outputs near SCALE would lose digits
+            return SCALE * F.linear(F.normalize(features.float()), F.normalize(self.weight))
+
+
 class Classifier(NamedTuple):
     name: str  # in the model
     layer: nn.Linear | nn.Conv2d
@@ -50,3 +64,16 @@ def classifier_of(model: nn.Module) -> Classifier | None:
 def replace_module(model: nn.Module, name: str, module: nn.Module) -> None:
     parent, _, own = name.rpartition(".")
     setattr(model.get_submodule(parent), own, module)
+
+
+def put_cosine_head(model: nn.Module, architecture: str) -> nn.Module:
+    """Exchanges the classifier for one that compares directions."""
+    classifier = classifier_of(model)
+    if classifier is None:
+        raise PodiumError(
+            f"{architecture} cannot use --head arcface: it has several classifiers, or none; leave it out"
+        )
+    outputs, features = classifier.layer.weight.shape[:2]
+    head = CosineHead(features, outputs, bias=False)
+    replace_module(model, classifier.name, head)
+    return head

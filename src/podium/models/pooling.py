@@ -65,10 +65,10 @@ def pool_features(model: nn.Module, pool: str, architecture: str) -> Pooling:
     """Exchanges the pooling of a timm model, which gets a new classifier where that has more features than before."""
     place, classifier = _place_of(model), classifier_of(model)
     if place is None or classifier is None:
-        raise cannot_pool(architecture, pool, "it pools in a way of its own; leave out --pool")
+        raise _cannot_pool(architecture, pool, "it pools in a way of its own; leave that out")
     if not place.ways(pool):
         others = ", ".join(other for other in POOLS if place.ways(other))
-        raise cannot_pool(architecture, pool, f"it has no class token; take one of {others}")
+        raise _cannot_pool(architecture, pool, f"it has no class token; take one of {others}")
     pooling = Pooling(place.ways(pool), **place.options)
     replace_module(model, place.name, pooling)
     if len(pooling.ways) > 1:
@@ -78,7 +78,7 @@ def pool_features(model: nn.Module, pool: str, architecture: str) -> Pooling:
     return pooling
 
 
-def cannot_pool(architecture: str, pool: str, reason: str) -> PodiumError:
+def _cannot_pool(architecture: str, pool: str, reason: str) -> PodiumError:
     return PodiumError(f"{architecture} cannot use --pool {pool}: {reason}")
 
 
