@@ -29,7 +29,8 @@ def test_features_are_pooled_as_the_name_says() -> None:
     patches = tokens[:, 1:]
 
     def pooled(*ways: str) -> torch.Tensor:
-        return Pooling(ways, skip=1)(tokens)
+        result: torch.Tensor = Pooling(ways, skip=1)(tokens)
+        return result
 
     assert torch.equal(pooled("token"), tokens[:, 0])
     assert torch.equal(pooled("mean"), patches.mean(1))

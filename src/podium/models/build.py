@@ -261,7 +261,7 @@ def _change_head(model: "nn.Module", name: str, options: Recipe | ModelSpec, siz
     from podium.models.heads import put_cosine_head
     from podium.models.pooling import pool_features
 
-    changed = [pool_features(model, options.pool, name)] if options.pool != TIMM_POOL else []
+    changed: list[nn.Module] = [pool_features(model, options.pool, name)] if options.pool != TIMM_POOL else []
     changed += [put_cosine_head(model, name)] if options.head != LINEAR else []
     calls: list[nn.Module] = []
     handles = [module.register_forward_hook(lambda module, *_: calls.append(module)) for module in changed]

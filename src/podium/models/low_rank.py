@@ -86,8 +86,12 @@ def merged(model: Model) -> Model:
     plain = deepcopy(model)
     for layer in list(plain.modules()):
         if isinstance(layer, LowRankLinear):
-            weight = layer.weight
-            del layer.fixed, layer.down, layer.up
-            layer.__class__ = nn.Linear
-            layer.weight = nn.Parameter(weight, requires_grad=False)
+            _merge(layer)
     return plain
+
+
+def _merge(layer: Any) -> None:
+    weight = layer.weight
+    del layer.fixed, layer.down, layer.up
+    layer.__class__ = nn.Linear
+    layer.weight = nn.Parameter(weight, requires_grad=False)

@@ -74,7 +74,8 @@ def pool_features(model: nn.Module, pool: str, architecture: str) -> Pooling:
     if len(pooling.ways) > 1:
         outputs, features = classifier.layer.weight.shape[:2]
         replace_module(model, classifier.name, nn.Linear(2 * features, outputs))
-        model.__class__ = _side_by_side(type(model))
+        base: Any = type(model)
+        model.__class__ = _side_by_side(base)
     return pooling
 
 
@@ -102,6 +103,7 @@ def _side_by_side(base: type[Any]) -> type[nn.Module]:
     def forward_head(self: Any, features: Tensor, pre_logits: bool = False) -> Tensor:
         rows: Tensor = base.forward_head(self, features, pre_logits=True)
         both = rows.unflatten(0, (2, -1)).transpose(0, 1).flatten(1)
-        return both if pre_logits else self.get_classifier()(both)
+        output: Tensor = both if pre_logits else self.get_classifier()(both)
+        return output
 
     return type(base.__name__, (base,), {"forward_head": forward_head})
