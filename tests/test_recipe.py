@@ -1,12 +1,15 @@
 """The recipe: where the value of an option comes from, and which values are refused."""
 
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 
 import pytest
+import timm
 
 from podium.errors import PodiumError
 from podium.recipe import LEVELS, NEUTRAL, Recipe, check_card_options, check_options, differences, image_size_at
-from podium.recipe_defaults import LEAST_STEPS, Backbone, Data, expand_auto, fill_in_defaults
+from podium.recipe_defaults import FOUNDATIONS, LEAST_STEPS, Backbone, Data, expand_auto, fill_in_defaults
+from tiny import recipe_of
 
 
 def recipe(**options: object) -> Recipe:
@@ -93,6 +96,37 @@ def test_auto_is_a_model_that_suits_the_device_and_given_options_win() -> None:
     assert expand_auto({"model": "auto", "epochs": 3}, "cpu")["epochs"] == 3
     assert "mix" not in expand_auto({"model": "auto", "level": "strong"}, "cpu")  # the level sets it
     assert expand_auto({"model": "test_vit"}, "cpu") == {"model": "test_vit"}
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("vit_small_patch16_dinov3", {"freeze": 0.5, "pool": "both", "layer_decay": 1.0, "lr": 1.27e-4}),
+        ("vit_base_patch16_siglip_224", {"layer_decay": 0.65, "lr": 7.07e-5, "pool": "default", "freeze": 0.0}),
+        ("vit_pe_core_tiny_patch16_384", {"layer_decay": 0.65, "drop_path": 0.0, "epochs": 12}),
+        ("eva02_tiny_patch14_336", {"layer_decay": 0.8, "smoothing": 0.2, "lr": 1.77e-5, "warmup": 2.0}),
+        ("vit_base_patch16_siglip_224.webli", {"layer_decay": 0.75, "lr": 7.07e-5}),  # the first SigLIP: a ViT
+        ("convnext_tiny.dinov3_lvd1689m", {"layer_decay": 0.8, "freeze": 0.0}),
+    ],
+)
+def test_foundation_models_are_fine_tuned_as_published(model: str, expected: dict[str, object]) -> None:
+    filled = recipe_of(model, "pretrained")
+    assert {name: getattr(filled, name) for name in expected} == expected
+    scratch = recipe_of(model, "none")
+    assert (scratch.freeze, scratch.pool) == (0.0, "default")  # there is nothing to keep, and nothing to pool as before
+
+
+def test_every_foundation_is_known_by_the_names_that_timm_gives_its_weights() -> None:
+    names = timm.list_pretrained()
+    found = {key: [name for name in names if fnmatchcase(name, known.weights)] for key, known in FOUNDATIONS.items()}
+    assert all(len(models) > 5 for models in found.values())
+    together = [name for models in found.values() for name in models]
+    assert len(set(together)) == len(together)  # no two rows compete for a model
+
+
+def test_low_rank_updates_reach_the_layers_that_would_be_frozen() -> None:
+    assert recipe_of("vit_small_patch16_dinov3", "pretrained", lora=8).freeze == 0
+    assert recipe_of("vit_small_patch16_dinov3", "pretrained", lora=8, freeze=0.2).freeze == 0.2
 
 
 def test_images_grow_from_half_the_size_to_the_whole_size() -> None:

@@ -49,6 +49,9 @@ OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 OPERATORS = ("fast", "timm")
 NORMS = ("train", "frozen", "adapt")
+POOLS = ("token", "mean", "both", "gem")
+TIMM_POOL = "default"  # as the model pools by itself
+LINEAR, ARCFACE = HEADS = ("linear", "arcface")
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -102,10 +105,26 @@ class Recipe:
         0.95,
     )
     freeze: float = option("share of the backbone's layers, from the image on, that stay as they are", 0, 1)
+    lora: int = option(
+        "rank of the updates that the linear layers of attention learn in place of their weights (LoRA); of the rest of"
+        " the backbone, only the norms learn; 0: off",
+        0,
+        1024,
+    )
     norm: str = option(
         "statistics of batch norm: train (of each batch), frozen (those of the weights stay) or adapt (computed anew"
         " from the training images at this size, then they stay)",
         choices=NORMS,
+    )
+    pool: str = option(
+        "how features are pooled: default (as timm does), token (the class token), mean, both (class token and mean, or"
+        " mean and maximum, side by side) or gem (a mean of powers, whose exponent is learned)",
+        choices=(TIMM_POOL, *POOLS),
+    )
+    head: str = option(
+        "linear, or arcface: compares the directions of features and classes, which learn with an angle between them"
+        " that is larger for rare classes (Deng et al., 2019); for hundreds of classes and more",
+        choices=HEADS,
     )
     weight_decay: float = option("decoupled weight decay, for matrices only", 0, 10)
     warmup: float = option("epochs of warm-up; at most a fifth of the run", 0)
@@ -233,11 +252,17 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         f"{plural(recipe.epochs, 'epoch')} in batches of {recipe.batch_size}"
         + (f" (in {recipe.accumulate} parts)" if recipe.accumulate != 1 else ""),
         f"lr {recipe.lr:g} ({recipe.optimizer})",
-        *_in_use(recipe, "head_rate", "layer_decay", "freeze", "keep", "weight_decay", "drop_path", "smoothing"),
+        *_in_use(
+            recipe, "head_rate", "layer_decay", "freeze", "lora", "keep", "weight_decay", "drop_path", "smoothing"
+        ),
         *_in_use(recipe, *(["swa"] if recipe.swa else ["ema"]), "sam"),
     ]
     if recipe.norm != "train":
         learning.append(f"batch norm {recipe.norm}")
+    if recipe.pool != TIMM_POOL:
+        learning.append(f"pool {recipe.pool}")
+    if recipe.head != LINEAR:
+        learning.append(f"head {recipe.head}")
     if recipe.head_first:
         learning.append("from a fitted head")
     if (recipe.loss, recipe.class_weights) != ("cross_entropy", "none"):
@@ -364,7 +389,8 @@ def check_views(recipe: Recipe) -> None:
 
 # A head on frozen features does without these.
 ONLY_IN_TRAINING = (
-    *("teacher", "pseudo", "clean", "swa", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment"),
+    *("teacher", "pseudo", "clean", "lora", "head", "swa", "loss", "class_weights", "balance", "cap", "adjust"),
+    *("finish", "augment"),
 )
 
 # What a recipe that was written before an option existed did: the value that changes nothing.
@@ -373,8 +399,11 @@ NEUTRAL: dict[str, Any] = {
     "optimizer": "adamw",
     "head_rate": 1.0,
     "freeze": 0.0,
+    "lora": 0,
     "keep": 0.0,
     "norm": "train",
+    "pool": TIMM_POOL,
+    "head": LINEAR,
     "sam": 0.0,
     "loss": "cross_entropy",
     "class_weights": "none",

@@ -7,10 +7,14 @@ family), the row for all models. `fill_in_defaults` does that.
 
 import math
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize, shorter_side
 from podium.recipe import (
+    ARCFACE,
+    LINEAR,
+    TIMM_POOL,
     Options,
     Recipe,
     check_finish,
@@ -39,7 +43,10 @@ COMMON: dict[str, Any] = {
     "head_rate": 1.0,
     "keep": 0.0,
     "freeze": 0.0,  # whatever was tried: a quarter faster, and lower scores
+    "lora": 0,  # all weights of a model of the usual size fit into memory and learn more
     "norm": "train",
+    "pool": TIMM_POOL,  # as the pretrained weights were trained
+    "head": LINEAR,  # angles pay with more than 1,000 classes of few images each
     "clip": 1.0,  # cuts off the rare large gradient and leaves the others
     "sam": 0.0,  # whether it beats twice the epochs depends on the competition
     "loss": "cross_entropy",  # its probabilities need no correction, and the recipes of the rows below use it
@@ -113,6 +120,47 @@ PRETRAINED: dict[str, dict[str, Any]] = {
         "warmup": 1.0,
     },
 }
+
+
+class Foundation(NamedTuple):
+    """Large models pretrained on hundreds of millions of images and more: what they need besides the row of a ViT."""
+
+    weights: str  # a pattern of timm's names, MODEL.TAG
+    row: dict[str, Any]
+
+
+# Each learning rate is the published one, times the square root of 128 over the published batch.
+FOUNDATIONS: dict[str, Foundation] = {
+    "dinov3": Foundation(
+        "vit_*_dinov3*.*",
+        {
+            "lr": 1.8e-4,  # 5e-5 at batches of 10, with the first half of the blocks frozen: CSIRO 2026, 4th place
+            "layer_decay": 1.0,  # frozen layers take its place
+            "freeze": 0.5,
+            "pool": "both",  # as the linear classifier that its authors publish (dinov3/hub/classifiers.py)
+            "drop_path": 0.0,  # of half the blocks, there is little to drop; none is published
+            "epochs": 12,  # as for other large models
+        },
+    ),
+    # Learned from captions, as CLIP did. Nobody has published a fine-tuning of SigLIP 2 or Perception Encoder for
+    # classes; these are the values for CLIP's ViT-L (Dong et al., 2022, "CLIP itself is a strong fine-tuner", FT-CLIP's
+    # script): 4e-4 at batches of 2,048, decay 0.65, no drop path, 30 epochs of ImageNet, no mixing. They keep timm's
+    # pooling: both were trained with the attention that pools (the models called `gap` with the mean).
+    "siglip2": Foundation("vit_*_siglip_*.v2_webli", {"lr": 1e-4, "layer_decay": 0.65, "drop_path": 0.0, "epochs": 12}),
+    "pe": Foundation("vit_pe_*.*", {"lr": 1e-4, "layer_decay": 0.65, "drop_path": 0.0, "epochs": 12}),
+    # By its authors' scripts (EVA-02/asuka), for weights that have seen ImageNet-21k; their images have 448 px.
+    "eva02": Foundation(
+        "eva02_*.mim_*",
+        {
+            "lr": 2.5e-5,  # 5e-5 at batches of 512 for B; 2e-5 for L
+            "layer_decay": 0.8,  # for B; 0.85 for L
+            "drop_path": 0.1,  # for B; 0.15 for L
+            "smoothing": 0.2,
+            "epochs": 15,  # for B; 20 for L
+            "warmup": 2.0,
+        },
+    ),
+}
 # Of all kinds: a fitted head knows the classes, so mixed images only disturb it. BiT (Kolesnikov et al., 2020), too,
 # mixes only from 20,000 images on.
 # The middle between that start and the end is about as good as the end where there is much to learn, and better where
@@ -121,6 +169,13 @@ FROM_FITTED_HEAD: dict[str, Any] = {"head_first": True, "mix": 0.0, "keep": 0.5}
 # Without a fitted head there is nothing to keep; weights between two with other statistics of batch norm have none that
 # fit them.
 NOTHING_KEPT: dict[str, Any] = {"keep": 0.0}
+# The rate of low-rank updates, times --lr: the best rate of LoRA is about ten times that of all weights, whatever the
+# rank ("LoRA Without Regret", Schulman et al., 2025). Head and norms, which learn as always, keep --lr.
+LORA_RATE = 10.0
+# Hu et al. (2021) train the updates of all layers, and at one rate.
+FOR_LORA: dict[str, Any] = {"layer_decay": 1.0, "freeze": 0.0}
+# A mixed image has no direction of its own class; and no head is fitted that the final weights could keep a share of.
+FOR_ARCFACE: dict[str, Any] = {"mix": 0.0, "keep": 0.0}
 MANY_IMAGES = 20_000
 MIX_OF_MANY = 0.5
 LEAST_STEPS = 300  # of fine-tuning: small data sets get more epochs
@@ -203,6 +258,7 @@ class Backbone(NamedTuple):
     image_size: ImageSize  # that the weights were made for
     test_size: ImageSize
     has_batch_norm: bool = True
+    weights: str = ""  # as timm calls them: MODEL.TAG
 
 
 class Data(NamedTuple):
@@ -229,7 +285,9 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
         f"{name}, from scratch" if from_scratch else name: row,
         "number of images": {} if from_scratch else options_for(data.images, batch_size, row),
         "nothing to keep": {} if keeps_start(asked, backbone, row) else NOTHING_KEPT,
+        "--lora": FOR_LORA if asked.get("lora") else {},
         "metric": FOR_PROBABILITIES if data.is_loss_of_probabilities and not from_scratch else {},
+        f"--head {ARCFACE}": FOR_ARCFACE if asked.get("head") == ARCFACE else {},
         "shape of the images": FOR_OBLONG if data.is_oblong else {},
         f"--level {level}": OPTIONS_OF_LEVEL[level],
         "card": card,
@@ -262,7 +320,9 @@ def learns_anew(weights: str) -> bool:
 def row_of(backbone: Backbone, from_scratch: bool) -> tuple[str, Options]:
     """Returns the row of the model, and its name."""
     if not from_scratch:
-        return f"kind {backbone.kind}", {**FROM_FITTED_HEAD, **PRETRAINED[backbone.kind]}
+        name = next((name for name, known in FOUNDATIONS.items() if fnmatchcase(backbone.weights, known.weights)), "")
+        row = {**FROM_FITTED_HEAD, **PRETRAINED[backbone.kind]}
+        return (f"weights {name}", {**row, **FOUNDATIONS[name].row}) if name else (f"kind {backbone.kind}", row)
     family = TRAINED_AS.get(backbone.family, backbone.family)
     return (f"family {family}", SCRATCH[family]) if family in SCRATCH else ("other families", SCRATCH[""])
 
@@ -296,9 +356,10 @@ def origins_of(layers: Mapping[str, Options]) -> dict[str, str]:
 
 def describe_default(name: str) -> str:
     """Returns ` (default: 64)`, ` (default by kind of model: ...)`, or nothing if the help text says it."""
-    rows = {kind: {**COMMON, **FROM_FITTED_HEAD, **row} for kind, row in PRETRAINED.items()}
+    own = {weights: {**PRETRAINED["vit"], **known.row} for weights, known in FOUNDATIONS.items()}
+    rows = {kind: {**COMMON, **FROM_FITTED_HEAD, **row} for kind, row in (PRETRAINED | own).items()}
     scratch = {family or "others": {**COMMON, **row} for family, row in SCRATCH.items()}
-    if any(name in row for row in (FROM_FITTED_HEAD, *PRETRAINED.values(), *SCRATCH.values())):
+    if any(name in row for row in (FROM_FITTED_HEAD, *PRETRAINED.values(), *own.values(), *SCRATCH.values())):
         pretrained, anew = _by_row(rows, name), _by_row(scratch, name)
         if pretrained == anew:
             return f" (default: {pretrained})"

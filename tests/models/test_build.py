@@ -10,6 +10,8 @@ from podium.models.build import backbone_of, build_model, licence_of, rebuild_mo
 from podium.models.model_file import save_model
 from tiny import recipe_of
 
+VIT = "vit_small_patch32_224.augreg_in21k_ft_in1k"
+
 
 def save_new_model(path: Path, name: str, classes: int, image_size: int = 64) -> Path:
     """Saves a model from scratch as a fold does."""
@@ -70,8 +72,8 @@ def test_a_file_that_holds_no_weights_or_another_models_is_refused(tmp_path: Pat
 
 
 def test_a_model_is_built_for_the_given_image_size_or_the_right_size_is_named() -> None:
-    assert backbone_of("vit_small_patch32_224") == ("vision_transformer", "vit", 224, 224, False)
-    assert backbone_of("convnext_small.in12k_ft_in1k") == ("convnext", "convnext", 224, 288, False)
+    assert backbone_of("vit_small_patch32_224") == ("vision_transformer", "vit", 224, 224, False, VIT)
+    assert backbone_of("convnext_small.in12k_ft_in1k")[:5] == ("convnext", "convnext", 224, 288, False)
     for name, size in (("test_vit", 64), ("test_convnext", 48), ("resnet10t", 33)):
         model, spec = build_model(recipe_of(name, "none", size), ["a", "b", "c"])
         assert model.eval()(torch.zeros(1, 3, size, size)).shape == (1, 3)

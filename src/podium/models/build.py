@@ -19,13 +19,13 @@ from podium.models.hub import package_to_use, weights_unreachable
 from podium.models.look_inside import modules_of
 from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
-from podium.recipe import Options, Recipe
+from podium.recipe import LINEAR, TIMM_POOL, Options, Recipe
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
 from podium.tasks.task import ONE_LABEL, TASKS
 from podium.terminal import first_line, say
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 STEPS = (8, 14, 16, 32)  # patches and strides of models
 PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause", "bsd", "cc-by-4.0", "cc0-1.0", "openrail", "openrail++")
@@ -50,6 +50,8 @@ class ModelSpec:
     norm: str = "train"  # as in the recipe; as above
     scales: tuple[tuple[float, float], ...] = ()  # of numbers: the mean and deviation that an output is measured in
     value_range: ValueRange | None = None  # in which the images were decoded
+    pool: str = TIMM_POOL  # as in the recipe; as above
+    head: str = LINEAR  # as in the recipe; as above
 
     @property
     def parts(self) -> list[slice]:
@@ -58,8 +60,9 @@ class ModelSpec:
         return task.parts(len(self.classes), task.columns_of(self.classes))
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the fields; the range only if there is one, so that other models keep their bits."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        """Returns the fields; the later ones only where they say something, so that other models keep their bits."""
+        usual = {"value_range": None, "pool": TIMM_POOL, "head": LINEAR}
+        return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
 
 
 # --- what timm knows of a name -----------------------------------------------------------------------
@@ -91,7 +94,8 @@ def backbone_of(name: str) -> Backbone:
     config, modules = _weights_config(name), modules_of(name)
     size = config.input_size[-1] if config else 224
     test_size = config.test_input_size[-1] if config and config.test_input_size else size
-    return Backbone(family_of(name), modules.kind, size, test_size, modules.has_batch_norm)
+    weights = f"{config.architecture}.{config.tag}" if config and config.tag else name
+    return Backbone(family_of(name), modules.kind, size, test_size, modules.has_batch_norm, weights)
 
 
 def family_of(name: str) -> str:
@@ -144,6 +148,9 @@ def build_model(
     if overlay:
         options["pretrained_cfg_overlay"] = overlay
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
+    if classes and not is_timms_head(recipe):
+        _change_head(model, name, recipe, recipe.image_size)
+        _load_own_head(model, start, overlay)
     if weights != "none" and not getattr(model, "pretrained_cfg", None):
         _fill_plain_module(model, name, start)
     if recipe.test_size != recipe.image_size:
@@ -163,6 +170,8 @@ def build_model(
         source=source,
         operators=recipe.operators,
         norm=recipe.norm,
+        pool=recipe.pool if classes else TIMM_POOL,
+        head=recipe.head if classes else LINEAR,
         **_data_config(model, recipe.test_size),
     )
 
@@ -171,6 +180,8 @@ def _weights_to_load(
     recipe: Recipe, classes: Sequence[str], start: Path | None, backbone: Path | None, recorded_source: str
 ) -> tuple[str, dict[str, Any]]:
     """Returns where the weights come from, and how timm is to load them; no source: timm decides."""
+    if start is not None and not is_timms_head(recipe):
+        return f"the folds of {recipe.start}", {"state_dict": _backbone_in(start, recipe), "num_classes": 0}
     if start is not None:
         return f"the folds of {recipe.start}", {"file": str(start), "num_classes": len(classes)}
     if backbone is not None:  # no classes: timm then keeps the new head, however many classes that has
@@ -185,6 +196,29 @@ def _weights_to_load(
         return "", {}
     names = _create_unchecked(recipe.model, recipe.image_size, pretrained=False).state_dict()
     return package.source, {"state_dict": package.tensors(names)}
+
+
+def _backbone_in(start: Path, recipe: Recipe) -> "dict[str, Tensor]":
+    """Returns what timm can load of a model with another head than timm's: all that timm's model has, but no head."""
+    from podium.models.heads import head_layers
+
+    tensors, _ = load_tensors(start)
+    model = _create_unchecked(recipe.model, recipe.image_size, pretrained=False)
+    head = {parameter for layer in head_layers(model) for parameter in layer.parameters()}
+    return {
+        name: tensors.get(name, tensor)
+        for name, tensor in model.state_dict(keep_vars=True).items()
+        if tensor not in head
+    }
+
+
+def _load_own_head(model: "nn.Module", start: Path | None, overlay: Options) -> None:
+    """Loads what timm has not loaded of the model of a fold."""
+    if start is not None:
+        tensors, _ = load_tensors(start)
+        rest = {name: tensor for name, tensor in tensors.items() if name not in overlay["state_dict"]}
+        model.load_state_dict(rest, strict=False)
+        overlay["state_dict"].clear()  # the model has its own copy
 
 
 def _fill_plain_module(model: "nn.Module", name: str, start: Path | None) -> None:
@@ -211,7 +245,32 @@ def build_with_own_classes(name: str, weights: str) -> tuple["nn.Module", ModelS
 
 def rebuild_model(spec: ModelSpec) -> "nn.Module":
     """Returns the model without its weights."""
-    return _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
+    model = _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
+    if not is_timms_head(spec):
+        _change_head(model, spec.architecture, spec, spec.image_size)
+    return model
+
+
+def is_timms_head(options: Recipe | ModelSpec) -> bool:
+    """Returns whether timm builds the whole head, from the pooling on."""
+    return (options.pool, options.head) == (TIMM_POOL, LINEAR)
+
+
+def _change_head(model: "nn.Module", name: str, options: Recipe | ModelSpec, size: ImageSize) -> None:
+    """Exchanges pooling and classifier; refuses a model that does not use those that timm's names speak of."""
+    from podium.models.heads import put_cosine_head
+    from podium.models.pooling import pool_features
+
+    changed: list[nn.Module] = [pool_features(model, options.pool, name)] if options.pool != TIMM_POOL else []
+    changed += [put_cosine_head(model, name)] if options.head != LINEAR else []
+    calls: list[nn.Module] = []
+    handles = [module.register_forward_hook(lambda module, *_: calls.append(module)) for module in changed]
+    _, problem = try_size(model, size)
+    for handle in handles:
+        handle.remove()
+    if problem or calls != changed:
+        flags = f"--pool {options.pool}" if options.pool != TIMM_POOL else f"--head {options.head}"
+        raise PodiumError(f"{name} cannot use {flags}: its head works in a way of its own; leave that out")
 
 
 def _remedy_for_test_size(recipe: Recipe) -> str:

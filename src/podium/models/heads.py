@@ -1,11 +1,15 @@
 """The head of a timm model: the layers that turn features into an output per class."""
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from podium.errors import PodiumError
+
+SCALE = 30.0  # of the cosines, as in the winners' solutions of Google's Landmark competitions
 
 
 def head_layers(model: Any) -> list[nn.Module]:
@@ -73,3 +77,42 @@ def layer_numbers(model: Any) -> dict[str, int]:
         return numbers
     numbers = auto_group_layers(model)
     return numbers
+
+
+class CosineHead(nn.Linear):
+    """A classifier without a bias whose outputs are SCALE times the cosine between the features and each class."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        with torch.autocast(features.device.type, enabled=False):  # in 16 bits, outputs near SCALE would lose digits
+            return SCALE * F.linear(F.normalize(features.float()), F.normalize(self.weight))
+
+
+class Classifier(NamedTuple):
+    name: str  # in the model
+    layer: nn.Linear | nn.Conv2d
+
+
+def classifier_of(model: nn.Module) -> Classifier | None:
+    """Returns the model's classifier if it is one layer."""
+    layers = head_layers(model)
+    if len(layers) != 1 or not isinstance(layers[0], nn.Linear | nn.Conv2d):
+        return None
+    return next((Classifier(name, layers[0]) for name, module in model.named_modules() if module is layers[0]), None)
+
+
+def replace_module(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, own = name.rpartition(".")
+    setattr(model.get_submodule(parent), own, module)
+
+
+def put_cosine_head(model: nn.Module, architecture: str) -> nn.Module:
+    """Exchanges the classifier for one that compares directions."""
+    classifier = classifier_of(model)
+    if classifier is None:
+        raise PodiumError(
+            f"{architecture} cannot use --head arcface: it has several classifiers, or none; leave it out"
+        )
+    outputs, features = classifier.layer.weight.shape[:2]
+    head = CosineHead(features, outputs, bias=False)
+    replace_module(model, classifier.name, head)
+    return head

@@ -10,7 +10,7 @@ from typing import Any
 
 from podium.errors import PodiumError
 from podium.image_size import sides_of
-from podium.models.build import ModelSpec, module_of, size_options
+from podium.models.build import ModelSpec, is_timms_head, module_of, size_options
 from podium.models.model_file import SPEC_KEY, read_spec
 from podium.models.tensors import load_tensors, save_tensors
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
@@ -41,6 +41,9 @@ def export_model(model_file: Path, path: Path) -> None:
         raise PodiumError(f"{path}: cannot be written; name a file in a folder that exists")
     if not module_of(spec.architecture).startswith("timm."):
         raise PodiumError(f"{spec.architecture} is no model of timm, which could not load the file; use run.model()")
+    if not is_timms_head(spec):
+        own = f"--pool {spec.pool} --head {spec.head}"
+        raise PodiumError(f"timm cannot build a {spec.architecture} with {own}; use run.model()")
     size = size_options(spec.architecture, spec.image_size)
     config = {
         "create_model": {"model_name": spec.architecture, "num_classes": len(spec.classes), **size},

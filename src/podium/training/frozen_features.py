@@ -24,6 +24,7 @@ from podium.image_size import sides_of
 from podium.models.build import ModelSpec
 from podium.models.device import CPU, autocast, copied_ahead
 from podium.models.hardware_errors import explain_hardware_errors
+from podium.models.low_rank import merged
 from podium.models.normalise import Normaliser
 from podium.models.predict import views_of
 from podium.models.tensors import tensors_digest
@@ -62,7 +63,8 @@ def compute_features(
     if most is not None and len(rows) > most:
         rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
-    key = _key(context, spec, tensors_digest({name: tensor.cpu() for name, tensor in model.state_dict().items()}, ""))
+    weights = merged(model).state_dict()  # low-rank updates, which differ between folds, have not begun
+    key = _key(context, spec, tensors_digest({name: tensor.cpu() for name, tensor in weights.items()}, ""))
     keys = [_key_of_block(context, block, key) for block in blocks]
     folder = prepared_folder(context.competition.slug, context.plan.root) / f"features-{key[:16]}"
     paths = [folder / f"{block_key[:16]}.npz" for block_key in keys]

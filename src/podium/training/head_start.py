@@ -10,11 +10,13 @@ import time
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from podium.errors import PodiumError
-from podium.models.device import autocast
+from podium.models.device import CPU, autocast
 from podium.models.heads import output_layers
+from podium.recipe import ARCFACE
 from podium.recipe_defaults import learns_anew
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
@@ -22,6 +24,7 @@ from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
 from podium.terminal import say
 from podium.training.augment import TestView
+from podium.training.frozen_features import compute_features
 from podium.training.learner import Learner
 from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, loss_of_head, prior_bias
 from podium.training.loader import batches_in_order, load_batches
@@ -44,7 +47,10 @@ def start_head(learner: Learner) -> None:
         return
     if recipe.norm == "adapt":
         adapt_statistics(learner)
-    if processes.is_first:
+    if processes.is_first and recipe.head == ARCFACE:
+        if recipe.head_first:
+            imprint(learner)
+    elif processes.is_first:
         fitted = _fit(learner) if recipe.head_first else None
         if fitted is None:
             set_prior(learner)
@@ -141,6 +147,20 @@ def _fit(learner: Learner) -> FittedHead | None:
     learner.progress.history.append(record)
     say(f"  {fold_name(fold)}  frozen head  {record.text(context.competition.task)}")
     return fitted
+
+
+@torch.no_grad()
+def imprint(learner: Learner) -> None:
+    """Gives each class of a cosine head the mean direction of its features (Qi et al., 2018)."""
+    context, model = learner.context, learner.model.eval()
+    features = compute_features(context, model, learner.spec, learner.normalise, MOST_IMAGES)
+    rows = features.known_among(context.training_rows(learner.fold))
+    labels = torch.from_numpy(context.target_of_image[rows].values)
+    directions = F.normalize(torch.from_numpy(features.of(rows)), dim=2).mean(0)
+    (layer,) = output_layers(model, len(learner.spec.classes))
+    means = torch.zeros(layer.weight.shape, device=CPU).index_add_(0, labels, directions)
+    has_images = torch.from_numpy(context.target_of_image[rows].counts(len(means)) > 0)
+    layer.weight.copy_(torch.where(has_images[:, None], F.normalize(means), layer.weight.cpu()))
 
 
 def _peak_rate(learner: Learner, fitted: FittedHead) -> float:

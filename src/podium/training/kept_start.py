@@ -12,18 +12,20 @@ from copy import deepcopy
 import torch
 from torch import nn
 
+from podium.models.low_rank import merged
+
 TOLERATED = 1.05  # times the line: keeping has lost at 1.25 and above (docs/benchmarks.md)
 
 
 class KeptStart:
     def __init__(self, model: nn.Module, share: float) -> None:
         self.share = share
-        self.weights = deepcopy(model).eval().requires_grad_(False)
+        self.weights = deepcopy(merged(model)).eval().requires_grad_(False)
         self.between = deepcopy(self.weights)
         self.loss: float | None = None  # of the start
 
     def set(self, model: nn.Module) -> None:
-        self.weights.load_state_dict(model.state_dict())
+        self.weights.load_state_dict(merged(model).state_dict())
         self.loss = None
 
     def choose(self, trained: nn.Module, loss_of: Callable[[nn.Module], float]) -> tuple[nn.Module, float]:
@@ -42,6 +44,6 @@ class KeptStart:
 
     @torch.no_grad()
     def _mix_with(self, trained: nn.Module) -> None:
-        tensors = (model.state_dict().values() for model in (self.between, trained, self.weights))
-        for between, end, start in zip(*tensors, strict=True):
-            between.copy_(end.lerp(start, self.share) if end.is_floating_point() else end)
+        between, end, start = (model.state_dict() for model in (self.between, trained, self.weights))
+        for name, tensor in end.items():
+            between[name].copy_(tensor.lerp(start[name], self.share) if tensor.is_floating_point() else tensor)

@@ -21,9 +21,10 @@ from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import CPU, autocast, is_gpu, micro_batch_limit
 from podium.models.frozen_layers import freeze_layers, set_training
 from podium.models.heads import add_further_outputs
+from podium.models.low_rank import add_low_rank_updates
 from podium.models.place import place_model
 from podium.models.predict import wanted
-from podium.recipe import Recipe, image_size_at
+from podium.recipe import ARCFACE, Recipe, image_size_at
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.training.augment import mix
 from podium.training.context import Context
@@ -33,7 +34,7 @@ from podium.training.lessons import make_lessons
 from podium.training.loader import BatchSampler
 from podium.training.losses import and_further, make_label_loss
 from podium.training.optimizer import create_optimizer
-from podium.training.randomness import MIX, generator, seed_torch
+from podium.training.randomness import LOW_RANK, MIX, generator, seed_torch
 from podium.training.schedule import learning_rate
 
 CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
@@ -99,6 +100,8 @@ class Learner:
             if recipe.distil < 1:  # without the labels' loss, one of two heads would learn nothing
                 separate_heads(self.model)
         freeze_layers(self.model, recipe.freeze)
+        if recipe.lora:
+            add_low_rank_updates(self.model, recipe, generator(LOW_RANK, recipe.seed, fold))
         self.optimizer = create_optimizer(self.model, recipe)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == torch.float16)
         self.average = _start_average(self.model, recipe, self.sampler)
@@ -292,6 +295,8 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
         check_sizes(model, recipe.model, sizes, "leave out --finish" if recipe.finish else "use --grow 0")
     if context.machine.checkpointing:
         recompute_in_backward(model, recipe)
+    if context.further and recipe.head == ARCFACE:
+        raise PodiumError("--head arcface compares directions only; add --also-weight 0, or leave it out")
     if context.further and not add_further_outputs(model, len(spec.classes), context.further.outputs):
         raise PodiumError(f"{recipe.model} has no output layer that could learn the card's `also`; use --also-weight 0")
     return model, context.complete_spec(spec, fold)

@@ -20,6 +20,7 @@ from podium.errors import PodiumError
 from podium.models.device import Batch, copied_ahead, gpu_peak_mb
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.heads import without_further_outputs
+from podium.models.low_rank import merged
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
 from podium.recipe import Recipe
@@ -201,7 +202,7 @@ def validate(learner: Learner, views: str) -> Validation:
 
 def final_model(learner: Learner) -> tuple[nn.Module, float | None]:
     """Returns the model that predicts and is saved, the trained one or one between it and the start, and its share."""
-    trained, kept = learner.trained_model, learner.kept
+    trained, kept = merged(learner.trained_model), learner.kept
     learner.context.processes.broadcast_statistics(trained)
     if kept is None or learner.progress.start_record is None:
         return trained, None

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -13,7 +13,9 @@ from torch import nn
 
 from podium.models.device import cpu_multiplies_bfloat16, is_cpu
 from podium.models.heads import head_parameters
+from podium.models.low_rank import low_rank_parameters
 from podium.recipe import Recipe
+from podium.recipe_defaults import LORA_RATE
 from podium.terminal import say
 
 DECAYED_LAYERS = 12  # over which the layer decay is spread, as in the ViT-Base of the papers
@@ -34,7 +36,8 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     if recipe.layer_decay != 1 and all(group.get("lr_scale", 1.0) == 1 for group in optimizer.param_groups):
         _note_useless_decay(recipe.model)
     _limit_layer_decay(optimizer, recipe.layer_decay)
-    _scale_head_rate(optimizer, model, recipe.head_rate)
+    _scale_rate(optimizer, head_parameters(model), recipe.head_rate)
+    _scale_rate(optimizer, low_rank_parameters(model), LORA_RATE)
     device = next(model.parameters()).device
     if recipe.optimizer == "muon" and recipe.operators == "fast" and is_cpu(device):
         from podium.operators.muon import make_faster  # it needs inner parts of timm, which other runs do not
@@ -72,14 +75,14 @@ def _limit_layer_decay(optimizer: torch.optim.Optimizer, decay: float) -> None:
             group["lr_scale"] **= DECAYED_LAYERS / depth
 
 
-def _scale_head_rate(optimizer: torch.optim.Optimizer, model: nn.Module, factor: float) -> None:
-    """Gives the head groups of its own. `update` multiplies the learning rate by each group's lr_scale."""
+def _scale_rate(optimizer: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], factor: float) -> None:
+    """Gives the parameters groups of their own. `update` multiplies the learning rate by each group's lr_scale."""
     if factor == 1:
         return
-    head = set(head_parameters(model))
+    scaled_ones = set(parameters)
     for group in list(optimizer.param_groups):
-        own = [parameter for parameter in group["params"] if parameter in head]
-        rest = [parameter for parameter in group["params"] if parameter not in head]
+        own = [parameter for parameter in group["params"] if parameter in scaled_ones]
+        rest = [parameter for parameter in group["params"] if parameter not in scaled_ones]
         scaled = {"lr_scale": group.get("lr_scale", 1.0) * factor}
         if own and rest:
             group["params"] = rest

@@ -18,7 +18,7 @@ from podium.images.usual_shape import usual_shape
 from podium.models.build import backbone_of, resolve_recipe
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import LOSSES, Options, Recipe
+from podium.recipe import ARCFACE, LOSSES, Options, Recipe
 from podium.recipe_defaults import Data, layers_of, origins_of
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out
@@ -112,7 +112,7 @@ def with_options(plan: Plan, options: Options) -> Plan:
     """Returns the plan with the recipe that these options mean for its competition."""
     competition = plan.competition
     recipe = resolve_recipe(options, competition.recipe, plan.data)
-    if recipe.keep and (recipe.start or not recipe.head_first):
+    if recipe.keep and (recipe.start or not recipe.head_first or recipe.head == ARCFACE):
         _refuse_keep(plan, recipe)
         recipe = replace(recipe, keep=0.0)
     _refuse_small_share_of_batch(recipe, plan.data.images)
@@ -182,7 +182,7 @@ def _refuse_keep(plan: Plan, recipe: Recipe) -> None:
     """Refuses --keep where no head is fitted. A card's is left out there, and `auto` may yet choose a fitted head."""
     asked = plan.request.options
     if "keep" in asked and asked.get("model") != "auto" and not recipe.linear:
-        remedy = "leave it out" if recipe.start else "leave it out, or add --head-first"
+        remedy = "leave it out" if recipe.start or recipe.head == ARCFACE else "leave it out, or add --head-first"
         raise PodiumError(f"--keep {recipe.keep:g} needs a fitted head to start from; {remedy}")
 
 
@@ -205,8 +205,13 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
         raise PodiumError(f"--pseudo {recipe.pseudo}: {competition.folder} has no test images; leave it out")
     if not task.are_labels or not task.sums_to_one or competition.targets.columns:
         options_of_one = {f"--{name}": getattr(recipe, name) for name in ("balance", "cap", "adjust", "clean")}
+        options_of_one["--head arcface"] = recipe.head == ARCFACE
         if given := [flag for flag, value in options_of_one.items() if value not in (0, "none")]:
             raise PodiumError(f"{' and '.join(given)} need images of one class each; leave that out")
+    if recipe.head == ARCFACE and recipe.mix:
+        raise PodiumError(
+            f"--head arcface needs images of one class each, and --mix {recipe.mix:g} mixes two; add --mix 0"
+        )
     if not task.are_labels:
         is_for_labels = recipe.loss != "cross_entropy" and LOSSES[recipe.loss] is None
         options = {"--class-weights": recipe.class_weights != "none", "--loss": is_for_labels}

@@ -15,7 +15,7 @@ from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.models.hub import WeightsUnreachable, check_model_name, check_weights_available, timm_name
 from podium.project_root import runs_folder
-from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, check_options, flag_of
+from podium.recipe import ARCFACE, NEUTRAL, ONLY_IN_TRAINING, Options, check_options, flag_of
 from podium.recipe_defaults import expand_auto
 from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
 from podium.terminal import say
@@ -156,6 +156,12 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
     for name in ("finish", "swa"):
         if chosen[name] and request.budget is not None:
             raise PodiumError(f"--budget may cut off the end of a run, which --{name} needs; leave out one of them")
+    if chosen["head"] == ARCFACE and chosen["adjust"]:
+        raise PodiumError("--adjust and --head arcface both favour rare classes; leave out one of them")
+    if chosen["head"] == ARCFACE and request.options.get("model") == "auto":
+        raise PodiumError("--model auto judges models by linear heads; name a model for --head arcface")
+    if chosen["lora"] and chosen["freeze"]:
+        raise PodiumError("--lora freezes the whole backbone but its norms; leave out --freeze")
     if chosen["adjust"] and teacher:
         raise PodiumError("--adjust and --teacher contradict each other: a teacher says how frequent its classes are")
     if "sharpen" in options and not chosen["pseudo"]:
