@@ -134,6 +134,12 @@ class Recipe:
         " borders of the mean colour)",
         choices=FITS,
     )
+    region: str = option(
+        "what a run sees of each image: a CSV file of boxes, a column of the tables that holds them, or border (all but"
+        " borders of one colour); of several boxes, training draws one and prediction averages"
+    )
+    region_margin: float = option("share of a box's sides that is added on each side", 0, 2)
+    region_jitter: float = option("share of its sides by which training moves and scales a box", 0, 0.5)
     crop: float = option("smallest share of the image that a random crop keeps; 1: all of it", 0.01, 1)
     mirror: float = option("probability of a left-right flip", 0, 1)
     views: str = option(
@@ -209,6 +215,8 @@ def describe(recipe: Recipe) -> tuple[str, str]:
     images = [*_in_use(recipe, "crop", "mirror", "colour", "erase", "ops", "mix", "grow"), f"views {recipe.views}"]
     if recipe.fit != "crop":
         images.insert(0, f"fit {recipe.fit}")
+    if recipe.region:
+        images.insert(0, f"region {recipe.region}")
     if recipe.finish:
         size, epochs = parts_of_finish(recipe.finish)
         images.append(f"{size} px in the last {plural(epochs, 'epoch')}")
@@ -382,7 +390,10 @@ def check_views(recipe: Recipe) -> None:
 
 
 # A head on frozen features does without these.
-ONLY_IN_TRAINING = ("teacher", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment")
+ONLY_IN_TRAINING = (
+    *("teacher", "loss", "class_weights", "balance", "cap", "adjust", "finish", "augment"),
+    "region_jitter",
+)
 
 # What a recipe that was written before an option existed did: the value that changes nothing.
 NEUTRAL: dict[str, Any] = {
@@ -402,6 +413,9 @@ NEUTRAL: dict[str, Any] = {
     "grow": 0.0,
     "finish": "",
     "fit": "crop",
+    "region": "",
+    "region_margin": 0.1,
+    "region_jitter": 0.0,
     "ops": 0,
     "strength": 0.5,
     "augment": "none",
@@ -414,6 +428,11 @@ NEUTRAL: dict[str, Any] = {
     "teacher": "",
     "distil": 0.5,
 }
+
+
+def file_of_region(region: str) -> Path | None:
+    """Returns the file of boxes that --region names; None for a column or a word."""
+    return Path(region) if region.lower().endswith(".csv") or "/" in region else None
 
 
 def names_pretraining(weights: str) -> bool:

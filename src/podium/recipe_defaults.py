@@ -54,6 +54,9 @@ COMMON: dict[str, Any] = {
     "grow": 0.0,  # works only for models that take any size
     "finish": "",  # whether the last epochs gain at a larger size depends on the competition
     "fit": "crop",  # as the weights were trained; another default for oblong images is below
+    "region": "",
+    "region_margin": 0.1,  # the centre crop of prediction takes about as much off again
+    "region_jitter": 0.0,  # `crop` moves and scales what is seen, too; whether more helps depends on the boxes
     "crop": 0.6,  # milder than ImageNet's 0.08: an object that fills its image must stay recognisable
     "mirror": 0.5,  # most objects keep their class when mirrored; letters and digits do not
     "colour": 0.2,  # imitates another light, not another colour: the colour often depends on the class
@@ -224,7 +227,7 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
         "number of images": {} if from_scratch else options_for(data.images, batch_size, row),
         "nothing to keep": {} if keeps_start(asked, backbone, row) else NOTHING_KEPT,
         "metric": FOR_PROBABILITIES if data.is_loss_of_probabilities and not from_scratch else {},
-        "shape of the images": FOR_OBLONG if data.is_oblong else {},
+        "shape of the images": FOR_OBLONG if data.is_oblong and not asked.get("region") else {},  # parts have others
         f"--level {level}": OPTIONS_OF_LEVEL[level],
         "card": card,
         "flag": given,

@@ -50,6 +50,7 @@ class ModelSpec:
     norm: str = "train"  # as in the recipe; as above
     scales: tuple[tuple[float, float], ...] = ()  # of numbers: the mean and deviation that an output is measured in
     value_range: ValueRange | None = None  # in which the images were decoded
+    part: str | None = None  # that it sees of every image (images/cut.py), if not all of it
 
     @property
     def parts(self) -> list[slice]:
@@ -58,7 +59,7 @@ class ModelSpec:
         return task.parts(len(self.classes), task.columns_of(self.classes))
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the fields; the range only if there is one, so that other models keep their bits."""
+        """Returns the fields; the range and the part only if there is one, so that other models keep their bits."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 

@@ -2,6 +2,7 @@
 
     runs/<competition>/<run>/recipe.json
                              corrections.csv, if the labels were corrected
+                             regions.csv, if it sees boxes of its images (regions_of_run.py)
                              fold<k>/{model.safetensors, metrics.jsonl, oof.npz, test.npz}
 
 A fold is finished when its oof.npz is there: training writes it last. test.npz is a cache of `podium submit`.
@@ -45,7 +46,7 @@ READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
 MOST_FOLDS = 100_000  # a folds.csv that is written by hand may have more than --k allows
 READ_ELSEWHERE: dict[str, Any] = {"model": str, "metric": str, "epochs": int}
 OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and their types; a run may lack them
-    **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "device", "computed_in"), str),
+    **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "region_sha256", "device", "computed_in"), str),
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "weights_source"), (str, NoneType)),
     **dict.fromkeys(("auto", "budget", "own_parts", "start_sha256", "teacher_sha256", "versions"), dict),
     "range": (str, list, NoneType),
@@ -54,6 +55,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
 }
 Classes = tuple[str, ...]
 CORRECTIONS = "corrections.csv"  # a copy of those that the run was trained with
+REGIONS = "regions.csv"  # the boxes that it was trained with
 TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
 PACKAGES = (
     *("torch", "torchvision", "timm", "albumentations", "numpy", "scipy", "scikit-learn"),

@@ -4,7 +4,7 @@ Reads runs/<slug>/<run>/fold<k>/model.safetensors and the pixel store. Writes te
 fold model predicts only once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +18,11 @@ from podium.blending.stack import Inputs
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
-from podium.image_size import shorter_side
-from podium.images.store import Store, open_store, stored_side
+from podium.images.examples import Examples
+from podium.images.store import Store, open_store, side_of_run
 from podium.machine import Machine
 from podium.saved_runs.prediction_files import Predictions
+from podium.saved_runs.regions_of_run import regions_of
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import ONE_LABEL, Targets
 from podium.terminal import plural, progress_bar, say
@@ -40,8 +41,7 @@ def predict_blend(
     competition: Competition, root: Path, folds: Mapping[Run, Sequence[int]], blend: Blend, machine: Machine
 ) -> BlendedPredictions:
     """Predicts with the given folds of each run. A run's prediction is the mean of its fold models."""
-    sides = {run: stored_side(shorter_side(run.recipe["image_size"], run.recipe["test_size"])) for run in folds}
-    stores = {side: open_store(competition, root, side, machine.keep_pixels) for side in sorted(set(sides.values()))}
+    stores = _open_stores(competition, root, folds, machine)
     _warn_of_unreadable_images(competition, next(iter(stores.values())))
     count, features = len(competition.answer_ids), pool_test_features(competition) if blend.stack else None
     sample = np.random.default_rng(0).permutation(count)[:GAIN_SAMPLE]
@@ -53,7 +53,7 @@ def predict_blend(
         fold_probs.append([])
         facts[run] = {}
         for fold in run_folds:
-            predictions = predict_test(competition, stores[sides[run]], run, fold, machine)
+            predictions = predict_test(competition, stores[run], run, fold, machine)
             probs = pool_test(competition, predictions.probs.astype(np.float64), blend.pool)
             is_pooled = competition.answers is not None  # then float32, as it was predicted, would not be exact
             fold_probs[-1].append((probs if is_pooled else predictions.probs)[sample])
@@ -65,11 +65,24 @@ def predict_blend(
     return BlendedPredictions(blend.decide(blend.average(means, features)), fold_probs, facts, fold_features)
 
 
+def _open_stores(competition: Competition, root: Path, runs: Iterable[Run], machine: Machine) -> dict[Run, Store]:
+    """Opens what each run sees of the images; runs that see the same share a store."""
+    facts = {}
+    for run in runs:
+        jitter = run.recipe.get("region_jitter", 0.0)
+        facts[run] = side_of_run(run.recipe["image_size"], run.recipe["test_size"], jitter), regions_of(run)
+    opened: dict[tuple[int, str, str], Store] = {}
+    for side, regions in sorted(facts.values(), key=lambda fact: fact[0]):
+        key = side, regions.part, regions.sha256
+        opened[key] = opened.get(key) or open_store(competition, root, side, machine.keep_pixels, regions)
+    return {run: opened[side, regions.part, regions.sha256] for run, (side, regions) in facts.items()}
+
+
 def predict_test(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> Predictions:
     """Returns the fold model's probabilities for the test images: from test.npz if it still fits, else computed."""
     path = run.fold_folder(fold) / "test.npz"
-    positions = store.positions(competition.test["image"])
-    images = f"{competition.test_hash[:32]}{store.digest(positions)[:32]}"
+    examples = store.examples(competition.test)
+    images = f"{competition.test_hash[:32]}{store.digest(examples.first)[:32]}"
     key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
     if own := own_parts_digest({"model": run.recipe.get("model"), "views": run.recipe["views"]}):
         key += f" own parts {own}"
@@ -78,12 +91,13 @@ def predict_test(competition: Competition, store: Store, run: Run, fold: int, ma
     if cached and cached.key == key and cached.probs.shape == shape:
         say(f"  {run.name} fold {fold}: already predicted")
         return cached.in_order_of(competition.classes)
-    readable = np.flatnonzero(~store.bad(positions))
+    readable = ~store.bad(examples.first)
     ids, classes = competition.test["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
     probs = np.tile(class_frequencies(competition, classes), (len(ids), 1))  # stays so for images that cannot be read
     made_on = ""
-    if len(readable):
-        probs[readable], made_on = _compute(store, positions, readable, run, fold, machine)
+    if readable.any():
+        shown = store.examples(competition.test[readable])
+        probs[readable], made_on = _compute(store, shown, run, fold, machine)
     predictions = Predictions(ids, probs, Targets(ONE_LABEL, np.full(len(ids), -1)), classes, key, made_on)
     try:
         predictions.save(path)
@@ -102,23 +116,25 @@ def _load_cached(path: Path) -> Predictions | None:
 
 
 def _compute(
-    store: Store, positions: NDArray[np.int64], readable: NDArray[np.int64], run: Run, fold: int, machine: Machine
+    store: Store, examples: Examples, run: Run, fold: int, machine: Machine
 ) -> tuple[NDArray[np.float32], str]:
-    """Returns the probabilities of the readable images, and the device and the precision that computed them."""
+    """Returns the probabilities of these images, and the device and the precision that computed them."""
     from podium.models.device import copied_ahead
     from podium.models.hardware_errors import explain_hardware_errors
     from podium.training.augment import TestView
+    from podium.training.box_images import seen_reader
     from podium.training.fold_model import FoldModel
     from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
 
-    count, description = len(readable), f"{run.name} fold {fold}"
+    count, description = len(examples.positions), f"{run.name} fold {fold}"
     with explain_hardware_errors(), progress_bar(total=count, desc=description, unit="image") as progress:
         fold_model = FoldModel.load(run, fold, machine.device)
         view = TestView(fold_model.spec)
-        dataset = ImageDataset(store.reader(positions[readable]), np.full(count, -1), view, readable)
+        dataset = ImageDataset(seen_reader(store, examples), np.full(count, -1), view, np.arange(count))
         batches = batches_in_order(count, fold_model.batch_size)
         loader = load_batches(dataset, batches, pick_workers(machine.workers, fold_model.device))
-        return fold_model.predict(copied_ahead(loader, fold_model.device), progress), fold_model.computed_on
+        probs = fold_model.predict(copied_ahead(loader, fold_model.device), progress)
+        return examples.pooled(probs), fold_model.computed_on
 
 
 def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:
@@ -134,7 +150,7 @@ def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArr
 
 
 def _warn_of_unreadable_images(competition: Competition, store: Store) -> None:
-    positions = store.positions(competition.test["image"])
+    positions = store.examples(competition.test).first
     bad = positions[store.bad(positions)]
     if len(bad):
         first = store.files[bad[0]]

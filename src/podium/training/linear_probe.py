@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from podium.errors import PodiumError
 from podium.image_size import sides_of
+from podium.images.examples import pooled
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import CPU, autocast, full_float32
 from podium.models.heads import output_layers
@@ -136,7 +137,7 @@ class FittedHead(NamedTuple):
     inner: Inner | None = None  # of a fold with too few images: none
 
     def predict(self, context: Context, rows: NDArray[np.int64], spec: ModelSpec) -> NDArray[np.float32]:
-        return predict_head(context, self.head, self.features.of(rows), spec)
+        return predict_head(context, self.head, self.features, rows, spec)
 
 
 def fit_head_of(
@@ -188,12 +189,13 @@ def set_layer(layer: nn.Linear | nn.Conv2d, head: Head) -> None:
 
 
 @torch.inference_mode()
-def predict_head(context: Context, head: Head, features: NDArray[np.float32], spec: ModelSpec) -> NDArray[np.float32]:
-    """Returns probabilities as `predict_proba` will compute them: the mean of the views."""
+def predict_head(
+    context: Context, head: Head, features: Features, rows: NDArray[np.int64], spec: ModelSpec
+) -> NDArray[np.float32]:
+    """Returns probabilities as training predicts them: the mean of the views, then that of an image's boxes."""
     with autocast(context.device, context.precision):
-        logits = F.linear(torch.from_numpy(features).to(context.device), head.weight, head.bias)
-    probs: NDArray[np.float32] = probs_of(logits, spec).mean(0).cpu().numpy()
-    return probs
+        logits = F.linear(torch.from_numpy(features.of(rows)).to(context.device), head.weight, head.bias)
+    return pooled(probs_of(logits, spec).mean(0).cpu().numpy(), features.counts_of(rows))
 
 
 # --- fitting -----------------------------------------------------------------------------------------
@@ -246,7 +248,8 @@ def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
 def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -> tuple[Head, float, Inner | None]:
     """Fits a head to all images but the fold's; returns it, the strength of its L2 and what that was chosen by."""
     rows, device = features.known_among(context.training_rows(fold)), context.device
-    own = context.target_of_image[rows]
+    owners = np.repeat(np.arange(len(rows)), features.counts_of(rows))  # every box of an image is an example
+    own = context.target_of_image[rows[owners]]
     targets = wanted(torch.from_numpy(own.values).to(device), spec)
     standard = Standardiser(torch.from_numpy(features.of(rows)).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
@@ -255,15 +258,16 @@ def fit_head(context: Context, fold: int, features: Features, spec: ModelSpec) -
     fit_loss = _loss_of(own, len(spec.classes))
 
     learns, validates = inner_split(context, fold, rows)
-    trains = torch.from_numpy(np.flatnonzero(learns)).to(device)
-    validation_features, validation_targets = features.of(rows[validates]), own[validates]
-    prior = predict_head(context, standard.head_for_raw_features(start), validation_features, spec)
+    trains = torch.from_numpy(np.flatnonzero(learns[owners])).to(device)
+    judges = rows[validates]
+    validation_targets = context.target_of_image[judges]
+    prior = predict_head(context, standard.head_for_raw_features(start), features, judges, spec)
     strength, lowest_loss, best, head, inner = STRENGTHS[0], math.inf, start, start, None
     for l2 in STRENGTHS if validates.any() else ():
         part = inputs[:, trains]
         repeated = _repeated(targets[trains], len(inputs))
         head = _fit(part.flatten(0, 1), repeated, fit_loss, l2, variances, head)
-        probs = predict_head(context, standard.head_for_raw_features(head), validation_features, spec)
+        probs = predict_head(context, standard.head_for_raw_features(head), features, judges, spec)
         loss = evaluate(context.competition.task.loss, validation_targets, probs)
         if loss >= lowest_loss:
             break
