@@ -40,6 +40,7 @@ PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 OPERATORS = ("fast", "timm")
 NORMS = ("train", "frozen", "adapt")
 AUTO = "auto"
+FOUND_BY = "attention:"  # a run, in --region
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -135,8 +136,9 @@ class Recipe:
         choices=FITS,
     )
     region: str = option(
-        "what a run sees of each image: a CSV file of boxes, a column of the tables that holds them, or border (all but"
-        " borders of one colour); of several boxes, training draws one and prediction averages"
+        "what a run sees of each image: a CSV file of boxes, a column of the tables that holds them, attention:RUN"
+        " (what the models of an earlier run look at) or border (all but borders of one colour); of several boxes,"
+        " training draws one and prediction averages"
     )
     region_margin: float = option("share of a box's sides that is added on each side", 0, 2)
     region_jitter: float = option("share of its sides by which training moves and scales a box", 0, 0.5)
@@ -428,6 +430,11 @@ NEUTRAL: dict[str, Any] = {
     "teacher": "",
     "distil": 0.5,
 }
+
+
+def run_of_region(region: str) -> str:
+    """Returns the run whose models have found the boxes of --region; "" for boxes from elsewhere."""
+    return region.removeprefix(FOUND_BY) if region.startswith(FOUND_BY) else ""
 
 
 def file_of_region(region: str) -> Path | None:

@@ -67,7 +67,7 @@ def replace_reason(reason: str) -> FileRecord:
 
 def test_the_boxes_of_a_run_are_read_back(tmp_path: Path) -> None:
     boxes = Boxes(jitter=0.1, of_row={("7", 'a,"b.jpg'): (Box(1, 2, 3, 4), Box(5, 6, 7, 8)), ROW: (Box(0, 0, 9, 9),)})
-    boxes.write(tmp_path / "regions.csv")
+    boxes.write(tmp_path)
     read = read_regions(tmp_path / "regions.csv", 0.1)
     assert (read, read.sha256) == (boxes, boxes.sha256)
     (tmp_path / "regions.csv").write_text("id,image,x,y,width,height\n1,a.jpg,1,2,3,wide\n")
@@ -77,7 +77,7 @@ def test_the_boxes_of_a_run_are_read_back(tmp_path: Path) -> None:
 
 def test_whole_images_have_no_boxes_to_keep(tmp_path: Path) -> None:
     for regions in (WHOLE, INSIDE_BORDERS):
-        regions.write(tmp_path / "regions.csv")
+        regions.write(tmp_path)
         assert regions.sha256 == ""
     assert not (tmp_path / "regions.csv").exists()
 

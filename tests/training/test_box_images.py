@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from podium.competition.csv_files import read_table
 from podium.images.examples import Examples
 from podium.saved_runs.run_folder import Run
 from podium.training.box_images import ALL_OF_IT, Draw, cut, jittered
 from podium.training.randomness import BOX, generator
 from small_objects import BOXES, SLUG, plant
 from templates import template
-from tiny import Podium, assert_same_fold, one_line, signal_in_step
+from tiny import Podium, assert_same_fold, one_line, podium_at, signal_in_step
 
 FAST = ("-c", SLUG, "--model", "test_resnet", "--weights", "none", "--image-size", "32", "--batch-size", "4")
 TRAIN = ("train", *FAST, "--workers", "0", "--device", "cpu", "--folds", "0", "--epochs", "3")
@@ -206,6 +207,82 @@ def test_a_gpu_that_holds_the_pixels_does_not_cut_boxes() -> None:
 
     assert can_be_drawn(recipe(augment="none", ops=0))
     assert not can_be_drawn(recipe(augment="none", ops=0, region="border"))
+
+
+# --- boxes that an earlier run's models have found ----------------------------------------------------
+
+
+def two_folds_trained(root: Path) -> None:
+    """Makes a project of images with one object each, with a run that sees them whole and its boxes."""
+    plant(root)
+    words = ("-c", SLUG, "--model", "test_resnet", "--weights", "none", "--workers", "0", "--device", "cpu")
+    podium_at(root, "train", *words, "--image-size", "64", "--batch-size", "8", "--epochs", "2", "--name", "first")
+    podium_at(root, "explain", "first", "-c", SLUG, "--regions")
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Path:
+    shutil.copytree(template(two_folds_trained), tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_every_fold_sees_the_boxes_of_its_own_model(found: Path, podium: Podium) -> None:
+    first = run_at(found, "first")
+    for fold, place in ((0, 10), (1, 50)):
+        path = first.fold_folder(fold) / "regions.csv"
+        rows = read_table(path)
+        assert len(rows) == 30
+        rows.assign(x=place, y=place, width=30, height=30).to_csv(path, index=False)
+    status, _, err = podium(*TRAIN[:-4], "--epochs", "1", "--region", "attention:first", "--name", "second")
+    assert status == 0, err
+    second = run_at(found, "second")
+    kept = [read_table(second.fold_folder(fold) / "regions.csv") for fold in (0, 1)]
+    assert [set(table["x"]) for table in kept] == [{"7"}, {"47"}]  # with the margin
+    status, _, err = podium("submit", "-c", SLUG, "--runs", "second", "--device", "cpu", "--anyway")
+    assert status == 0, err
+    assert podium("verify", "second", "-c", SLUG, "--device", "cpu")[0] == 0
+
+
+def test_the_boxes_of_a_fold_do_not_depend_on_the_labels_that_it_holds_out(found: Path, podium: Podium) -> None:
+    """Its model has not learned them; the boxes are those of the class that it predicts."""
+    path = run_at(found, "first").fold_folder(0) / "regions.csv"
+    before = path.read_bytes()
+    held_out = set(run_at(found, "first").out_of_fold(0).id.tolist())
+    table = found / "data" / "raw" / SLUG / "train.csv"
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**row, "target": "red" if row["id"] in held_out else row["target"]} for row in rows)
+    path.unlink()
+    status, _, err = podium("explain", "first", "-c", SLUG, "--regions")
+    assert status == 0, err
+    assert path.read_bytes() == before
+
+
+def test_the_report_shows_the_boxes_before_they_are_used(found: Path, podium: Podium) -> None:
+    status, _, err = podium("report", "--runs", "first", "-c", SLUG)
+    assert status == 0, err
+    page = (run_at(found, "first").path / "report.html").read_text()
+    assert page.count('<img src="data:image/jpeg') == 12
+    assert "--region attention:first" in page
+
+
+def test_what_a_run_on_found_boxes_lacks_is_refused(found: Path, podium: Podium) -> None:
+    region = ("--region", "attention:first", "--name", "second")
+    assert "no run 'nobody'" in one_line(podium(*TRAIN, "--region", "attention:nobody"))
+    path = run_at(found, "first").fold_folder(0) / "regions.csv"
+    path.unlink()
+    message = one_line(podium(*TRAIN, *region))
+    assert "run first has no boxes for fold 0; find them with: " in message
+    assert f"explain first -c {SLUG} --regions" in message
+    assert "leave out the rest" in one_line(podium("explain", "first", "-c", SLUG, "--regions", "--fold", "0"))
+    folds = found / "data" / "prepared" / SLUG / "folds.csv"
+    folds.write_text(folds.read_text().replace(",0,", ",x,").replace(",1,", ",0,").replace(",x,", ",1,"))
+    message = one_line(podium(*TRAIN, *region))
+    assert "the run first was trained on other folds" in message
+    assert "another --region" in message
 
 
 # --- draws -------------------------------------------------------------------------------------------

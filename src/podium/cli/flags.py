@@ -261,6 +261,8 @@ def explain(command: argparse.ArgumentParser) -> None:
     text = "ids of images, image files, or folders (default: six held-out images of the fold)"
     command.add_argument("--images", nargs="+", metavar="ID-or-FILE", help=text)
     command.add_argument("--fold", type=_count, metavar="K", help="the fold (default: the first finished one)")
+    text = "find the box of every image that the runs' models look at, for podium train --region attention:RUN"
+    command.add_argument("--regions", action="store_true", help=text)
     text = "explain models of timm or of the zoo instead of runs; needs --images"
     command.add_argument("--model", nargs="+", action=Names, metavar="NAME", help=text)
     text = "of these models: pretrained, none or a file (default: %(default)s)"

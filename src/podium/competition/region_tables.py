@@ -50,19 +50,19 @@ class ReadBoxes:
 def read_boxes_of_file(path: Path, competition: Competition) -> ReadBoxes:
     rows = read_table(path, "write it again")
     names = {re.sub("[ _-]", "", str(column).strip().lower()): column for column in rows.columns}
-    keys = [name for name in (*IDS, *IMAGES) if name in names]
+    keys = [name for name in (*IMAGES, *IDS) if name in names]
     forms = [form for form in (*WITH_SIDES, *WITH_CORNERS) if set(form) <= names.keys()]
     if not keys or not forms:
         raise PodiumError(
             f"{path}: its columns are {first_few(rows.columns)}; a table of boxes has id or image, and x, y, width,"
             " height or x_min, y_min, x_max, y_max: rename them"
         )
-    find = _by_id(competition) if keys[0] in IDS else _by_image(competition)
+    find = _by_id(competition) | (_by_image(competition) if keys[0] in IMAGES else {})
     of_row: dict[Row, list[ReadBox]] = {}
     for line, key, *cells in rows[[names[keys[0]], *(names[name] for name in forms[0])]].itertuples(name=None):
         where = f"{path}, line {line}"
         found = find.get(key.strip(), [])
-        if not found or (keys[0] in IDS and len(found) > 1):
+        if len({image for _, image in found}) != 1:
             problem = "the id of several images; name images by their paths, in a column image" if found else ""
             raise PodiumError(
                 f"{where}: '{key}' is {problem or f'no image of {competition.slug}; correct or remove that line'}"

@@ -140,7 +140,8 @@ def _about(spec: ModelSpec) -> dict[str, Any]:
     """Returns what a program needs to know: the names of the outputs, and how images get their size."""
     transform = {name: value for name, value in data_config(spec).items() if name not in ("mean", "std")}
     about = {"classes": spec.classes, "task": spec.task, "transform": transform, "border": border_colour(spec)}
-    return {**about, **({"range": str(spec.value_range)} if spec.value_range else {})}
+    seen = {"range": str(spec.value_range) if spec.value_range else "", "part": spec.part}
+    return {**about, **{name: value for name, value in seen.items() if value}}
 
 
 @contextmanager

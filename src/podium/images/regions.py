@@ -2,6 +2,7 @@
 
 A run keeps its boxes in runs/<slug>/<run>/regions.csv, a row for each box, in pixels of the upright image, with its
 margin: what prediction sees. Training moves and scales them (`jitter`), so the store holds what is around them, too.
+Where each fold has boxes of its own, found by an earlier run's model of that fold, they are in the fold's folder.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +23,7 @@ from podium.disk import write_text
 from podium.errors import PodiumError
 from podium.images.store_format import FileRecord
 
+REGIONS = "regions.csv"
 COLUMNS = ("id", "image", "x", "y", "width", "height")
 
 
@@ -40,8 +43,12 @@ class Regions:
         """Returns the places of the images that show each row of a table (containers/image_place.py)."""
         return [[place_of_part(image, self.part)] for image in rows["image"]]
 
-    def write(self, path: Path) -> None:
-        """Writes the boxes, if there are any."""
+    def of_fold(self, fold: int) -> "Regions":
+        """Returns the parts that this fold's model sees."""
+        return self
+
+    def write(self, folder: Path) -> None:
+        """Writes the boxes, if there are any, into the folder of a run."""
 
 
 WHOLE, INSIDE_BORDERS = Regions(), Regions(BORDER)
@@ -74,12 +81,36 @@ class Boxes(Regions):
     def sha256(self) -> str:
         return hashlib.sha256(self._text.encode()).hexdigest()
 
-    def write(self, path: Path) -> None:
-        write_text(path, self._text)
+    def write(self, folder: Path) -> None:
+        write_text(folder / REGIONS, self._text)
 
     def without(self, rows: pd.DataFrame) -> int:
         """Returns how many of these rows have no box."""
         return sum(row not in self.of_row for row in zip(rows["id"], rows["image"], strict=True))
+
+
+@dataclass(frozen=True)
+class BoxesOfFolds(Regions):
+    """Boxes that differ from fold to fold. A store holds those of all folds."""
+
+    of_folds: Mapping[int, Boxes] = field(default_factory=dict)
+
+    def places(self, rows: pd.DataFrame) -> list[list[str]]:
+        of_folds = [boxes.places(rows) for boxes in self.of_folds.values()]
+        return [list(dict.fromkeys(chain(*places))) for places in zip(*of_folds, strict=True)]
+
+    def of_fold(self, fold: int) -> Regions:
+        return self.of_folds[fold]
+
+    @property
+    def sha256(self) -> str:
+        hashes = ",".join(f"{fold} {boxes.sha256}" for fold, boxes in self.of_folds.items())
+        return hashlib.sha256(hashes.encode()).hexdigest()
+
+    def write(self, folder: Path) -> None:
+        for fold, boxes in self.of_folds.items():
+            (folder / f"fold{fold}").mkdir(exist_ok=True)
+            boxes.write(folder / f"fold{fold}")
 
 
 def surroundings(jitter: float) -> float:

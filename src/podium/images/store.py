@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,10 @@ class Store:
 
     def positions(self, images: Sequence[str]) -> NDArray[np.int64]:
         return np.searchsorted(self.names, np.array(images))
+
+    def of_fold(self, fold: int) -> "Store":
+        """Returns the store as this fold's model sees it."""
+        return replace(self, regions=self.regions.of_fold(fold))
 
     def examples(self, rows: pd.DataFrame) -> Examples:
         """Returns the images that show each row of a table."""

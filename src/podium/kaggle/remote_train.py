@@ -36,7 +36,7 @@ from podium.kaggle.push_kernel import (
 )
 from podium.models.build import resolve_recipe
 from podium.project_root import runs_folder
-from podium.recipe import AUTO, Options, file_of_region
+from podium.recipe import AUTO, Options, file_of_region, run_of_region
 from podium.recipe_defaults import expand_auto
 from podium.saved_runs.run_folder import Run
 from podium.terminal import command_for, say
@@ -77,11 +77,12 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
 
 
 def _refuse_local_files(options: Options) -> None:
+    region = options.get("region", "")
     is_on_kaggle = {
         "--weights": options.get("weights", "none") in ("none", "pretrained"),
         "--teacher": not options.get("teacher"),
         "--from": not options.get("start"),
-        "--region": file_of_region(options.get("region", "")) is None,
+        "--region": not (file_of_region(region) or run_of_region(region)),
     }
     for flag, is_there in is_on_kaggle.items():
         if not is_there:

@@ -55,7 +55,6 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
 }
 Classes = tuple[str, ...]
 CORRECTIONS = "corrections.csv"  # a copy of those that the run was trained with
-REGIONS = "regions.csv"  # the boxes that it was trained with
 TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
 PACKAGES = (
     *("torch", "torchvision", "timm", "albumentations", "numpy", "scipy", "scikit-learn"),

@@ -53,7 +53,7 @@ def predict_blend(
         fold_probs.append([])
         facts[run] = {}
         for fold in run_folds:
-            predictions = predict_test(competition, stores[run], run, fold, machine)
+            predictions = predict_test(competition, stores[run].of_fold(fold), run, fold, machine)
             probs = pool_test(competition, predictions.probs.astype(np.float64), blend.pool)
             is_pooled = competition.answers is not None  # then float32, as it was predicted, would not be exact
             fold_probs[-1].append((probs if is_pooled else predictions.probs)[sample])

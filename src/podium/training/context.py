@@ -81,6 +81,10 @@ class Context:
         regions = {"region_sha256": boxes} if boxes else {}
         return {**self.plan.identity(), "data_sha256": self.data_sha256, **regions}
 
+    def of_fold(self, fold: int) -> "Context":
+        """Returns the context with the parts of the images that this fold's model sees."""
+        return replace(self, store=self.store.of_fold(fold))
+
     def with_recipe(self, recipe: Recipe) -> "Context":
         return replace(self, plan=replace(self.plan, recipe=recipe))
 
@@ -132,8 +136,8 @@ class Context:
             means, deviations = np.nanmean(numbers, 0), np.nanstd(numbers, 0)
             deviations = np.where(deviations > 0, deviations, 1.0)  # a column that never varies
             scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
-        seen = {"value_range": self.store.value_range, "part": self.store.regions.part or None}
-        return replace(spec, task=task.name, scales=scales, **seen)
+        spec = replace(spec, value_range=self.store.value_range, part=self.store.regions.part or None)
+        return replace(spec, task=task.name, scales=scales)
 
     def keep_start(self, source: str) -> None:
         """Keeps what the run starts from, once a model is built: before that, the command may still be refused."""

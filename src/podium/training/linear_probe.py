@@ -85,7 +85,7 @@ class NotLinear(PodiumError):
 
 def train_head(context: Context, fold: int) -> None:
     """Fits a head for one fold and writes the same files as train_fold."""
-    started = time.monotonic()
+    started, context = time.monotonic(), context.of_fold(fold)
     recipe, metric, targets = context.recipe, context.competition.metric, context.target_of_image
     seed_torch(recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
     model, spec = build_model(

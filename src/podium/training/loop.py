@@ -88,7 +88,7 @@ def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), dea
 
 def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
     processes, folder = context.processes, context.run.fold_folder(fold)
-    learner = Learner(context, fold)
+    learner = Learner(context.of_fold(fold), fold)
     if processes.is_first:
         _refuse_full_disk(learner, folds_left)
         context.keep_start(learner.spec.source)

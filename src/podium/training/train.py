@@ -24,7 +24,7 @@ from podium.models.predict import views_of
 from podium.recipe import describe
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.earlier_runs import check_same_data, hash_weights
-from podium.saved_runs.run_folder import CORRECTIONS, REGIONS, Run, results_table
+from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
 from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, say, show
 from podium.timing.budget import Budget
@@ -115,7 +115,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.
     run.begin(identity, {**machine_facts, **plan.facts, **facts})
-    context.store.regions.write(run.path / REGIONS)
+    context.store.regions.write(run.path)
     if not unfinished:
         competition.corrections.save()
     if competition.corrections.sha256:
