@@ -17,7 +17,7 @@ from podium.training.box_images import ALL_OF_IT, Draw, cut, jittered
 from podium.training.randomness import BOX, generator
 from small_objects import BOXES, SLUG, plant
 from templates import template
-from tiny import Podium, assert_same_fold, one_line, podium_at, signal_in_step
+from tiny import COLOURS, Podium, assert_same_fold, one_line, podium_at, signal_in_step
 
 FAST = ("-c", SLUG, "--model", "test_resnet", "--weights", "none", "--image-size", "32", "--batch-size", "4")
 TRAIN = ("train", *FAST, "--workers", "0", "--device", "cpu", "--folds", "0", "--epochs", "3")
@@ -157,6 +157,16 @@ def test_a_prediction_of_ones_own_images_says_that_it_sees_them_whole(objects: P
     status, _, err = podium("predict", "head", image, "-c", SLUG, "--device", "cpu")
     assert status == 0, err
     assert "note: head has learned from boxes" in err
+
+
+def test_an_explanation_shows_what_the_model_sees(objects: Path, podium: Podium) -> None:
+    from podium.explain.subjects import subject_of_run
+
+    assert podium(*TRAIN[:-2], "--region", boxes_of(objects), "--name", "head", "--linear")[0] == 0
+    subject = subject_of_run("head", SLUG, objects, 0, ["002", "003"])
+    for image, pixels in zip(subject.chosen, subject.pixels, strict=True):
+        middle = pixels[14:18, 14:18].reshape(-1, 3).mean(0)  # of the box, which its margin surrounds
+        assert np.abs(middle - COLOURS[image.label]).max() < 2
 
 
 # --- refusals ----------------------------------------------------------------------------------------
