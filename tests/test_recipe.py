@@ -7,8 +7,9 @@ import pytest
 import timm
 
 from podium.errors import PodiumError
-from podium.recipe import LEVELS, NEUTRAL, Recipe, check_card_options, check_options, differences, image_size_at
+from podium.recipe import NEUTRAL, Recipe, check_card_options, check_options, differences, image_size_at
 from podium.recipe_defaults import FOUNDATIONS, LEAST_STEPS, Backbone, Data, expand_auto, fill_in_defaults
+from podium.recipe_options import LEVELS
 from tiny import recipe_of
 
 

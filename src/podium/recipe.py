@@ -1,198 +1,38 @@
-"""Every option of a run in one frozen dataclass. The flags and the checks are made from it.
+"""Every option of a run in one frozen dataclass, and what follows from its values.
 
 recipe_defaults.py fills in the options that are not given; the run's recipe.json holds the result.
 """
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, get_type_hints
 
 from podium.disk import NAME_PATTERN
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, parse_size, shorter_side, sides_of, size_of, square_side
-from podium.option_kinds import (
-    AUTO,
-    FINISH,
-    KINDS_OF_TYPES,
-    NAMES,
-    SIZE,
-    WHOLE_NUMBER_OR_AUTO,
-    Kind,
-    Limits,
+from podium.option_kinds import AUTO, KINDS_OF_TYPES, Kind
+from podium.recipe_options import (
+    CLEANING,
+    FOUND_BY,
+    LINEAR,
+    OPERATORS,
+    PRECISIONS,
+    TIMM_POOL,
+    VIEWS,
+    ImageOptions,
+    View,
+    option,
 )
 from podium.terminal import did_you_mean, plural
 
 Options = Mapping[str, Any]  # name of an option: its value
 
 
-class View(NamedTuple):
-    images: int  # that it makes of one, with the image itself
-    function: Callable[..., Any] | None = None  # None: in models/predict.py
-
-
-FITS = ("crop", "squash", "pad")
-# extend.py adds a project's own entries to these three tables.
-VIEWS = {"mirror": View(2), "flip": View(2), "turn": View(4), "zoom": View(2)}
-LOSSES: dict[str, Callable[..., Any] | None] = {  # None: in training/losses.py
-    "cross_entropy": None,
-    "focal": None,
-    "asymmetric": None,
-    "poly": None,
-}
-AUGMENTATIONS: dict[str, Callable[..., Any]] = {}
-CLASS_WEIGHTS = ("none", "balanced", "effective")
-CLEANING = ("none", "drop", "soften")
-OPTIMIZERS = ("adamw", "muon")
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-OPERATORS = ("fast", "timm")
-NORMS = ("train", "frozen", "adapt")
-POOLS = ("token", "mean", "both", "gem")
-TIMM_POOL = "default"  # as the model pools by itself
-LINEAR, ARCFACE = HEADS = ("linear", "arcface")
-LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
-
-
-def option(
-    text: str,
-    lowest: float = -math.inf,
-    highest: float = math.inf,
-    choices: Collection[str] | None = None,
-    flag: str = "",  # on the command line, if it is not the name with hyphens
-    kind: Kind | None = None,  # of its values; none: that of the field's type
-) -> Any:
-    limits = Limits(lowest, highest, choices)
-    return field(metadata={"help": text, "flag": flag, "limits": limits, "kind": kind})
-
-
 @dataclass(frozen=True)
-class Recipe:
-    model: str = option("a timm model, e.g. convnext_small, vit_small_patch32_224; auto: what suits the device")
-    weights: str = option("pretrained (from the hub), none (from scratch), a file, or the name of a podium pretrain")
-    image_size: int | str = option(
-        "pixels, or HEIGHTxWIDTH for oblong images; default: the size the model was made for",
-        1,
-        4096,
-        kind=SIZE,
-    )
-    test_size: int | str = option(
-        "the same in prediction; default: the model's own, which may be larger", 1, 4096, kind=SIZE
-    )
-    epochs: int = option("passes over the training images", 1, 100_000)
-    batch_size: int = option("images per step", 1, 65_536)
-    accumulate: int | str = option(
-        "parts that a batch is computed in, one after the other, if memory does not hold all of it (the steps stay the"
-        " same); auto: the fewest that fit, found out before training",
-        1,
-        65_536,
-        kind=WHOLE_NUMBER_OR_AUTO,
-    )
-    optimizer: str = option(
-        "adamw, or muon: orthogonalises the updates of matrices (AdamW for the rest)",
-        choices=OPTIMIZERS,
-    )
-    lr: float = option(
-        "peak learning rate; the default is for batches of 128 and grows with the square root of their size", 1e-12, 10
-    )
-    head_rate: float = option("how many times the backbone's learning rate the head has", 0, 1000)
-    layer_decay: float = option("learning rate of a layer relative to the layer above it", 0.01, 1)
-    keep: float = option(
-        "share that the final weights keep of those that fine-tuning started from, with the fitted head, if the loss on"
-        " training images allows it",
-        0,
-        0.95,
-    )
-    freeze: float = option("share of the backbone's layers, from the image on, that stay as they are", 0, 1)
-    lora: int = option(
-        "rank of the updates that the linear layers of attention learn in place of their weights (LoRA); of the rest of"
-        " the backbone, only the norms learn; 0: off",
-        0,
-        1024,
-    )
-    norm: str = option(
-        "statistics of batch norm: train (of each batch), frozen (those of the weights stay) or adapt (computed anew"
-        " from the training images at this size, then they stay)",
-        choices=NORMS,
-    )
-    pool: str = option(
-        "how features are pooled: default (as timm does), token (the class token), mean, both (class token and mean, or"
-        " mean and maximum, side by side) or gem (a mean of powers, whose exponent is learned)",
-        choices=(TIMM_POOL, *POOLS),
-    )
-    head: str = option(
-        "linear, or arcface: compares the directions of features and classes, which learn with an angle between them"
-        " that is larger for rare classes (Deng et al., 2019); for hundreds of classes and more",
-        choices=HEADS,
-    )
-    weight_decay: float = option("decoupled weight decay, for matrices only", 0, 10)
-    warmup: float = option("epochs of warm-up; at most a fifth of the run", 0)
-    clip: float = option("largest norm of the gradient; 0: no limit", 0)
-    sam: float = option("radius of sharpness-aware minimisation, which doubles the time of a step; 0: off", 0, 10)
-    drop_path: float = option("stochastic depth rate, increasing with depth", 0, 0.95)
-    loss: str = option(
-        "cross_entropy, focal (images that are right already count less), asymmetric (smoothing counts less for classes"
-        " that are improbable), poly (images that are wrong count more), or your own (docs/extend.md)",
-        choices=LOSSES,
-    )
-    class_weights: str = option(
-        "how much an image of a rare class counts: none, balanced (so that all classes count the same), or effective"
-        " (between the two)",
-        choices=CLASS_WEIGHTS,
-    )
-    balance: float = option(
-        "how much more often images of rare classes are shown: by the number of images of their class to this power,"
-        " from 0 (every image once in an epoch) to 1 (all classes equally often)",
-        0,
-        1,
-    )
-    cap: int = option("most images of a class in an epoch, drawn anew in each; 0: all", 0)
-    adjust: float = option(
-        "logit adjustment: learn as if all classes were equally frequent (1), or partly so (Menon et al., 2021); for"
-        " metrics that count classes alike",
-        0,
-        3,
-    )
-    smoothing: float = option("label smoothing", 0, 0.95)
-    ema: float = option("share of the run that the averaged weights remember; 0: use the last weights", 0, 1)
-    swa: float = option(
-        "epochs at the end whose weights are averaged equally, step by step, in place of the moving average; 0: off", 0
-    )
-    mix: float = option("share of the steps with mixup or cutmix, half of each", 0, 1)
-    plain: float = option("share of the run, at its end, without mixup and cutmix", 0, 1)
-    grow: float = option("share of the run, at its start, with smaller images, which grow from half the size", 0, 1)
-    finish: str = option(
-        "SIZE:EPOCHS, such as 320:2: the last epochs see images of this size, and prediction does if its own size is"
-        " smaller (Touvron et al., 2019)",
-        1,
-        4096,
-        kind=FINISH,
-    )
-    fit: str = option(
-        "how an image gets the shape of --image-size: crop (its centre), squash (all of it) or pad (all of it, with"
-        " borders of the mean colour)",
-        choices=FITS,
-    )
-    crop: float = option("smallest share of the image that a random crop keeps; 1: all of it", 0.01, 1)
-    mirror: float = option("probability of a left-right flip", 0, 1)
-    views: str = option(
-        "test-time augmentation: none, or mirror, flip (upside down), turn (by quarters), zoom (the centre), joined by"
-        " +; prediction averages these views and the image itself; default: mirror, unless --mirror is 0",
-        choices=VIEWS,
-        kind=NAMES,
-    )
-    colour: float = option("strength of the changes of brightness, contrast and saturation", 0, 0.95)
-    erase: float = option("probability that a rectangle is erased", 0, 1)
-    ops: int = option("random operations per image, as in RandAugment: rotation, shear, shift, tones", 0, 9)
-    strength: float = option("strength of these operations", 0, 1)
-    augment: str = option(
-        "your own augmentations (docs/extend.md), joined by +, or none", choices=AUGMENTATIONS, kind=NAMES
-    )
-    level: str = option(
-        "sets crop, colour, erase, ops, mix and smoothing at once: default, none, light or strong",
-        choices=LEVELS,
-    )
+class Recipe(ImageOptions):
     linear: bool = option("linear evaluation: freeze the backbone and fit a logistic head on its features")
     head_first: bool = option(
         "start from a head that is fitted to the frozen features; without it, a new head starts from the shares of the"
@@ -275,6 +115,8 @@ def describe(recipe: Recipe) -> tuple[str, str]:
     images = [*_in_use(recipe, "crop", "mirror", "colour", "erase", "ops", "mix", "grow"), f"views {recipe.views}"]
     if recipe.fit != "crop":
         images.insert(0, f"fit {recipe.fit}")
+    if recipe.region:
+        images.insert(0, f"region {recipe.region}")
     if recipe.finish:
         size, epochs = parts_of_finish(recipe.finish)
         images.append(f"{size} px in the last {plural(epochs, 'epoch')}")
@@ -391,6 +233,7 @@ def check_views(recipe: Recipe) -> None:
 ONLY_IN_TRAINING = (
     *("teacher", "pseudo", "clean", "lora", "head", "swa", "loss", "class_weights", "balance", "cap", "adjust"),
     *("finish", "augment"),
+    "region_jitter",
 )
 
 # What a recipe that was written before an option existed did: the value that changes nothing.
@@ -415,6 +258,9 @@ NEUTRAL: dict[str, Any] = {
     "grow": 0.0,
     "finish": "",
     "fit": "crop",
+    "region": "",
+    "region_margin": 0.1,
+    "region_jitter": 0.0,
     "ops": 0,
     "strength": 0.5,
     "augment": "none",
@@ -434,6 +280,16 @@ NEUTRAL: dict[str, Any] = {
 }
 
 
+def run_of_region(region: str) -> str:
+    """Returns the run whose models have found the boxes of --region; "" for boxes from elsewhere."""
+    return region.removeprefix(FOUND_BY) if region.startswith(FOUND_BY) else ""
+
+
+def file_of_region(region: str) -> Path | None:
+    """Returns the file of boxes that --region names; None for a column or a word."""
+    return Path(region) if region.lower().endswith(".csv") or "/" in region else None
+
+
 def names_pretraining(weights: str) -> bool:
     """Returns whether --weights is the name of a pretraining: neither a word of its own nor a file."""
     is_name = re.fullmatch(NAME_PATTERN, weights) and weights not in ("pretrained", "none")
@@ -451,13 +307,13 @@ def problem_in(recorded: Options) -> str:
     Names that a project's own parts add to the built-in ones are not checked: their files may not be loaded.
     """
     kinds = recipe_options()
-    for option in fields(Recipe):
-        limits = option.metadata["limits"]
+    for own in fields(Recipe):
+        limits = own.metadata["limits"]
         limits = replace(limits, choices=limits.choices if isinstance(limits.choices, tuple) else None)
-        if option.name in recorded:
-            problem = kinds[option.name][0].problem(recorded[option.name], limits)
+        if own.name in recorded:
+            problem = kinds[own.name][0].problem(recorded[own.name], limits)
             if problem:
-                return f"{option.name} must be {problem}"
+                return f"{own.name} must be {problem}"
     return ""
 
 

@@ -11,18 +11,8 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize, shorter_side
-from podium.recipe import (
-    ARCFACE,
-    LINEAR,
-    TIMM_POOL,
-    Options,
-    Recipe,
-    check_finish,
-    check_views,
-    names_pretraining,
-    parts_of_finish,
-    recipe_options,
-)
+from podium.recipe import Options, Recipe, check_finish, check_views, names_pretraining, parts_of_finish, recipe_options
+from podium.recipe_options import ARCFACE, LINEAR, TIMM_POOL
 
 # Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
 OPTIONS_OF_LEVEL: dict[str, dict[str, Any]] = {
@@ -62,6 +52,9 @@ COMMON: dict[str, Any] = {
     "grow": 0.0,  # works only for models that take any size
     "finish": "",  # whether the last epochs gain at a larger size depends on the competition
     "fit": "crop",  # as the weights were trained; another default for oblong images is below
+    "region": "",
+    "region_margin": 0.1,  # the centre crop of prediction takes about as much off again
+    "region_jitter": 0.0,  # `crop` moves and scales what is seen, too; whether more helps depends on the boxes
     "crop": 0.6,  # milder than ImageNet's 0.08: an object that fills its image must stay recognisable
     "mirror": 0.5,  # most objects keep their class when mirrored; letters and digits do not
     "colour": 0.2,  # imitates another light, not another colour: the colour often depends on the class
@@ -288,7 +281,7 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
         "--lora": FOR_LORA if asked.get("lora") else {},
         "metric": FOR_PROBABILITIES if data.is_loss_of_probabilities and not from_scratch else {},
         f"--head {ARCFACE}": FOR_ARCFACE if asked.get("head") == ARCFACE else {},
-        "shape of the images": FOR_OBLONG if data.is_oblong else {},
+        "shape of the images": FOR_OBLONG if data.is_oblong and not asked.get("region") else {},  # parts have others
         f"--level {level}": OPTIONS_OF_LEVEL[level],
         "card": card,
         "flag": given,

@@ -20,8 +20,9 @@ from podium.errors import PodiumError
 from podium.extensions.extension_files import load_extensions, loaded_extensions
 from podium.models.model_file import load_model
 from podium.models.predict import views_of
-from podium.recipe import AUGMENTATIONS, LOSSES, Recipe, check_options
+from podium.recipe import Recipe, check_options
 from podium.recipe_defaults import Backbone, fill_in_defaults
+from podium.recipe_options import AUGMENTATIONS, LOSSES
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import SEVERAL_TARGETS
 from podium.training.augment import TrainView

@@ -13,7 +13,7 @@ from podium.models.build import build_model
 from podium.models.heads import output_layers
 from podium.models.low_rank import LowRankLinear, add_low_rank_updates, low_rank_parameters, merged
 from podium.models.model_file import load_model
-from podium.recipe import OPTIMIZERS
+from podium.recipe_options import OPTIMIZERS
 from podium.training.head_start import start_head
 from podium.training.learner_state import learner_state, restore_learner
 from podium.training.loop import final_model

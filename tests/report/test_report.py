@@ -84,7 +84,7 @@ def test_a_model_without_maps_has_a_report_without_them(
     def refuse(model: object, images: object) -> None:
         raise PodiumError("it has no map")
 
-    monkeypatch.setattr("podium.report.heat.grad_cam", refuse)
+    monkeypatch.setattr("podium.explain.choose_explainer.grad_cam", refuse)
     status, _, err = podium("report", "-c", "tiny", "--runs", "idle")
     assert status == 0, err
     assert "the report shows no attention: it has no map" in err

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from podium.errors import PodiumError
-from podium.recipe import OPTIMIZERS
+from podium.recipe_options import OPTIMIZERS
 from podium.training import learner as learner_module
 from podium.training.learner import MAX_BAD_STEPS, Diverged, split
 from podium.training.schedule import learning_rate

@@ -301,20 +301,19 @@ class BlindFit:
         self.hidden[:, self.folds == fold] = np.nan
         targets[self.folds == fold] = 10**6
         self.choosing.append(set())
-        blind = Features(features.rows, self.hidden)
+        blind = replace(features, values=self.hidden)
         try:
             return fit_head(replace(context, target_of_image=targets_of(targets)), fold, blind, spec)
         finally:
             self.hidden = np.empty(0, np.float32)
 
     def predict_head(
-        self, context: Context, head: Head, features: NDArray[np.float32], spec: ModelSpec
+        self, context: Context, head: Head, features: Features, rows: NDArray[np.int64], spec: ModelSpec
     ) -> NDArray[np.float32]:
         if self.hidden.size:  # within the fit: these images judge a strength
-            rows = [int(np.flatnonzero((self.hidden[0] == vector).all(1))[0]) for vector in features[0]]
             self.choosing[-1] |= set(self.folds[rows].tolist())
             assert 0 < len(rows) < np.isfinite(self.hidden[0, :, 0]).sum()  # some of the visible images
-        return predict_head(context, head, features, spec)
+        return predict_head(context, head, features, rows, spec)
 
 
 @pytest.mark.parametrize(("k", "choosing"), [(2, [{1}, {0}]), (3, [{1}, {2}, {0}])])
@@ -352,14 +351,14 @@ def test_the_head_is_the_minimum_of_its_objective(
     context = replace(float32_context, plan=plan, folds=folds, target_of_image=targets_of(targets))
     monkeypatch.setattr(linear_probe, "STRENGTHS", (l2,))
     spec = build_model(context.recipe, context.competition.classes)[1]
-    known = Features(np.arange(300), features[None].astype(np.float32))
+    known = Features(np.arange(300), features[None].astype(np.float32), np.ones(300, np.int64))
     head, strength, _ = fit_head(context, 0, known, spec)
     assert strength == l2
     rows = context.training_rows(0)
     variance = features[rows].var(0)
     inputs = (features - features[rows].mean(0)) / np.sqrt(0.7 * variance + 0.3 * variance.mean())
     expected = LogisticRegression(C=1 / l2 / len(rows), tol=1e-8, max_iter=10_000).fit(inputs[rows], targets[rows])
-    probs = predict_head(context, head, known.values, spec)
+    probs = predict_head(context, head, known, np.arange(300), spec)
     assert np.abs(probs - expected.predict_proba(inputs)).max() < 0.02
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from by_array import targets_of
-from podium.recipe import LOSSES
+from podium.recipe_options import LOSSES
 from podium.training import learner as learner_module
 from podium.training.losses import BUILT_IN, asymmetric, class_weights, focal, make_label_loss, poly
 from tiny import recipe_of

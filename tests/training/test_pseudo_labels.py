@@ -59,8 +59,8 @@ def test_a_fold_learns_the_answers_of_its_own_models_only(labelled: Path) -> Non
         lessons = make_lessons(context, 0)
         own, count = context.training_rows(0), len(context.competition.test)
         labels = context.target_of_image.values[own]
-        held_out = context.store.positions(context.competition.train["image"].iloc[context.held_out_rows(0)])
-        test = context.store.positions(context.competition.test["image"])
+        held_out = set(context.competition.train["image"].iloc[context.held_out_rows(0)])
+        test = context.competition.test["image"].tolist()
     answers = [
         Predictions.load(run_of(labelled, name).fold_folder(0) / "test.npz", "").probs for name in ("first", "second")
     ]
@@ -69,8 +69,8 @@ def test_a_fold_learns_the_answers_of_its_own_models_only(labelled: Path) -> Non
     taught = lessons.targets[np.arange(len(own) + count)]
     assert np.array_equal(taught[: len(own)], np.eye(mean.shape[1], dtype=np.float32)[labels])
     assert np.allclose(taught[len(own) :], mean**2 / (mean**2).sum(1, keepdims=True), atol=1e-6)
-    assert np.array_equal(lessons.positions[len(own) :], test)
-    assert not set(lessons.positions) & set(held_out)
+    assert lessons.table["image"].tolist()[len(own) :] == test
+    assert not set(lessons.table["image"]) & held_out
     assert len(set(lessons.rows.tolist())) == len(lessons.rows)  # each image has random draws of its own
 
 

@@ -208,6 +208,9 @@ def explain(args: argparse.Namespace) -> None:
     from podium.explain.explain_models import ExplainRequest, explain_models
     from podium.explain.picture_names import PICTURES
 
+    if args.regions:
+        _find_regions(args)
+        return
     request = ExplainRequest(
         runs=args.runs,
         models=args.model or (),
@@ -219,6 +222,18 @@ def explain(args: argparse.Namespace) -> None:
     )
     for path in explain_models(request, args.competition, args.root):
         print(path)
+
+
+def _find_regions(args: argparse.Namespace) -> None:
+    from podium.explain.find_regions import find_regions
+    from podium.saved_runs.run_folder import find_runs
+
+    if not args.runs or args.model or args.what or args.images or args.output or args.fold is not None:
+        raise PodiumError("--regions looks at all images with all models of the runs that you name; leave out the rest")
+    competition = _competition(args)
+    for run in find_runs(competition.slug, args.root, args.runs):
+        for path in find_regions(run, competition, args.root):
+            print(path)
 
 
 def compare(args: argparse.Namespace) -> None:

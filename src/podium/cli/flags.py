@@ -168,7 +168,7 @@ def train(command: argparse.ArgumentParser) -> None:
 
 def pretrain(command: argparse.ArgumentParser) -> None:
     from podium.pretraining.pretraining_plan import DEFAULTS, LEARNING_RATE, METHODS, REFERENCE_BATCH, PretrainRequest
-    from podium.recipe import OPTIMIZERS
+    from podium.recipe_options import OPTIMIZERS
 
     text = "dino: small crops of an image learn what a moving average of the model says of large ones"
     command.add_argument("--method", choices=METHODS, default=METHODS[0], help=f"{text} (default: %(default)s)")
@@ -265,6 +265,8 @@ def explain(command: argparse.ArgumentParser) -> None:
     text = "ids of images, image files, or folders (default: six held-out images of the fold)"
     command.add_argument("--images", nargs="+", metavar="ID-or-FILE", help=text)
     command.add_argument("--fold", type=_count, metavar="K", help="the fold (default: the first finished one)")
+    text = "find the box of every image that the runs' models look at, for podium train --region attention:RUN"
+    command.add_argument("--regions", action="store_true", help=text)
     text = "explain models of timm or of the zoo instead of runs; needs --images"
     command.add_argument("--model", nargs="+", action=Names, metavar="NAME", help=text)
     text = "of these models: pretrained, none or a file (default: %(default)s)"
@@ -316,7 +318,7 @@ def score(command: argparse.ArgumentParser) -> None:
 
 
 def bench(command: argparse.ArgumentParser) -> None:
-    from podium.recipe import PRECISIONS
+    from podium.recipe_options import PRECISIONS
 
     text = "timm models, with random weights (default: the two default models)"
     command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)

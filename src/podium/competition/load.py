@@ -141,7 +141,7 @@ def raw_folder(slug: str, root: Path) -> Path:
 
 
 def load(
-    slug: str, root: Path | str, corrections_file: Path | None = None, with_columns: bool = False, /, **settings: str
+    slug: str, root: Path | str, corrections_file: Path | None = None, with_columns: bool = False, /, **settings: Any
 ) -> Competition:
     """Reads a competition from its files, also `with_columns`; `settings` replace the card's.
 

@@ -7,6 +7,13 @@ train-image.hdf5#ISIC_0015670
 An image may also be in several grey files, one for each channel; the place names those for red, green and blue:
 
 train/ab12_red.png#channels=red+green+blue
+
+The place of a part of any of these images ends with the part: a box of the upright image, in pixels, with what is kept
+around it on each side, or all but its borders.
+
+train/1.jpg#cut=10,20,100,80          100 wide and 80 high, 10 from the left and 20 from the top
+train/1.jpg#cut=10,20,100,80+15,12    the same, with 15 pixels on its left and right and 12 above and below
+train/1.jpg#cut=border
 """
 
 import re
@@ -20,6 +27,8 @@ PLACE = re.compile(
 )
 MAX_BYTES = 1_000_000_000  # of an image's file; the largest images take less in any format, also uncompressed
 CHANNELS_KEY = "#channels="
+CUT_KEY, BORDER = "#cut=", "border"
+CUT = re.compile(rf"(.+){CUT_KEY}({BORDER}|[0-9]+,[0-9]+,[0-9]+,[0-9]+(?:\+[0-9]+,[0-9]+)?)", re.DOTALL)
 CHANNELS = re.compile(rf"(.+_)[^_/]+(\.\w+){CHANNELS_KEY}(\w+\+\w+\+\w+)", re.DOTALL)
 
 
@@ -30,6 +39,44 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}#{self.key}" + (f":{self.shape}" if self.shape else "")
+
+
+class Box(NamedTuple):
+    """A part of an upright image, in pixels."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+class CutBox(NamedTuple):
+    """A box, and how much is kept around it on each side, as far as the image goes."""
+
+    box: Box
+    across: int = 0
+    down: int = 0
+
+    def __str__(self) -> str:
+        around = f"+{self.across},{self.down}" if self.across or self.down else ""
+        return ",".join(map(str, self.box)) + around
+
+
+def place_of_part(image: str, part: object) -> str:
+    """Returns the place of a part of an image: a `CutBox`, BORDER for all but its borders, or "" for all of it."""
+    text = str(part)
+    return f"{image}{CUT_KEY}{text}" if text else image
+
+
+def split_part(image: str) -> tuple[str, str]:
+    """Returns the place of the whole image, and the part of it; "" for all of it."""
+    match = CUT.fullmatch(image) if CUT_KEY in image else None
+    return (match[1], match[2]) if match else (image, "")
+
+
+def parse_box(part: str) -> CutBox:
+    box, _, around = part.partition("+")
+    return CutBox(Box(*map(int, box.split(","))), *map(int, around.split(",") if around else ()))
 
 
 def place_of(image: str) -> Place | None:

@@ -23,6 +23,7 @@ from podium.models.normalise import Normaliser
 from podium.models.predict import probs_of
 from podium.project_root import runs_folder
 from podium.saved_runs.prediction_files import Predictions
+from podium.saved_runs.regions_of_run import as_seen
 from podium.saved_runs.run_folder import find_run
 from podium.training.fold_model import open_model, prepare
 from podium.training.own_images import list_images
@@ -80,7 +81,7 @@ def subject_of_run(source: str, slug: str, root: Path, fold: int | None, wanted:
             f"fold {number} of {run.path} is not trained; its finished folds are {', '.join(map(str, finished))}"
         )
     model, spec = open_model(run, number)
-    images = choose_images(competition, run.out_of_fold(number), wanted)
+    images = choose_images(as_seen(competition, run, number), run.out_of_fold(number), wanted)
     return _subject(f"{run.name}, fold {number}", model, spec, run.path / "explain", images)
 
 

@@ -13,6 +13,7 @@ from podium.image_size import sides_of
 from podium.models.build import ModelSpec, licence_of
 from podium.recipe import recipe_options
 from podium.saved_runs.fold_names import holds_nothing_out
+from podium.saved_runs.regions_of_run import has_boxes
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS
 from podium.terminal import first_few, plural
@@ -70,7 +71,7 @@ def model_card(
         *(_int8(spec, loss) if loss else []),
         "## How to use it",
         "",
-        f"{_preparation(spec)} Colours are normalised inside the model.",
+        f"{_part(run, spec)}{_preparation(spec)} Colours are normalised inside the model.",
         "",
         f"```python\n{use}\n```",
         "",
@@ -86,6 +87,13 @@ def model_card(
         "",
     ]
     return "\n".join(lines)
+
+
+def _part(run: Run, spec: ModelSpec) -> str:
+    """Says which part of an image the models have learned from, if not from all of it."""
+    if has_boxes(run):
+        return "Cut the object out of the image, with a margin: the models have learned from boxes. "
+    return "Cut off borders of one colour. " if spec.part else ""
 
 
 def _preparation(spec: ModelSpec) -> str:

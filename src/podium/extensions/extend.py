@@ -17,7 +17,7 @@ from numbers import Real
 from typing import Any
 
 from podium.errors import PodiumError
-from podium.recipe import AUGMENTATIONS, LOSSES, VIEWS, View
+from podium.recipe_options import AUGMENTATIONS, LOSSES, VIEWS, View
 from podium.tasks.metrics import METRICS, WANTS, Metric
 from podium.tasks.task import ONE_LABEL, TASKS, Targets
 

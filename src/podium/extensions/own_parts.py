@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.extensions.extension_files import Extension, extension_models, loaded_extensions
-from podium.recipe import AUGMENTATIONS, LOSSES, VIEWS
+from podium.recipe_options import AUGMENTATIONS, LOSSES, VIEWS
 
 IN_PREDICTION = ("model ", "views ")  # the loss and the augmentations only shape the weights
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

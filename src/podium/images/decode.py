@@ -36,9 +36,10 @@ from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium.competition.image_names import HEIC_REMEDY, reads_heic
 from podium.competition.value_range import ValueRange
-from podium.containers.image_place import MAX_BYTES, files_of, place_of
+from podium.containers.image_place import MAX_BYTES, files_of, place_of, split_part
 from podium.containers.open_container import read_place
 from podium.errors import PodiumError
+from podium.images.cut import cut_out
 from podium.terminal import first_line
 
 POLICY = 2  # raise it with every change to the decoded pixels: stores of another policy are stale
@@ -109,7 +110,9 @@ class Header(NamedTuple):
 
 
 def read_image(path: Path, value_range: ValueRange | None = None) -> Pixels:
-    return decode(read_file(path, value_range), str(path), value_range)
+    """Returns the pixels of an image, or of the part that its place names."""
+    name, part = split_part(str(path))
+    return cut_out(decode(read_file(Path(name), value_range), name, value_range), part)
 
 
 def read_file(path: Path, value_range: ValueRange | None = None) -> bytes | Pixels:

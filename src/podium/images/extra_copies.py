@@ -13,20 +13,21 @@ from numpy.typing import NDArray
 from podium.competition.csv_files import csv_text
 from podium.competition.load import Competition
 from podium.disk import write_text
-from podium.images.audit import pair_duplicates
+from podium.images.audit import USUAL_SIZE, pair_duplicates
 from podium.images.duplicates import linked_groups
-from podium.images.store import Store
+from podium.images.store import Store, open_store, stored_side
 from podium.project_root import prepared_folder
 from podium.terminal import plural, say
 
 FILE = "extra.csv"
 
 
-def usable_extra(competition: Competition, root: Path, store: Store) -> pd.DataFrame:
+def usable_extra(competition: Competition, root: Path) -> pd.DataFrame:
     """Returns the extra images that can be read and that the competition does not have; says which are left out."""
     extra = competition.extra
     if extra is None:
         return pd.DataFrame(columns=["id", "target", "image", "weight"])
+    store = open_store(competition, root, stored_side(USUAL_SIZE), keep=None)  # of whole images, as the audit
     positions = store.positions(extra.rows["image"])
     copy_of = _copies(competition, store)[positions]
     reasons = np.array([store.files[position].reason for position in positions])

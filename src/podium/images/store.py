@@ -3,7 +3,7 @@
 The store of a competition is the folder data/prepared/<slug>/pixels-<key>/; store_format.py lists its files. The key
 depends on the decoder's policy, on the card's range of values, on the name, size and times of every image file, and on
 the side that images are shrunk to. So a changed file gives another key: the store is built again (store_builder.py) and
-the old one is deleted.
+the old one is deleted. A store of parts of the images (regions.py) is another one: its key has a second half.
 
 With `keep=False` the store holds no pixels, and reading decodes the image file again: the same pixels, more slowly.
 """
@@ -14,12 +14,13 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from podium.competition.image_names import reads_heic
@@ -28,7 +29,10 @@ from podium.competition.value_range import ValueRange
 from podium.containers.image_place import files_of
 from podium.disk import locked, sha256
 from podium.errors import PodiumError
+from podium.image_size import ImageSize, shorter_side
 from podium.images.decode import POLICY, Pixels, read_image, shrink
+from podium.images.examples import Examples
+from podium.images.regions import WHOLE, Regions, surroundings
 from podium.images.store_builder import Decoding, build_store
 from podium.images.store_format import STORED, THUMB, FileRecord, read_manifest
 from podium.images.store_locks import is_locked, lock_for_reading, unlock
@@ -39,14 +43,15 @@ Reader = Callable[[int], Pixels]
 
 @dataclass(frozen=True)
 class Store:
-    """All images of a competition. A position is an index into `names`."""
+    """All images of a competition, or the parts of them that a run sees. A position is an index into `names`."""
 
     path: Path
     folder: Path  # of the image files
-    names: NDArray[np.str_]  # paths of the images in `folder`, sorted
+    names: NDArray[np.str_]  # places of the images in `folder` (containers/image_place.py), sorted
     side: int
     kept: bool  # the pixels are stored and are read from there
     value_range: ValueRange | None = None  # the card's
+    regions: Regions = WHOLE
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -77,6 +82,16 @@ class Store:
 
     def positions(self, images: Sequence[str]) -> NDArray[np.int64]:
         return np.searchsorted(self.names, np.array(images))
+
+    def of_fold(self, fold: int) -> "Store":
+        """Returns the store as this fold's model sees it."""
+        return replace(self, regions=self.regions.of_fold(fold))
+
+    def examples(self, rows: pd.DataFrame) -> Examples:
+        """Returns the images that show each row of a table."""
+        places = self.regions.places(rows)
+        counts = np.array([len(of_row) for of_row in places], np.int64)
+        return Examples(self.positions([place for of_row in places for place in of_row]), counts)
 
     def bad(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Returns a mask of the images that cannot be read."""
@@ -136,11 +151,18 @@ def stored_side(image_size: int) -> int:
     return -(-image_size * 3 // 2 // 128) * 128
 
 
+def side_of_run(image_size: ImageSize, test_size: ImageSize, jitter: float) -> int:
+    """Returns the shorter side that a run's images are stored at, with what may be shown around their boxes."""
+    return stored_side(round(shorter_side(image_size, test_size) * (1 + 2 * surroundings(jitter))))
+
+
 # --- opening -----------------------------------------------------------------------------------------
 
 
-def open_store(competition: Competition, root: Path, side: int, keep: bool | None = True) -> Store:
-    """Returns the store of the competition's images; builds it if it does not exist.
+def open_store(
+    competition: Competition, root: Path, side: int, keep: bool | None = True, regions: Regions = WHOLE
+) -> Store:
+    """Returns the store of the competition's images, or of these parts of them; builds it if it does not exist.
 
     `keep=None` is for callers that read no pixels: they get any store of these files.
     """
@@ -151,12 +173,21 @@ def open_store(competition: Competition, root: Path, side: int, keep: bool | Non
     names = np.unique(np.concatenate(images).astype(str))
     decoding = Decoding(competition.folder, side, competition.card.value_range)
     files_key = _compute_files_key(decoding, names)
+    if regions is not WHOLE:
+        tables = [
+            competition.train_in_files,
+            competition.test,
+            *([competition.extra.rows] if competition.extra else []),
+        ]
+        parts = (regions.places(rows) for rows in tables)
+        names = np.unique([place for of_rows in parts for places in of_rows for place in places])
+        files_key += f".{hashlib.sha256(chr(0).join(names).encode()).hexdigest()[:16]}"
     path = prepared / f"pixels-{files_key}-{0 if keep is False else side}"
     has_announced_wait = False
     while True:
         existing = _find_store(prepared, files_key, side, bool(keep))
         if existing and lock_for_reading(existing):
-            return Store(existing, competition.folder, names, side, bool(keep), decoding.value_range)
+            return Store(existing, competition.folder, names, side, bool(keep), decoding.value_range, regions)
         with locked(prepared / ".store.lock") as is_builder:
             if is_builder and not _find_store(prepared, files_key, side, bool(keep)):  # else it was built meanwhile
                 _delete_outdated(prepared, files_key, path)
@@ -206,7 +237,12 @@ def _compute_files_key(decoding: Decoding, names: NDArray[np.str_]) -> str:
 
 def _files_key_in_name(path: Path) -> str:
     """Returns the files' key in the name of a store, or of the hidden folder of an unfinished one."""
-    return path.name.split("-")[1]
+    return _files_part(path.name.split("-")[1])
+
+
+def _files_part(key: str) -> str:
+    """Returns the part of a key that stands for the image files, without that of their parts."""
+    return key.partition(".")[0]
 
 
 def _find_store(prepared: Path, files_key: str, side: int, keep: bool) -> Path | None:
@@ -229,6 +265,7 @@ def _delete_outdated(prepared: Path, files_key: str, wanted: Path) -> None:
     Also deletes unfinished stores of changed files, and all but the wanted one if that holds no pixels: without pixels
     it is built to save space.
     """
+    files_key = _files_part(files_key)
     for path in prepared.glob("pixels-*"):
         unlock(path)
         is_stale, is_in_use = _files_key_in_name(path) != files_key, is_locked(path)

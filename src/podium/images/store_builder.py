@@ -22,8 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.competition.value_range import ValueRange
+from podium.containers.image_place import split_part
 from podium.containers.open_container import close_containers
 from podium.disk import explain_full_disk, rename_durably, sha256, write_json
+from podium.images.cut import cut_out
 from podium.images.decode import POLICY, BadImage, decode_with_header, read_file, shrink
 from podium.images.store_format import APPENDED, THUMB, FileRecord
 from podium.machine import usable_cores
@@ -114,11 +116,12 @@ def _decode_task(names: NDArray[np.str_], decoding: Decoding, stop: threading.Ev
 
 
 def _decode_file(name: str, decoding: Decoding) -> DecodedFile:
-    data = b""
+    data, (image, part) = b"", split_part(name)
     try:
-        content = read_file(decoding.folder / name, decoding.value_range)
+        content = read_file(decoding.folder / image, decoding.value_range)
         data = content if isinstance(content, bytes) else content.tobytes()
-        pixels, header = decode_with_header(content, name, decoding.value_range)
+        pixels, header = decode_with_header(content, image, decoding.value_range)
+        pixels = cut_out(pixels, part)  # before it is shrunk: a small part keeps its details
     except BadImage as bad:
         digest = hashlib.sha256(data).hexdigest()
         record = FileRecord(name, len(data), digest, "", "", "", 0, 0, 0, 0, bad.reason)

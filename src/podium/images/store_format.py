@@ -21,13 +21,13 @@ STORED = (*APPENDED, "index.npy")  # all but the manifest, which lists them
 class FileRecord(NamedTuple):
     """What one image file is: a line of files.jsonl."""
 
-    image: str  # its path, relative to the competition's folder
+    image: str  # its place (containers/image_place.py), relative to the competition's folder
     bytes: int
     sha256: str
     format: str
     mode: str
     doubt: str  # damage in a file that can be read; "" if none
-    width: int  # upright, before it is shrunk; 0 if the file cannot be read
+    width: int  # upright, of the part that its place names, before it is shrunk; 0 if the file cannot be read
     height: int
     stored_width: int
     stored_height: int

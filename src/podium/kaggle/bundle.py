@@ -23,6 +23,7 @@ from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_code_files, find_project_files
 from podium.kaggle.push_kernel import make_kernel_name
 from podium.saved_runs.fold_names import fold_folder_name
+from podium.saved_runs.regions_of_run import region_files
 from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.submission import SubmitOptions, submit
@@ -83,6 +84,8 @@ def _copy(path: Path, target: Path) -> None:
 
 def _copy_run(run: Run, target: Path) -> None:
     _copy(run.path / "recipe.json", target / "recipe.json")
+    for path in region_files(run):
+        _copy(path, target / path.relative_to(run.path))
     for fold in run.models():
         run.check_weights(fold)
         for name in FOLD_FILES:

@@ -78,7 +78,7 @@ def _check_fetched(fetched: Run, report: Report, folder: Path, kernel: Kernel, c
 def _merge(fetched: Run, run: Run) -> None:
     """Moves the fetched files into the run, except folds that are finished here. If the recipes differ, moves them into
     a run of their own."""
-    hashes = ("folds_sha256", "data_sha256", "own_parts_sha256", "corrections_sha256")
+    hashes = ("folds_sha256", "data_sha256", "region_sha256", "own_parts_sha256", "corrections_sha256")
     identity = (*recipe_options(), *hashes) if run.has_begun() else ()
     recipe_here, recipe_fetched = (recorded_values(side.recipe, identity) for side in (run, fetched))
     changes = differences(recipe_here, recipe_fetched)

@@ -19,8 +19,9 @@ from podium.models.hub import package_to_use, weights_unreachable
 from podium.models.look_inside import modules_of
 from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
-from podium.recipe import LINEAR, TIMM_POOL, Options, Recipe
+from podium.recipe import Options, Recipe
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
+from podium.recipe_options import LINEAR, TIMM_POOL
 from podium.tasks.task import ONE_LABEL, TASKS
 from podium.terminal import first_line, say
 
@@ -52,6 +53,7 @@ class ModelSpec:
     value_range: ValueRange | None = None  # in which the images were decoded
     pool: str = TIMM_POOL  # as in the recipe; as above
     head: str = LINEAR  # as in the recipe; as above
+    part: str | None = None  # that it sees of every image (images/cut.py), if not all of it
 
     @property
     def parts(self) -> list[slice]:
@@ -61,7 +63,7 @@ class ModelSpec:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the fields; the later ones only where they say something, so that other models keep their bits."""
-        usual = {"value_range": None, "pool": TIMM_POOL, "head": LINEAR}
+        usual = {"value_range": None, "part": None, "pool": TIMM_POOL, "head": LINEAR}
         return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from podium.errors import PodiumError
 from podium.models.heads import classifier_of, replace_module
-from podium.recipe import POOLS
+from podium.recipe_options import POOLS
 
 SMALLEST = 1e-6  # of a feature in GeM: negative numbers have no powers
 EXPONENT = 3.0  # of GeM at its start, as Radenovic et al. (2018) train it

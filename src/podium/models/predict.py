@@ -13,7 +13,7 @@ from podium.errors import PodiumError
 from podium.models.build import ModelSpec
 from podium.models.device import CPU, autocast
 from podium.models.normalise import Normaliser
-from podium.recipe import VIEWS
+from podium.recipe_options import VIEWS
 
 ZOOM = 16  # the zoomed view leaves out a sixteenth at each edge
 

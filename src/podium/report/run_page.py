@@ -35,6 +35,7 @@ from podium.report.numbers import (
     reliability,
 )
 from podium.report.page import page
+from podium.report.region_pictures import regions_section
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.run_folder import Run
@@ -47,6 +48,7 @@ LINKS = {
     "#curves": "Learning curves",
     "#confusion": "Confusion matrix",
     "#gallery": "Images",
+    "#regions": "Regions",
     "#classes": "Classes",
     "#calibration": "Calibration",
     "#costs": "Time and memory",
@@ -75,7 +77,9 @@ def run_page(competition: Competition, root: Path, run: Run) -> str:
         sections.learning_curves(histories, str(run.recipe["metric"])),
         _confusion(images),
     ]
+    regions = regions_section(competition, run)
     below = [
+        regions,
         sections.classes_section(class_table(images, most_confused(images, MOST_ROWS)), class_count),
         _calibration(images),
         sections.costs_section(histories, costs_of(run)),
@@ -84,7 +88,7 @@ def run_page(competition: Competition, root: Path, run: Run) -> str:
     ]
     taken = sum(len(text.encode()) for text in (*above, *below, *images.classes))
     gallery = make_gallery(competition, root, run, images, MOST_BYTES - OTHER_BYTES - taken)
-    looks = add_heat(gallery.cards, run, competition.folder)
+    looks = add_heat(gallery.cards, run, competition)
     shown = sections.gallery_section(1 - images.is_wrong.mean(), gallery.left_out, looks)
     data = {
         "competition": competition.slug,
@@ -95,7 +99,8 @@ def run_page(competition: Competition, root: Path, run: Run) -> str:
     }
     doubt = f"; {doubt_about(run)}" if doubt_about(run) else ""
     subtitle = f"{run.recipe['model']} on {competition.title}{_labels_used(competition, run)}{doubt}"
-    return page(run.name, subtitle, [*above, shown, *below], data, LINKS)
+    links = {link: name for link, name in LINKS.items() if regions or link != "#regions"}
+    return page(run.name, subtitle, [*above, shown, *below], data, links)
 
 
 def _confusion(images: HeldOutImages) -> str:

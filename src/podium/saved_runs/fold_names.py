@@ -12,6 +12,11 @@ def holds_nothing_out(fold: int) -> bool:
     return fold >= WHOLE
 
 
+def seed_offset(fold: int) -> int:
+    """Returns what is added to the seed of the recipe."""
+    return max(0, fold - WHOLE)
+
+
 def fold_folder_name(fold: int) -> str:
     return f"all{fold - WHOLE}" if holds_nothing_out(fold) else f"fold{fold}"
 

@@ -2,6 +2,7 @@
 
     runs/<competition>/<run>/recipe.json
                              corrections.csv, if the labels were corrected
+                             regions.csv, if it sees boxes of its images (regions_of_run.py)
                              fold<k>/{model.safetensors, metrics.jsonl, oof.npz, test.npz}
                              all<n>/, the same of a model that has learned from all images (--folds all)
 
@@ -47,7 +48,9 @@ READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
 }
 READ_ELSEWHERE: dict[str, Any] = {"model": str, "metric": str, "epochs": int}
 OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and their types; a run may lack them
-    **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "test_sha256", "device", "computed_in"), str),
+    **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "test_sha256", "region_sha256"), str),
+    "device": str,
+    "computed_in": str,
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "also_sha256", "extra_sha256"), (str, NoneType)),
     "weights_source": (str, NoneType),
     **dict.fromkeys(("auto", "budget", "own_parts", "soup", "versions"), dict),

@@ -19,6 +19,7 @@ from podium.competition.card import read_card
 from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.models.hardware_errors import explain_hardware_errors
+from podium.saved_runs.regions_of_run import has_boxes
 from podium.saved_runs.run_folder import Run, find_run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.rebuild_submission import find_recorded_folds
@@ -96,6 +97,8 @@ def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
 
 def predict_images(folds: Folds, blend: Blend, images: Any, machine: Machine | None = None) -> ImagePredictions:
     """Predicts files, folders of images, or arrays; a run's prediction is the mean of its fold models."""
+    for run in filter(has_boxes, folds):
+        say(f"podium: note: {run.name} has learned from boxes (--region), but sees these images whole: crop them first")
     device = (machine or Machine()).device
     listed = list_images(images)
     with explain_hardware_errors():

@@ -15,12 +15,11 @@ from podium.blending.expected_score import GAIN_SAMPLE
 from podium.blending.pool_images import pool_test, pool_test_features
 from podium.blending.stack import Inputs
 from podium.competition.load import Competition
-from podium.image_size import shorter_side
-from podium.images.store import Store, open_store, stored_side
+from podium.images.store import Store
 from podium.machine import Machine
 from podium.saved_runs.run_folder import Run
 from podium.terminal import plural, say
-from podium.training.test_predictions import predict_test
+from podium.training.test_predictions import open_stores, predict_test
 
 PredictionFacts = dict[Run, dict[int, dict[str, str]]]  # by run and fold: hashes of input and output, and the device
 
@@ -36,8 +35,7 @@ def predict_blend(
     competition: Competition, root: Path, folds: Mapping[Run, Sequence[int]], blend: Blend, machine: Machine
 ) -> BlendedPredictions:
     """Predicts with the given folds of each run. A run's prediction is the mean of its fold models."""
-    sides = {run: stored_side(shorter_side(run.recipe["image_size"], run.recipe["test_size"])) for run in folds}
-    stores = {side: open_store(competition, root, side, machine.keep_pixels) for side in sorted(set(sides.values()))}
+    stores = open_stores(competition, root, folds, machine)
     _warn_of_unreadable_images(competition, next(iter(stores.values())))
     count, features = len(competition.answer_ids), pool_test_features(competition) if blend.stack else None
     sample = np.random.default_rng(0).permutation(count)[:GAIN_SAMPLE]
@@ -49,7 +47,7 @@ def predict_blend(
         fold_probs.append([])
         facts[run] = {}
         for fold in run_folds:
-            predictions = predict_test(competition, stores[sides[run]], run, fold, machine)
+            predictions = predict_test(competition, stores[run].of_fold(fold), run, fold, machine)
             probs = pool_test(competition, predictions.probs.astype(np.float64), blend.pool)
             is_pooled = competition.answers is not None  # then float32, as it was predicted, would not be exact
             fold_probs[-1].append((probs if is_pooled else predictions.probs)[sample])
@@ -62,7 +60,7 @@ def predict_blend(
 
 
 def _warn_of_unreadable_images(competition: Competition, store: Store) -> None:
-    positions = store.positions(competition.test["image"])
+    positions = store.examples(competition.test).first
     bad = positions[store.bad(positions)]
     if len(bad):
         first = store.files[bad[0]]

@@ -18,7 +18,8 @@ from torch import Tensor
 from podium.image_size import ImageSize, area_of, sides_of
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
-from podium.recipe import AUGMENTATIONS, Recipe, image_size_at
+from podium.recipe import Recipe, image_size_at
+from podium.recipe_options import AUGMENTATIONS
 from podium.training.randomness import AUGMENT, generator
 
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # else every import asks the network for a newer version

@@ -61,7 +61,7 @@ class Judge:
         options = {} if self.strengths is None else {"strengths": self.strengths}
         head, l2, _ = fit_head(context, self.fold, self.features, self.spec, **options)
         self.strengths = (l2,)
-        return predict_head(context, head, self.features.of(judged), self.spec)
+        return predict_head(context, head, self.features, judged, self.spec)
 
     def judge(self, is_judged: NDArray[np.bool_]) -> Judged:
         """Returns what heads say of these rows: of each part, one that was fitted to their other parts."""

@@ -19,24 +19,27 @@ from podium.competition.load import Competition
 from podium.disk import sha256
 from podium.errors import PodiumError
 from podium.folds.folds import Folds
-from podium.image_size import shorter_side
+from podium.images.examples import Examples
 from podium.images.extra_copies import usable_extra
 from podium.images.few_greys import refuse_few_greys
-from podium.images.store import Store, open_store, stored_side
+from podium.images.regions import WHOLE
+from podium.images.store import Store
 from podium.machine import Machine
 from podium.models.build import ModelSpec
 from podium.models.device import pick_device, pick_precision, prepare_device
 from podium.recipe import Recipe
 from podium.saved_runs.epoch_record import EpochRecord
-from podium.saved_runs.fold_names import WHOLE
+from podium.saved_runs.fold_names import seed_offset
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed
 from podium.tasks.task import Targets
 from podium.terminal import command_for, plural, say
 from podium.tracking.tracking import Tracking
 from podium.training.augment import View
+from podium.training.box_images import Draw, DrawnBoxes, edges_in_store, seen_reader
 from podium.training.epoch_images import ClassBalance, EpochImages, WithAdded, count_of
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
+from podium.training.open_regions import open_regions
 from podium.training.plan import Plan
 from podium.training.processes import Processes, join_processes
 from podium.training.soft_targets import Cleaned, SoftTargets
@@ -79,17 +82,23 @@ class Context:
     def data_sha256(self) -> str:
         """Returns the hash of the training images: of their ids and labels, and of their files."""
         competition, store = self.competition, self.store
-        files_digest = store.digest(store.positions(competition.train_in_files["image"]))
+        files_digest = store.digest(store.examples(competition.train_in_files).first)
         return f"{competition.train_hash[:32]}{files_digest[:32]}"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Returns what must stay the same when the run is resumed, with the images and their boxes."""
+        boxes = self.store.regions.sha256
+        regions = {"region_sha256": boxes} if boxes else {}
+        return {**self.plan.identity(), "data_sha256": self.data_sha256, **regions}
+
+    def of_fold(self, fold: int) -> "Context":
+        """Returns the context with the parts of the images that this fold's model sees, and with its seed."""
+        recipe = replace(self.recipe, seed=self.recipe.seed + seed_offset(fold))
+        return replace(self, store=self.store.of_fold(fold)).with_recipe(recipe)
 
     def with_recipe(self, recipe: Recipe) -> "Context":
         return replace(self, plan=replace(self.plan, recipe=recipe))
-
-    def of_fold(self, fold: int) -> "Context":
-        """Returns the context with the seed of this fold: models of all images have one each."""
-        if fold <= WHOLE:
-            return self
-        return self.with_recipe(replace(self.recipe, seed=self.recipe.seed + fold - WHOLE))
 
     def training_rows(self, fold: int) -> NDArray[np.int64]:
         rows = np.flatnonzero(self.folds.trains(fold))
@@ -116,8 +125,26 @@ class Context:
         return SoftTargets(labels, self.cleaned.targets, self.cleaned.places_of(rows))[np.arange(len(rows))]
 
     def images(self, rows: NDArray[np.int64], view: View) -> ImageDataset:
-        positions = self.store.positions(self.competition.train["image"].iloc[rows])
-        return ImageDataset(self.store.reader(positions), self.target_of_image.values[rows], view, rows)
+        """Returns the images of training: one of each row in an epoch, also if it has several boxes."""
+        return self.drawn(self.competition.train.iloc[rows], rows, self.target_of_image.values[rows], view)
+
+    def drawn(self, table: pd.DataFrame, rows: NDArray[np.int64], targets: Any, view: View) -> ImageDataset:
+        """Returns the images of a table, id and image; `rows` are the keys of their random draws."""
+        examples = self.store.examples(table)
+        read, regions = self.store.reader(examples.positions), self.store.regions
+        if regions is WHOLE:
+            return ImageDataset(read, targets, view, rows)
+        edges = edges_in_store(self.store, examples.positions)
+        return DrawnBoxes(read, targets, view, rows, Draw(self.recipe.seed, regions.jitter, examples, edges))
+
+    def shown_images(self, rows: NDArray[np.int64], view: View) -> ImageDataset:
+        """Returns the images of prediction: all boxes of each row, whose predictions `examples` pools."""
+        examples = self.examples(rows)
+        owners = rows[examples.owners]
+        return ImageDataset(seen_reader(self.store, examples), self.target_of_image.values[owners], view, owners)
+
+    def examples(self, rows: NDArray[np.int64]) -> Examples:
+        return self.store.examples(self.competition.train.iloc[rows])
 
     def pixel_bytes(self, rows: NDArray[np.int64]) -> int:
         """Returns how much memory the stored pixels of these rows take."""
@@ -129,7 +156,7 @@ class Context:
         """Returns the numbers of the test images that join the training images of each fold (--pseudo)."""
         if not self.recipe.pseudo:
             return np.zeros(0, np.int64)
-        return np.flatnonzero(~self.store.bad(self.store.positions(self.competition.test["image"])))
+        return np.flatnonzero(~self.store.bad(self.store.examples(self.competition.test).first))
 
     def batch_sampler(self, fold: int, confidence: NDArray[np.float64] | None = None) -> BatchSampler:
         """Returns the batches. Test images (--pseudo) and extra ones join the training images, in this order.
@@ -156,7 +183,8 @@ class Context:
             means, deviations = np.nanmean(numbers, 0), np.nanstd(numbers, 0)
             deviations = np.where(deviations > 0, deviations, 1.0)  # a column that never varies
             scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
-        return replace(spec, task=task.name, scales=scales, value_range=self.store.value_range)
+        spec = replace(spec, value_range=self.store.value_range, part=self.store.regions.part or None)
+        return replace(spec, task=task.name, scales=scales)
 
     def keep_start(self, source: str) -> None:
         """Keeps what the run starts from, once a model is built: before that, the command may still be refused."""
@@ -192,11 +220,10 @@ def open_context(plan: Plan) -> Iterator[Context]:
         closing(Tracking(plan.run, machine.trackers)) as tracking,
     ):
         with processes.first_then_others():  # the first builds the store, the others find it
-            side = stored_side(shorter_side(recipe.image_size, recipe.test_size))
-            store = open_store(competition, plan.root, side, machine.keep_pixels)
+            store = open_regions(plan, machine.keep_pixels)
             folds = _leave_out_unreadable(plan, store)
-            refuse_few_greys(competition, store, store.positions(competition.train["image"]))
-            extra = _extra_to_learn(plan, store)
+            refuse_few_greys(competition, store, store.examples(competition.train).first)
+            extra = _extra_to_learn(plan)
         yield Context(
             plan=plan,
             store=store,
@@ -210,16 +237,16 @@ def open_context(plan: Plan) -> Iterator[Context]:
         )
 
 
-def _extra_to_learn(plan: Plan, store: Store) -> pd.DataFrame:
+def _extra_to_learn(plan: Plan) -> pd.DataFrame:
     """Returns the extra images that this run learns from."""
-    extra = usable_extra(plan.competition, plan.root, store)
+    extra = usable_extra(plan.competition, plan.root)
     return extra if plan.recipe.extra_weight and not plan.recipe.linear else extra[:0]
 
 
 def _leave_out_unreadable(plan: Plan, store: Store) -> Folds:
     """Returns the plan's folds. Images that cannot be read are left out with --skip-bad, and refused without."""
     competition = plan.competition
-    positions = store.positions(competition.train["image"])
+    positions = store.examples(competition.train).first
     unreadable = store.bad(positions)
     if not unreadable.any():
         return plan.folds

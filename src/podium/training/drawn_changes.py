@@ -48,7 +48,7 @@ class Changes(NamedTuple):
 
 def can_be_drawn(recipe: Recipe) -> bool:
     """Returns whether all that the recipe changes about an image can be said in these numbers."""
-    return not recipe.ops and recipe.augment == "none"
+    return not recipe.ops and recipe.augment == "none" and not recipe.region
 
 
 class ChangesView:

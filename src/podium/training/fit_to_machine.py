@@ -128,7 +128,7 @@ def _why_not_on_gpu(context: Context) -> str:
     if not is_gpu(context.device):
         return "it needs an NVIDIA GPU"
     if context.recipe.linear or not can_be_drawn(context.recipe):
-        return "a GPU crops, mirrors, colours and erases only; --linear, --ops and --augment need loaded images"
+        return "a GPU crops, mirrors, colours and erases only; --linear, --ops, --augment, --region need loaded images"
     largest = max(context.pixel_bytes(context.training_rows(fold)) for fold in context.plan.folds_to_train)
     free = -context.processes.maximum(-free_gpu_memory(context.device))[0]
     if largest > LARGEST_SHARE * free:

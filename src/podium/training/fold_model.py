@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from podium.errors import PodiumError
 from podium.image_size import shorter_side
+from podium.images.cut import cut_out
 from podium.images.decode import Pixels, shrink
 from podium.images.store import stored_side
 from podium.models.build import ModelSpec
@@ -81,6 +82,6 @@ def open_model(run: Run, fold: int) -> tuple[nn.Module, ModelSpec]:
 
 
 def prepare(pixels: Pixels, spec: ModelSpec) -> Pixels:
-    """Returns an image as models of this spec see it in prediction; a store would have shrunk it in the same way."""
+    """Returns an image as models of this spec see it in prediction; a store would have cut and shrunk it the same."""
     side = stored_side(shorter_side(spec.image_size, spec.test_size))
-    return TestView(spec)(shrink(pixels, side))
+    return TestView(spec)(shrink(cut_out(pixels, spec.part or ""), side))

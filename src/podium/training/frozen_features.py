@@ -17,10 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from podium.containers.image_place import split_part
 from podium.disk import atomic
 from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
 from podium.image_size import sides_of
+from podium.images.regions import WHOLE
 from podium.models.build import ModelSpec
 from podium.models.device import CPU, autocast, copied_ahead
 from podium.models.hardware_errors import explain_hardware_errors
@@ -42,10 +44,18 @@ class Features:
     """The features of some rows of the training table."""
 
     rows: NDArray[np.int64]  # in ascending order
-    values: NDArray[np.float32]  # [views, rows, features]
+    values: NDArray[np.float32]  # [views, examples, features]: a row has one example, or one for each of its boxes
+    counts: NDArray[np.int64]  # of the examples of each row
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self.values[:, np.searchsorted(self.rows, rows)]
+        """Returns the features of all examples of these rows."""
+        starts = np.cumsum(self.counts) - self.counts
+        first, counts = starts[np.searchsorted(self.rows, rows)], self.counts_of(rows)
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.values[:, np.repeat(first, counts) + within]
+
+    def counts_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.counts[np.searchsorted(self.rows, rows)]
 
     def known_among(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return rows[np.isin(rows, self.rows, assume_unique=True)]
@@ -72,13 +82,15 @@ def compute_features(
     by_block = {number: values for number, values in kept.items() if values is not None}
     missing = [number for number in range(len(blocks)) if number not in by_block]
     _announce(context, sum(len(blocks[number]) for number in missing))
-    images = context.images(rows, TestView(spec))
-    for number, values in zip(missing, _compute(context, model, normalise, images, missing), strict=True):
+    images, counts = context.shown_images(rows, TestView(spec)), context.examples(rows).counts
+    ends = np.append(0, np.cumsum(counts))
+    ranges = [range(ends[n * BLOCK], ends[min((n + 1) * BLOCK, len(rows))]) for n in missing]
+    for number, values in zip(missing, _compute(context, model, normalise, images, ranges), strict=True):
         by_block[number] = values
         folder.mkdir(parents=True, exist_ok=True)
         with atomic(paths[number]) as temporary, temporary.open("wb") as file:
             np.savez(file, features=values, key=np.array(keys[number]))
-    return Features(rows, np.concatenate([by_block[number] for number in range(len(blocks))], 1))
+    return Features(rows, np.concatenate([by_block[number] for number in range(len(blocks))], 1), counts)
 
 
 def features_of(model: Any, images: Tensor) -> Tensor:
@@ -95,11 +107,11 @@ def _announce(context: Context, image_count: int) -> None:
 
 
 def _compute(
-    context: Context, model: nn.Module, normalise: Normaliser, images: ImageDataset, blocks: list[int]
+    context: Context, model: nn.Module, normalise: Normaliser, images: ImageDataset, blocks: list[range]
 ) -> Iterator[NDArray[np.float32]]:
-    """Yields the features of the blocks."""
+    """Yields the features of the blocks of images."""
     recipe, count = context.recipe, len(images.rows)
-    block_batches = [_batches_of(range(n * BLOCK, min((n + 1) * BLOCK, count)), recipe.part_size) for n in blocks]
+    block_batches = [_batches_of(block, recipe.part_size) for block in blocks]
     images_left = sum(len(batch) for batches in block_batches for batch in batches)
     loading = load_batches(images, [batch for batches in block_batches for batch in batches], context.workers)
     loading = copied_ahead(loading, context.device)
@@ -140,8 +152,11 @@ def _key(context: Context, spec: ModelSpec, weights_digest: str) -> str:
 
 
 def _key_of_block(context: Context, rows: NDArray[np.int64], key: str) -> str:
-    positions = context.store.positions(context.competition.train["image"].iloc[rows])
-    return hashlib.sha256(json.dumps([key, context.store.digest(positions)]).encode()).hexdigest()
+    store, examples = context.store, context.examples(rows)
+    inputs = [key, store.digest(examples.first)]
+    if store.regions is not WHOLE:
+        inputs += [split_part(name)[1] for name in store.names[examples.positions].tolist()]
+    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 
 def _read(path: Path, key: str) -> NDArray[np.float32] | None:

@@ -16,8 +16,8 @@ from torch import nn
 from podium.errors import PodiumError
 from podium.models.device import CPU, autocast
 from podium.models.heads import output_layers
-from podium.recipe import ARCFACE
 from podium.recipe_defaults import learns_anew
+from podium.recipe_options import ARCFACE
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run

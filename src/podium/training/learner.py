@@ -24,7 +24,8 @@ from podium.models.heads import add_further_outputs
 from podium.models.low_rank import add_low_rank_updates
 from podium.models.place import place_model
 from podium.models.predict import wanted
-from podium.recipe import ARCFACE, Recipe, image_size_at
+from podium.recipe import Recipe, image_size_at
+from podium.recipe_options import ARCFACE
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.training.augment import mix
 from podium.training.context import Context

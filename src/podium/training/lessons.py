@@ -23,40 +23,40 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Lessons:
-    positions: Ints  # of the images in the store
+    table: pd.DataFrame  # id and image of each
     rows: Ints  # of the training table, and beyond its end for others: the key of an image's random draws
     targets: Any  # what images teach, by their numbers: an array, or a SoftTargets
     confidence: NDArray[np.float64] | None = None  # of those that join
 
     def images(self, context: Context, view: View) -> ImageDataset:
-        return ImageDataset(context.store.reader(self.positions), self.targets, view, self.rows)
+        return context.drawn(self.table, self.rows, self.targets, view)
 
 
 def make_lessons(context: Context, fold: int) -> Lessons:
     rows = context.training_rows(fold)
     labels = context.target_of_image[rows]
-    positions = context.store.positions(context.competition.train["image"].iloc[rows])
+    table = context.competition.train[["id", "image"]].iloc[rows]
     cleaned = context.cleaned if context.cleaned and len(context.cleaned.rows) else None
     if not (context.recipe.pseudo or cleaned or context.further or len(context.extra)):
-        return Lessons(positions, rows, labels.values)
+        return Lessons(table, rows, labels.values)
     soft = np.zeros((0, len(context.competition.classes)), np.float32)
     place, confidence = np.full(len(rows), -1), None
     if cleaned:
         soft, place = cleaned.targets, cleaned.places_of(rows)
     for added in _added(context, fold):
-        positions = np.append(positions, context.store.positions(added.images))
+        table = pd.concat([table, added.table])
         rows = np.append(rows, added.rows)
         place = np.append(place, len(soft) + np.arange(len(added.rows)))
         soft = np.concatenate([soft, added.targets])
         confidence = added.confidence if confidence is None else confidence
     targets = SoftTargets(labels, soft, place, _further(context, rows, len(labels)))
-    return Lessons(positions, rows, targets, confidence)
+    return Lessons(table, rows, targets, confidence)
 
 
 class Added(NamedTuple):
     """Images that join the training images."""
 
-    images: "pd.Series[str]"
+    table: pd.DataFrame  # id and image
     rows: Ints
     targets: NDArray[np.float32]
     confidence: NDArray[np.float64] | None = None
@@ -64,14 +64,14 @@ class Added(NamedTuple):
 
 def _added(context: Context, fold: int) -> Iterator[Added]:
     """Yields the test images and the extra images, if this run learns from them."""
-    test, competition = context.competition.test["image"], context.competition
+    test, competition = context.competition.test[["id", "image"]], context.competition
     if context.recipe.pseudo:
         taught, images = pseudo_labels(context, fold), context.pseudo_images
         yield Added(test.iloc[images], len(context.folds) + images, taught.targets, taught.confidence)
     if len(context.extra):
         targets = competition.task.encode(context.extra["target"], competition.classes)
         rows = len(context.folds) + len(test) + np.arange(len(context.extra))
-        yield Added(context.extra["image"], rows, rows_of(targets, len(competition.classes)))
+        yield Added(context.extra[["id", "image"]], rows, rows_of(targets, len(competition.classes)))
 
 
 def _further(context: Context, rows: Ints, own: int) -> NDArray[np.float32] | None:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from podium.errors import PodiumError
 from podium.image_size import sides_of
+from podium.images.examples import pooled
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import CPU, autocast, full_float32
 from podium.models.heads import output_layers
@@ -86,7 +87,7 @@ class NotLinear(PodiumError):
 
 def train_head(context: Context, fold: int) -> None:
     """Fits a head for one fold and writes the same files as train_fold."""
-    started = time.monotonic()
+    started, context = time.monotonic(), context.of_fold(fold)
     recipe, metric, targets = context.recipe, context.competition.metric, context.target_of_image
     seed_torch(recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
     model, spec = build_model(
@@ -138,7 +139,7 @@ class FittedHead(NamedTuple):
     inner: Inner | None = None  # of a fold with too few images: none
 
     def predict(self, context: Context, rows: NDArray[np.int64], spec: ModelSpec) -> NDArray[np.float32]:
-        return predict_head(context, self.head, self.features.of(rows), spec)
+        return predict_head(context, self.head, self.features, rows, spec)
 
 
 def fit_head_of(
@@ -190,12 +191,13 @@ def set_layer(layer: nn.Linear | nn.Conv2d, head: Head) -> None:
 
 
 @torch.inference_mode()
-def predict_head(context: Context, head: Head, features: NDArray[np.float32], spec: ModelSpec) -> NDArray[np.float32]:
-    """Returns probabilities as `predict_proba` will compute them: the mean of the views."""
+def predict_head(
+    context: Context, head: Head, features: Features, rows: NDArray[np.int64], spec: ModelSpec
+) -> NDArray[np.float32]:
+    """Returns probabilities as training predicts them: the mean of the views, then that of an image's boxes."""
     with autocast(context.device, context.precision):
-        logits = F.linear(torch.from_numpy(features).to(context.device), head.weight, head.bias)
-    probs: NDArray[np.float32] = probs_of(logits, spec).mean(0).cpu().numpy()
-    return probs
+        logits = F.linear(torch.from_numpy(features.of(rows)).to(context.device), head.weight, head.bias)
+    return pooled(probs_of(logits, spec).mean(0).cpu().numpy(), features.counts_of(rows))
 
 
 # --- fitting -----------------------------------------------------------------------------------------
@@ -250,8 +252,9 @@ def fit_head(
 ) -> tuple[Head, float, Inner | None]:
     """Fits a head to all images but the fold's; returns it, the strength of its L2 and what that was chosen by."""
     rows, device = features.known_among(context.training_rows(fold)), context.device
-    own = context.target_of_image[rows]
-    targets = wanted(torch.from_numpy(context.taught(rows)).to(device), spec)
+    owners = np.repeat(np.arange(len(rows)), features.counts_of(rows))  # every box of an image is an example
+    own = context.target_of_image[rows[owners]]
+    targets = wanted(torch.from_numpy(context.taught(rows[owners])).to(device), spec)
     standard = Standardiser(torch.from_numpy(features.of(rows)).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
     bias = prior_bias(own, spec).to(device)
@@ -259,15 +262,16 @@ def fit_head(
     fit_loss = _loss_of(own, len(spec.classes))
 
     learns, validates = inner_split(context, fold, rows)
-    trains = torch.from_numpy(np.flatnonzero(learns)).to(device)
-    validation_features, validation_targets = features.of(rows[validates]), own[validates]
-    prior = predict_head(context, standard.head_for_raw_features(start), validation_features, spec)
+    trains = torch.from_numpy(np.flatnonzero(learns[owners])).to(device)
+    judges = rows[validates]
+    validation_targets = context.target_of_image[judges]
+    prior = predict_head(context, standard.head_for_raw_features(start), features, judges, spec)
     strength, lowest_loss, best, head, inner = strengths[0], math.inf, start, start, None
     for l2 in strengths if validates.any() else ():
         part = inputs[:, trains]
         repeated = _repeated(targets[trains], len(inputs))
         head = _fit(part.flatten(0, 1), repeated, fit_loss, l2, variances, head)
-        probs = predict_head(context, standard.head_for_raw_features(head), validation_features, spec)
+        probs = predict_head(context, standard.head_for_raw_features(head), features, judges, spec)
         loss = evaluate(context.competition.task.loss, validation_targets, probs)
         if loss >= lowest_loss:
             break

@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from podium.errors import PodiumError
 from podium.extensions.extension_files import Extension, loaded_extensions, use_extensions
+from podium.images.decode import Pixels
 from podium.images.store import Reader
 from podium.machine import usable_cores
 from podium.models.device import Batch, has_gpu, is_gpu
@@ -96,10 +97,14 @@ class ImageDataset(Dataset[Any]):
     def __getitems__(self, keys: list[Key]) -> Batch | PodiumError:
         return self.load(keys)
 
+    def pixels(self, epoch: int, index: int) -> Pixels:
+        """Returns what this epoch sees of an image, before the view changes it."""
+        return self.read(index)
+
     def load(self, keys: list[Key], memory: NDArray[np.uint8] | None = None) -> Batch | PodiumError:
         """Returns the images in this memory, if there is any, and their targets."""
         try:
-            images = [self.view(self.read(index), epoch, int(self.rows[index])) for epoch, index in keys]
+            images = [self.view(self.pixels(epoch, index), epoch, int(self.rows[index])) for epoch, index in keys]
         except OSError as error:
             return PodiumError(f"{error.filename}: {error.strerror}; run the same command again")
         except PodiumError as error:

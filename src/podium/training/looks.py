@@ -29,7 +29,6 @@ from podium.terminal import plural, say
 from podium.timing.fold_work import FORWARD_SHARE, estimate_seconds
 from podium.timing.measure_step import measure_training
 from podium.training.context import Context, open_context
-from podium.training.frozen_features import Features
 from podium.training.learner import Diverged
 from podium.training.linear_probe import Inner, fit_head, fit_head_of, inner_split
 from podium.training.loop import train_fold
@@ -91,7 +90,7 @@ class Looks:
                 and not {"mirror", "views", "level"} & self.asked.keys()
                 and len(fitted.features.values) > 1
             ):
-                plain = Features(fitted.features.rows, fitted.features.values[:1])
+                plain = replace(fitted.features, values=fitted.features.values[:1])
                 without = self._judge({**options, "mirror": 0.0}, fit_head(context, self.fold, plain, spec)[2])
                 look = without if look.loss > MIRROR_COSTS * without.loss else look
         mirrored = ", not mirrored" if look.options.get("mirror") == 0.0 else ""

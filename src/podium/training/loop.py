@@ -223,10 +223,11 @@ def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: 
     """Predicts images; each process predicts its share."""
     context, processes = learner.context, learner.context.processes
     share = processes.share(rows)
-    images = context.images(share, TestView(learner.spec))
-    batches = load_batches(images, batches_in_order(len(share), learner.recipe.part_size), context.workers)
+    images = context.shown_images(share, TestView(learner.spec))
+    batches = load_batches(images, batches_in_order(len(images.rows), learner.recipe.part_size), context.workers)
     batches = copied_ahead(batches, context.device)
-    return processes.gather(predict_proba(model, batches, learner.normalise, context.precision, views))
+    probs = predict_proba(model, batches, learner.normalise, context.precision, views)
+    return processes.gather(context.examples(share).pooled(probs))
 
 
 def record_is_due(learner: Learner) -> bool:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from podium.competition.further_targets import FurtherTargets
 from podium.models.heads import SCALE
-from podium.recipe import ARCFACE, LOSSES, Recipe
+from podium.recipe import Recipe
+from podium.recipe_options import ARCFACE, LOSSES
 from podium.tasks.task import Targets
 
 Loss = Callable[[Tensor, Tensor], Tensor]

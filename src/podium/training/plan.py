@@ -18,14 +18,17 @@ from podium.images.usual_shape import usual_shape
 from podium.models.build import backbone_of, resolve_recipe
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import ARCFACE, LOSSES, Options, Recipe
+from podium.recipe import Options, Recipe, run_of_region
 from podium.recipe_defaults import Data, layers_of, origins_of
+from podium.recipe_options import ARCFACE, LOSSES
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.known_images import find_origin
 from podium.saved_runs.pretrained_backbones import find_backbone
-from podium.saved_runs.run_folder import Run, refuse_pretraining
+from podium.saved_runs.regions_of_run import found_regions
+from podium.saved_runs.run_folder import Run, find_runs, refuse_pretraining
 from podium.tasks.metrics import METRICS
+from podium.terminal import podium_command
 from podium.torchrun import world_size
 from podium.training.request import CheckedRequest, Request, name_of_run
 
@@ -57,6 +60,14 @@ class Plan:
     def backbone(self) -> Path | None:
         """Returns the weights of the pretraining that the recipe names."""
         return find_backbone(self.competition.slug, self.root, self.recipe.weights)
+
+    @property
+    def found_regions(self) -> dict[int, Path]:
+        """Returns the boxes of each fold that an earlier run's models have found, if the recipe names it."""
+        if not (name := run_of_region(self.recipe.region)):
+            return {}
+        (source,) = find_runs(self.competition.slug, self.root, [name])
+        return found_regions(source)
 
     def identity(self) -> dict[str, Any]:
         """Returns what must stay the same when the run is resumed; the images are checked when they are read."""
@@ -99,6 +110,7 @@ def make_plan(checked: CheckedRequest) -> Plan:
     plan = with_run(plan, run)
     if not checked.only_shown:
         _refuse_other_recipe(plan)
+        _refuse_other_regions(plan)
     return replace(plan, facts=find_origin(recipe.weights, competition, root, folds))
 
 
@@ -150,8 +162,12 @@ def _choose_folds(folds: Sequence[int], count: int, slug: str) -> tuple[int, ...
 
 
 def _refuse_untested(plan: Plan) -> None:
-    """Refuses to learn from all images where no fold of the run says how good that is."""
+    """Refuses to learn from all images where no fold of the run says how good that is, or has boxes for it."""
     folds = plan.folds_to_train
+    if any(map(holds_nothing_out, folds)) and run_of_region(plan.recipe.region):
+        raise PodiumError(
+            f"--folds all: the boxes of --region {plan.recipe.region} are those of folds; leave out one of them"
+        )
     if all(map(holds_nothing_out, folds)) and not plan.run.finished():
         raise PodiumError(
             f"--folds all: nothing would tell how good that model is; train folds of {plan.run.name} first, by the same"
@@ -164,6 +180,20 @@ def _refuse_other_recipe(plan: Plan) -> None:
     refuse_pretraining(plan.run)
     if plan.run.has_begun():
         plan.run.check_same(plan.asked_identity())
+
+
+def _refuse_other_regions(plan: Plan) -> None:
+    """Refuses boxes of a run with other folds, whose models may have seen the labels of the images held out here."""
+    if not (name := run_of_region(plan.recipe.region)):
+        return
+    if not (folds := plan.unfinished_folds()):
+        return
+    slug = plan.competition.slug
+    (source,) = find_earlier_runs(slug, plan.root, "region", name, folds)
+    check_same_folds("region", (source,), folds, plan.competition.classes, plan.identity()["folds_sha256"])
+    if missing := [fold for fold in folds if fold not in plan.found_regions]:
+        command = f"{podium_command()} explain {name} -c {slug} --regions"
+        raise PodiumError(f"run {name} has no boxes for fold {missing[0]}; find them with: {command}")
 
 
 def _find_earlier_runs(plan: Plan) -> dict[str, tuple[Run, ...]]:

@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.errors import PodiumError
-from podium.image_size import shorter_side
-from podium.images.store import open_store, stored_side
 from podium.models.device import prepare_device
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run
@@ -20,7 +18,7 @@ from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, Task, joined
 from podium.terminal import plural, say
 from podium.training.context import Context
-from podium.training.test_predictions import predict_test
+from podium.training.test_predictions import open_stores, predict_test
 
 Probs = NDArray[Any]
 POWERS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 15.0)  # that the answers may be sharpened by; winners have used up to 15
@@ -77,8 +75,7 @@ def confidence_of(targets: Probs, task: Task, columns: Sequence[int] = ()) -> ND
 def _answers(context: Context, run: Run, fold: int) -> Probs:
     """Returns a run's answers for the readable test images, by its model of this fold."""
     plan, machine = context.plan, context.machine
-    side = stored_side(shorter_side(run.recipe["image_size"], run.recipe["test_size"]))
-    store = open_store(plan.competition, plan.root, side, machine.keep_pixels)
+    store = open_stores(plan.competition, plan.root, [run], machine)[run].of_fold(fold)
     with context.processes.first_then_others():  # the others find what the first has predicted
         predictions = predict_test(plan.competition, store, run, fold, machine)
     prepare_device(context.device, machine.deterministic)  # prediction has chosen other kernels

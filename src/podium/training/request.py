@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podium.competition.card import read_card
+from podium.containers.image_place import BORDER
 from podium.disk import check_name
 from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.models.hub import WeightsUnreachable, check_model_name, check_weights_available, timm_name
 from podium.project_root import runs_folder
-from podium.recipe import ARCFACE, NEUTRAL, ONLY_IN_TRAINING, Options, check_options, flag_of
+from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, check_options, file_of_region, flag_of
 from podium.recipe_defaults import expand_auto
+from podium.recipe_options import ARCFACE
 from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
 from podium.terminal import say
 from podium.torchrun import world_size
@@ -166,5 +168,15 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
         raise PodiumError("--adjust and --teacher contradict each other: a teacher says how frequent its classes are")
     if "sharpen" in options and not chosen["pseudo"]:
         raise PodiumError("--sharpen is for pseudo-labels; name the runs that give them with --pseudo, or leave it out")
+    _refuse_region(options, chosen)
     if "distil" in options and not teacher:
         raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")
+
+
+def _refuse_region(options: Options, chosen: Options) -> None:
+    region, file = chosen["region"], file_of_region(chosen["region"])
+    for name in ("region_margin", "region_jitter"):
+        if options.get(name, NEUTRAL[name]) != NEUTRAL[name] and region in ("", BORDER):
+            raise PodiumError(f"{flag_of(name)} is for boxes; give them with --region, or leave it out")
+    if file and not file.is_file():
+        raise PodiumError(f"--region {region}: there is no such file; give a CSV file of boxes, a column, or {BORDER}")

@@ -20,10 +20,7 @@ from torch import Tensor
 from podium.competition.load import Competition
 from podium.disk import sha256, write_json
 from podium.errors import PodiumError
-from podium.image_size import shorter_side
-from podium.images.store import Store, open_store, stored_side
 from podium.machine import Machine
-from podium.models.device import copied_ahead
 from podium.models.model_file import load_model, read_spec, save_model
 from podium.project_root import runs_folder
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
@@ -31,9 +28,8 @@ from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed, find_runs, results_table
 from podium.tasks.metrics import METRICS, evaluate
 from podium.terminal import command_for, plural, say, show
-from podium.training.augment import TestView
 from podium.training.fold_model import FoldModel
-from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
+from podium.training.test_predictions import open_stores, predict_examples
 
 Recipe = tuple[int, ...]  # how often each run goes in
 MOST = 10  # ingredients: shares in tenths are fine enough
@@ -45,9 +41,7 @@ class Kitchen:
     def __init__(self, competition: Competition, root: Path, runs: Sequence[Run], machine: Machine) -> None:
         self.competition, self.runs, self.machine = competition, runs, machine
         self.folds = sorted(set.intersection(*(set(run.finished()) for run in runs)))
-        recipes = [run.recipe for run in runs]
-        sides = (shorter_side(recipe["image_size"], recipe["test_size"]) for recipe in recipes)
-        self.store: Store = open_store(competition, root, stored_side(max(sides)), machine.keep_pixels)
+        self.store = open_stores(competition, root, runs[:1], machine)[runs[0]]
         self.scores: dict[tuple[Recipe, int], float] = {}
 
     def score(self, recipe: Recipe, fold: int) -> float:
@@ -77,13 +71,9 @@ class Kitchen:
     def predict(self, recipe: Recipe, fold: int) -> NDArray[np.float32]:
         """Predicts the images that the fold holds out, in the order of its oof.npz."""
         model = self.mixed(recipe, fold)
-        images = self.competition.train.set_index("id")["image"]
-        ids = self.runs[0].out_of_fold(fold).id
-        positions = self.store.positions(images.loc[ids])
-        dataset = ImageDataset(self.store.reader(positions), np.full(len(ids), -1), TestView(model.spec), positions)
-        batches = batches_in_order(len(ids), model.batch_size)
-        loading = load_batches(dataset, batches, pick_workers(self.machine.workers, model.device))
-        return model.predict(copied_ahead(loading, model.device))
+        rows = self.competition.train.set_index("id", drop=False).loc[self.runs[0].out_of_fold(fold).id]
+        store = self.store.of_fold(fold)
+        return predict_examples(store, store.examples(rows), model, self.machine)
 
 
 def make_soup(
@@ -175,7 +165,7 @@ def _refuse_other_runs(competition: Competition, runs: Sequence[Run]) -> None:
     if not others:
         raise PodiumError(f"a soup needs two runs or more; name another one beside {first.name}")
     for run in others:
-        for key, what in (("folds_sha256", "folds"), ("data_sha256", "data")):
+        for key, what in (("folds_sha256", "folds"), ("data_sha256", "data"), ("region_sha256", "boxes")):
             if run.recipe.get(key) != first.recipe.get(key):
                 raise PodiumError(f"{run.name} was trained on other {what} than {first.name}; name runs of the same")
         for fold in set(run.finished()) & set(first.finished()):

@@ -4,8 +4,9 @@ Reads runs/<slug>/<run>/fold<k>/model.safetensors and the pixel store. Writes te
 fold model predicts only once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +14,38 @@ from numpy.typing import NDArray
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
-from podium.images.store import Store
+from podium.images.examples import Examples
+from podium.images.store import Store, open_store, side_of_run
 from podium.machine import Machine
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.prediction_files import Predictions
+from podium.saved_runs.regions_of_run import regions_of
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import ONE_LABEL, Targets
 from podium.terminal import progress_bar, say
+
+if TYPE_CHECKING:
+    from podium.training.fold_model import FoldModel
+
+
+def open_stores(competition: Competition, root: Path, runs: Iterable[Run], machine: Machine) -> dict[Run, Store]:
+    """Opens what each run sees of the images; runs that see the same share a store."""
+    facts = {}
+    for run in runs:
+        jitter = run.recipe.get("region_jitter", 0.0)
+        facts[run] = side_of_run(run.recipe["image_size"], run.recipe["test_size"], jitter), regions_of(run)
+    opened: dict[tuple[int, str, str], Store] = {}
+    for side, regions in sorted(facts.values(), key=lambda fact: fact[0]):
+        key = side, regions.part, regions.sha256
+        opened[key] = opened.get(key) or open_store(competition, root, side, machine.keep_pixels, regions)
+    return {run: opened[side, regions.part, regions.sha256] for run, (side, regions) in facts.items()}
 
 
 def predict_test(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> Predictions:
     """Returns the fold model's probabilities for the test images: from test.npz if it still fits, else computed."""
     path = run.fold_folder(fold) / "test.npz"
-    positions = store.positions(competition.test["image"])
-    images = f"{competition.test_hash[:32]}{store.digest(positions)[:32]}"
+    examples = store.examples(competition.test)
+    images = f"{competition.test_hash[:32]}{store.digest(examples.first)[:32]}"
     key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
     if own := own_parts_digest({"model": run.recipe.get("model"), "views": run.recipe["views"]}):
         key += f" own parts {own}"
@@ -35,12 +54,13 @@ def predict_test(competition: Competition, store: Store, run: Run, fold: int, ma
     if cached and cached.key == key and cached.probs.shape == shape:
         say(f"  {run.name} {fold_name(fold)}: already predicted")
         return cached.in_order_of(competition.classes)
-    readable = np.flatnonzero(~store.bad(positions))
+    readable = ~store.bad(examples.first)
     ids, classes = competition.test["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
     probs = np.tile(class_frequencies(competition, classes), (len(ids), 1))  # stays so for images that cannot be read
     made_on = ""
-    if len(readable):
-        probs[readable], made_on = _compute(store, positions, readable, run, fold, machine)
+    if readable.any():
+        shown = store.examples(competition.test[readable])
+        probs[readable], made_on = _compute(store, shown, run, fold, machine)
     predictions = Predictions(ids, probs, Targets(ONE_LABEL, np.full(len(ids), -1)), classes, key, made_on)
     try:
         predictions.save(path)
@@ -59,23 +79,32 @@ def _load_cached(path: Path) -> Predictions | None:
 
 
 def _compute(
-    store: Store, positions: NDArray[np.int64], readable: NDArray[np.int64], run: Run, fold: int, machine: Machine
+    store: Store, examples: Examples, run: Run, fold: int, machine: Machine
 ) -> tuple[NDArray[np.float32], str]:
-    """Returns the probabilities of the readable images, and the device and the precision that computed them."""
-    from podium.models.device import copied_ahead  # these import torch, which kept predictions do not need
-    from podium.models.hardware_errors import explain_hardware_errors
-    from podium.training.augment import TestView
-    from podium.training.fold_model import FoldModel
-    from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
+    """Returns the probabilities of these images, and the device and the precision that computed them."""
+    from podium.models.hardware_errors import explain_hardware_errors  # these import torch, which kept predictions
+    from podium.training.fold_model import FoldModel  # do not need
 
-    count, description = len(readable), f"{run.name} {fold_name(fold)}"
+    count, description = len(examples.positions), f"{run.name} {fold_name(fold)}"
     with explain_hardware_errors(), progress_bar(total=count, desc=description, unit="image") as progress:
         fold_model = FoldModel.load(run, fold, machine.device)
-        view = TestView(fold_model.spec)
-        dataset = ImageDataset(store.reader(positions[readable]), np.full(count, -1), view, readable)
-        batches = batches_in_order(count, fold_model.batch_size)
-        loader = load_batches(dataset, batches, pick_workers(machine.workers, fold_model.device))
-        return fold_model.predict(copied_ahead(loader, fold_model.device), progress), fold_model.computed_on
+        return predict_examples(store, examples, fold_model, machine, progress), fold_model.computed_on
+
+
+def predict_examples(
+    store: Store, examples: Examples, fold_model: "FoldModel", machine: Machine, progress: Any = None
+) -> NDArray[np.float32]:
+    """Returns the probabilities of the rows that the examples show."""
+    from podium.models.device import copied_ahead
+    from podium.training.augment import TestView
+    from podium.training.box_images import seen_reader
+    from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
+
+    count, view = len(examples.positions), TestView(fold_model.spec)
+    dataset = ImageDataset(seen_reader(store, examples), np.full(count, -1), view, np.arange(count))
+    batches = batches_in_order(count, fold_model.batch_size)
+    loader = load_batches(dataset, batches, pick_workers(machine.workers, fold_model.device))
+    return np.asarray(examples.pooled(fold_model.predict(copied_ahead(loader, fold_model.device), progress)))
 
 
 def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:

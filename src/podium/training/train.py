@@ -104,9 +104,9 @@ def _each_process_has_folds(context: Context, fold_count: int) -> bool:
 def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -> None:
     """Writes recipe.json, or refuses to resume a run that was started with other options, folds or data."""
     plan, competition, run = context.plan, context.competition, context.run
-    data_sha256 = context.data_sha256
+    identity = context.identity
     for option, runs in plan.earlier_runs.items():
-        check_same_data(option, runs, data_sha256)
+        check_same_data(option, runs, identity["data_sha256"])
     earlier_hashes = {option: hash_weights(runs, unfinished) for option, runs in plan.earlier_runs.items()}
     machine_facts = {
         "folds": plan.folds.count,
@@ -118,7 +118,8 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.
-    run.begin({**plan.identity(), "data_sha256": data_sha256}, {**machine_facts, **plan.facts, **facts})
+    run.begin(identity, {**machine_facts, **plan.facts, **facts})
+    context.store.regions.write(run.path)
     if not unfinished:
         competition.corrections.save()
     if competition.corrections.sha256:

@@ -93,7 +93,7 @@ def _plan_of(slug: str, root: Path, run: Run, fold: int, machine: Machine) -> Pl
 
 def _refuse_other_beginning(context: Context, run: Run, fold: int) -> None:
     """Refuses other images, and other weights of the runs that the fold has learned from."""
-    run.check_same({**context.plan.identity(), "data_sha256": context.data_sha256})
+    run.check_same(context.identity)
     for option, runs in context.plan.earlier_runs.items():
         recorded, now = run.recipe.get(f"{option}_sha256", {}), hash_weights(runs, [fold])
         if any(recorded.get(key, digest) != digest for key, digest in now.items()):

@@ -1,0 +1,187 @@
+"""The parts of images that a run sees (`--region`): whole images, images without their borders, or boxes of them.
+
+A run keeps its boxes in runs/<slug>/<run>/regions.csv, a row for each box, in pixels of the upright image, with its
+margin: what prediction sees. Training moves and scales them (`jitter`), so the store holds what is around them, too.
+Where each fold has boxes of its own, found by an earlier run's model of that fold, they are in the fold's folder.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from podium.competition.csv_files import csv_text, read_table
+from podium.competition.region_tables import ReadBox, ReadBoxes, Row
+from podium.containers.image_place import BORDER, Box, CutBox, place_of_part
+from podium.disk import write_text
+from podium.errors import PodiumError
+from podium.images.store_format import FileRecord
+
+REGIONS = "regions.csv"
+COLUMNS = ("id", "image", "x", "y", "width", "height")
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The same part of every image: all of it, or all but its borders."""
+
+    part: str = ""
+    jitter: float = 0.0
+
+    @property
+    def sha256(self) -> str:
+        """Returns the hash of the boxes; "" if there are none."""
+        return ""
+
+    def places(self, rows: pd.DataFrame) -> list[list[str]]:
+        """Returns the places of the images that show each row of a table (containers/image_place.py)."""
+        return [[place_of_part(image, self.part)] for image in rows["image"]]
+
+    def of_fold(self, fold: int) -> "Regions":
+        """Returns the parts that this fold's model sees."""
+        return self
+
+    def write(self, folder: Path) -> None:
+        """Writes the boxes, if there are any, into the folder of a run."""
+
+
+WHOLE, INSIDE_BORDERS = Regions(), Regions(BORDER)
+
+
+@dataclass(frozen=True)
+class Boxes(Regions):
+    """Boxes of the rows of the tables, by id and image; a row without a box shows the whole image."""
+
+    of_row: Mapping[Row, tuple[Box, ...]] = field(default_factory=dict)
+
+    def places(self, rows: pd.DataFrame) -> list[list[str]]:
+        return [self._places_of(row) for row in zip(rows["id"], rows["image"], strict=True)]
+
+    def _places_of(self, row: Row) -> list[str]:
+        boxes = [self._with_surroundings(box) for box in self.of_row.get(row, ())]
+        return [place_of_part(row[1], box) for box in boxes] or [row[1]]
+
+    def _with_surroundings(self, box: Box) -> CutBox:
+        """Returns the box with all that training may show of its surroundings (training/box_images.py)."""
+        across, down = (math.ceil(surroundings(self.jitter) * side) for side in (box.width, box.height))
+        return CutBox(box, across, down)
+
+    @cached_property
+    def _text(self) -> str:
+        rows = ((*row, *box) for row, boxes in sorted(self.of_row.items()) for box in boxes)
+        return csv_text([COLUMNS, *rows])
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self._text.encode()).hexdigest()
+
+    def write(self, folder: Path) -> None:
+        write_text(folder / REGIONS, self._text)
+
+    def without(self, rows: pd.DataFrame) -> int:
+        """Returns how many of these rows have no box."""
+        return sum(row not in self.of_row for row in zip(rows["id"], rows["image"], strict=True))
+
+
+@dataclass(frozen=True)
+class BoxesOfFolds(Regions):
+    """Boxes that differ from fold to fold. A store holds those of all folds."""
+
+    of_folds: Mapping[int, Boxes] = field(default_factory=dict)
+
+    def places(self, rows: pd.DataFrame) -> list[list[str]]:
+        of_folds = [boxes.places(rows) for boxes in self.of_folds.values()]
+        return [list(dict.fromkeys(chain(*places))) for places in zip(*of_folds, strict=True)]
+
+    def of_fold(self, fold: int) -> Regions:
+        return self.of_folds[fold]
+
+    @property
+    def sha256(self) -> str:
+        hashes = ",".join(f"{fold} {boxes.sha256}" for fold, boxes in self.of_folds.items())
+        return hashlib.sha256(hashes.encode()).hexdigest()
+
+    def write(self, folder: Path) -> None:
+        for fold, boxes in self.of_folds.items():
+            (folder / f"fold{fold}").mkdir(exist_ok=True)
+            boxes.write(folder / f"fold{fold}")
+
+
+def surroundings(jitter: float) -> float:
+    """Returns the share of a box's side that training may show beyond it: moved by `jitter`, and as much larger."""
+    return 1.5 * jitter
+
+
+def read_regions(path: Path, jitter: float) -> Boxes:
+    """Reads the boxes that a run has kept."""
+    of_row: dict[Row, tuple[Box, ...]] = {}
+    table = read_table(path, "restore it")
+    try:
+        for row_id, image, *numbers in table[list(COLUMNS)].itertuples(index=False, name=None):
+            of_row[row_id, image] = (*of_row.get((row_id, image), ()), Box(*map(int, numbers)))
+    except (KeyError, ValueError) as error:
+        raise PodiumError(f"{path}: it was changed ({error}); restore it") from None
+    return Boxes(jitter=jitter, of_row=of_row)
+
+
+# --- from what was read to pixels --------------------------------------------------------------------
+
+
+class Frame(NamedTuple):
+    """How boxes are framed."""
+
+    margin: float  # share of a box's sides that is added on each side
+    shape: float | None  # width in units of the height that boxes grow to; None: they keep their own
+
+
+def make_boxes(read: ReadBoxes, files: Mapping[str, FileRecord], frame: Frame, jitter: float) -> Boxes:
+    """Returns the boxes in pixels, inside their images; refuses boxes beside their images.
+
+    Images that cannot be read get none.
+    """
+    of_row = {}
+    for row, boxes in read.of_row.items():
+        file = files[row[1]]
+        if not file.reason:
+            of_row[row] = tuple(dict.fromkeys(_framed(boxes, file, read.are_shares, frame)))
+    return Boxes(jitter=jitter, of_row=of_row)
+
+
+def _framed(boxes: list[ReadBox], file: FileRecord, are_shares: bool, frame: Frame) -> Iterator[Box]:
+    for box in boxes:
+        sides = (file.width, file.height) if are_shares else (1, 1)
+        ends = [(box.x * sides[0], box.width * sides[0]), (box.y * sides[1], box.height * sides[1])]
+        clipped = [
+            (max(0.0, start), min(start + length, side))
+            for (start, length), side in zip(ends, (file.width, file.height), strict=True)
+        ]
+        if any(end <= start for start, end in clipped):
+            raise PodiumError(
+                f"{box.where}: the box lies outside of its image, {file.image}, which is {file.width} pixels wide and"
+                f" {file.height} high; correct or remove it"
+            )
+        yield _with_margin(clipped, file, frame)
+
+
+def _with_margin(ends: list[tuple[float, float]], file: FileRecord, frame: Frame) -> Box:
+    """Returns the box with its margin, grown to the frame's shape as far as the image goes."""
+    width, height = ((end - start) * (1 + 2 * frame.margin) for start, end in ends)
+    if frame.shape is not None:
+        width, height = max(width, height * frame.shape), max(height, width / frame.shape)
+    left, right = _inside(ends[0], width, file.width)
+    top, bottom = _inside(ends[1], height, file.height)
+    return Box(left, top, right - left, bottom - top)
+
+
+def _inside(ends: tuple[float, float], length: float, side: int) -> tuple[int, int]:
+    """Returns the ends of a part of this length around these ends, moved where it would leave the image."""
+    length = min(length, side)
+    start = min(max(0.0, sum(ends) / 2 - length / 2), side - length)
+    first = math.floor(start)
+    return first, max(first + 1, min(side, math.ceil(start + length)))

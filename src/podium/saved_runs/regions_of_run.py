@@ -1,0 +1,64 @@
+"""What a run sees of its images: the boxes that it has kept, or what its recipe says of all images."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from podium.competition.load import Competition
+from podium.containers.image_place import BORDER
+from podium.errors import PodiumError
+from podium.images.regions import INSIDE_BORDERS, REGIONS, WHOLE, BoxesOfFolds, Regions, read_regions
+from podium.recipe import run_of_region
+from podium.saved_runs.run_folder import Run
+
+
+def regions_of(run: Run) -> Regions:
+    """Returns the parts of the images that a run was trained with; refuses boxes that were changed since."""
+    region = run.recipe.get("region", "")
+    if not has_boxes(run):
+        return INSIDE_BORDERS if region == BORDER else WHOLE
+    jitter = run.recipe.get("region_jitter", 0.0)
+    regions: Regions = WHOLE
+    if run_of_region(region):
+        of_folds = {fold: read_regions(path, jitter) for fold, path in found_regions(run).items()}
+        regions = BoxesOfFolds(jitter=jitter, of_folds=of_folds)
+    elif files := region_files(run):
+        regions = read_regions(files[0], jitter)
+    if regions.sha256 != run.recipe.get("region_sha256"):
+        where = run.path / ("fold*" if run_of_region(region) else "") / REGIONS
+        raise PodiumError(f"{where}: it is missing or was changed since the run was trained with --region; restore it")
+    return regions
+
+
+def region_files(run: Run) -> list[Path]:
+    """Returns the files that hold the boxes which a run sees."""
+    if not has_boxes(run):
+        return []
+    if not run_of_region(run.recipe["region"]):
+        return [path for path in [run.path / REGIONS] if path.is_file()]
+    return list(found_regions(run).values())
+
+
+def found_regions(run: Run) -> dict[int, Path]:
+    """Returns the files of the boxes that belong to a fold's model alone."""
+    paths = {fold: run.fold_folder(fold) / REGIONS for fold in range(run.recipe["folds"])}
+    return {fold: path for fold, path in paths.items() if path.is_file()}
+
+
+def as_seen(competition: Competition, run: Run, fold: int) -> Competition:
+    """Returns the competition with the first box of each image, as a fold's model sees it, in its place.
+
+    Borders stay: models that do not see them cut them off themselves (`ModelSpec.part`).
+    """
+    if not has_boxes(run):
+        return competition
+    regions = replace(regions_of(run).of_fold(fold), jitter=0.0)
+    train, test = (
+        rows.assign(image=[places[0] for places in regions.places(rows)])
+        for rows in (competition.train, competition.test)
+    )
+    return replace(competition, train=train, test=test)
+
+
+def has_boxes(run: Run) -> bool:
+    """Returns whether the run sees boxes, which other images than the competition's do not have."""
+    return run.recipe.get("region", "") not in ("", BORDER)

@@ -1,0 +1,53 @@
+"""Opens the store of what a run sees of its images (`--region`): the boxes are read, put into pixels, and cut out."""
+
+from podium.competition.load import Competition
+from podium.competition.region_tables import ReadBoxes, read_boxes_of_column, read_boxes_of_file
+from podium.containers.image_place import BORDER
+from podium.image_size import sides_of
+from podium.images.regions import INSIDE_BORDERS, WHOLE, Boxes, BoxesOfFolds, Frame, Regions, make_boxes
+from podium.images.store import Store, open_store, side_of_run
+from podium.recipe import Recipe, file_of_region
+from podium.terminal import say
+from podium.training.plan import Plan
+
+
+def open_regions(plan: Plan, keep: bool) -> Store:
+    """Returns the store of the plan's images, or of the parts that its recipe wants; builds it if it does not exist."""
+    recipe = plan.recipe
+    side = side_of_run(recipe.image_size, recipe.test_size, recipe.region_jitter)
+    regions = _regions_of(plan, side, keep) if recipe.region else WHOLE
+    return open_store(plan.competition, plan.root, side, keep, regions)
+
+
+def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
+    recipe, competition = plan.recipe, plan.competition
+    if recipe.region == BORDER:
+        return INSIDE_BORDERS
+    whole = open_store(competition, plan.root, side, None if keep else False)  # the audit's, as a rule: for the sizes
+    files = dict(zip(whole.names.tolist(), whole.files, strict=True))
+
+    def make(read: ReadBoxes) -> Boxes:
+        boxes = make_boxes(read, files, _frame_of(recipe), recipe.region_jitter)
+        _report(competition, boxes, read.source)
+        return boxes
+
+    if found := plan.found_regions:
+        of_folds = {fold: make(read_boxes_of_file(path, competition)) for fold, path in found.items()}
+        return BoxesOfFolds(jitter=recipe.region_jitter, of_folds=of_folds)
+    if file := file_of_region(recipe.region):
+        return make(read_boxes_of_file(file, competition))
+    return make(read_boxes_of_column(recipe.region, competition, plan.root))
+
+
+def _frame_of(recipe: Recipe) -> Frame:
+    """With --fit crop a box grows to the shape of the images: else its own ends would be cut off."""
+    height, width = sides_of(recipe.image_size)
+    return Frame(recipe.region_margin, width / height if recipe.fit == "crop" else None)
+
+
+def _report(competition: Competition, boxes: Boxes, source: str) -> None:
+    count = sum(map(len, boxes.of_row.values()))
+    say(f"podium: boxes from {source}: {count:,}, of {len(boxes.of_row):,} images")
+    for what, rows in (("training", competition.train), ("test", competition.test)):
+        if missing := boxes.without(rows):
+            say(f"podium: note: {missing:,} of {len(rows):,} {what} images have no box; they are seen whole")
