@@ -163,16 +163,8 @@ class Context:
 
         There are at most as many test images in them as training images; the surer their labels, the more often.
         """
-        recipe, rows = self.recipe, self.training_rows(fold)
-        own: int | ClassBalance = len(rows)
-        if recipe.balance or recipe.cap:
-            own = ClassBalance(self.target_of_image.values[rows], recipe.balance, recipe.cap)
-        images: EpochImages = own
-        sure = np.ones(len(self.pseudo_images)) if confidence is None else confidence
-        if len(sure) or len(self.extra):
-            shown = min(len(sure), count_of(own)) / max(sure.sum(), 1e-9)
-            of_extra = recipe.extra_weight * self.extra["weight"].to_numpy(np.float64)
-            images = WithAdded(own, np.concatenate([sure * shown, of_extra]))
+        recipe = self.recipe
+        images = _epoch_images(self, self.training_rows(fold), confidence)
         return BatchSampler(images, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
 
     def complete_spec(self, spec: ModelSpec, fold: int) -> ModelSpec:
@@ -203,6 +195,20 @@ class Context:
         weights_hash = sha256(folder / "model.safetensors")
         predictions = Predictions(ids, probs, self.target_of_image[rows], self.competition.classes, weights_hash)
         predictions.save(folder / "oof.npz")
+
+
+def _epoch_images(context: Context, rows: NDArray[np.int64], confidence: NDArray[np.float64] | None) -> EpochImages:
+    """Returns which images an epoch shows, and how often."""
+    recipe = context.recipe
+    own: int | ClassBalance = len(rows)
+    if recipe.balance or recipe.cap:
+        own = ClassBalance(context.target_of_image.values[rows], recipe.balance, recipe.cap)
+    sure = np.ones(len(context.pseudo_images)) if confidence is None else confidence
+    if not len(sure) and not len(context.extra):
+        return own
+    shown = min(len(sure), count_of(own)) / max(sure.sum(), 1e-9)
+    of_extra = recipe.extra_weight * context.extra["weight"].to_numpy(np.float64)
+    return WithAdded(own, np.concatenate([sure * shown, of_extra]))
 
 
 @contextmanager
