@@ -56,7 +56,10 @@ class LearningOptions:
     """What learns, and how."""
 
     model: str = option("a timm model, e.g. convnext_small, vit_small_patch32_224; auto: what suits the device")
-    weights: str = option("pretrained (from the hub), none (from scratch), a file, or the name of a podium pretrain")
+    weights: str = option(
+        "pretrained (from the hub), none (from scratch), a file, the name of a podium pretrain, or SLUG/RUN: a run of"
+        " another competition"
+    )
     image_size: int | str = option(
         "pixels, or HEIGHTxWIDTH for oblong images; default: the size the model was made for",
         1,

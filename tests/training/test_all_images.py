@@ -118,4 +118,4 @@ def test_folds_come_first(folds_trained: Path, podium: Podium) -> None:
 def test_a_teacher_of_folds_cannot_teach_it(folds_trained: Path, podium: Podium) -> None:
     words = ("--teacher", "test_vit", "--name", "student")
     assert podium(*TRAIN, *words)[0] == 0
-    assert "has not finished all images" in one_line(podium(*TRAIN, *words, "--folds", "all"))
+    assert "has no model of all images; train it with --folds all" in one_line(podium(*TRAIN, *words, "--folds", "all"))

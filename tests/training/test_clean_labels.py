@@ -145,3 +145,19 @@ def test_what_makes_no_sense_is_refused(noisy: Path, podium: Podium) -> None:
     assert "--linear cannot be combined with --clean" in one_line(
         podium(*(word for word in TRAIN if word != "--head-first"), "--linear", "--clean", "drop")
     )
+
+
+@pytest.mark.usefixtures("gaining")
+def test_a_fold_that_has_begun_keeps_what_it_learns_from(noisy: Path, podium: Podium) -> None:
+    command = (*TRAIN, "--clean", "drop", "--name", "run")
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 5, signal.SIGTERM)
+        assert podium(*command)[0] == 75
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Judge, "choose_strength", lambda judge, how: (0.3, 0.01))
+        status, _, err = podium(*command)
+    assert status == 0, err
+    assert "leaves out" not in err
+    status, out, err = podium("verify", "run", "-c", "tiny", "--device", "cpu", "--workers", "0")
+    assert status == 0, err
+    assert "the same to the bit" in out

@@ -181,3 +181,14 @@ def test_a_table_with_unknown_images_or_two_labels_is_refused(extra: Path, podiu
     assert f"{path}, line 8: no image 'missing.png'" in one_line(podium(*TRAIN, "--name", "run"))
     path.write_text(text + "new.png,cat\n")
     assert "new.png has two labels" in one_line(podium(*TRAIN, "--name", "run"))
+
+
+def test_prediction_does_without_the_folder(extra: Path, podium: Podium) -> None:
+    assert podium(*TRAIN, "--name", "run")[0] == 0
+    shutil.rmtree(extra / "data" / "extra")
+    status, _, err = podium("submit", "-c", "tiny", "--anyway")
+    assert status == 0, err
+    message = one_line(podium(*TRAIN, "--name", "other"))
+    assert "there is no folder" in message
+    assert "--extra-weight 0 trains without these images" in message
+    assert podium(*TRAIN, "--name", "other", "--extra-weight", "0")[0] == 0

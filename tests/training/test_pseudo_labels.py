@@ -152,7 +152,7 @@ def test_other_test_images_or_weights_cannot_go_on(labelled: Path, podium: Podiu
     ("words", "problem"),
     [
         (("--pseudo", "nobody"), "no run 'nobody'"),
-        (("--pseudo", "student"), "cannot be its own teacher"),
+        (("--pseudo", "student"), "cannot label its own test images"),
         (("--pseudo", "first", "--sharpen", "101"), "--sharpen must be between 0 and 100"),
         (("--sharpen", "2"), "name the runs that give them with --pseudo"),
         (("--linear", "--pseudo", "first"), "--linear cannot be combined with --pseudo"),
@@ -221,3 +221,16 @@ def test_images_that_join_a_balanced_epoch_are_numbered_after_all_of_its_images(
     shown = images.draw(np.random.default_rng(0))
     assert len(shown) == len(images) == 9 + 3
     assert sorted(shown[shown >= 24].tolist()) == [24, 25, 26]
+
+
+# --- rounds ------------------------------------------------------------------------------------------
+
+
+def test_each_round_learns_from_the_round_before(labelled: Path, podium: Podium) -> None:
+    status, _, err = podium(*TRAIN, "--name", "student", "--pseudo", "first", "--rounds", "2", "--epochs", "1")
+    assert status == 0, err
+    assert run_of(labelled, "student-round1").recipe["pseudo"] == "first"
+    assert run_of(labelled, "student").recipe["pseudo"] == "student-round1"
+    assert "--rounds is for pseudo-labels" in one_line(podium(*TRAIN, "--name", "other", "--rounds", "2"))
+    status, _, err = podium(*TRAIN, "--name", "third", "--pseudo", "first", "--rounds", "3", "--dry-run")
+    assert status == 0, err

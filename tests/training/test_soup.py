@@ -136,3 +136,12 @@ def test_swa_resumes_and_a_budget_contradicts_it(tiny: Path, podium: Podium) -> 
     assert "--budget may cut off the end of a run, which --swa needs" in one_line(
         podium(*TRAIN, *words, "--budget", "5m")
     )
+
+
+def test_todays_labels_judge_and_dropped_images_do_not_count(runs: Path, podium: Podium) -> None:
+    corrections = runs / "data" / "competitions" / "tiny.corrections.csv"
+    corrections.parent.mkdir(parents=True, exist_ok=True)
+    corrections.write_text("id,label,why\n003,drop,blurred\n")
+    status, _, err = podium("soup", "a", "b", "-c", "tiny", "--workers", "0")
+    assert status == 0, err
+    assert len(run_of(runs, "soup-a-b").out_of_fold(0).id) == len(run_of(runs, "a").out_of_fold(0).id)

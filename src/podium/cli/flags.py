@@ -135,6 +135,8 @@ def train(command: argparse.ArgumentParser) -> None:
     _run_flags(command)
     text = "a run for each of these seeds, such as 0-4, named RUN-seed0 and so on"
     command.add_argument("--seeds", nargs="+", action=Numbers, metavar="0-4", help=text)
+    text = "with --pseudo: so many runs in turn, each labelled by the one before; the first is RUN-round1, the last RUN"
+    command.add_argument("--rounds", type=_positive, default=1, metavar="N", help=text)
     text = "train all models with the options (learning rate, epochs, ...) that suit the first one, to compare them"
     command.add_argument("--one-recipe", action="store_true", help=text)
     text = "only show every option, where it comes from, and how long training would take"
@@ -295,7 +297,7 @@ def export(command: argparse.ArgumentParser) -> None:
 def soup(command: argparse.ArgumentParser) -> None:
     text = "finished runs of one architecture, such as several seeds, or a run and its frozen head (RUN-linear)"
     command.add_argument("run_names", nargs="+", metavar="RUN", help=text)
-    command.add_argument("--name", type=_name, metavar="RUN", help="name of the new run (default: all names, by +)")
+    command.add_argument("--name", type=_name, metavar="RUN", help="name of the new run (default: soup and all names)")
     _device_flags(command)
 
 

@@ -21,6 +21,8 @@ from podium.training.request import Request, check_before_plan, check_request, c
 def train_in_turn(args: argparse.Namespace, request: Request) -> None:
     """Trains the request, or each of those that its lists of models and seeds stand for."""
     requests = list_requests(args, request)
+    if args.dry_run:  # a later round learns from a run that is not there yet
+        requests = requests[:: args.rounds]
     launches = args.processes is not None and not started_by_torchrun() and not args.dry_run
     if launches or len(requests) > 1:
         models = []
@@ -54,7 +56,22 @@ def list_requests(args: argparse.Namespace, request: Request) -> list[Request]:
     if args.one_recipe:
         first = _recipe_of_first(args, _with(request, models[0], None))
         request = replace(request, options={**first, **request.options})
-    return [_with(request, model, seed) for model in models for seed in seeds]
+    singles = [_with(request, model, seed) for model in models for seed in seeds]
+    return [part for single in singles for part in _in_rounds(single, args.rounds)]
+
+
+def _in_rounds(request: Request, rounds: int) -> list[Request]:
+    """Returns a request for each round of pseudo-labels: the named runs label for the first, each for the next."""
+    if rounds == 1:
+        return [request]
+    if not request.options.get("pseudo"):
+        raise PodiumError("--rounds is for pseudo-labels; name the runs of the first round with --pseudo")
+    name, requests = name_of_run(request, request.options), list[Request]()
+    for number in range(1, rounds + 1):
+        own = name if number == rounds else f"{name}-round{number}"
+        labelled = {"pseudo": requests[-1].name} if requests else {}
+        requests.append(replace(request, options={**request.options, **labelled}, name=own))
+    return requests
 
 
 def _recipe_of_first(args: argparse.Namespace, request: Request) -> Options:

@@ -59,9 +59,14 @@ class ExtraImages:
     sources: tuple[ExtraSource, ...]
     folder: Path  # of the competition
     notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # what is wrong with entries whose folder is not there
 
     def describe(self) -> str:
         return first_few(source.describe() for source in self.sources)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Returns where the images come from, for the recipe and the lineage."""
+        return [source._asdict() for source in self.sources]
 
     @cached_property
     def sha256(self) -> str:
@@ -73,15 +78,17 @@ class ExtraImages:
 
 def read_extra(card: Card, root: Path, folder: Path, task: Task, classes: Sequence[str]) -> ExtraImages | None:
     """Returns the extra images of a competition in `folder`; None if the card names none."""
-    parts: list[pd.DataFrame] = []
+    parts = [pd.DataFrame({name: [] for name in ("id", "target", "image")}, dtype=object).assign(weight=0.0)]
+    missing: list[str] = []
     sources: list[ExtraSource] = []
     notes: list[str] = []
     for number, entry in enumerate(card.get("extra", ()), 1):
         place = f"{card.path}: [[extra]] {number}"
         check_entry(entry, place)
         own = root / entry["folder"]
-        if not own.is_dir():
-            raise PodiumError(f"{place}: there is no folder {own}; correct `folder`, or delete this entry")
+        if not own.is_dir():  # prediction does without it
+            missing.append(f"{place}: there is no folder {own}; correct `folder`, or delete this entry")
+            continue
         files = find_files(own)
         named = _rows_of_table(entry, files, place) if "table" in entry else _rows_of_folders(files, place)
         known, note = _with_known_labels(named, entry, task, classes, place)
@@ -96,13 +103,13 @@ def read_extra(card: Card, root: Path, folder: Path, task: Task, classes: Sequen
         parts.append(known[["id", "target", "image", "weight"]])
         source = ExtraSource(entry["folder"], len(known), weight, entry.get("licence", ""), entry.get("url", ""))
         sources.append(source)
-    if not parts:
+    if not card.get("extra"):
         return None
     rows = pd.concat(parts, ignore_index=True)
     repeated = rows["image"][rows["image"].duplicated()]
     if len(repeated):
         raise PodiumError(f"{card.path}: two [[extra]] entries hold {repeated.iloc[0]}; delete one of them")
-    return ExtraImages(rows, tuple(sources), folder, tuple(notes))
+    return ExtraImages(rows, tuple(sources), folder, tuple(notes), tuple(missing))
 
 
 def check_entry(entry: Any, place: str) -> None:

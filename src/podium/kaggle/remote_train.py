@@ -57,6 +57,9 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
     """Trains the run on Kaggle and brings it back."""
     options = check_request(slug, root, replace(request, options=expand_auto(request.options, "cuda")))
     _refuse_local_files(options)
+    if read_card(slug, root).get("extra") and options.get("extra_weight", 1.0):
+        problem = "the card's [[extra]] images are not on Kaggle's machines"
+        raise PodiumError(f"{problem}; add --extra-weight 0, or train here")
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     if any(map(holds_nothing_out, request.folds)):
         raise PodiumError("--folds all: kernels train folds only; train on all images here, from the fetched run")

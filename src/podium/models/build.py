@@ -141,8 +141,9 @@ def build_model(
     """Returns a model with an output per class, and the description of its inputs; without classes, its features.
 
     `start` is the model of a fold with the same classes: all of its weights are loaded, also those of the head.
-    `backbone` is a file without a head, of the pretraining that the recipe names. `further` are options of timm. A run
-    whose `recorded_source` is a package loads that package, even if the hub has the weights now.
+    `backbone` is a file of the pretraining, or of another competition's run, that the recipe names; its head is left
+    out. `further` are options of timm. A run whose `recorded_source` is a package loads that package, even if the hub
+    has the weights now.
     """
     name, weights = recipe.model, str(start or backbone or recipe.weights)
     source, overlay = _weights_to_load(recipe, classes, start, backbone, recorded_source)

@@ -10,7 +10,7 @@ from pathlib import Path
 from podium.errors import PodiumError
 from podium.recipe import Options, flag_of, recipe_options
 from podium.recipe_defaults import OPTIONS_OF_LEVEL
-from podium.saved_runs.fold_names import fold_name
+from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.run_folder import Run, find_runs
 
 LEARNS_FROM = {"teacher": "taught by", "pseudo": "learns the test images from", "start": "goes on from"}  # by option
@@ -49,6 +49,10 @@ def find_earlier_runs(slug: str, root: Path, option: str, value: str, folds: Seq
     runs = find_runs(slug, root, value.split("+"))
     for run in runs:
         missing = [fold for fold in folds if fold not in run.models()]
+        if missing and holds_nothing_out(missing[0]):
+            raise PodiumError(
+                f"{_role(option)} {run.name} has no model of {fold_name(missing[0])}; train it with --folds all"
+            )
         if missing:
             raise PodiumError(
                 f"{_role(option)} {run.name} has not finished {fold_name(missing[0])}; run its training command again"

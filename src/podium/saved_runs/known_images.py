@@ -13,6 +13,7 @@ from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path
 from podium.models.model_file import classes_of_weights
 from podium.project_root import runs_folder
+from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run
 from podium.terminal import say
 
@@ -41,9 +42,9 @@ def find_origin(weights: str, competition: Competition, root: Path, folds: Folds
         return {}
     seen = "all folds" if not is_clean else "the other folds" if unseen == [fold] else "earlier folds"
     say(
-        f"podium: warning: {weights} is the model of fold {fold} of {run.name}, which has seen the held-out images of"
-        f" {seen}: the scores there will be too high, and a plain submission leaves this run out; --from {run.name}"
-        " starts each fold from its own model"
+        f"podium: warning: {weights} is the model of {fold_name(fold)} of {run.name}, which has seen the held-out"
+        f" images of {seen}: the scores there will be too high, and a plain submission leaves this run out; --from"
+        f" {run.name} starts each fold from its own model"
     )
     return {KEY: {"run": run.name, "unseen_folds": unseen if is_clean else []}}
 
@@ -52,7 +53,7 @@ def _run_of(weights_sha256: str, slug: str, root: Path) -> tuple[Run, int] | Non
     """Returns the run, and its fold, that these weights are the model of."""
     for path in sorted(runs_folder(slug, root).glob("*/recipe.json")):
         run = Run(path.parent)
-        for fold in run.finished():
+        for fold in run.models():
             if run.out_of_fold(fold).key == weights_sha256:
                 return run, fold
     return None

@@ -39,7 +39,7 @@ def record_lineage(
         "test_sha256": competition.test_hash,
         **(_corrections_as_json(competition) if competition.corrections.sha256 else {}),
         **({"features": features_as_json(competition)} if chosen.blend.stack and competition.features else {}),
-        **({"extra": extra} if (extra := _extra_as_json(competition, facts)) else {}),
+        **({"extra": extra} if (extra := _extra_as_json(facts)) else {}),
         "form": csv_form(competition),
         "blend": chosen.blend.as_json(),
         **({"pooling": chosen.pooling.as_json()} if chosen.pooling else {}),
@@ -63,11 +63,10 @@ def _corrections_as_json(competition: Competition) -> dict[str, Any]:
     return {"corrections_sha256": corrections.sha256, "corrections": corrections.describe()}
 
 
-def _extra_as_json(competition: Competition, runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """Returns where images from elsewhere come from, if a run has learned from them."""
-    if competition.extra is None or not any(run.recipe.get("extra_sha256") for run in runs):
-        return []
-    return [source._asdict() for source in competition.extra.sources]
+def _extra_as_json(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Returns where the images from elsewhere come from that the runs have learned from."""
+    sources = [source for run in runs for source in run.recipe.get("extra", ())]
+    return [source for number, source in enumerate(sources) if source not in sources[:number]]
 
 
 def extension_hashes() -> dict[str, str]:

@@ -42,7 +42,7 @@ class Tracking:
         """Lets all trackers go of their fold."""
         for name in [*self.trackers]:
             with self._left_out_if_it_fails(name):
-                self.trackers.pop(name).end(is_finished=self.fold in self.run.finished())
+                self.trackers.pop(name).end(is_finished=self.fold in self.run.models())
 
     def _tell(self, name: str, fold: int, history: Sequence[EpochRecord]) -> None:
         path = self.run.fold_folder(fold) / FILE

@@ -9,15 +9,18 @@ How strongly to clean is chosen on one of these parts, to which no head of that 
 which a head is right most often, if that is more than chance against no cleaning. Writes fold<k>/labels.csv.
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podium.competition.csv_files import csv_text
-from podium.disk import write_text
+from podium.disk import atomic, write_text
 from podium.models.build import ModelSpec, build_model
 from podium.models.place import place_model
 from podium.saved_runs.fold_names import fold_name
@@ -36,7 +39,7 @@ PARTS = 5  # where the folds make no parts of their own
 # Shares: of the images that are left out, or of the heads' answer in a softened target.
 STRENGTHS = {"drop": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3), "soften": (0.2, 0.4, 0.6, 0.8)}
 SURE = 1.0  # standard errors of the difference that a gain must exceed
-FILE = "labels.csv"
+FILE, KEPT = "labels.csv", "cleaned.npz"  # for people, and for resuming
 
 
 class Judged(NamedTuple):
@@ -111,10 +114,18 @@ class Judge:
 
 
 def with_clean_labels(context: Context, fold: int) -> Context:
-    """Returns the context in which this fold learns from clean labels only."""
+    """Returns the context in which this fold learns from clean labels only; a fold that has begun keeps its own."""
     if context.recipe.clean == "none":
         return context
-    cleaned = _clean(context, fold) if context.processes.is_first else None
+    cleaned = None
+    if context.processes.is_first:
+        path, key = context.run.fold_folder(fold) / KEPT, _key(context, fold)
+        cleaned = _read(path, key)
+        if cleaned is None:
+            cleaned = _clean(context, fold)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic(path) as temporary, temporary.open("wb") as file:
+                np.savez(file, left_out=cleaned.left_out, rows=cleaned.rows, targets=cleaned.targets, key=np.array(key))
     return replace(context, cleaned=context.processes.of_first(cleaned))
 
 
@@ -131,6 +142,27 @@ def _clean(context: Context, fold: int) -> Cleaned:
     else:
         say(f"podium: {fold_name(fold)} {what} nothing, because heads gain no more than chance by any --clean {how}")
     return cleaned
+
+
+def _key(context: Context, fold: int) -> str:
+    """Hashes what is cleaned, and how."""
+    rows = context.training_rows(fold)
+    train = context.competition.train.iloc[rows]
+    content = [asdict(context.recipe), train["id"].tolist(), train["target"].tolist()]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _read(path: Path, key: str) -> Cleaned | None:
+    """Returns what the fold has learned from so far; None if it has not begun."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            if str(file["key"]) == key:
+                return Cleaned(file["left_out"], file["rows"], file["targets"])
+    except FileNotFoundError:
+        pass
+    except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
+        say(f"podium: warning: {path}: cannot be read ({error}); its labels are judged again")
+    return None
 
 
 def _open_judge(context: Context, fold: int) -> Judge:

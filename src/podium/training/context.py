@@ -146,9 +146,11 @@ class Context:
     def examples(self, rows: NDArray[np.int64]) -> Examples:
         return self.store.examples(self.competition.train.iloc[rows])
 
-    def pixel_bytes(self, rows: NDArray[np.int64]) -> int:
-        """Returns how much memory the stored pixels of these rows take."""
-        positions = self.store.positions(self.competition.train["image"].iloc[rows])
+    def pixel_bytes(self, fold: int) -> int:
+        """Returns how much memory the stored pixels of all that a fold learns from take."""
+        train, test = (table["image"] for table in (self.competition.train, self.competition.test))
+        own, test = train.iloc[self.training_rows(fold)], test.iloc[self.pseudo_images]
+        positions = self.store.positions([*own, *test, *self.extra["image"]])
         return 3 * int(self.store.index[positions, 1:].prod(1).sum())
 
     @cached_property
@@ -163,8 +165,7 @@ class Context:
 
         There are at most as many test images in them as training images; the surer their labels, the more often.
         """
-        recipe = self.recipe
-        images = _epoch_images(self, self.training_rows(fold), confidence)
+        recipe, images = self.recipe, _epoch_images(self, self.training_rows(fold), confidence)
         return BatchSampler(images, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
 
     def complete_spec(self, spec: ModelSpec, fold: int) -> ModelSpec:
@@ -245,8 +246,8 @@ def open_context(plan: Plan) -> Iterator[Context]:
 
 def _extra_to_learn(plan: Plan) -> pd.DataFrame:
     """Returns the extra images that this run learns from."""
-    extra = usable_extra(plan.competition, plan.root)
-    return extra if plan.recipe.extra_weight and not plan.recipe.linear else extra[:0]
+    uses_extra = plan.recipe.extra_weight and not plan.recipe.linear and plan.unfinished_folds()
+    return usable_extra(plan.competition if uses_extra else replace(plan.competition, extra=None), plan.root)
 
 
 def _leave_out_unreadable(plan: Plan, store: Store) -> Folds:

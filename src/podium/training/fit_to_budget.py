@@ -26,7 +26,7 @@ def fit_to_budget(context: Context, budget: Budget) -> tuple[Context, dict[str, 
         recorded = run.recipe.get("budget", {})
         budget.test_share = recorded.get("tests", 0.0)
         folds = tuple(fold for fold in recorded.get("folds", plan.folds_to_train) if fold in plan.folds_to_train)
-        if not set(folds) - set(run.finished()):
+        if not set(folds) - set(run.models()):
             folds = plan.folds_to_train
         return _with(context, run.recipe["epochs"], folds), {}
     epochs, folds, budget.test_share = _fit(context, budget)

@@ -35,6 +35,7 @@ def fit_to_machine(context: Context, each_has_folds: bool = False) -> Context:
     """
     recorded = context.run.recipe if context.run.has_begun() else None
     machine, alone = context.machine, replace(context, processes=Processes())
+    alone = alone.with_recipe(replace(alone.recipe, pseudo=""))  # a trial step needs no labels, only images
     if machine.store == "gpu" and (problem := _why_not_on_gpu(context)):
         raise PodiumError(f"--store gpu: {problem}; use --store on")
     if context.recipe.accumulate == AUTO:
@@ -90,7 +91,7 @@ def _fewest_parts(context: Context, alone: Context, images: int) -> int:
 def _fewest_parts_here(alone: Context, images: int) -> int:
     """Returns the parts that this process needs for so many images of a batch."""
     recipe, fold, most = alone.recipe, alone.plan.folds_to_train[0], max(1, alone.recipe.batch_size // 2)
-    pixels = alone.pixel_bytes(alone.training_rows(fold)) if alone.machine.store == "gpu" else 0
+    pixels = alone.pixel_bytes(fold) if alone.machine.store == "gpu" else 0
 
     def fits(parts: int) -> bool:
         part_size = min(images, replace(recipe, accumulate=parts).part_size)
@@ -129,7 +130,7 @@ def _why_not_on_gpu(context: Context) -> str:
         return "it needs an NVIDIA GPU"
     if context.recipe.linear or not can_be_drawn(context.recipe):
         return "a GPU crops, mirrors, colours and erases only; --linear, --ops, --augment, --region need loaded images"
-    largest = max(context.pixel_bytes(context.training_rows(fold)) for fold in context.plan.folds_to_train)
+    largest = max(context.pixel_bytes(fold) for fold in context.plan.folds_to_train)
     free = -context.processes.maximum(-free_gpu_memory(context.device))[0]
     if largest > LARGEST_SHARE * free:
         return f"a fold's pixels need {largest / 1e9:,.1f} GB, more than half of what is free ({free / 1e9:,.1f} GB)"

@@ -40,7 +40,7 @@ SECONDS_OF_LARGEST = 20.0  # that a look at the largest size takes, if that is e
 MIRROR_COSTS = 1.05  # times the loss without mirrored images
 RATE_OPTIONS = {"lr", "norm", "batch_size", "optimizer"}  # one of these was chosen, and the rest has to suit it
 # So that the losses of a trial and of a head can be compared; and a trial is short.
-PLAIN = {"smoothing": 0.0, "pseudo": "", "clean": "none"}
+PLAIN = {"smoothing": 0.0, "pseudo": "", "clean": "none", "extra_weight": 0.0}
 
 
 class Look(NamedTuple):

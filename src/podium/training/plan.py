@@ -79,7 +79,7 @@ class Plan:
             "own_parts_sha256": own_parts_digest(asdict(self.recipe)),
             "corrections_sha256": self.competition.corrections.sha256,
             "range": self.competition.card.get("range") or None,
-            "also_sha256": further.sha256 if further and self.recipe.also_weight else None,
+            "also_sha256": further.sha256 if further and self.recipe.also_weight and not self.recipe.linear else None,
             "extra_sha256": extra.sha256 if extra and self.recipe.extra_weight and not self.recipe.linear else None,
             "test_sha256": self.competition.test_hash if self.recipe.pseudo else None,
         }
@@ -111,7 +111,7 @@ def make_plan(checked: CheckedRequest) -> Plan:
     if not checked.only_shown:
         _refuse_other_recipe(plan)
         _refuse_other_regions(plan)
-    return replace(plan, facts=find_origin(recipe.weights, competition, root, folds))
+    return replace(plan, facts=find_origin(str(plan.backbone or recipe.weights), competition, root, folds))
 
 
 def with_run(plan: Plan, run: Run) -> Plan:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.disk import write_json
 from podium.errors import PodiumError
 from podium.models.device import prepare_device
 from podium.saved_runs.fold_names import fold_name
@@ -22,6 +23,7 @@ from podium.training.test_predictions import open_stores, predict_test
 
 Probs = NDArray[Any]
 POWERS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 15.0)  # that the answers may be sharpened by; winners have used up to 15
+KEY = "pseudo_power"  # in recipe.json: by fold
 LEAST = 1e-12  # probability, whose logarithm is finite
 
 
@@ -37,7 +39,7 @@ def pseudo_labels(context: Context, fold: int) -> PseudoLabels:
     probs = np.mean([_answers(context, run, fold) for run in runs], 0)
     power = 1.0
     if task.are_labels:
-        power = context.recipe.sharpen or _best_power(context, runs, fold)
+        power = context.recipe.sharpen or _kept_power(context, runs, fold)
     targets = sharpened(probs, power, task, columns)
     how = f", sharpened by the power {power:g}" if power != 1 else ""
     say(f"podium: {fold_name(fold)} also learns from {plural(len(targets), 'test image')}{how}")
@@ -82,13 +84,25 @@ def _answers(context: Context, run: Run, fold: int) -> Probs:
     return predictions.probs[context.pseudo_images]
 
 
+def _kept_power(context: Context, runs: Sequence[Run], fold: int) -> float:
+    """Returns the power that recipe.json records for this fold, or else the best one, which it then records."""
+    run, path = context.run, context.run.path / "recipe.json"  # a trial may have none
+    kept = run.recipe.get(KEY, {}) if path.exists() else {}
+    power = float(kept.get(str(fold)) or _best_power(context, runs, fold))
+    if context.processes.is_first and path.exists() and str(fold) not in kept:
+        run.recipe[KEY] = {**kept, str(fold): power}
+        write_json(path, run.recipe)
+    return power
+
+
 def _best_power(context: Context, runs: Sequence[Run], fold: int) -> float:
     """Returns the power under which the runs' answers for images of the other folds have the lowest loss."""
     competition = context.competition
+    labels = dict(zip(competition.train["id"], competition.train["target"], strict=True))
     targets: list[Targets] = []
     probs: list[Probs] = []
     for other in sorted(set.intersection(*(set(run.finished()) for run in runs)) - {fold}):
-        held_out = [run.out_of_fold(other, competition.classes) for run in runs]
+        held_out = [run.out_of_fold(other, competition.classes).with_labels(labels) for run in runs]
         if any(not np.array_equal(predictions.id, held_out[0].id) for predictions in held_out):
             raise PodiumError(
                 f"--pseudo {context.recipe.pseudo}: these runs hold out different images in fold {other}; name runs of"

@@ -130,8 +130,8 @@ def _refuse_unknown_runs(slug: str, root: Path, request: Request, options: Optio
         name = name_of_run(request, options)
         if name in named.split("+"):
             raise PodiumError(
-                f"run '{name}' cannot be its own teacher; give the student another name (--name RUN, with make"
-                f" NAME=RUN) or take another {flag_of(option)}"
+                f"run '{name}' cannot {'be its own teacher' if option == 'teacher' else 'label its own test images'};"
+                f" give the new run another name (--name RUN, with make NAME=RUN) or take another {flag_of(option)}"
             )
         if not Run(runs_folder(slug, root) / name).has_begun():
             find_runs(slug, root, named.split("+"))

@@ -8,6 +8,7 @@ So no model has seen the images that accept an ingredient, and those of fold k c
 may go in several times, and counts as often. Writes a run, as training does.
 """
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,8 @@ from podium.models.model_file import load_model, read_spec, save_model
 from podium.project_root import runs_folder
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.prediction_files import Predictions
-from podium.saved_runs.run_folder import Run, discarded_if_failed, find_runs, results_table
+from podium.saved_runs.regions_of_run import region_files
+from podium.saved_runs.run_folder import CORRECTIONS, Run, discarded_if_failed, find_runs, results_table
 from podium.tasks.metrics import METRICS, evaluate
 from podium.terminal import command_for, plural, say, show
 from podium.training.fold_model import FoldModel
@@ -42,19 +44,20 @@ class Kitchen:
         self.competition, self.runs, self.machine = competition, runs, machine
         self.folds = sorted(set.intersection(*(set(run.finished()) for run in runs)))
         self.store = open_stores(competition, root, runs[:1], machine)[runs[0]]
+        train = competition.train
+        self.labels = dict(zip(train["id"], train["target"], strict=True))  # of today: all runs are judged by the same
         self.scores: dict[tuple[Recipe, int], float] = {}
 
     def score(self, recipe: Recipe, fold: int) -> float:
         """Returns the score of a mixture on the images that a fold holds out; higher is better."""
         if (recipe, fold) not in self.scores:
-            metric = self.competition.metric
-            held_out = self.runs[0].out_of_fold(fold, self.competition.classes)
-            if sum(recipe) == 1:  # as its training has predicted them
-                held_out = self.runs[recipe.index(1)].out_of_fold(fold, self.competition.classes)
-                probs = held_out.probs
-            else:
-                probs = self.predict(recipe, fold)
-            self.scores[recipe, fold] = METRICS[metric]().better * evaluate(metric, held_out.target, probs)
+            metric, alone = self.competition.metric, sum(recipe) == 1
+            run = self.runs[recipe.index(1)] if alone else self.runs[0]
+            held_out = run.out_of_fold(fold, self.competition.classes)
+            if not alone:  # else as its training has predicted them
+                held_out = replace(held_out, probs=self.predict(recipe, fold))
+            known = held_out.with_labels(self.labels)
+            self.scores[recipe, fold] = METRICS[metric]().better * evaluate(metric, known.target, known.probs)
         return self.scores[recipe, fold]
 
     def mixed(self, recipe: Recipe, fold: int) -> FoldModel:
@@ -71,7 +74,7 @@ class Kitchen:
     def predict(self, recipe: Recipe, fold: int) -> NDArray[np.float32]:
         """Predicts the images that the fold holds out, in the order of its oof.npz."""
         model = self.mixed(recipe, fold)
-        rows = self.competition.train.set_index("id", drop=False).loc[self.runs[0].out_of_fold(fold).id]
+        rows = self.competition.train_in_files.set_index("id", drop=False).loc[self.runs[0].out_of_fold(fold).id]
         store = self.store.of_fold(fold)
         return predict_examples(store, store.examples(rows), model, self.machine)
 
@@ -82,7 +85,7 @@ def make_soup(
     """Writes a run whose folds are soups of the named runs."""
     runs = find_runs(competition.slug, root, list(names))
     _refuse_other_runs(competition, runs)
-    soup = Run(runs_folder(competition.slug, root) / (name or "+".join(run.name for run in runs)))
+    soup = Run(runs_folder(competition.slug, root) / (name or f"soup-{'-'.join(run.name for run in runs)}"))
     if soup.path.exists():
         raise PodiumError(f"{soup.path} exists already; give the soup another --name, or delete that folder")
     kitchen = Kitchen(competition, root, runs, machine or Machine())
@@ -92,6 +95,11 @@ def make_soup(
         chosen = {fold: _choose(kitchen, [other for other in kitchen.folds if other != fold]) for fold in kitchen.folds}
         counts = {str(fold): _by_name(runs, recipe) for fold, recipe in chosen.items()}
         write_json(soup.path / "recipe.json", {**runs[0].recipe, "soup": counts})
+        for path in (*region_files(runs[0]), runs[0].path / CORRECTIONS):
+            if path.exists():
+                target = soup.path / path.relative_to(runs[0].path)
+                target.parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, target)
         for fold, recipe in chosen.items():
             _write_fold(kitchen, soup, fold, recipe)
             shares = ", ".join(f"{count} x {run}" for run, count in counts[str(fold)].items())

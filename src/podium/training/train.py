@@ -115,6 +115,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         "computed_in": precision_name(context.precision),
         "compiled": context.machine.compiled,
         "changed_on_gpu": context.machine.store == "gpu",
+        **({"extra": context.competition.extra.as_json()} if context.competition.extra and len(context.extra) else {}),
         **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.

@@ -26,6 +26,7 @@ from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.earlier_runs import hash_weights
 from podium.saved_runs.run_folder import TRIAL_PREFIX, Run, package_versions
 from podium.terminal import did_you_mean, plural, say, show
+from podium.training.clean_labels import with_clean_labels
 from podium.training.context import Context, open_context
 from podium.training.learner_state import COUNTERS, learner_state
 from podium.training.linear_probe import train_head
@@ -106,7 +107,8 @@ def _train_again(context: Context, run: Run, fold: int) -> str:
     if context.recipe.linear:
         train_head(context, fold)
     else:
-        steps, planned = run.history(fold)[-1].step, context.batch_sampler(fold).stop
+        own = with_clean_labels(context.of_fold(fold), fold)
+        steps, planned = run.history(fold)[-1].step, own.batch_sampler(fold).stop
         if steps != planned:
             raise PodiumError(
                 f"fold {fold} of {run.name} took {steps:,} of {planned:,} steps, because of its time limit; what a"

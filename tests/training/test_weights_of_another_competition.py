@@ -1,0 +1,62 @@
+"""Runs may start from the model of another competition's run: --weights SLUG/RUN."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from pictures import photograph
+from podium.models.model_file import load_model
+from templates import template
+from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
+from training.learners import context_of
+
+SMALL = ("--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0", "--device", "cpu")
+
+
+def with_a_run_elsewhere(root: Path) -> None:
+    tiny_with_folds(root)
+    folder = root / "data" / "raw" / "birds"
+    for number in range(8):
+        (folder / "train" / ("owl", "wren")[number % 2]).mkdir(parents=True, exist_ok=True)
+        photograph(number).save(folder / "train" / ("owl", "wren")[number % 2] / f"{number}.png")
+    podium_at(root, "folds", "-c", "birds", "--k", "2")
+    podium_at(root, "train", "-c", "birds", *SMALL, "--model", "test_vit", "--epochs", "1", "--name", "base")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    shutil.copytree(template(with_a_run_elsewhere), tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_a_run_starts_from_its_backbone_and_not_from_its_head(elsewhere: Path) -> None:
+    own = load_model(elsewhere / "runs" / "birds" / "base" / "fold0" / "model.safetensors")[0].state_dict()
+    with context_of(elsewhere, "run", model="test_vit", weights="birds/base") as context:
+        from podium.training.learner import Learner
+
+        learner = Learner(context, 0)
+    assert torch.equal(learner.model.state_dict()["blocks.0.attn.qkv.weight"], own["blocks.0.attn.qkv.weight"])
+    assert learner.model.state_dict()["head.weight"].shape != own["head.weight"].shape
+    assert learner.spec.source.startswith("birds/base sha256:")
+
+
+def test_the_recipe_names_the_run_and_its_weights(elsewhere: Path, podium: Podium) -> None:
+    words = ("train", *FAST, "--weights", "birds/base", "--model", "test_vit", "--folds", "0", "--epochs", "1")
+    status, _, err = podium(*words)
+    assert status == 0, err
+    assert "weights: birds/base sha256:" in err
+    recipe = run_of(elsewhere).recipe
+    assert recipe["weights"] == "birds/base"
+    assert recipe["weights_source"].startswith("birds/base sha256:")
+    assert podium(*words)[0] == 0  # trained already
+    assert podium("submit", "-c", "tiny", "--anyway")[0] == 0
+
+
+def test_runs_of_this_competition_and_unknown_ones_are_refused(elsewhere: Path, podium: Podium) -> None:
+    assert podium("train", *FAST, "--model", "test_vit", "--folds", "0", "--epochs", "1", "--name", "own")[0] == 0
+    words = ("train", *FAST, "--model", "test_vit", "--name", "run", "--weights")
+    assert "with --from own" in one_line(podium(*words, "tiny/own"))
+    assert "no such file" in one_line(podium(*words, "birds/nobody"))
+    assert "test_resnet" in one_line(podium("train", *FAST, "--model", "test_resnet", "--weights", "birds/base"))
