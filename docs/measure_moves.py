@@ -28,6 +28,8 @@ from podium.saved_runs.run_folder import Run
 MODEL, EPOCHS, FOLDS = "tf_efficientnet_lite0", 6, (0, 1)
 TEST_SHARE, MOST_TEST, MOST_TRAIN = 0.4, 1500, 2000  # images
 Words = Sequence[str]
+# The negative control: all folds' models label the test images together, and every fold learns these labels.
+NAIVE: Words = ("naive",)
 
 
 class Scene(NamedTuple):
@@ -91,6 +93,7 @@ SCENES = {
         {
             "pseudo": ("--pseudo", "{base}"),
             "pseudo 15": ("--pseudo", "{base}", "--sharpen", "15"),
+            "naive": NAIVE,
             "on": ("--from", "{base}", "--pseudo", "{base}", "--epochs", "3"),
         },
     ),
@@ -176,6 +179,29 @@ def train(work: Path, slug: str, run: str, words: Words, seed: int, size: int) -
     return Scores(float((answers.loc[truth.index] == truth).mean()), statistics.mean(held_out))
 
 
+def train_naive(work: Path, slug: str, seed: int, size: int) -> Scores:
+    """Trains on test images with labels by the mean of all folds' models, which have seen what each fold holds out."""
+    own, base = f"{slug}-naive{seed}", f"base-{seed}"
+    folder, raw = work / "data" / "raw" / own, work / "data" / "raw" / slug
+    if not (work / "data" / f"{own}-hidden.csv").exists():
+        recipe = ("--model", MODEL, "--image-size", str(size), "--epochs", str(EPOCHS), "--seed", str(seed))
+        podium(work, "train", "-c", slug, "--name", base, *recipe, *BASE.get("few", ()))
+        podium(work, "submit", "-c", slug, "--runs", base, "--name", f"{base}-all", "--decision", "none")
+        labels = pd.read_csv(work / "submissions" / slug / f"{base}-all.csv", dtype=str)
+        shutil.copytree(raw, folder)
+        shutil.copytree(raw / "test", folder / "train", dirs_exist_ok=True)
+        train = pd.read_csv(raw / "train.csv", dtype=str)
+        pd.concat([train, labels]).to_csv(folder / "train.csv", index=False)
+        (work / "data" / "competitions" / f"{own}.toml").write_text('train_images = "train"\ntest_images = "test"\n')
+        prepared = work / "data" / "prepared"
+        folds = pd.read_csv(prepared / slug / "folds.csv", dtype=str)[["id", "fold"]]
+        (prepared / own).mkdir(parents=True, exist_ok=True)
+        never = labels[["id"]].assign(fold="-1")
+        pd.concat([folds, never]).to_csv(prepared / own / "folds.csv", index=False)
+        shutil.copy(work / "data" / f"{slug}-hidden.csv", work / "data" / f"{own}-hidden.csv")
+    return train(work, own, base, (), seed, size)
+
+
 def measure(work: Path, slug: str, name: str, seeds: Sequence[int], size: int, only: Sequence[str]) -> None:
     scene, found = SCENES[name], dict[str, list[Scores]]()
     moves = {
@@ -186,14 +212,15 @@ def measure(work: Path, slug: str, name: str, seeds: Sequence[int], size: int, o
         for move, words in moves.items():
             run = f"{move.replace(' ', '-')}-{seed}"
             words = [word.format(base=f"base-{seed}") for word in words]
-            scores = train(work, slug, run, words, seed, size)
+            naive = words == list(NAIVE)
+            scores = train_naive(work, slug, seed, size) if naive else train(work, slug, run, words, seed, size)
             found.setdefault(move, []).append(scores)
             print(f"  {slug} {run}: hidden {scores.hidden:.4f}, held out {scores.held_out:.4f}", flush=True)
     print(f"\n{slug}: {len(seeds)} seeds, {MODEL} at {size} px, {EPOCHS} epochs\n")
     print("| move | hidden test | gain | gain on held-out images |\n| --- | ---: | ---: | ---: |")
-    for move, scores in found.items():
-        hidden = statistics.mean(score.hidden for score in scores)
-        gains = [differences(scores, found["base"], field) for field in ("hidden", "held_out")]
+    for move, own in found.items():
+        hidden = statistics.mean(scores.hidden for scores in own)
+        gains = [differences(own, found["base"], field) for field in ("hidden", "held_out")]
         shown = ["", ""] if move == "base" else [f"{100 * gain:+.1f} ± {100 * error:.1f}" for gain, error in gains]
         print(f"| {move} | {hidden:.4f} | {shown[0]} | {shown[1]} |")
     print(flush=True)

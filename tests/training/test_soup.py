@@ -39,7 +39,7 @@ def test_the_mean_is_that_of_the_weights() -> None:
 
 
 def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: (3, 1))
+    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((3, 1), 32))
     status, _, err = podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0")
     assert status == 0, err
     assert "fold 2  3 x a, 1 x b" in err
@@ -61,7 +61,7 @@ def test_the_images_of_a_fold_choose_nothing_of_its_own_model(runs: Path, podium
     asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     original = soup._choose
 
-    def choose(kitchen: soup.Kitchen, judges: list[int]) -> tuple[int, ...]:
+    def choose(kitchen: soup.Kitchen, judges: list[int]) -> soup.Mixture:
         before = set(kitchen.scores)
         kitchen.scores.clear()
         chosen = original(kitchen, judges)
@@ -78,17 +78,19 @@ def test_the_images_of_a_fold_choose_nothing_of_its_own_model(runs: Path, podium
 
 def test_an_ingredient_is_accepted_only_if_the_score_rises() -> None:
     class Bowl:
-        runs = ("a", "b")
+        runs, size, sizes = ("a", "b"), 32, (32, 48)
 
-        def __init__(self, gain: float) -> None:
-            self.gain = gain
+        def __init__(self, gain: float, best: int = 0) -> None:
+            self.gain, self.best = gain, best
 
-        def score(self, recipe: tuple[int, ...], fold: int) -> float:
-            share = recipe[1] / sum(recipe)
-            return 0.5 + self.gain * (0.25 - (share - 0.5) ** 2) - 0.01 * share  # alone, the first is better
+        def score(self, mixture: soup.Mixture, fold: int) -> float:
+            share = mixture.counts[1] / sum(mixture.counts)
+            gain = self.gain * (0.25 - (share - 0.5) ** 2) - 0.01 * share  # alone, the first is better
+            return gain + (0.1 if mixture.size == self.best else 0.0)
 
-    assert soup._choose(Bowl(0.0), [0, 1]) == (1, 0)  # type: ignore[arg-type]
-    assert soup._choose(Bowl(1.0), [0, 1]) == (1, 1)  # type: ignore[arg-type]
+    assert soup._choose(Bowl(0.0), [0, 1]) == ((1, 0), 32)  # type: ignore[arg-type]
+    assert soup._choose(Bowl(1.0), [0, 1]) == ((1, 1), 32)  # type: ignore[arg-type]
+    assert soup._choose(Bowl(1.0, best=48), [0, 1]) == ((1, 1), 48)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -145,3 +147,24 @@ def test_todays_labels_judge_and_dropped_images_do_not_count(runs: Path, podium:
     status, _, err = podium("soup", "a", "b", "-c", "tiny", "--workers", "0")
     assert status == 0, err
     assert len(run_of(runs, "soup-a-b").out_of_fold(0).id) == len(run_of(runs, "a").out_of_fold(0).id)
+
+
+def test_another_size_of_prediction_is_tried(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((1,), 48 if 0 in judges else 32))
+    status, _, err = podium("soup", "other", "-c", "tiny", "--test-sizes", "48", "--name", "larger", "--workers", "0")
+    assert status == 0, err
+    assert "fold 1  1 x other, at 48 px" in err
+    run = run_of(runs, "larger")
+    assert [load_model(run.weights_path(fold))[1].test_size for fold in (0, 1, 2)] == [32, 48, 48]
+    assert run.recipe["test_size"] == 48
+    assert not (run.out_of_fold(1).probs == run_of(runs, "other").out_of_fold(1).probs).all()
+    assert (run.out_of_fold(0).probs == run_of(runs, "other").out_of_fold(0).probs).all()
+    status, _, err = podium("submit", "-c", "tiny", "--runs", "larger", "--anyway")
+    assert status == 0, err
+
+
+def test_a_size_that_a_model_does_not_take_is_refused(runs: Path, podium: Podium) -> None:
+    message = one_line(podium("soup", "a", "-c", "tiny", "--test-sizes", "8", "--name", "larger", "--workers", "0"))
+    assert "cannot take images of 8 pixels" in message
+    assert "leave 8 out of --test-sizes" in message
+    assert not run_of(runs, "larger").path.exists()

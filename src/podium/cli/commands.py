@@ -275,12 +275,12 @@ def export(args: argparse.Namespace) -> None:
 
 
 def soup(args: argparse.Namespace) -> None:
-    """Average the weights of runs of one architecture, chosen fold by fold by the other folds."""
+    """Average the weights of runs, and try sizes of prediction, chosen for each fold by the others."""
     from podium.machine import Machine
-    from podium.training.soup import make_soup
+    from podium.training.soup import SoupRequest, make_soup
 
     machine = Machine(device=args.device, workers=args.workers)
-    make_soup(_competition(args), args.root, args.run_names, args.name, machine)
+    make_soup(_competition(args), args.root, args.run_names, SoupRequest(args.name, args.test_sizes or (), machine))
 
 
 def lineage(args: argparse.Namespace) -> None:

@@ -297,6 +297,8 @@ def export(command: argparse.ArgumentParser) -> None:
 def soup(command: argparse.ArgumentParser) -> None:
     text = "finished runs of one architecture, such as several seeds, or a run and its frozen head (RUN-linear)"
     command.add_argument("run_names", nargs="+", metavar="RUN", help=text)
+    text = "sizes in pixels to try in prediction, beside that of the runs; then one run is enough"
+    command.add_argument("--test-sizes", nargs="+", type=_reader(parse_size), metavar="N", help=text)
     command.add_argument("--name", type=_name, metavar="RUN", help="name of the new run (default: soup and all names)")
     _device_flags(command)
 

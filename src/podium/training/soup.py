@@ -1,17 +1,20 @@
-"""Averages the weights of finished runs of one architecture: `podium soup RUN RUN [...]`.
+"""Averages the weights of finished runs of one architecture, and tries other sizes of prediction: `podium soup`.
+
+    podium soup RUN RUN [...] [--test-sizes 128 160]
 
 A soup of seeds costs one model in prediction (Wortsman et al., 2022, "Model soups"). With the run that holds the frozen
 head (--linear), it is the model between the start and the end of fine-tuning (the same authors' WiSE-FT).
 
-What goes into fold k is chosen by the other folds: of each, the averaged weights predict the images that it holds out.
-So no model has seen the images that accept an ingredient, and those of fold k choose nothing of their own model. A run
-may go in several times, and counts as often. Writes a run, as training does.
+What goes into fold k is chosen by the other folds: of each, the mixture predicts the images that it holds out. So no
+model has seen the images that accept an ingredient or a size, and those of fold k choose nothing of their own model. A
+run may go in several times, and counts as often. Writes a run, as training does.
 """
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,49 +24,76 @@ from torch import Tensor
 from podium.competition.load import Competition
 from podium.disk import sha256, write_json
 from podium.errors import PodiumError
+from podium.image_size import ImageSize, shorter_side
+from podium.images.store import open_store, side_of_run
 from podium.machine import Machine
+from podium.models.build import check_sizes
 from podium.models.model_file import load_model, read_spec, save_model
 from podium.project_root import runs_folder
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.prediction_files import Predictions
-from podium.saved_runs.regions_of_run import region_files
+from podium.saved_runs.regions_of_run import region_files, regions_of
 from podium.saved_runs.run_folder import CORRECTIONS, Run, discarded_if_failed, find_runs, results_table
 from podium.tasks.metrics import METRICS, evaluate
 from podium.terminal import command_for, plural, say, show
 from podium.training.fold_model import FoldModel
-from podium.training.test_predictions import open_stores, predict_examples
+from podium.training.test_predictions import predict_examples
 
-Recipe = tuple[int, ...]  # how often each run goes in
 MOST = 10  # ingredients: shares in tenths are fine enough
+
+
+@dataclass(frozen=True)
+class SoupRequest:
+    """What the user asked for."""
+
+    name: str | None = None  # of the soup
+    test_sizes: Sequence[ImageSize] = ()  # to try, beside that of the runs
+    machine: Machine = field(default_factory=Machine)
+
+
+class Mixture(NamedTuple):
+    counts: tuple[int, ...]  # how often each run goes in
+    size: ImageSize  # of the images that it predicts
+
+    def with_more(self, one: Sequence[int]) -> "Mixture":
+        return self._replace(counts=tuple(own + more for own, more in zip(self.counts, one, strict=True)))
 
 
 class Kitchen:
     """The runs, and the scores of their mixtures on held-out images."""
 
-    def __init__(self, competition: Competition, root: Path, runs: Sequence[Run], machine: Machine) -> None:
-        self.competition, self.runs, self.machine = competition, runs, machine
+    def __init__(self, competition: Competition, root: Path, runs: Sequence[Run], request: SoupRequest) -> None:
+        self.competition, self.runs, self.machine = competition, runs, request.machine
         self.folds = sorted(set.intersection(*(set(run.finished()) for run in runs)))
-        self.store = open_stores(competition, root, runs[:1], machine)[runs[0]]
+        recipe = runs[0].recipe
+        self.size = recipe["test_size"]
+        self.sizes = [self.size, *(size for size in request.test_sizes if size != self.size)]
+        side = side_of_run(recipe["image_size"], max(self.sizes, key=shorter_side), recipe.get("region_jitter", 0.0))
+        self.store = open_store(competition, root, side, self.machine.keep_pixels, regions_of(runs[0]))
         train = competition.train
         self.labels = dict(zip(train["id"], train["target"], strict=True))  # of today: all runs are judged by the same
-        self.scores: dict[tuple[Recipe, int], float] = {}
+        self.scores: dict[tuple[Mixture, int], float] = {}
 
-    def score(self, recipe: Recipe, fold: int) -> float:
+    def score(self, mixture: Mixture, fold: int) -> float:
         """Returns the score of a mixture on the images that a fold holds out; higher is better."""
-        if (recipe, fold) not in self.scores:
-            metric, alone = self.competition.metric, sum(recipe) == 1
-            run = self.runs[recipe.index(1)] if alone else self.runs[0]
+        if (mixture, fold) not in self.scores:
+            metric, alone = self.competition.metric, sum(mixture.counts) == 1 and mixture.size == self.size
+            run = self.runs[mixture.counts.index(1)] if alone else self.runs[0]
             held_out = run.out_of_fold(fold, self.competition.classes)
             if not alone:  # else as its training has predicted them
-                held_out = replace(held_out, probs=self.predict(recipe, fold))
+                held_out = replace(held_out, probs=self.predict(mixture, fold))
             known = held_out.with_labels(self.labels)
-            self.scores[recipe, fold] = METRICS[metric]().better * evaluate(metric, known.target, known.probs)
-        return self.scores[recipe, fold]
+            self.scores[mixture, fold] = METRICS[metric]().better * evaluate(metric, known.target, known.probs)
+        return self.scores[mixture, fold]
 
-    def mixed(self, recipe: Recipe, fold: int) -> FoldModel:
+    def mixed(self, mixture: Mixture, fold: int) -> FoldModel:
         """Returns the fold's model with the mean weights of the runs that go in."""
-        chosen = [(run, count) for run, count in zip(self.runs, recipe, strict=True) if count]
+        chosen = [(run, count) for run, count in zip(self.runs, mixture.counts, strict=True) if count]
         mixed = FoldModel.load(chosen[0][0], fold, self.machine.device)
+        if mixture.size != mixed.spec.test_size:
+            name = mixed.spec.architecture
+            check_sizes(mixed.model, name, {mixture.size}, f"leave {mixture.size} out of --test-sizes")
+            mixed = replace(mixed, spec=replace(mixed.spec, test_size=mixture.size))
         tensors = [{name: tensor.clone() for name, tensor in mixed.model.state_dict().items()}]
         for run, _ in chosen[1:]:
             other = load_model(run.weights_path(fold))[0].state_dict()
@@ -71,68 +101,72 @@ class Kitchen:
         mean_weights(mixed.model.state_dict(), tensors, [count for _, count in chosen])
         return mixed
 
-    def predict(self, recipe: Recipe, fold: int) -> NDArray[np.float32]:
+    def predict(self, mixture: Mixture, fold: int) -> NDArray[np.float32]:
         """Predicts the images that the fold holds out, in the order of its oof.npz."""
-        model = self.mixed(recipe, fold)
+        model = self.mixed(mixture, fold)
         rows = self.competition.train_in_files.set_index("id", drop=False).loc[self.runs[0].out_of_fold(fold).id]
         store = self.store.of_fold(fold)
         return predict_examples(store, store.examples(rows), model, self.machine)
 
 
-def make_soup(
-    competition: Competition, root: Path, names: Sequence[str], name: str | None, machine: Machine | None = None
-) -> Run:
+def make_soup(competition: Competition, root: Path, names: Sequence[str], request: SoupRequest) -> Run:
     """Writes a run whose folds are soups of the named runs."""
     runs = find_runs(competition.slug, root, list(names))
-    _refuse_other_runs(competition, runs)
-    soup = Run(runs_folder(competition.slug, root) / (name or f"soup-{'-'.join(run.name for run in runs)}"))
+    _refuse_other_runs(competition, runs, request)
+    soup = Run(runs_folder(competition.slug, root) / (request.name or f"soup-{'-'.join(run.name for run in runs)}"))
     if soup.path.exists():
         raise PodiumError(f"{soup.path} exists already; give the soup another --name, or delete that folder")
-    kitchen = Kitchen(competition, root, runs, machine or Machine())
+    kitchen = Kitchen(competition, root, runs, request)
     if len(kitchen.folds) < 2:
         raise PodiumError("a soup is chosen by the other folds, so these runs need two finished folds in common")
     with soup.lock(), discarded_if_failed(soup):
         chosen = {fold: _choose(kitchen, [other for other in kitchen.folds if other != fold]) for fold in kitchen.folds}
-        counts = {str(fold): _by_name(runs, recipe) for fold, recipe in chosen.items()}
-        write_json(soup.path / "recipe.json", {**runs[0].recipe, "soup": counts})
-        for path in (*region_files(runs[0]), runs[0].path / CORRECTIONS):
-            if path.exists():
-                target = soup.path / path.relative_to(runs[0].path)
-                target.parent.mkdir(exist_ok=True)
-                shutil.copyfile(path, target)
-        for fold, recipe in chosen.items():
-            _write_fold(kitchen, soup, fold, recipe)
-            shares = ", ".join(f"{count} x {run}" for run, count in counts[str(fold)].items())
-            say(f"  fold {fold}  {shares}")
+        _begin(soup, kitchen, chosen)
+        for fold, mixture in chosen.items():
+            _write_fold(kitchen, soup, fold, mixture)
+            shares = ", ".join(f"{count} x {run}" for run, count in soup.recipe["soup"][str(fold)].items())
+            say(f"  fold {fold}  {shares}" + (f", at {mixture.size} px" if len(kitchen.sizes) > 1 else ""))
     show(results_table(soup, soup.recipe["folds"], competition.metric, competition.classes))
-    if all(sum(recipe) == 1 for recipe in chosen.values()):
-        say("podium: note: no average is better than the best run alone, so the soup is that run; it may be deleted")
+    if all(sum(mixture.counts) == 1 and mixture.size == kitchen.size for mixture in chosen.values()):
+        say("podium: note: nothing is better than the best run as it is, so the soup is that run; it may be deleted")
     say(f"podium: wrote {soup.path}")
     say(f"next: {command_for('compare', competition.slug)}")
     return soup
 
 
-def _by_name(runs: Sequence[Run], recipe: Recipe) -> dict[str, int]:
-    return {run.name: count for run, count in zip(runs, recipe, strict=True) if count}
-
-
-def _choose(kitchen: Kitchen, judges: Sequence[int]) -> Recipe:
-    """Returns the mixture that these folds accept: the best run, then each run whose weights raise their mean score."""
+def _choose(kitchen: Kitchen, judges: Sequence[int]) -> Mixture:
+    """Returns the mixture that these folds accept: the best run at its best size, then what raises their mean score."""
     count = len(kitchen.runs)
-    single = [tuple(int(number == own) for number in range(count)) for own in range(count)]
+    ones = [tuple(int(number == own) for number in range(count)) for own in range(count)]
 
-    def score(recipe: Recipe) -> float:
-        return float(np.mean([kitchen.score(recipe, fold) for fold in judges]))
+    def score(mixture: Mixture) -> float:
+        return float(np.mean([kitchen.score(mixture, fold) for fold in judges]))
 
-    best = max(single, key=score)
-    while sum(best) < MOST:
-        larger = [tuple(own + more for own, more in zip(best, one, strict=True)) for one in single]
-        candidates = [recipe for recipe in larger if np.count_nonzero(recipe) > 1]  # one run alone stays the same
-        candidate = max(candidates, key=score)
-        if score(candidate) <= score(best):
+    best = max((Mixture(one, kitchen.size) for one in ones), key=score)
+    best = max((best._replace(size=size) for size in kitchen.sizes), key=score)  # of equals, the first: its own size
+    while sum(best.counts) < MOST:
+        larger = [best.with_more(one) for one in ones]
+        candidates = [mixture for mixture in larger if np.count_nonzero(mixture.counts) > 1]  # else it stays the same
+        if not candidates or score(candidate := max(candidates, key=score)) <= score(best):
             break
         best = candidate
     return best
+
+
+def _begin(soup: Run, kitchen: Kitchen, chosen: Mapping[int, Mixture]) -> None:
+    """Writes recipe.json, and copies what the predictions of the first run depend on."""
+    first = kitchen.runs[0]
+    counts = {
+        str(fold): {run.name: count for run, count in zip(kitchen.runs, mixture.counts, strict=True) if count}
+        for fold, mixture in chosen.items()
+    }
+    largest = max((mixture.size for mixture in chosen.values()), key=shorter_side)  # a fold's own is in its model
+    write_json(soup.path / "recipe.json", {**first.recipe, "test_size": largest, "soup": counts})
+    for path in (*region_files(first), first.path / CORRECTIONS):
+        if path.exists():
+            target = soup.path / path.relative_to(first.path)
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, target)
 
 
 @torch.no_grad()
@@ -144,17 +178,17 @@ def mean_weights(target: dict[str, Tensor], parts: Sequence[dict[str, Tensor]], 
             tensor.copy_(torch.stack(weighted).sum(0) / sum(counts))
 
 
-def _write_fold(kitchen: Kitchen, soup: Run, fold: int, recipe: Recipe) -> None:
+def _write_fold(kitchen: Kitchen, soup: Run, fold: int, mixture: Mixture) -> None:
     """Writes the files of a finished fold; oof.npz comes last."""
-    mixed, probs = kitchen.mixed(recipe, fold), kitchen.predict(recipe, fold)
-    held_out = kitchen.runs[0].out_of_fold(fold)
+    mixed, probs = kitchen.mixed(mixture, fold), kitchen.predict(mixture, fold)
+    held_out, main = kitchen.runs[0].out_of_fold(fold), kitchen.runs[mixture.counts.index(max(mixture.counts))]
     folder, metric = soup.fold_folder(fold), kitchen.competition.metric
     folder.mkdir(parents=True, exist_ok=True)
     record = EpochRecord(
         epoch=1,
         step=0,
         lr=0.0,
-        loss=kitchen.runs[recipe.index(max(recipe))].history(fold)[-1].loss,  # of the run that counts most
+        loss=main.history(fold)[-1].loss,
         scores=score_held_out(metric, held_out.target, probs),
         views=mixed.views,
         images_per_s=0.0,
@@ -167,11 +201,11 @@ def _write_fold(kitchen: Kitchen, soup: Run, fold: int, recipe: Recipe) -> None:
     Predictions(held_out.id, probs, held_out.target, held_out.classes, key).save(folder / "oof.npz")
 
 
-def _refuse_other_runs(competition: Competition, runs: Sequence[Run]) -> None:
+def _refuse_other_runs(competition: Competition, runs: Sequence[Run], request: SoupRequest) -> None:
     """Refuses runs whose weights cannot be averaged, or whose held-out images differ."""
     first, *others = runs
-    if not others:
-        raise PodiumError(f"a soup needs two runs or more; name another one beside {first.name}")
+    if not others and not request.test_sizes:
+        raise PodiumError(f"a soup needs two runs or more; name another one beside {first.name}, or --test-sizes")
     for run in others:
         for key, what in (("folds_sha256", "folds"), ("data_sha256", "data"), ("region_sha256", "boxes")):
             if run.recipe.get(key) != first.recipe.get(key):
