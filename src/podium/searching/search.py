@@ -133,12 +133,11 @@ class Trials:
         known = self.study.trials()[trial.number].last_step or 0
         value = math.nan
         for step, (plan, folds) in enumerate(self._steps(trial.number, options), 1):
-            if step > known:
+            if plan.unfinished_folds():
                 if not self._has_time_for(plan):
                     return False
-                if plan.unfinished_folds():
-                    with self.pace.timed(plan):
-                        train_folds(plan)
+                with self.pace.timed(plan):
+                    train_folds(plan)
             value = self.study.value(score_on(plan.run, folds, self.plan.base.competition))
             if math.isnan(value):
                 raise PodiumError(f"{plan.run.path}: its {self.plan.base.competition.metric} is not a number")
@@ -160,10 +159,8 @@ class Trials:
         folds, name = self.plan.folds, f"t{number}"
         whole = self.plan.plan_of(options, name, folds[0])
         epochs = whole.recipe.epochs // SHORT
-        yield (
-            (self.plan.plan_of({**options, "epochs": epochs}, f"{name}-short", folds[0]) if epochs else whole),
-            folds[:1],
-        )
+        short = self.plan.plan_of({**options, "epochs": epochs}, f"{name}-short", folds[0]) if epochs else whole
+        yield short, folds[:1]
         for count, fold in enumerate(folds, 1):
             yield self.plan.plan_of(options, name, fold), folds[:count]
 

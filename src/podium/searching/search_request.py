@@ -68,13 +68,8 @@ def check_search(slug: str, root: Path, request: SearchRequest) -> tuple[str, ..
     if "auto" in request.models:
         raise PodiumError("--model auto makes a choice of its own; name the models to search among")
     models = tuple(dict.fromkeys(timm_name(name) for given in request.models for name in expand_pattern(given)))
-    checked = [
-        check_request(
-            slug, root, Request({**request.options, "model": model}, name=request.name, machine=request.machine)
-        )
-        for model in models
-    ]
-    for options in checked:
+    singles = [Request({**request.options, "model": model}, machine=request.machine) for model in models]
+    for options in [check_request(slug, root, single) for single in singles]:
         check_weights(slug, root, options, only_shown=False)
     return models
 

@@ -42,13 +42,7 @@ class SearchStudy:
         with lock:
             _cut_half_line(folder / JOURNAL)
         try:
-            self.study = optuna.create_study(
-                study_name=folder.name,
-                storage=JournalStorage(JournalFileBackend(str(folder / JOURNAL), lock_obj=lock)),  # type: ignore[arg-type]
-                direction="maximize",
-                pruner=SuccessiveHalvingPruner(min_resource=1, reduction_factor=HALVING),
-                load_if_exists=True,
-            )
+            self.study = _open_study(folder, lock)
         except (ValueError, LookupError, TypeError, AssertionError) as error:
             raise PodiumError(
                 f"{folder / JOURNAL} cannot be read ({error}); restore it, or delete {folder} to search anew"
@@ -118,6 +112,16 @@ class SearchStudy:
         """Returns the trial of a model's defaults, if it is complete."""
         found = (trial for trial in self.trials(TrialState.COMPLETE) if trial.user_attrs.get(DEFAULTS) == model)
         return next(found, None)
+
+
+def _open_study(folder: Path, lock: "_JournalLock") -> optuna.Study:
+    storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL), lock_obj=lock))  # type: ignore[arg-type]
+    pruner = SuccessiveHalvingPruner(min_resource=1, reduction_factor=HALVING)
+    if folder.name in optuna.get_all_study_names(storage):  # to create it again would add a line
+        return optuna.load_study(study_name=folder.name, storage=storage, pruner=pruner)
+    return optuna.create_study(
+        study_name=folder.name, storage=storage, direction="maximize", pruner=pruner, load_if_exists=True
+    )
 
 
 class _JournalLock:
