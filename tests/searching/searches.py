@@ -6,7 +6,7 @@ from podium.searching.study import FINISHED, OPTIONS, SearchStudy
 from tiny import FAST, podium_at, write_competition
 
 OPTIONS_GIVEN = ("--device", "cpu", "--epochs", "3", "--lr", "1e-3")
-SEARCH = ("search", *FAST, *OPTIONS_GIVEN, "--model", "test_vit", "--trials", "4")
+SEARCH = ("search", *FAST, *OPTIONS_GIVEN, "--model", "test_vit", "--trials", "3")
 
 
 def three_folds(root: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 import shutil
 import signal
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from torch import Tensor
 
 from forked_podium import exit_status, start_podium
 from podium.errors import PodiumError
-from podium.searching import search, search_request
+from podium.searching import search, search_plan, search_request
 from podium.searching.pace import Pace
+from podium.searching.search_plan import plan_search
+from podium.searching.search_request import SearchRequest
 from podium.searching.study import FINISHED, SearchStudy
 from podium.training.learner import Learner
 from podium.training.plan import Plan
@@ -54,11 +57,11 @@ def test_the_first_trial_is_a_run_of_the_defaults_to_the_bit(found: Path, podium
 
 
 def test_what_the_user_gives_is_not_searched_and_the_rest_is(found: Path) -> None:
-    recipes = [run_of(found, f"search-t{number}-short").recipe for number in range(4)]
+    recipes = [run_of(found, f"search-t{number}-short").recipe for number in range(3)]
     assert {recipe["lr"] for recipe in recipes} == {1e-3}
     assert {recipe["epochs"] for recipe in recipes} == {1}  # a short training
     assert run_of(found, "search-t0").recipe["epochs"] == 3
-    assert len({recipe["mix"] for recipe in recipes}) == 4
+    assert len({recipe["mix"] for recipe in recipes}) == 3
 
 
 def test_only_winner_and_defaults_see_the_fold_that_judges(found: Path, podium: Podium) -> None:
@@ -82,9 +85,9 @@ def test_the_same_command_again_trains_nothing(found: Path, podium: Podium) -> N
 
 def test_more_trials_go_on_where_fewer_ended(found: Path, podium: Podium) -> None:
     before = trials_of(found)
-    assert podium(*SEARCH, "--trials", "5")[0] == 0
-    assert trials_of(found)[:4] == before
-    assert len(trials_of(found)) == 5
+    assert podium(*SEARCH, "--trials", "4")[0] == 0
+    assert trials_of(found)[:3] == before
+    assert len(trials_of(found)) == 4
 
 
 def test_of_several_models_the_better_half_by_frozen_heads_is_searched(
@@ -140,7 +143,7 @@ def note_and_die(root: Path, after_steps: int) -> None:
 
 @pytest.mark.slow
 def test_two_processes_train_no_trial_twice_and_what_a_killed_one_leaves_is_finished(folds: Path) -> None:
-    words = ("--root", folds, *SEARCH, "--trials", "6")
+    words = ("--root", folds, *SEARCH, "--trials", "5")
     logs = [folds / f"log{number}" for number in range(3)]
     killed, second = (
         start_podium(words, log, before=partial(note_and_die, folds, steps))
@@ -152,7 +155,7 @@ def test_two_processes_train_no_trial_twice_and_what_a_killed_one_leaves_is_fini
     trained = (folds / "trained").read_text().splitlines()
     assert len(trained) == len(set(trained))
     trials = SearchStudy(folder_of_search(folds), 1).trials()
-    assert len(trials) == 6
+    assert len(trials) == 5
     assert all(trial.state in FINISHED for trial in trials)
     assert not any("Traceback" in log.read_text() for log in logs)
     assert sum("winner: search-t" in log.read_text() for log in logs) >= 1
@@ -261,6 +264,20 @@ def test_what_cannot_go_on_or_be_searched_is_refused(
     before = trials_of(found)
     assert problem in one_line(podium(*SEARCH, *words))
     assert trials_of(found) == before
+
+
+def test_one_fold_cannot_be_searched_and_judged(folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_plan = search_plan.make_plan
+    monkeypatch.setattr(search_plan, "make_plan", lambda checked: replace(make_plan(checked), folds_to_train=(0,)))
+    assert "tiny has one fold" in one_line(podium(*SEARCH))
+    assert not folder_of_search(folds).exists()
+
+
+def test_what_a_given_level_sets_is_not_searched(folds: Path) -> None:
+    request = SearchRequest(("test_vit",), {"weights": "none", "image_size": 32, "level": "light"})
+    fixed = plan_search("tiny", folds, request, ("test_vit",)).fixed
+    assert {"level", "mix"} <= fixed
+    assert "smoothing" not in fixed
 
 
 def test_a_study_of_another_version_or_a_damaged_one_is_refused(found: Path, podium: Podium) -> None:

@@ -33,6 +33,10 @@ def test_a_model_from_scratch_has_no_start_to_keep_and_one_rate_for_all_layers()
     assert not {"keep", "layer_decay"} & Space(recipe_of("test_vit"), fixed=()).rows.keys()
 
 
+def test_nothing_that_mixes_is_searched_for_arcface() -> None:
+    assert not {"mix", "level"} & Space(recipe_of("test_vit", head="arcface"), fixed=()).rows.keys()
+
+
 def test_given_options_and_sizes_without_a_choice_are_not_searched() -> None:
     space = Space(recipe_of("test_vit"), fixed={"lr", "mix"}, sizes=(64,))
     assert not {"lr", "mix", "image_size"} & space.rows.keys()

@@ -9,6 +9,7 @@ from typing import Any
 from podium.errors import PodiumError
 from podium.image_size import ImageSize
 from podium.recipe import ONLY_IN_TRAINING, Options, Recipe
+from podium.recipe_defaults import OPTIONS_OF_LEVEL
 from podium.searching.search_request import SearchRequest, folder_of
 from podium.training.plan import Plan, make_plan, with_options, with_run
 from podium.training.request import Request, check_before_plan
@@ -28,8 +29,9 @@ class SearchPlan:
 
     @cached_property
     def fixed(self) -> frozenset[str]:
-        """The options that the user and the card give."""
-        return frozenset({*self.request.options, *self.base.competition.recipe})
+        """The options that the user and the card give, also by a level."""
+        given = {**self.base.competition.recipe, **self.request.options}
+        return frozenset({*given, *OPTIONS_OF_LEVEL[str(given.get("level", "default"))]})
 
     def plan_of(self, options: Options, suffix: str, *folds: int) -> Plan:
         """Returns the plan of the run `<search>-<suffix>` with these options, besides those that the user gives."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from podium.recipe import Options, Recipe
+from podium.recipe_options import ARCFACE
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -105,8 +106,8 @@ class Space:
             for name, row in SEARCHED.items()
             if name not in fixed and (row.closed_at is None or getattr(defaults, name) != row.closed_at)
         }
-        if defaults.finish or defaults.swa:  # whose epochs at the end a shorter run may not have
-            self.rows.pop("epochs", None)
+        if defaults.head == ARCFACE:  # a mixed image has no direction of its own class, and a level may mix
+            self.rows = {name: row for name, row in self.rows.items() if name not in ("mix", "level")}
         if len(sizes) > 1:
             self.rows[SIZE] = OneOf(sizes)
 
