@@ -12,13 +12,14 @@ from torch import Tensor
 
 from forked_podium import exit_status, start_podium
 from podium.errors import PodiumError
-from podium.searching import search, search_plan, search_request
+from podium.searching import search, search_plan
 from podium.searching.pace import Pace
 from podium.searching.search_plan import plan_search
 from podium.searching.search_request import SearchRequest
 from podium.searching.study import FINISHED, SearchStudy
 from podium.training.learner import Learner
-from podium.training.plan import Plan
+from podium.training.plan import Plan, make_plan
+from podium.training.train import train_folds
 from searching.searches import (
     OPTIONS_GIVEN,
     SEARCH,
@@ -123,7 +124,7 @@ def test_a_search_that_is_stopped_goes_on_with_the_trial_that_was_running(
 
 def note_and_die(root: Path, after_steps: int) -> None:
     """Notes every fold that is trained; dies after so many steps of training."""
-    train_folds, step = search.train_folds, Learner.step
+    step = Learner.step
     steps = []
 
     def noted(plan: Plan) -> None:
@@ -137,7 +138,7 @@ def note_and_die(root: Path, after_steps: int) -> None:
             signal.raise_signal(signal.SIGKILL)
         return step(learner, images, labels)
 
-    search.train_folds = noted
+    vars(search)["train_folds"] = noted
     Learner.step = counted  # type: ignore[method-assign, assignment]
 
 
@@ -174,7 +175,7 @@ def test_the_half_line_of_a_power_cut_is_cut_off(found: Path) -> None:
 def test_a_trial_that_fails_is_left_out_and_three_in_a_row_end_the_search(
     folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train_folds, failing = search.train_folds, {"search-t1-short"}
+    failing = {"search-t1-short"}
 
     def train(plan: Plan) -> None:
         if plan.run.name in failing:
@@ -218,6 +219,17 @@ def test_a_search_whose_time_is_over_is_judged_and_goes_on(
     assert trials_of(folds) == trials_of(template(searched))
 
 
+def test_a_time_that_ends_before_any_trial_does_leaves_a_report_without_a_winner(
+    folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.Trials, "_has_time_for", lambda trials, plan: False)
+    status, out, err = podium(*SEARCH)
+    assert status == 0, err
+    assert "the same command goes on" in err
+    assert "1 unfinished" in out
+    assert "no trial is finished on all folds of the search yet" in out
+
+
 def test_a_forecast_is_corrected_by_the_folds_so_far(folds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter((0.0, 30.0))
     monkeypatch.setattr("podium.searching.pace.time.monotonic", lambda: next(clock))
@@ -241,7 +253,7 @@ class _PlanOfOneFold:
 def test_optuna_that_is_not_installed_is_named_with_its_command(
     podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_request.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'podium[search]'" in one_line(podium(*SEARCH))
 
 
@@ -267,7 +279,6 @@ def test_what_cannot_go_on_or_be_searched_is_refused(
 
 
 def test_one_fold_cannot_be_searched_and_judged(folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_plan = search_plan.make_plan
     monkeypatch.setattr(search_plan, "make_plan", lambda checked: replace(make_plan(checked), folds_to_train=(0,)))
     assert "tiny has one fold" in one_line(podium(*SEARCH))
     assert not folder_of_search(folds).exists()

@@ -38,7 +38,7 @@ MOST_FAILURES = 3  # of trials in a row: then it is not their options
 
 
 def search(plan: SearchPlan) -> bool:
-    """Tries trials until there are enough or the time is over; returns whether the winner is judged."""
+    """Tries trials until there are enough or the time is over; returns whether this process has judged the winner."""
     keep_settings(plan.folder, plan.settings())
     better = METRICS[plan.base.competition.metric]().better
     study = SearchStudy(plan.folder, better, plan.base.recipe.seed)
@@ -213,13 +213,9 @@ def judged(plan: SearchPlan, study: SearchStudy) -> list[Plan]:
 
 
 def _judge(plan: SearchPlan, trials: Trials) -> None:
-    plans = judged(plan, trials.study)
-    if not plans:
-        raise PodiumError(
-            "no trial is finished on all folds of the search; give it more time: the same command goes on"
-        )
+    """Trains winner and defaults on the fold that the search did not use; nothing if the time was too short for one."""
     with locked(plan.folder / ".judge.lock", waits=True):
-        for judged_plan in plans:
+        for judged_plan in judged(plan, trials.study):
             if judged_plan.unfinished_folds():
                 say(f"podium: fold {plan.last_fold}, which the search did not use, judges {judged_plan.run.name}")
                 train_folds(judged_plan)
