@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from podium.searching.study import FINISHED, OPTIONS, SearchStudy
+from podium.searching.study import OPTIONS, SearchStudy
 from tiny import FAST, podium_at, write_competition
 
 OPTIONS_GIVEN = ("--device", "cpu", "--epochs", "3", "--lr", "1e-3")
@@ -27,7 +27,3 @@ def trials_of(root: Path, name: str = "search") -> list[tuple[str, str, dict[int
     """Returns the state, the options and the scores of each trial."""
     trials = SearchStudy(folder_of_search(root, name), 1).trials()
     return [(trial.state.name, trial.user_attrs.get(OPTIONS, ""), trial.intermediate_values) for trial in trials]
-
-
-def are_finished(root: Path) -> bool:
-    return all(trial.state in FINISHED for trial in SearchStudy(folder_of_search(root), 1).trials())

@@ -4,7 +4,7 @@ import optuna
 import pytest
 
 from podium.recipe import recipe_options
-from podium.searching.search_space import SEARCHED, Factor, Space, changed_options
+from podium.searching.search_space import SEARCHED, Factor, Space
 from tiny import recipe_of
 
 CLOSED_BY_ROW = {
@@ -68,8 +68,3 @@ def test_a_factor_keeps_whole_numbers_whole() -> None:
     assert Factor(0.5, 2).value(0.5, 1) == 1
     assert Factor(0.5, 2).value(1.26, 12) == 15
     assert Factor(0.25, 4).value(1.23456, 1e-4) == 1.23e-4
-
-
-def test_only_options_that_differ_count_as_changed() -> None:
-    defaults = recipe_of("test_vit")
-    assert changed_options({"lr": defaults.lr, "mix": 0.7}, defaults) == {"mix": 0.7}

@@ -4,7 +4,7 @@ An option that the user or the card gives is not searched, nor one that the row 
 decay of 1, a drop path of 0 and a `keep` of 0 are there because the model has no use for another value.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -118,8 +118,3 @@ class Space:
     def drawn_for_defaults(self) -> dict[str, Any]:
         """Returns what a trial of the defaults has drawn, so that the search learns from it, too."""
         return {name: row.drawn_for(getattr(self.defaults, name)) for name, row in self.rows.items()}
-
-
-def changed_options(options: Mapping[str, Any], defaults: Recipe) -> dict[str, Any]:
-    """Returns the options that are not the defaults."""
-    return {name: value for name, value in options.items() if value != getattr(defaults, name)}
