@@ -31,8 +31,8 @@ def test_no_word_has_two_answers() -> None:
     ("flag", "words"),
     [
         ("--swa", ("--ema",)),
-        ("--tune", ("podium train --model", "podium compare")),
-        ("--search", ("podium train --model", "podium compare")),
+        ("--tune", ("podium search --model", "podium train --model")),
+        ("--search", ("podium search --model", "podium train --model")),
         ("--export", ("run.export(path)", "timm")),
         ("--onnx", ("run.export(path)", "timm")),
         ("--pseudo", ("training table", "fold -1", "folds.csv", "--teacher")),

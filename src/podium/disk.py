@@ -86,15 +86,15 @@ def explain_full_disk(path: Path, remedy: str = "free some space and run the sam
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[bool]:
-    """Holds a lock file during the block; yields False if another process holds it.
+def locked(path: Path, waits: bool = False) -> Iterator[bool]:
+    """Holds a lock file during the block; yields False if another process holds it, or waits until it does not.
 
     The system releases the lock of a process that ends, however it ends.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         except BlockingIOError:
             yield False
         else:

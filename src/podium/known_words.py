@@ -62,7 +62,7 @@ REASONS = {
     "pin-memory": "it is on where there is a GPU",
     "local-rank": "--processes starts the processes, or torchrun does",
     "list-models": "podium models finds models by parts of their names",
-    "tune": "no options are searched; podium train --model A B trains several models, and podium compare compares runs",
+    "tune": "podium search --model A B searches options; podium train --model A B trains several models as they are",
     "export": "podium export RUN --onnx writes a file for other programs; run.export(path) in Python one for timm",
     "pseudo": "add the rows to the training table yourself, with fold -1 in folds.csv, so that no score counts them;"
     " or podium train --teacher RUN",

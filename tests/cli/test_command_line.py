@@ -19,6 +19,7 @@ from tiny import Podium, one_line, write_competition
 
 HEAVY = ["torch", "timm", "numpy", "pandas", "sklearn", "albumentations", "cv2", "huggingface_hub"]
 TRAIN = ("train", "--model", "convnext_small")
+SEARCH = ("search", "--model", "convnext_small")
 MISTAKES = (
     (("trian",), "no command trian; did you mean train?"),
     (("train", "--modle", "x"), "no flag --modle; did you mean --model?"),
@@ -49,6 +50,12 @@ MISTAKES = (
     (("train", "--workers", "-2"), "'-2' is not a whole number of at least 0"),
     (("train",), "which model? For example: --model convnext_small"),
     (("models", "--pattern", "vit"), "no flag --pattern"),
+    (("search",), "which models? For example: --model convnext_small"),
+    ((*SEARCH, "convnxt_small"), "did you mean convnext_small"),
+    ((*SEARCH, "--linear"), "--linear: a head on frozen features has no options to search"),
+    ((*SEARCH, "--folds", "1"), "name two at least"),
+    ((*SEARCH, "--image-sizes", "96,wide"), "'wide' is not a number of pixels"),
+    ((*SEARCH, "--report"), "--report only shows what a search has found"),
     ((*TRAIN, "--list-models"), "no flag --list-models; podium models finds models"),
     (("score", "x.csv"), "the following arguments are required: --solution"),
     (("--root", "/nowhere/at/all", "folds"), "--root /nowhere/at/all: no such folder"),

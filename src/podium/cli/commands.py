@@ -101,6 +101,50 @@ def train(args: argparse.Namespace) -> None:
     train_in_turn(args, request)
 
 
+def search(args: argparse.Namespace) -> None:
+    """Search the options of a run with Optuna, and judge the winner on a fold that the search has not seen."""
+    from podium.searching.search_request import SearchRequest, check_search, refuse_without_optuna
+    from podium.timing.budget import process_start
+
+    refuse_without_optuna()
+    if args.report and args.model:
+        raise PodiumError("--report only shows what a search has found; leave out --model, or leave out --report")
+    if args.model or not (args.report or args.write_card):
+        options = {name: value for name, value in _recipe_options(args).items() if name != "model"}
+        request = SearchRequest(
+            models=args.model or (),
+            options=options,
+            sizes=args.image_sizes or (),
+            folds=args.folds or (),
+            name=args.name,
+            machine=_plain_machine(args),
+            trials=args.trials,
+            budget=args.budget,
+            started=process_start(),
+        )
+        models = check_search(args.competition, args.root, request)
+        from podium.searching.search import search
+        from podium.searching.search_plan import plan_search
+
+        if not search(plan_search(args.competition, args.root, request, models)):
+            return
+    _report_search(args)
+
+
+def _report_search(args: argparse.Namespace) -> None:
+    from podium.competition.load import load
+    from podium.searching.search_report import Found, describe_search
+    from podium.searching.write_card import write_winner
+
+    found = Found(load(args.competition, args.root), args.root, args.name)
+    terminal.show(describe_search(found))
+    if args.write_card:
+        write_winner(found)
+    elif found.winner is not None:
+        submission = terminal.command_for("submit", args.competition, runs=found.run(found.winner).name)
+        terminal.say(f"next: {submission}, or --write-card for later runs")
+
+
 def models(args: argparse.Namespace) -> None:
     """Find a model by parts of its name: what it costs, its weights and their licence."""
     from podium.competition.card import read_card
@@ -112,7 +156,6 @@ def models(args: argparse.Namespace) -> None:
 
 def pretrain(args: argparse.Namespace) -> None:
     """Pretrain a model on the competition's images, training and test, without their labels; or resume it."""
-    from podium.machine import Machine
     from podium.pretraining.pretraining_plan import PretrainRequest, plan_pretraining
 
     names = ("model", "weights", "epochs", "batch_size", "optimizer", "lr", "image_size", "seed")
@@ -122,7 +165,7 @@ def pretrain(args: argparse.Namespace) -> None:
         small_crops=args.local_crops,
         outputs=args.outputs,
         name=args.name,
-        machine=Machine(device=args.device, workers=args.workers, store=args.store),
+        machine=_plain_machine(args),
     )
     plan = plan_pretraining(args.competition, args.root, request)
     from podium.pretraining.pretrain import pretrain
@@ -369,6 +412,12 @@ def _recipe_options(args: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
+def _plain_machine(args: argparse.Namespace) -> "Machine":
+    from podium.machine import Machine
+
+    return Machine(device=args.device, workers=args.workers, store=args.store)
+
+
 def _machine(args: argparse.Namespace) -> "Machine":
     from podium.machine import Machine
 
@@ -392,6 +441,7 @@ COMMANDS: dict[str, flags.Command] = {
     "models": (models, flags.models),
     "pretrain": (pretrain, flags.pretrain),
     "train": (train, flags.train),
+    "search": (search, flags.search),
     "submit": (submit, flags.submit),
     "predict": (predict, flags.predict),
     "soup": (soup, flags.soup),

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS
 from podium.errors import PodiumError
-from podium.image_size import parse_size
+from podium.image_size import ImageSize, parse_size
 from podium.known_words import explain_flag
 from podium.machine import COMPILE, STORE, TRACKERS
 from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
@@ -165,6 +165,24 @@ def train(command: argparse.ArgumentParser) -> None:
     text = f"show the epochs in other programs as well, some of {', '.join(TRACKERS)} joined by +; nothing leaves this"
     text += " machine unless their own settings say so"
     command.add_argument("--track", default="", metavar="TRACKERS", help=text)
+    _recipe_flags(command, several_models=True)
+
+
+def search(command: argparse.ArgumentParser) -> None:
+    text = "folds of the search, such as 0-2; the last one is not searched on, and judges the winner (default: all)"
+    command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
+    text = "name of the search; its trials are the runs NAME-t0, NAME-t1 and so on (default: %(default)s)"
+    command.add_argument("--name", type=_name, default="search", metavar="NAME", help=text)
+    text = "trials in all, also those of earlier calls and of other processes (default: %(default)s)"
+    command.add_argument("--trials", type=_positive, default=40, metavar="N", help=text)
+    text = "time for the search and its judgement, such as 4h; the same command goes on with as much again"
+    command.add_argument("--budget", type=_seconds, metavar="TIME", help=text)
+    text = "sizes of images to choose from; the first is that of the defaults (default: the model's own, not searched)"
+    command.add_argument("--image-sizes", nargs="+", action=Sizes, metavar="SIZE", help=text)
+    command.add_argument("--report", action="store_true", help="only show what the search has found")
+    text = "write the winner's options into [recipe] of data/competitions/SLUG.toml"
+    command.add_argument("--write-card", action="store_true", help=text)
+    _machine_flags(command)
     _recipe_flags(command, several_models=True)
 
 
@@ -443,6 +461,16 @@ class AnyNames(Names):
             super().__call__(parser, namespace, words)
         else:
             setattr(namespace, self.dest, [])
+
+
+class Sizes(Names):
+    """A list of sizes of images."""
+
+    def read(self, names: list[str]) -> list[ImageSize]:
+        try:
+            return [_reader(parse_size)(name) for name in dict.fromkeys(names)]
+        except argparse.ArgumentTypeError as problem:
+            raise argparse.ArgumentError(self, str(problem)) from None
 
 
 class Numbers(Names):

@@ -133,7 +133,7 @@ def _scores_of(run: Run, pair: HeldOut | None, competition: Competition, labels:
     if not pair:
         return values | dict.fromkeys(("score", "log_loss", "gain", "gain_low", "gain_high", "p"), math.nan)
     scores = [evaluate(metric, pair.targets, probs) for probs in pair.probs]
-    low, high = _gain_interval(pair, metric)
+    low, high = gain_interval(pair, metric)
     return values | {
         "score": scores[-1],
         "log_loss": evaluate("log_loss", pair.targets, pair.probs[-1]) if pair.targets.task.are_labels else math.nan,
@@ -144,7 +144,7 @@ def _scores_of(run: Run, pair: HeldOut | None, competition: Competition, labels:
     }
 
 
-def _gain_interval(pair: HeldOut, metric: str) -> Interval:
+def gain_interval(pair: HeldOut, metric: str) -> Interval:
     """Returns the 95 % interval of the last run's gain over the first: both are scored on the same resamples."""
     if len(np.unique(pair.groups)) == 1:  # says nothing about other groups
         return math.nan, math.nan

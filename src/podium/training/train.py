@@ -44,10 +44,8 @@ def train(plan: Plan) -> Run:
     plan = look_first(plan)
     run, competition = plan.run, plan.competition
     is_new, whole = bool(plan.unfinished_folds()), [fold for fold in plan.folds_to_train if holds_nothing_out(fold)]
-    with open_context(plan) as context:
-        _train_folds(context)
-        context.processes.wait()
-        show(results_table(run, plan.folds.count, competition.metric, competition.classes))
+    train_folds(plan)
+    show(results_table(run, plan.folds.count, competition.metric, competition.classes))
     say(f"podium: wrote {run.path}" if is_new else f"podium: {run.path} was trained already; nothing has changed")
     if whole and is_new:
         models = plural(len(whole), "model")
@@ -60,6 +58,13 @@ def train(plan: Plan) -> Run:
     first = f"the same command for {folds}, or " if unfinished else ""
     say(f"next: {first}{command_for('submit' if len(competition.test) else 'compare', competition.slug)}")
     return run
+
+
+def train_folds(plan: Plan) -> None:
+    """Trains the chosen folds, and says nothing of their results."""
+    with open_context(plan) as context:
+        _train_folds(context)
+        context.processes.wait()
 
 
 def _has_learned(run: Run, fold: int, competition: Competition) -> bool:

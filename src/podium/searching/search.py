@@ -1,0 +1,221 @@
+"""Searches the options of a run, and judges the winner on a fold that the search has not seen.
+
+    podium search --model A B [--trials 40] [--budget 4h] [--folds 0-4] [--name SEARCH] [options that are not searched]
+
+Cheap looks come first: a frozen head of each model, of which the better half goes on; then, for each trial, a short
+training of one fold, that fold, and the other folds. Of the trials that reach a rung, half go on (successive halving).
+The first trials are those of the defaults, and always go on. Reads what training reads; writes runs like any other,
+`<search>-t<number>`, and the study (study.py). The same command goes on; several processes may search at once.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+
+from optuna.trial import Trial, TrialState
+
+from podium.blending.held_out import current_labels
+from podium.blending.pool_images import fold_scores
+from podium.competition.load import Competition
+from podium.disk import locked
+from podium.errors import PodiumError
+from podium.image_size import ImageSize
+from podium.recipe import Options
+from podium.recipe_defaults import learns_anew
+from podium.saved_runs.run_folder import Run
+from podium.searching.pace import Pace
+from podium.searching.search_plan import SearchPlan
+from podium.searching.search_space import MODEL, Space
+from podium.searching.study import DEFAULTS, ERROR, OPTIONS, SearchStudy, keep_settings
+from podium.tasks.metrics import METRICS
+from podium.terminal import duration, first_line, plural, say, show, table
+from podium.training.plan import Plan
+from podium.training.train import train_folds
+
+SHORT = 3  # a short training has one epoch in so many
+LEAST_MODELS = 2  # that go on after the looks: a frozen head alone does not tell the best model
+MOST_FAILURES = 3  # of trials in a row: then it is not their options
+
+
+def search(plan: SearchPlan) -> bool:
+    """Tries trials until there are enough or the time is over; returns whether this process has judged the winner."""
+    keep_settings(plan.folder, plan.settings())
+    better = METRICS[plan.base.competition.metric]().better
+    study = SearchStudy(plan.folder, better, plan.base.recipe.seed)
+    pace = Pace(plan.request.budget, plan.request.started)
+    trials = Trials(plan, study, pace, choose_models(plan, pace))
+    trials.run()
+    if study.is_busy():
+        say("podium: other processes are still training trials of this search; the last of them judges the winner")
+        return False
+    _judge(plan, trials)
+    return True
+
+
+def score_on(run: Run, folds: Sequence[int], competition: Competition) -> float:
+    """Returns the mean score on these folds; NaN if one of them is not finished."""
+    scores = dict(zip(run.finished(), fold_scores(run, competition, current_labels(competition)), strict=True))
+    return sum(scores.get(fold, math.nan) for fold in folds) / len(folds)
+
+
+# --- looks -------------------------------------------------------------------------------------------
+
+
+def choose_models(plan: SearchPlan, pace: Pace) -> tuple[str, ...]:
+    """Returns the better half of the models, by frozen heads on one fold; all where a head tells nothing."""
+    sizes: Sequence[ImageSize | None] = plan.request.sizes or (None,)
+    if len(plan.models) <= LEAST_MODELS or learns_anew(plan.base.recipe.weights):
+        return plan.models
+    looks = {(model, size): plan.look_of(model, size) for model in plan.models for size in sizes}
+    for waits in (False, True):  # first what no other process does, then what none has finished
+        for look in looks.values():
+            with locked(plan.folder / f".{look.run.name}.lock", waits) as is_mine:
+                if is_mine and look.unfinished_folds():
+                    with pace.timed(look):
+                        train_folds(look)
+    better = METRICS[plan.base.competition.metric]().better
+    scores = {key: score_on(look.run, plan.folds[:1], plan.base.competition) for key, look in looks.items()}
+    best = {model: max(better * scores[model, size] for size in sizes) for model in plan.models}
+    ranked = sorted(plan.models, key=lambda model: -best[model])
+    kept = ranked[: max(LEAST_MODELS, math.ceil(len(ranked) / 2))]
+    rows = [[model, f"{better * best[model]:.5f}", "" if model in kept else "left out"] for model in ranked]
+    show(table(["frozen head of", plan.base.competition.metric, ""], rows))
+    return tuple(model for model in plan.models if model in kept)
+
+
+# --- trials ------------------------------------------------------------------------------------------
+
+
+class Trials:
+    def __init__(self, plan: SearchPlan, study: SearchStudy, pace: Pace, models: tuple[str, ...]) -> None:
+        self.plan, self.study, self.pace, self.models = plan, study, pace, models
+        sizes = tuple(plan.request.sizes)
+        self.spaces = {model: Space(plan.defaults_of(model), plan.fixed, sizes) for model in models}
+
+    def run(self) -> None:
+        """Trains trials until there are enough or the time is over."""
+        choice = {model: {MODEL: model} if len(self.models) > 1 else {} for model in self.models}
+        self.study.enqueue_defaults(
+            {model: {**choice[model], **space.drawn_for_defaults()} for model, space in self.spaces.items()}
+        )
+        self._refuse_short_budget()
+        failures, has_time = 0, True
+        while has_time:
+            with self.study.claimed(self.plan.request.trials) as trial:
+                if trial is None:
+                    return
+                try:
+                    has_time = self._train(trial)
+                    failures = 0
+                except PodiumError as error:
+                    failures += 1
+                    if DEFAULTS in trial.user_attrs or failures == MOST_FAILURES:
+                        raise
+                    say(f"podium: warning: trial {trial.number} failed: {error}")
+                    trial.set_user_attr(ERROR, first_line(error))
+                    self.study.study.tell(trial, state=TrialState.FAIL)
+        say("podium: the time of the search is over; the same command goes on")
+
+    def options_of(self, trial: Trial) -> Options:
+        """Returns the options of a trial, which are drawn when it begins."""
+        if OPTIONS in trial.user_attrs:
+            return dict(json.loads(trial.user_attrs[OPTIONS]))
+        model = trial.suggest_categorical(MODEL, self.models) if len(self.models) > 1 else self.models[0]
+        drawn = self.spaces[model].draw(trial)
+        options = {"model": model, **({} if DEFAULTS in trial.user_attrs else drawn)}
+        trial.set_user_attr(OPTIONS, json.dumps(options))
+        return options
+
+    def _train(self, trial: Trial) -> bool:
+        """Trains what is left of a trial; returns False if the time does not allow it."""
+        options, is_default = self.options_of(trial), DEFAULTS in trial.user_attrs
+        say(f"podium: trial {trial.number}: {describe_options(options) if not is_default else options['model']}")
+        known = self.study.trials()[trial.number].last_step or 0
+        value = math.nan
+        for step, (plan, folds) in enumerate(self._steps(trial.number, options), 1):
+            if plan.unfinished_folds():
+                if not self._has_time_for(plan):
+                    return False
+                with self.pace.timed(plan):
+                    train_folds(plan)
+            value = self.study.value(score_on(plan.run, folds, self.plan.base.competition))
+            if math.isnan(value):
+                raise PodiumError(f"{plan.run.path}: its {self.plan.base.competition.metric} is not a number")
+            if step > known:
+                trial.report(value, step)
+            if step >= known and not is_default and trial.should_prune():
+                self.study.study.tell(trial, state=TrialState.PRUNED)
+                say(f"podium: trial {trial.number} stops after {_words_of(step)}: others did better")
+                return True
+        self.study.study.tell(trial, value)
+        best = self.study.best()
+        is_best = ", the best so far" if best is not None and best.number == trial.number else ""
+        score = f"{self.plan.base.competition.metric} {self.study.better * value:.5f}"
+        say(f"podium: trial {trial.number}: {score}{is_best}")
+        return True
+
+    def _steps(self, number: int, options: Options) -> Iterator[tuple[Plan, tuple[int, ...]]]:
+        """Yields the plan of each step, and the folds that its score is a mean over."""
+        folds, name = self.plan.folds, f"t{number}"
+        whole = self.plan.plan_of(options, name, folds[0])
+        epochs = whole.recipe.epochs // SHORT
+        short = self.plan.plan_of({**options, "epochs": epochs}, f"{name}-short", folds[0]) if epochs else whole
+        yield short, folds[:1]
+        for count, fold in enumerate(folds, 1):
+            yield self.plan.plan_of(options, name, fold), folds[:count]
+
+    def _has_time_for(self, plan: Plan) -> bool:
+        if not self.pace.is_limited:
+            return True
+        return self.pace.seconds(plan) + self._seconds_of_judgement() < self.pace.seconds_left()
+
+    def _seconds_of_judgement(self) -> float:
+        return sum(self.pace.seconds(plan) for plan in judged(self.plan, self.study))
+
+    def _refuse_short_budget(self) -> None:
+        """Refuses a time in which not even the defaults of one model can be tried and judged."""
+        if not self.pace.is_limited or self.study.best() is not None:
+            return
+        options, number = {"model": self.models[0]}, 0
+        steps = [plan for plan, _ in self._steps(number, options)]
+        steps.append(self.plan.plan_of(options, f"t{number}", self.plan.last_fold))
+        seconds = sum(map(self.pace.seconds, steps))
+        if seconds > self.pace.seconds_left():
+            raise PodiumError(
+                f"--budget: the defaults of {self.models[0]} alone take about {duration(seconds)} on"
+                f" {plural(len(self.plan.folds) + 1, 'fold')}; allow more, name fewer --folds or a smaller model"
+            )
+
+
+def describe_options(options: Options) -> str:
+    texts = [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in options.items()]
+    return ", ".join(texts)
+
+
+def _words_of(step: int) -> str:
+    return "a short training" if step == 1 else plural(step - 1, "fold")
+
+
+# --- the judgement -----------------------------------------------------------------------------------
+
+
+def judged(plan: SearchPlan, study: SearchStudy) -> list[Plan]:
+    """Returns the plans of the winner and of the defaults of its model, on the fold that the search did not use."""
+    best = study.best()
+    if best is None:
+        return []
+    options = json.loads(best.user_attrs[OPTIONS])
+    trials = {trial.number: trial for trial in (best, study.defaults_of(options["model"])) if trial is not None}
+    return [
+        plan.plan_of(json.loads(trial.user_attrs[OPTIONS]), f"t{number}", plan.last_fold)
+        for number, trial in trials.items()
+    ]
+
+
+def _judge(plan: SearchPlan, trials: Trials) -> None:
+    """Trains winner and defaults on the fold that the search did not use; nothing if the time was too short for one."""
+    with locked(plan.folder / ".judge.lock", waits=True):
+        for judged_plan in judged(plan, trials.study):
+            if judged_plan.unfinished_folds():
+                say(f"podium: fold {plan.last_fold}, which the search did not use, judges {judged_plan.run.name}")
+                train_folds(judged_plan)

@@ -1,0 +1,79 @@
+"""What the user asks of a search, and all that can be refused before the tables are read.
+
+Nothing heavy is imported before a misspelt name is found, nor where Optuna is not installed.
+"""
+
+import importlib.util
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podium.competition.card import read_card
+from podium.errors import PodiumError
+from podium.image_size import ImageSize
+from podium.machine import Machine
+from podium.models.hub import expand_pattern, timm_name
+from podium.project_root import runs_folder
+from podium.recipe import Options, flag_of
+from podium.saved_runs.fold_names import holds_nothing_out
+from podium.torchrun import world_size
+from podium.training.request import Request, check_request, check_weights
+
+REFUSED = {  # options, and why a search cannot have them
+    "linear": "a head on frozen features has no options to search; leave it out",
+    "start": "a search starts from the weights of a model; leave it out",
+    "finish": "the short trainings of a search have no such end; search without it, and train the winner with it",
+    "swa": "the short trainings of a search have no such end; search without it, and train the winner with it",
+}
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What the user asked of a search."""
+
+    models: Sequence[str]
+    options: Options = field(default_factory=dict)  # of the recipe, which are not searched
+    sizes: Sequence[ImageSize] = ()  # of images, to choose from; the first is that of the defaults
+    folds: Sequence[int] = ()  # default: all; the last one judges the winner
+    name: str = "search"
+    machine: Machine = field(default_factory=Machine)
+    trials: int = 40  # in all, also those of other processes and of earlier calls
+    budget: float | None = None  # seconds
+    started: float = field(default_factory=time.monotonic)  # the budget counts from this moment
+
+
+def folder_of(slug: str, root: Path, name: str) -> Path:
+    """Returns where the study of a search is kept; its trials are runs beside it."""
+    return runs_folder(slug, root) / "search" / name
+
+
+def check_search(slug: str, root: Path, request: SearchRequest) -> tuple[str, ...]:
+    """Returns the names of the models; refuses what needs no table to be refused."""
+    refuse_without_optuna()
+    if world_size() > 1:
+        raise PodiumError("a search trains in one process; start the same command several times instead of torchrun")
+    if not request.models:
+        raise PodiumError("which models? For example: --model convnext_small vit_small_patch32_224")
+    if any(map(holds_nothing_out, request.folds)):
+        raise PodiumError("--folds all: a search needs held-out images; name folds, such as 0-4")
+    if len(set(request.folds)) == 1:
+        raise PodiumError("--folds: a search needs one fold to search on and another to judge; name two at least")
+    if "image_size" in request.options and request.sizes:
+        raise PodiumError("--image-size and --image-sizes contradict each other; give one of them")
+    chosen = {**read_card(slug, root).get("recipe", {}), **request.options}
+    for name, reason in REFUSED.items():
+        if chosen.get(name):
+            raise PodiumError(f"{flag_of(name)}: {reason}")
+    if "auto" in request.models:
+        raise PodiumError("--model auto makes a choice of its own; name the models to search among")
+    models = tuple(dict.fromkeys(timm_name(name) for given in request.models for name in expand_pattern(given)))
+    singles = [Request({**request.options, "model": model}, machine=request.machine) for model in models]
+    for options in [check_request(slug, root, single) for single in singles]:
+        check_weights(slug, root, options, only_shown=False)
+    return models
+
+
+def refuse_without_optuna() -> None:
+    if importlib.util.find_spec("optuna") is None:
+        raise PodiumError("podium search needs a package that is not installed: pip install 'podium[search]'")

@@ -1,0 +1,147 @@
+"""The report of a search: what mattered, and whether the winner beats the defaults where nothing was searched."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from podium.searching import search_report
+from podium.searching.search_report import LEAST_TRIALS, find_importances
+from podium.searching.study import DEFAULTS, OPTIONS, SearchStudy, keep_settings
+from searching.searches import folder_of_search
+from tiny import Podium, one_line
+
+Studied = tuple[tuple[str, float], ...]  # run: score as searched
+
+
+def trials_of(count: int, noise: float = 0.01) -> list[FrozenTrial]:
+    """Returns trials whose score depends on `lr` and not on `mix`."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    rng = np.random.default_rng(0)
+    space = {"lr": FloatDistribution(0, 1), "mix": FloatDistribution(0, 1)}
+    trials = []
+    for lr, mix, error in rng.random((count, 3)):
+        score = lr + noise * error
+        trials.append(
+            create_trial(
+                state=TrialState.PRUNED,
+                value=score,
+                params={"lr": lr, "mix": mix},
+                distributions=dict(space),
+                intermediate_values={1: score},
+            )
+        )
+    return trials
+
+
+def studied(root: Path, scores: Studied) -> None:
+    """Makes a search of finished runs; the first is that of the defaults. Fold 0 is searched, fold 1 judges."""
+    folder = folder_of_search(root)
+    keep_settings(folder, {"folds": [0], "last_fold": 1})
+    study = SearchStudy(folder, 1)
+    study.enqueue_defaults({"test_convnext": {}})
+    for number, (name, score) in enumerate(scores):
+        with study.claimed(10) as trial:
+            assert trial is not None
+            assert trial.number == number
+            lr = json.loads((root / "runs/tiny" / name / "recipe.json").read_text())["lr"]
+            options = {"model": "test_convnext", **({} if DEFAULTS in trial.user_attrs else {"lr": lr, "mix": 0.0})}
+            trial.set_user_attr(OPTIONS, json.dumps(options))
+            study.study.tell(trial, score)
+        shutil.copytree(root / "runs/tiny" / name, root / f"runs/tiny/search-t{number}")
+
+
+# --- what mattered -----------------------------------------------------------------------------------
+
+
+def test_what_mattered_is_found_with_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_report, "RESAMPLES", 5)
+    importances = find_importances(trials_of(30))
+    found = {item.option: item for item in importances}
+    assert found["lr"].share > 0.8
+    assert found["lr"].low > found["mix"].high
+    assert found["lr"].low <= found["lr"].share
+    assert find_importances(trials_of(30)) == importances
+
+
+def test_few_trials_or_equal_scores_tell_nothing() -> None:
+    assert find_importances(trials_of(LEAST_TRIALS - 1)) == []
+    same = trials_of(LEAST_TRIALS)
+    for trial in same:
+        trial.intermediate_values = {1: 0.5}
+    assert find_importances(same) == []
+
+
+# --- the judgement -----------------------------------------------------------------------------------
+
+
+def test_a_winner_that_beats_the_defaults_where_nothing_was_searched_is_said_to(two_runs: Path, podium: Podium) -> None:
+    studied(two_runs, (("idle", 0.3), ("good", 0.999)))
+    status, out, err = podium("search", "-c", "tiny", "--report")
+    assert status == 0, err
+    assert "winner: search-t1" in out
+    assert "defaults: search-t0" in out
+    assert "gain over the defaults: +0.69900 as searched" in out
+    assert "within chance" not in out
+    assert "the best so far: 0.30000 (trial 0), then 0.99900 (trial 1)" in out
+
+
+def test_a_gain_that_was_only_searched_is_called_chance(two_runs: Path, podium: Podium) -> None:
+    studied(two_runs, (("good", 0.9), ("good", 0.95)))
+    out = podium("search", "-c", "tiny", "--report")[1]
+    assert "gain over the defaults: +0.05000 as searched, +0.00000 on fold 1" in out
+    assert "within chance: the search has not beaten the defaults" in out
+
+
+def test_defaults_that_win_are_said_to_have_won(two_runs: Path, podium: Podium) -> None:
+    studied(two_runs, (("good", 0.9), ("idle", 0.3)))
+    out = podium("search", "-c", "tiny", "--report")[1]
+    assert "winner: search-t0, the defaults" in out
+    assert "the search has not beaten the defaults" in out
+
+
+def test_a_winner_that_nothing_has_judged_is_said_to_be_so(two_runs: Path, podium: Podium) -> None:
+    studied(two_runs, (("idle", 0.3), ("good", 0.9)))
+    (two_runs / "runs/tiny/search-t1/fold1/oof.npz").unlink()
+    assert "fold 1 has not judged it yet" in podium("search", "-c", "tiny", "--report")[1]
+
+
+# --- the card ----------------------------------------------------------------------------------------
+
+
+def test_the_winners_changed_options_go_into_the_card(two_runs: Path, podium: Podium) -> None:
+    studied(two_runs, (("idle", 0.3), ("good", 0.9)))
+    card = two_runs / "data/competitions/tiny.toml"
+    card.parent.mkdir(parents=True, exist_ok=True)
+    card.write_text('# mine\ntitle = "Tiny"\n')
+    status, _, err = podium("search", "-c", "tiny", "--write-card")
+    assert status == 0, err
+    assert card.read_text() == '# mine\ntitle = "Tiny"\n\n[recipe]\nlr = 0.003\n'
+    assert "--model test_convnext" in err
+    assert podium("search", "-c", "tiny", "--write-card")[0] == 0
+    assert card.read_text().count("lr") == 1
+
+
+def test_defaults_that_win_leave_the_card_as_it_is(two_runs: Path, podium: Podium) -> None:
+    studied(two_runs, (("good", 0.9),))
+    status, _, err = podium("search", "-c", "tiny", "--write-card")
+    assert status == 0, err
+    assert "the defaults won" in err
+    assert not (two_runs / "data/competitions/tiny.toml").exists()
+
+
+def test_no_winner_writes_no_card(two_runs: Path, podium: Podium) -> None:
+    studied(two_runs, ())
+    assert "has no winner yet" in one_line(podium("search", "-c", "tiny", "--write-card"))
+
+
+def test_a_search_without_a_winner_has_a_report(two_runs: Path, podium: Podium) -> None:
+    studied(two_runs, ())
+    status, out, err = podium("search", "-c", "tiny", "--report")
+    assert status == 0, err
+    assert "no trial is finished" in out
