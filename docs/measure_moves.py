@@ -94,6 +94,7 @@ SCENES = {
             "pseudo": ("--pseudo", "{base}"),
             "pseudo 15": ("--pseudo", "{base}", "--sharpen", "15"),
             "naive": NAIVE,
+            "longer": ("--epochs", str(2 * EPOCHS)),
             "on": ("--from", "{base}", "--pseudo", "{base}", "--epochs", "3"),
         },
     ),
@@ -199,7 +200,8 @@ def train_naive(work: Path, slug: str, seed: int, size: int) -> Scores:
         never = labels[["id"]].assign(fold="-1")
         pd.concat([folds, never]).to_csv(prepared / own / "folds.csv", index=False)
         shutil.copy(work / "data" / f"{slug}-hidden.csv", work / "data" / f"{own}-hidden.csv")
-    return train(work, own, base, (), seed, size)
+    scores: Scores = train(work, own, base, (), seed, size)
+    return scores
 
 
 def measure(work: Path, slug: str, name: str, seeds: Sequence[int], size: int, only: Sequence[str]) -> None:

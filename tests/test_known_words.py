@@ -30,19 +30,19 @@ def test_no_word_has_two_answers() -> None:
 @pytest.mark.parametrize(
     ("flag", "words"),
     [
-        ("--swa", ("--ema",)),
+        ("--use-swa", ("--swa",)),
         ("--tune", ("podium search --model", "podium train --model")),
         ("--search", ("podium search --model", "podium train --model")),
         ("--export", ("run.export(path)", "timm")),
         ("--onnx", ("run.export(path)", "timm")),
-        ("--pseudo", ("training table", "fold -1", "folds.csv", "--teacher")),
-        ("--external", ("training table", "fold -1", "folds.csv")),
+        ("--pseudo-labels", ("podium train --pseudo RUN", "its own model")),
+        ("--external", ("[[extra]]", "without copies")),
     ],
 )
 def test_what_podium_does_not_have_is_answered_with_what_there_is(flag: str, words: tuple[str, ...]) -> None:
     answer = explain_flag(flag, flags_of("train"))
     assert all(word in answer for word in words), answer
-    if flag not in ("--swa", "--tune", "--search"):
+    if flag not in ("--use-swa", "--tune", "--search"):
         assert explain_flag(flag, flags_of("submit")) == answer
 
 

@@ -25,7 +25,10 @@ FLAGS = {
     "--colour": ("color", "color-jitter", "jitter"),
     "--mirror": ("hflip", "horizontal-flip"),
     "--crop": ("scale", "random-resized-crop"),
-    "--ema": ("model-ema", "model-ema-decay", "ema-decay", "swa", "use-swa", "stochastic-weight-avg"),
+    "--ema": ("model-ema", "model-ema-decay", "ema-decay"),
+    "--swa": ("use-swa", "stochastic-weight-avg"),
+    "--clean": ("clean-labels", "cleanlab", "denoise"),
+    "--track": ("wandb", "log-wandb", "report-to", "tensorboard", "mlflow", "logger"),
     "--drop-path": ("drop-path-rate", "stochastic-depth"),
     "--layer-decay": ("llrd", "layerwise-lr-decay", "discriminative-lr"),
     "--precision": ("amp", "fp16", "bf16", "half", "mixed-precision", "amp-dtype"),
@@ -64,9 +67,9 @@ REASONS = {
     "list-models": "podium models finds models by parts of their names",
     "tune": "podium search --model A B searches options; podium train --model A B trains several models as they are",
     "export": "podium export RUN --onnx writes a file for other programs; run.export(path) in Python one for timm",
-    "pseudo": "add the rows to the training table yourself, with fold -1 in folds.csv, so that no score counts them;"
-    " or podium train --teacher RUN",
-    "external": "put the images into the training table, with fold -1 in folds.csv: trained on, never validated on",
+    "pseudo": "podium train --pseudo RUN learns the test images as a finished run labels them, each fold by its own model",
+    "external": "the card's [[extra]] names folders of labelled images: trained on, never validated on, without copies of"
+    " the competition's own",
 }
 FOR_ALL_COMMANDS = ("export", "pseudo", "external")  # the other reasons are for commands that train
 SAME_REASON = {
@@ -75,7 +78,7 @@ SAME_REASON = {
     "scheduler": ("sched", "lr-scheduler", "lr-scheduler-type", "schedule", "min-lr", "decay-epochs", "one-cycle"),
     "dropout": ("drop", "drop-rate"),
     "patience": ("early-stopping", "early-stop", "eval-metric", "monitor", "save-best"),
-    "log-interval": ("logging-steps", "verbose", "log", "wandb", "log-wandb", "report-to", "tensorboard"),
+    "log-interval": ("logging-steps", "verbose", "log"),
     "num-classes": ("n-classes", "classes"),
     "k": ("n-folds", "num-folds", "nfolds", "n-splits", "kfold"),
     "val-split": ("validation-split", "test-split", "valid-pct"),
