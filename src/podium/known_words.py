@@ -67,9 +67,10 @@ REASONS = {
     "list-models": "podium models finds models by parts of their names",
     "tune": "podium search --model A B searches options; podium train --model A B trains several models as they are",
     "export": "podium export RUN --onnx writes a file for other programs; run.export(path) in Python one for timm",
-    "pseudo": "podium train --pseudo RUN learns the test images as a finished run labels them, each fold by its own model",
-    "external": "the card's [[extra]] names folders of labelled images: trained on, never validated on, without copies of"
-    " the competition's own",
+    "pseudo": "podium train --pseudo RUN learns the test images as a finished run labels them, each fold by its own"
+    " model",
+    "external": "the card's [[extra]] names folders of labelled images: trained on, never validated on, without copies"
+    " of the competition's own",
 }
 FOR_ALL_COMMANDS = ("export", "pseudo", "external")  # the other reasons are for commands that train
 SAME_REASON = {
