@@ -88,7 +88,7 @@ def make_soup(
     kitchen = Kitchen(competition, root, runs, machine or Machine())
     if len(kitchen.folds) < 2:
         raise PodiumError("a soup is chosen by the other folds, so these runs need two finished folds in common")
-    with soup.lock(), discarded_if_failed(soup):
+    with discarded_if_failed(soup), soup.lock():
         chosen = {fold: _choose(kitchen, [other for other in kitchen.folds if other != fold]) for fold in kitchen.folds}
         counts = {str(fold): _by_name(runs, recipe) for fold, recipe in chosen.items()}
         write_json(soup.path / "recipe.json", {**runs[0].recipe, "soup": counts})
