@@ -24,7 +24,7 @@ def text(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> str:
         "--on",
         "sky",
     )
-    status, out, err = podium(*words)
+    status, _, err = podium(*words)
     assert status == 0, err
     assert "next: sky jobs launch sky.yaml" in err
     assert not (tiny / "runs").exists()

@@ -47,7 +47,7 @@ def test_killed_workers_lose_no_cell_and_no_cell_is_done_twice(tmp_path: Path, s
     board = Board(tmp_path / ".cells")
     assert Counter(step.state for step in board.last_steps().values()) == {DONE: CELLS}
     for cell, last in board.last_steps().items():
-        *before, end = [json.loads(board.path(cell, n + 1).open().readline()) for n in range(last.number)]
+        *before, end = [json.loads(board.path(cell, n + 1).read_text().splitlines()[0]) for n in range(last.number)]
         begun = [pid for name, what, pid in lines_of(tmp_path) if name == cell and what == "begins"]
         assert end["state"] == DONE
         assert {step["state"] for step in before} == {TAKEN}

@@ -32,7 +32,7 @@ from podium.terminal import first_few, first_line, plural, podium_command, say
 OF_ONE_MACHINE = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # folders that other machines do not see
 LARGEST_ARRAY = 1000  # Slurm's own limit, MaxArraySize, is 1,001 as a rule
 TIME_TO_SAVE = 120  # seconds between Slurm's signal and the end of a job
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     LOCAL: {"timeout_min": 60 * 24},
     SLURM: {
         "timeout_min": 240,
@@ -115,6 +115,11 @@ class Queue:
             return True
         return False
 
+    def wait_for_ends(self) -> None:
+        """Waits for the processes of this machine whose cells have ended. Slurm clears away its own."""
+        while self.where.kind != SLURM and any(map(self.has_job, self.jobs)):
+            time.sleep(0.1)
+
     def last_line(self, cell: str) -> str:
         """Returns the last line of the log of a job that has ended before its cell."""
         path = self.jobs[cell].paths.stderr
@@ -155,7 +160,7 @@ def open_queue(sweep: Sweep, where: Where, words: Sequence[str], at_once: int, o
         raise PodiumError(f"--job: {first_line(error)}; the names are those of submitit, such as timeout_min") from None
     kind = submitit.SlurmJob if where.kind == SLURM else submitit.LocalJob
     numbers = _read(_jobs_path(sweep))
-    jobs = {cell: kind(sweep.folder / "jobs" / "%j", number) for cell, number in numbers.items()}
+    jobs: dict[str, Any] = {cell: kind(sweep.folder / "jobs" / "%j", number) for cell, number in numbers.items()}
     return Queue(sweep, where, words, executor, jobs)
 
 
@@ -170,6 +175,7 @@ def follow(queue: Queue, cells: Sequence[Cell], at_once: int) -> dict[str, Step]
             last = {cell: steps.get(cell.name, Step()) for cell in cells}
             left = {cell: step for cell, step in last.items() if step.state not in ENDED}
             if not left:
+                queue.wait_for_ends()
                 return {cell.name: step for cell, step in last.items()}
             waiting = {cell: step for cell, step in left.items() if not queue.has_job(cell.name)}
             for cell, step in waiting.items():

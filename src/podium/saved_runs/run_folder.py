@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from pathlib import Path
 from types import NoneType
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -72,19 +72,18 @@ PACKAGES = (
 Words = ParamSpec("Words")
 
 
-def _alone_with_recipe(
-    change: "Callable[Concatenate[Run, Words], None]",
-) -> "Callable[Concatenate[Run, Words], None]":
+def _alone_with_recipe(change: Callable[Words, None]) -> Callable[Words, None]:
     """Reads recipe.json anew and changes it while no other process does: each may train a fold of the run."""
 
     @wraps(change)
-    def changed(run: "Run", *args: Words.args, **options: Words.kwargs) -> None:
+    def changed(*args: Words.args, **options: Words.kwargs) -> None:
+        run: Run = args[0]  # type: ignore[assignment]
         with locked(run.path / ".recipe.lock", patience=20 * PATIENCE) as is_mine:
             if not is_mine:
                 raise PodiumError(f"{run.path / 'recipe.json'} is being written by another process; wait")
             if (run.path / "recipe.json").exists():
                 vars(run).pop("recipe", None)
-            change(run, *args, **options)
+            change(*args, **options)
 
     return changed
 
