@@ -234,7 +234,7 @@ class Run:
         """Keeps a second process out of the run, and deletes what a killed one left."""
         with locked(self.path / ".lock") as is_mine:
             if not is_mine:
-                raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name")
+                raise InUse(f"{self.path} is being trained by another process; wait, or use --name")
             _delete_leftovers(self)
             yield
 
