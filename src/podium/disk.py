@@ -8,13 +8,15 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from podium.errors import PodiumError
 
 NAME_PATTERN = r"[A-Za-z0-9][\w.+=-]*"  # of a competition, a run or a submission
+RETRY = 0.05  # seconds between two tries for a lock
 UMASK = os.umask(0)  # it can be read only by setting it
 os.umask(UMASK)
 
@@ -43,6 +45,8 @@ def atomic(path: Path) -> Iterator[Path]:
             os.chmod(temporary, 0o666 & ~UMASK)  # safetensors creates files that only their owner can read
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
+            for check in _checks:
+                check()
             rename_durably(temporary, path)
     except OSError as error:  # its own text would name the temporary file
         problem = error.strerror or error
@@ -54,6 +58,17 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 _unfinished: set[Path] = set()
+_checks: list[Callable[[], None]] = []
+
+
+@contextlib.contextmanager
+def checked_before_writing(check: Callable[[], None]) -> Iterator[None]:
+    """Calls `check` before each file that the block writes takes its name; what it raises keeps the old file."""
+    _checks.append(check)
+    try:
+        yield
+    finally:
+        _checks.remove(check)
 
 
 def delete_unfinished() -> None:
@@ -86,24 +101,46 @@ def explain_full_disk(path: Path, remedy: str = "free some space and run the sam
 
 
 @contextlib.contextmanager
-def locked(path: Path, waits: bool = False) -> Iterator[bool]:
-    """Holds a lock file during the block; yields False if another process holds it, or waits until it does not.
+def locked(path: Path, shared: bool = False, patience: float = 0.0) -> Iterator[bool]:
+    """Holds a lock file during the block, with others if it is shared; yields False if another process holds it.
 
-    The system releases the lock of a process that ends, however it ends.
+    It waits `patience` seconds for that one. The system releases the lock of a process that ends, however it ends.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    deadline = time.monotonic() + patience
+    while (file := _try_lock(path, shared)) is None and time.monotonic() < deadline:
+        time.sleep(RETRY)
+    if file is None:
+        yield False
+        return
+    with file:
+        _held_locks.append(file)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            yield True
+        finally:
+            if file in _held_locks:  # not so in a child process
+                _held_locks.remove(file)
+
+
+def _try_lock(path: Path, shared: bool) -> IO[str] | None:
+    """Returns the locked file, or None if another process holds it."""
+    while True:
+        file = path.open("a+")  # on NFS, a shared lock must be of a file that can be read
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:  # between both questions
+            pass
         except BlockingIOError:
-            yield False
-        else:
-            _held_locks.append(file)
-            try:
-                yield True
-            finally:
-                if file in _held_locks:  # not so in a child process
-                    _held_locks.remove(file)
+            file.close()
+            return None
+        except OSError as error:
+            file.close()
+            raise PodiumError(
+                f"{path} cannot be locked: {error.strerror}; mount that file system with locks (flock)"
+            ) from None
+        file.close()  # whoever held the lock has deleted the file
 
 
 _held_locks: list[IO[str]] = []

@@ -11,3 +11,7 @@ class PodiumError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Shows the sentence alone in a notebook: IPython asks for this."""
         return [f"PodiumError: {self}"]
+
+
+class InUse(PodiumError):
+    """Another process works on what this one needs: later it may be free."""

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from podium.errors import PodiumError
-from podium.saved_runs.run_folder import Run
+from podium.errors import InUse, PodiumError
+from podium.saved_runs.run_folder import Run, discarded_if_failed, lock_folds
 from templates import template
 from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
 from training.damage import cut_end, empty, flip_bit
@@ -202,10 +202,38 @@ def test_damaged_test_predictions_are_made_again_and_damaged_out_of_fold_ones_co
 # --- who may write -----------------------------------------------------------------------------------
 
 
-def test_two_processes_cannot_train_one_run(tiny: Path, podium: Podium) -> None:
+def test_two_processes_cannot_train_one_run(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.saved_runs.run_folder.PATIENCE", 0.0)
     with run_of(tiny).lock():
         message = one_line(podium(*TRAIN))
     assert f"{run_of(tiny).path} is being trained by another process; wait, or use --name" in message
+
+
+def test_processes_may_train_different_folds_of_a_run_but_not_the_same(tiny: Path) -> None:
+    run = run_of(tiny)
+    with lock_folds(run, [0]):
+        with lock_folds(run, [1]), pytest.raises(InUse, match=r"fold0 is being trained by another process"):  # noqa: SIM117
+            with lock_folds(run, [0, 2]):
+                pass
+        with pytest.raises(InUse), run.lock():
+            pass
+    with run.lock():
+        pass
+
+
+def test_a_fold_that_fails_leaves_what_another_process_needs(tiny: Path) -> None:
+    run = run_of(tiny)
+    with lock_folds(run, [1]):
+        (run.path / "recipe.json").write_text("{}")
+        unfinished = run.path / ".recipe.json.1.tmp"
+        unfinished.write_text("half")
+        with pytest.raises(ZeroDivisionError), discarded_if_failed(run), lock_folds(run, [0]):
+            raise ZeroDivisionError
+        assert (run.path / "recipe.json").exists()
+        assert unfinished.exists()
+    with pytest.raises(ZeroDivisionError), discarded_if_failed(run), lock_folds(run, [0]):
+        raise ZeroDivisionError
+    assert not run.path.exists()
 
 
 def test_leftovers_of_a_killed_process_are_deleted(tiny: Path, podium: Podium) -> None:

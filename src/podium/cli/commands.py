@@ -98,7 +98,19 @@ def train(args: argparse.Namespace) -> None:
         started=process_start(),
         corrections=args.corrections,
     )
-    train_in_turn(args, request)
+    if args.on:
+        from podium.cli.train_cells import train_cells
+
+        train_cells(args, request)
+    else:
+        train_in_turn(args, request)
+
+
+def jobs(args: argparse.Namespace) -> None:
+    """List the cells of train --on: folds of runs that are waiting, running, done, or have failed."""
+    from podium.fleet.list_cells import list_cells
+
+    list_cells(args.competition, args.root)
 
 
 def search(args: argparse.Namespace) -> None:
@@ -442,6 +454,7 @@ COMMANDS: dict[str, flags.Command] = {
     "pretrain": (pretrain, flags.pretrain),
     "train": (train, flags.train),
     "search": (search, flags.search),
+    "jobs": (jobs, flags.no_flags),
     "submit": (submit, flags.submit),
     "predict": (predict, flags.predict),
     "soup": (soup, flags.soup),

@@ -165,6 +165,7 @@ def train(command: argparse.ArgumentParser) -> None:
     text = f"show the epochs in other programs as well, some of {', '.join(TRACKERS)} joined by +; nothing leaves this"
     text += " machine unless their own settings say so"
     command.add_argument("--track", default="", metavar="TRACKERS", help=text)
+    _on_flags(command)
     _recipe_flags(command, several_models=True)
 
 
@@ -390,6 +391,24 @@ def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False
             group.add_argument(
                 flag, dest=name, type=_reader(kind.read), metavar=kind.metavar or name.upper(), help=text
             )
+
+
+def _on_flags(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("several machines", "Each fold of each run is a cell that one of them trains.")
+    text = "here: take free cells of this folder, which other machines share, until all are done; slurm:PARTITION: one"
+    text += " array of jobs; local: the same jobs on this machine; sky: write sky.yaml for a cloud (see podium jobs)"
+    group.add_argument("--on", type=_reader(_where), metavar="WHERE", help=text)
+    text = "jobs that run at a time (default: %(default)s)"
+    group.add_argument("--at-once", type=_positive, default=8, metavar="N", help=text)
+    text = "what a job gets, by submitit's names: timeout_min=480 gpus_per_node=1 mem_gb=32 slurm_account=NAME"
+    group.add_argument("--job", nargs="+", metavar="NAME=VALUE", help=text)
+    group.add_argument("--cell", metavar="RUN@foldK", help="with --on here: only this cell; jobs use it")
+
+
+def _where(text: str) -> Any:
+    from podium.fleet.where import parse_where
+
+    return parse_where(text)
 
 
 def _corrections_flag(command: argparse.ArgumentParser) -> None:

@@ -32,7 +32,7 @@ def train_in_turn(args: argparse.Namespace, request: Request) -> None:
             models.append(options["model"])
         if request.options.get("linear"):
             requests = _smallest_model_first(requests, models)
-    run = partial(_launch if launches else _train, args)
+    run = partial(_launch if launches else train_request, args)
     if len(requests) == 1:
         run(requests[0])
     else:
@@ -114,7 +114,7 @@ def _smallest_model_first(requests: Sequence[Request], models: Sequence[str]) ->
 # --- one run, or several -----------------------------------------------------------------------------
 
 
-def _train(args: argparse.Namespace, request: Request) -> str:
+def train_request(args: argparse.Namespace, request: Request) -> str:
     """Trains a run in this process; returns its name."""
     checked = check_before_plan(args.competition, args.root, request, only_shown=args.dry_run)
     from podium.training.plan import make_plan
@@ -162,12 +162,12 @@ def _train_each(requests: Sequence[Request], run: Callable[[Request], str], args
                 raise
             failed.append(name)
     if trained and not args.dry_run and not started_by_torchrun():
-        _show_comparison(args, trained)
+        show_comparison(args, trained)
     if failed:
         raise PodiumError(f"{len(failed)} of {len(requests)} runs failed: {first_few(failed)}; their errors are above")
 
 
-def _show_comparison(args: argparse.Namespace, names: list[str]) -> None:
+def show_comparison(args: argparse.Namespace, names: list[str]) -> None:
     from podium.comparing.compare import compare_runs
     from podium.comparing.comparison_picture import draw_comparison
     from podium.comparing.comparison_text import compare_as_text

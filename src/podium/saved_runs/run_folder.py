@@ -16,18 +16,18 @@ import math
 import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
 from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
-from podium.errors import PodiumError
+from podium.errors import InUse, PodiumError
 from podium.project_root import runs_folder
 from podium.recipe import differences, problem_in, recorded_values
 from podium.saved_runs.checkpoint import checkpoints
@@ -63,11 +63,30 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
 Classes = tuple[str, ...]
 CORRECTIONS = "corrections.csv"  # a copy of those that the run was trained with
 TRAINED_FILES = ("fold*/*.safetensors", "fold*/oof.npz", "all*/*.safetensors", "all*/oof.npz")
+PATIENCE = 3.0  # seconds for a lock that others hold for a moment only
 TRIAL_PREFIX = ".trial-"  # of the folders of trial runs, which only measure
 PACKAGES = (
     *("torch", "torchvision", "timm", "albumentations", "numpy", "scipy", "scikit-learn"),
     *("opencv-python-headless", "pillow", "pillow-heif"),
 )
+
+Words = ParamSpec("Words")
+
+
+def _alone_with_recipe(change: Callable[Words, None]) -> Callable[Words, None]:
+    """Reads recipe.json anew and changes it while no other process does: each may train a fold of the run."""
+
+    @wraps(change)
+    def changed(*args: Words.args, **options: Words.kwargs) -> None:
+        run: Run = args[0]  # type: ignore[assignment]
+        with locked(run.path / ".recipe.lock", patience=20 * PATIENCE) as is_mine:
+            if not is_mine:
+                raise PodiumError(f"{run.path / 'recipe.json'} is being written by another process; wait")
+            if (run.path / "recipe.json").exists():
+                vars(run).pop("recipe", None)
+            change(*args, **options)
+
+    return changed
 
 
 @dataclass(frozen=True)
@@ -96,18 +115,15 @@ class Run:
         """Returns whether anything is trained. A run that fails before its first checkpoint leaves a recipe only."""
         return bool((self.path / "recipe.json").exists() and self._trained_files())
 
+    @_alone_with_recipe
     def begin(self, identity: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Writes recipe.json, or refuses to resume with another recipe, other folds or other data."""
         path = self.path / "recipe.json"
-        if self.has_begun():
+        if path.exists():
             self.check_same(identity)
             return
         if trained := self._trained_files():
             raise PodiumError(f"{path} is missing, though {trained[0]} exists; {self._restore()}")
-        if path.exists():  # left by a run that failed before its first checkpoint
-            if not _changes(self, {**identity, **facts}):
-                return
-            del vars(self)["recipe"]  # of the failed run
         write_json(path, {**_known(identity), **facts, "weights_source": None, "versions": package_versions()})
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
@@ -124,6 +140,7 @@ class Run:
         """Returns which weights the run starts from; empty until its first model is built."""
         return (self.recipe.get("weights_source") or "") if (self.path / "recipe.json").exists() else ""
 
+    @_alone_with_recipe
     def keep_source(self, source: str) -> None:
         """Records which weights the run starts from, which is known once its first model is built."""
         if not (recorded := self.recorded_source):
@@ -136,6 +153,7 @@ class Run:
                 f"{self.path} was started from the weights {recorded}, not {source}; choose another --name"
             )
 
+    @_alone_with_recipe
     def keep_earlier(self, option: str, hashes: Mapping[str, str]) -> None:
         """Records which weights of earlier runs each fold learns from; a fold begun with others cannot resume."""
         recorded = self.recipe.get(f"{option}_sha256", {})
@@ -217,9 +235,29 @@ class Run:
         """Keeps a second process out of the run, and deletes what a killed one left."""
         with locked(self.path / ".lock") as is_mine:
             if not is_mine:
-                raise PodiumError(f"{self.path} is being trained by another process; wait, or use --name")
+                raise InUse(f"{self.path} is being trained by another process; wait, or use --name")
             _delete_leftovers(self)
             yield
+
+
+@contextmanager
+def lock_folds(run: Run, folds: Sequence[int]) -> Iterator[None]:
+    """Keeps other processes out of these folds, and deletes what a killed one left; they may train others."""
+    with ExitStack() as stack:
+        for fold in folds:
+            if not stack.enter_context(locked(run.path / f".{fold_folder_name(fold)}.lock")):
+                raise InUse(f"{run.fold_folder(fold)} is being trained by another process; wait, or use --name")
+        with locked(run.path / ".lock") as is_alone:
+            if is_alone:
+                _delete_leftovers(run)
+                if not run.has_begun():  # it failed before its first checkpoint
+                    (run.path / "recipe.json").unlink(missing_ok=True)
+        if not stack.enter_context(locked(run.path / ".lock", shared=True, patience=PATIENCE)):
+            raise InUse(f"{run.path} is being trained by another process; wait, or use --name")
+        for fold in folds:
+            for temporary in run.fold_folder(fold).glob(".*.tmp"):
+                temporary.unlink()
+        yield
 
 
 def _changes(run: Run, identity: Mapping[str, Any]) -> list[str]:
@@ -243,14 +281,20 @@ def discarded_if_failed(run: Run) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if not run._trained_files():
-            for name in ("recipe.json", CORRECTIONS, ".lock"):
-                (run.path / name).unlink(missing_ok=True)
-            with suppress(OSError):  # it is not empty
-                for folder in (*run.path.glob("fold*"), *run.path.glob("all*")):
-                    folder.rmdir()
-                run.path.rmdir()
+        if run.path.is_dir():
+            with locked(run.path / ".lock") as is_alone:
+                if is_alone and not run._trained_files():
+                    _discard(run)
         raise
+
+
+def _discard(run: Run) -> None:
+    for path in (run.path / "recipe.json", run.path / CORRECTIONS, *run.path.glob(".*lock")):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # it is not empty
+        for folder in (*run.path.glob("fold*"), *run.path.glob("all*")):
+            folder.rmdir()
+        run.path.rmdir()
 
 
 def _problem_with_recipe(content: Any) -> str:

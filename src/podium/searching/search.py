@@ -214,7 +214,7 @@ def judged(plan: SearchPlan, study: SearchStudy) -> list[Plan]:
 
 def _judge(plan: SearchPlan, trials: Trials) -> None:
     """Trains winner and defaults on the fold that the search did not use; nothing if the time was too short for one."""
-    with locked(plan.folder / ".judge.lock", waits=True):
+    with locked(plan.folder / ".judge.lock", patience=math.inf):
         for judged_plan in judged(plan, trials.study):
             if judged_plan.unfinished_folds():
                 say(f"podium: fold {plan.last_fold}, which the search did not use, judges {judged_plan.run.name}")

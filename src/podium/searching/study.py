@@ -10,6 +10,7 @@ left by such a process: the next one goes on with it, and its runs resume.
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -53,7 +54,7 @@ class SearchStudy:
 
     def enqueue_defaults(self, drawn_by_model: dict[str, dict[str, Any]]) -> None:
         """Lets the first trials be those of the defaults, one of each model."""
-        with locked(self.folder / ".claim.lock", waits=True):
+        with locked(self.folder / ".claim.lock", patience=math.inf):
             known = {trial.user_attrs.get(DEFAULTS) for trial in self.trials()}
             for model, drawn in drawn_by_model.items():
                 if model not in known:
@@ -63,7 +64,7 @@ class SearchStudy:
     def claimed(self, most: int) -> Iterator[Trial | None]:
         """Yields a trial that no other process has: one that a process left, or a new one; None if there are enough."""
         with ExitStack() as held:
-            with locked(self.folder / ".claim.lock", waits=True):
+            with locked(self.folder / ".claim.lock", patience=math.inf):
                 trial = self._left_trial(held) or self._new_trial(held, most)
             yield trial
 
@@ -131,7 +132,7 @@ class _JournalLock:
         self.path, self.held = path, ExitStack()
 
     def acquire(self) -> bool:
-        self.held.enter_context(locked(self.path, waits=True))
+        self.held.enter_context(locked(self.path, patience=math.inf))
         return True
 
     def release(self) -> None:
@@ -154,7 +155,7 @@ def _cut_half_line(path: Path) -> None:
 
 def keep_settings(folder: Path, settings: dict[str, Any]) -> None:
     """Writes study.json, or refuses to go on with other settings."""
-    with locked(folder / ".claim.lock", waits=True):
+    with locked(folder / ".claim.lock", patience=math.inf):
         if not (folder / STUDY).exists():
             write_json(folder / STUDY, {"version": VERSION, **settings})
             return

@@ -31,7 +31,7 @@ from podium.recipe import Recipe
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.fold_names import seed_offset
 from podium.saved_runs.prediction_files import Predictions
-from podium.saved_runs.run_folder import Run, discarded_if_failed
+from podium.saved_runs.run_folder import Run, discarded_if_failed, lock_folds
 from podium.tasks.task import Targets
 from podium.terminal import command_for, plural, say
 from podium.tracking.tracking import Tracking
@@ -222,8 +222,8 @@ def open_context(plan: Plan) -> Iterator[Context]:
     precision = pick_precision(recipe.precision, device)
     with (
         join_processes(device) as processes,
-        plan.run.lock() if processes.is_first else nullcontext(),
         discarded_if_failed(plan.run) if processes.is_first else nullcontext(),
+        lock_folds(plan.run, plan.unfinished_folds()) if processes.is_first else nullcontext(),
         closing(Tracking(plan.run, machine.trackers)) as tracking,
     ):
         with processes.first_then_others():  # the first builds the store, the others find it

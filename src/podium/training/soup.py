@@ -119,7 +119,7 @@ def make_soup(competition: Competition, root: Path, names: Sequence[str], reques
     kitchen = Kitchen(competition, root, runs, request)
     if len(kitchen.folds) < 2:
         raise PodiumError("a soup is chosen by the other folds, so these runs need two finished folds in common")
-    with soup.lock(), discarded_if_failed(soup):
+    with discarded_if_failed(soup), soup.lock():
         chosen = {fold: _choose(kitchen, [other for other in kitchen.folds if other != fold]) for fold in kitchen.folds}
         _begin(soup, kitchen, chosen)
         for fold, mixture in chosen.items():

@@ -50,8 +50,8 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
     plan = _plan_of(slug, root, run, fold, machine)
     with run.lock(), tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, dir=run.path) as folder:
         trial = Run(Path(folder))
-        shutil.copy(run.path / "recipe.json", trial.path)
         with open_context(with_run(plan, trial)) as context:
+            shutil.copy(run.path / "recipe.json", trial.path)
             _refuse_other_beginning(context, run, fold)
             is_finished = fold in run.finished()
             how = "trained again" if is_finished else "repeated between its checkpoints"

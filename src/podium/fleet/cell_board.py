@@ -1,0 +1,182 @@
+"""Says who works on which cell, in a folder that several machines share.
+
+    runs/<slug>/.cells/<cell>.<n>     the n-th step of a cell: it was taken, freed, done, or it failed
+
+A step is a new file with the next number, which only one process can make: of two workers that want a cell, and of a
+worker that ends its cell and another that takes it over, exactly one succeeds. No step is changed or deleted. Only the
+worker that has taken a cell adds a byte to its step at every beat. Another worker deems it dead after it has seen no
+new byte for a while by its own clock: the clocks of machines are never compared.
+
+A hard link makes the file with its content at once. On NFS too, only one machine can make it.
+"""
+
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from podium.disk import explain_full_disk
+from podium.errors import PodiumError
+
+TAKEN, FREE, DONE, FAILED = "taken", "free", "done", "failed"
+ENDED = (DONE, FAILED)
+FOLDER = ".cells"
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """How often workers look at the shared folder: it is asked once a minute, whatever the number of cells."""
+
+    beat: float = 60.0  # seconds between two beats of a worker, and between two looks at the cells of others
+
+    @property
+    def patience(self) -> float:
+        """Returns how long a worker may be silent. A file system may show its beats a minute late."""
+        return 5 * self.beat
+
+
+@dataclass(frozen=True)
+class Step:
+    number: int = 0  # 0: nothing has happened to the cell yet
+    state: str = FREE
+    who: str = ""  # the machine and the process
+    why: str = ""  # the error of a cell that has failed
+
+
+class Board:
+    """The cells of a folder and their last steps."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._read: dict[str, Step] = {}  # steps by the name of their file: none of them changes
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def last_steps(self) -> dict[str, Step]:
+        """Returns the last step of every cell, from one listing of the folder; it reads new files only."""
+        numbers: dict[str, int] = {}
+        for name in os.listdir(self.folder):
+            cell, _, number = name.rpartition(".")
+            if number.isdecimal() and not name.startswith("."):
+                numbers[cell] = max(numbers.get(cell, 0), int(number))
+        return {cell: self._step(cell, number) for cell, number in numbers.items()}
+
+    def add(self, cell: str, step: Step) -> bool:
+        """Adds the step; False if the cell has one with that number already, of another process."""
+        path, temporary = self.path(cell, step.number), self.folder / f".{uuid.uuid4().hex}.tmp"
+        line = json.dumps({key: value for key, value in asdict(step).items() if value})
+        try:
+            with explain_full_disk(path):
+                temporary.write_text(f"{line}\n", encoding="utf-8")
+            os.link(temporary, path)
+        except FileExistsError:
+            return os.stat(temporary).st_nlink == 2  # NFS may say so when only the answer to the first try was lost
+        except OSError as error:
+            raise PodiumError(
+                f"{self.folder}: this file system has no hard links ({error.strerror}), so machines cannot share it;"
+                " use NFS, Lustre or another one that has them, or train on one machine without --on"
+            ) from None
+        finally:
+            temporary.unlink(missing_ok=True)
+        return True
+
+    def beats(self, cell: str, step: Step) -> int:
+        """Returns a number that grows while the worker of the cell lives."""
+        with self.path(cell, step.number).open("rb") as file:  # on NFS, only an opened file has its present size
+            return os.fstat(file.fileno()).st_size
+
+    def path(self, cell: str, number: int) -> Path:
+        return self.folder / f"{cell}.{number}"
+
+    def _step(self, cell: str, number: int) -> Step:
+        name = f"{cell}.{number}"
+        if name not in self._read:
+            with (self.folder / name).open(encoding="utf-8") as file:
+                line = file.readline()
+            try:
+                self._read[name] = Step(**json.loads(line))
+            except (ValueError, TypeError) as error:
+                raise PodiumError(f"{self.folder / name}: cannot be read ({error}); delete {self.folder}") from None
+        return self._read[name]
+
+
+@dataclass
+class Watch:
+    """What one worker has seen of the others, by its own clock."""
+
+    board: Board
+    rhythm: Rhythm
+    seen: dict[tuple[str, int], tuple[int, float]] = field(default_factory=dict)  # beats, and when they were new
+
+    def is_dead(self, cell: str, step: Step) -> bool:
+        """Returns whether the worker that has taken the cell has been silent for too long."""
+        beats, now = self.board.beats(cell, step), time.monotonic()
+        before, since = self.seen.get((cell, step.number), (-1, now))
+        if beats != before:
+            since = now
+        self.seen[cell, step.number] = (beats, since)
+        return now - since > self.rhythm.patience
+
+
+class LeaseLost(PodiumError):
+    """Another worker has taken the cell over."""
+
+
+class Lease:
+    """A cell that this process has taken."""
+
+    def __init__(self, board: Board, cell: str, step: Step, rhythm: Rhythm) -> None:
+        self.board, self.cell, self.step, self.rhythm = board, cell, step, rhythm
+        self._beaten = _clock()
+
+    def beat(self) -> None:
+        """Tells the others that this worker lives."""
+        path = self.board.path(self.cell, self.step.number)
+        if not path.exists() or self.board.path(self.cell, self.step.number + 1).exists():
+            raise LeaseLost(
+                f"{self.cell}: another worker has taken it over, for this one was silent for more than"
+                f" {self.rhythm.patience:.0f} s; nothing is lost"
+            )
+        with path.open("ab") as file:
+            file.write(b".")
+        self._beaten = _clock()
+
+    def check(self) -> None:
+        """Refuses to write files of a cell that may be another worker's: this process may have been stopped for long.
+
+        While it beats in time, nobody takes the cell, so the shared folder is not asked.
+        """
+        if _clock() - self._beaten > 2 * self.rhythm.beat:
+            self.beat()
+
+    def end(self, state: str, why: str = "") -> Step | None:
+        """Says what became of the cell; None if another worker has taken it over."""
+        step = Step(self.step.number + 1, state, _me(), why)
+        return step if self.board.add(self.cell, step) else None
+
+
+def take(board: Board, cell: str, after: Step, rhythm: Rhythm) -> Lease | None:
+    """Takes a cell whose last step was `after`; None if another worker was faster."""
+    step = Step(after.number + 1, TAKEN, _me())
+    return Lease(board, cell, step, rhythm) if board.add(cell, step) else None
+
+
+def reopen(board: Board, cells: Iterable[str]) -> None:
+    """Frees cells that have ended, to be trained again."""
+    steps = board.last_steps()
+    for cell in cells:
+        step = steps.get(cell, Step())
+        if step.state in ENDED:
+            board.add(cell, Step(step.number + 1, FREE, _me()))
+
+
+def _me() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _clock() -> float:
+    """Returns seconds that also pass while the machine sleeps, where the system counts them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

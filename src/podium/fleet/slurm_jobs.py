@@ -1,0 +1,224 @@
+"""Hands cells to Slurm, as one array of jobs, and follows them until all have ended.
+
+    podium train ... --on slurm[:partition] [--at-once 8] [--job timeout_min=480 mem_gb=32]
+
+A job is the same command for one cell, `--on here --cell RUN@fold0`, so it takes the cell's lease as any worker does: a
+job that is started twice trains nothing twice. submitit writes runs/<slug>/.cells/jobs/: scripts, logs, and pickles of
+these command lines (of no data and no weights). `--on local` runs the jobs on this machine, to try them.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podium import __version__
+from podium.disk import write_json
+from podium.errors import STOPPED, PodiumError
+from podium.fleet.cell_board import ENDED, FAILED, FREE, Board, Step, Watch, take
+from podium.fleet.cell_sweep import Cell, Sweep
+from podium.fleet.where import LOCAL, SLURM, Where
+from podium.terminal import first_few, first_line, plural, podium_command, say
+
+OF_ONE_MACHINE = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # folders that other machines do not see
+LARGEST_ARRAY = 1000  # Slurm's own limit, MaxArraySize, is 1,001 as a rule
+TIME_TO_SAVE = 120  # seconds between Slurm's signal and the end of a job
+DEFAULTS: dict[str, dict[str, Any]] = {
+    LOCAL: {"timeout_min": 60 * 24},
+    SLURM: {
+        "timeout_min": 240,
+        "gpus_per_node": 1,
+        "cpus_per_task": 8,
+        "slurm_signal_delay_s": TIME_TO_SAVE,
+        "slurm_additional_parameters": {"requeue": True},
+    },
+}
+OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE")
+
+
+@dataclass
+class CellCommand:
+    """A job: it runs the command of one cell, and asks to be queued again when the command has saved and stopped."""
+
+    words: Sequence[str]
+    version: str = __version__
+    process: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
+
+    def __call__(self) -> None:
+        import submitit
+
+        if self.version != __version__:
+            raise PodiumError(f"this node has Podium {__version__}, not {self.version}; install one version on all")
+        self.process = subprocess.Popen([sys.executable, "-m", "podium", *self.words])
+        while (status := self.process.poll()) is None:  # `wait` would hold a lock that `checkpoint` needs
+            time.sleep(0.1)
+        if status == STOPPED:
+            signal.raise_signal(submitit.JobEnvironment._usr_sig())  # submitit's handler queues the job again
+        if status:
+            raise PodiumError(f"the command ended with status {status}; its last line is above")
+
+    def checkpoint(self) -> Any:
+        """Stops the command once it has saved, and returns the job that resumes it: submitit calls this."""
+        import submitit
+
+        deadline = time.monotonic() + TIME_TO_SAVE - 20
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            while self.process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.1)
+        return submitit.helpers.DelayedSubmission(CellCommand(self.words, self.version))
+
+
+@dataclass
+class Queue:
+    """The jobs of a sweep: those of this process, and those that an earlier call of the same command has submitted."""
+
+    sweep: Sweep
+    where: Where
+    words: Sequence[str]  # of the command, without its cell
+    executor: Any
+    jobs: dict[str, Any]  # of submitit, by the name of their cell
+
+    def submit(self, cells: Sequence[Cell]) -> None:
+        import submitit
+
+        try:
+            with self.executor.batch():
+                new = [self.executor.submit(CellCommand([*self.words, "--cell", cell.name])) for cell in cells]
+            numbers = {cell.name: job.job_id for cell, job in zip(cells, new, strict=True)}
+        except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
+            raise PodiumError(f"--on {self.where}: {first_line(error)}; correct --job or the partition") from None
+        self.jobs |= dict(zip(numbers, new, strict=True))
+        write_json(_jobs_path(self.sweep), {cell: job.job_id for cell, job in self.jobs.items()})
+        say(f"podium: submitted {plural(len(cells), 'job')}: {first_few(numbers.values())}")
+
+    def has_job(self, cell: str) -> bool:
+        """Returns whether a job of the cell waits or runs."""
+        job = self.jobs.get(cell)
+        if job is None:
+            return False
+        if self.where.kind == SLURM:
+            return not str(job.state).startswith(OVER)
+        if job.state != "NO PROCESS AND NO RESULT":  # a job of this process
+            return bool(job.state == "RUNNING")
+        with suppress(OSError):
+            os.kill(int(job.job_id), 0)
+            return True
+        return False
+
+    def wait_for_ends(self) -> None:
+        """Waits for the processes of this machine whose cells have ended. Slurm clears away its own."""
+        while self.where.kind != SLURM and any(map(self.has_job, self.jobs)):
+            time.sleep(0.1)
+
+    def last_line(self, cell: str) -> str:
+        """Returns the last line of the log of a job that has ended before its cell."""
+        path = self.jobs[cell].paths.stderr
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        said = [line for line in lines if line.strip() and not line.startswith("submitit")]
+        return said[-1].strip() if said else f"its job has ended without a log; can its machine see {path.parent}?"
+
+
+def check_queue(where: Where, root: Path) -> None:
+    """Refuses what would fail on every node."""
+    if importlib.util.find_spec("submitit") is None:
+        raise PodiumError(f"--on {where} needs a package that is not installed: pip install 'podium[slurm]'")
+    if where.kind != SLURM:
+        return
+    if missing := [name for name in ("sbatch", "srun") if shutil.which(name) is None]:
+        raise PodiumError(
+            f"--on {where}: there is no {missing[0]} on PATH; run this on a machine that submits to Slurm, or use"
+            " --on here on each machine"
+        )
+    if any(root.resolve().is_relative_to(folder) for folder in OF_ONE_MACHINE):
+        raise PodiumError(
+            f"--on {where}: the nodes do not see {root.resolve()}; move the project to a folder that all machines share"
+        )
+
+
+def open_queue(sweep: Sweep, where: Where, words: Sequence[str], at_once: int, options: Mapping[str, str]) -> Queue:
+    import submitit
+
+    executor = submitit.AutoExecutor(sweep.folder / "jobs", cluster=where.kind, slurm_max_num_timeout=1000)
+    slurm = {"slurm_array_parallelism": at_once, "name": "podium"}
+    if where.partition:
+        slurm["slurm_partition"] = where.partition
+    given = {name: _number_or_text(value) for name, value in options.items()}
+    try:
+        executor.update_parameters(**DEFAULTS[where.kind], **(slurm if where.kind == SLURM else {}))
+        executor.update_parameters(**given)
+    except (NameError, TypeError, ValueError) as error:
+        raise PodiumError(f"--job: {first_line(error)}; the names are those of submitit, such as timeout_min") from None
+    kind = submitit.SlurmJob if where.kind == SLURM else submitit.LocalJob
+    numbers = _read(_jobs_path(sweep))
+    jobs: dict[str, Any] = {cell: kind(sweep.folder / "jobs" / "%j", number) for cell, number in numbers.items()}
+    return Queue(sweep, where, words, executor, jobs)
+
+
+def follow(queue: Queue, cells: Sequence[Cell], at_once: int) -> dict[str, Step]:
+    """Submits the cells that have no job, and waits until all have ended; returns their last steps."""
+    sweep = queue.sweep
+    board, tried = Board(sweep.folder), set[str]()
+    watch = Watch(board, sweep.rhythm)
+    try:
+        while True:
+            steps = board.last_steps()
+            last = {cell: steps.get(cell.name, Step()) for cell in cells}
+            left = {cell: step for cell, step in last.items() if step.state not in ENDED}
+            if not left:
+                queue.wait_for_ends()
+                return {cell.name: step for cell, step in last.items()}
+            waiting = {cell: step for cell, step in left.items() if not queue.has_job(cell.name)}
+            for cell, step in waiting.items():
+                if cell.name in tried and (step.state == FREE or watch.is_dead(cell.name, step)):
+                    _fail(board, cell, step, queue)
+            new = [cell for cell in waiting if cell.name not in tried]
+            room = LARGEST_ARRAY if queue.where.kind == SLURM else at_once - (len(left) - len(waiting))
+            if new and room > 0:
+                queue.submit(new[:room])
+                tried |= {cell.name for cell in new[:room]}
+            else:
+                time.sleep(sweep.rhythm.beat)
+    except KeyboardInterrupt:
+        say(f"podium: the jobs go on; {podium_command()} jobs lists them, and the same command follows them again")
+        raise
+
+
+def read_jobs(folder: Path) -> dict[str, str]:
+    """Returns the numbers of all jobs by the name of their cell."""
+    return {cell: number for path in sorted(folder.glob("jobs-*.json")) for cell, number in _read(path).items()}
+
+
+def _fail(board: Board, cell: Cell, step: Step, queue: Queue) -> None:
+    lease = take(board, cell.name, step, queue.sweep.rhythm)
+    if lease is not None:
+        lease.end(FAILED, queue.last_line(cell.name))
+
+
+def _number_or_text(text: str) -> int | float | str:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _jobs_path(sweep: Sweep) -> Path:
+    return sweep.folder / f"jobs-{sweep.digest}.json"
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        return {str(cell): str(number) for cell, number in json.loads(path.read_text(encoding="utf-8")).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise PodiumError(f"{path}: cannot be read ({error}); delete it, and run the same command again") from None

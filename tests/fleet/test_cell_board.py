@@ -1,0 +1,123 @@
+"""Steps and leases of cells: who may take one, and when a worker is deemed dead."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from podium.errors import PodiumError
+from podium.fleet import cell_board
+from podium.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, LeaseLost, Rhythm, Step, Watch, reopen, take
+
+
+def test_of_many_workers_that_want_a_cell_one_gets_it(tmp_path: Path) -> None:
+    boards = [Board(tmp_path) for _ in range(8)]
+    taken: list[object] = []
+    threads = [
+        threading.Thread(target=lambda board=board: taken.append(take(board, "one", Step(), Rhythm())))
+        for board in boards
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([lease for lease in taken if lease]) == 1
+    assert not list(tmp_path.glob(".*"))  # no temporary file is left
+
+
+def test_a_worker_is_dead_when_no_beat_is_seen_for_five_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board, now = Board(tmp_path), [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    lease = take(board, "one", Step(), Rhythm(60))
+    assert lease
+    watch = Watch(Board(tmp_path), Rhythm(60))
+    for silent, is_dead in ((0, False), (299, False), (2, True)):
+        now[0] += silent
+        assert watch.is_dead("one", lease.step) == is_dead
+    lease.beat()
+    assert not watch.is_dead("one", lease.step)
+
+
+@pytest.mark.parametrize("hours", [-48, 48])
+def test_clocks_that_differ_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    board, now = Board(tmp_path), [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    lease = take(board, "one", Step(), Rhythm(60))
+    assert lease
+    watch, path = Watch(Board(tmp_path), Rhythm(60)), board.path("one", 1)
+    for _ in range(20):  # the other machine's clock gives the file times of its own, and may go backwards
+        lease.beat()
+        os.utime(path, (path.stat().st_atime, path.stat().st_mtime + 3600 * hours))
+        now[0] += 200
+        assert not watch.is_dead("one", lease.step)
+    now[0] += 301
+    assert watch.is_dead("one", lease.step)
+
+
+def test_a_worker_whose_cell_was_taken_over_notices_and_cannot_end_it(tmp_path: Path) -> None:
+    board = Board(tmp_path)
+    first = take(board, "one", Step(), Rhythm())
+    assert first
+    second = take(Board(tmp_path), "one", first.step, Rhythm())
+    assert second
+    with pytest.raises(LeaseLost, match="another worker has taken it over"):
+        first.beat()
+    assert first.end(DONE) is None
+    ended = second.end(DONE)
+    assert ended
+    assert Board(tmp_path).last_steps()["one"] == ended
+
+
+def test_a_worker_that_was_not_deemed_dead_in_time_keeps_its_end(tmp_path: Path) -> None:
+    lease = take(Board(tmp_path), "one", Step(), Rhythm())
+    assert lease
+    assert lease.end(DONE)
+    assert take(Board(tmp_path), "one", lease.step, Rhythm()) is None  # of the one who saw it silent before
+
+
+def test_a_worker_that_beats_does_not_ask_the_folder_at_every_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(cell_board, "_clock", lambda: now[0])
+    lease = take(Board(tmp_path), "one", Step(), Rhythm(60))
+    assert lease
+    for path in tmp_path.iterdir():
+        path.unlink()
+    now[0] = 119
+    lease.check()
+    now[0] = 121
+    with pytest.raises(LeaseLost):
+        lease.check()
+
+
+def test_cells_that_have_ended_can_be_reopened_once(tmp_path: Path) -> None:
+    board = Board(tmp_path)
+    for cell, state in (("done", DONE), ("failed", FAILED)):
+        lease = take(board, cell, Step(), Rhythm())
+        assert lease
+        lease.end(state, "why")
+    assert take(board, "running", Step(), Rhythm())
+    for _ in range(2):
+        reopen(Board(tmp_path), ["failed", "running", "new"])
+    states = {cell: (step.state, step.number) for cell, step in Board(tmp_path).last_steps().items()}
+    assert states == {"done": (DONE, 2), "failed": (FREE, 3), "running": (TAKEN, 1)}
+
+
+def test_a_folder_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", link)
+    with pytest.raises(PodiumError, match=r"no hard links .*train on one machine without --on"):
+        take(Board(tmp_path), "one", Step(), Rhythm())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_step_is_reported_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "one.1").write_text("{")
+    with pytest.raises(PodiumError, match=r"one\.1: cannot be read"):
+        Board(tmp_path).last_steps()
