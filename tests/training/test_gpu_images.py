@@ -124,8 +124,8 @@ def test_an_interrupted_run_resumes_to_the_same_bits(
 @pytest.mark.parametrize(
     ("words", "free", "problem"),
     [
-        (("--ops", "2"), 10**9, "--ops and --augment need loaded images; use --store on"),
-        (("--linear",), 10**9, "--linear, --ops and --augment need loaded images; use --store on"),
+        (("--ops", "2"), 10**9, "--ops, --augment, --region need loaded images; use --store on"),
+        (("--linear",), 10**9, "--linear, --ops, --augment, --region need loaded images; use --store on"),
         ((), 10_000, "more than half of what is free (0.0 GB); use --store on"),
     ],
 )

@@ -65,6 +65,8 @@ def _packages() -> Iterator[Finding]:
 
     problems = []
     for requirement in map(Requirement, importlib.metadata.requires("podium") or []):
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):  # of an extra, such as podium[onnx]
+            continue
         try:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:

@@ -56,13 +56,12 @@ class Judge:
         self.context, self.fold, self.features, self.spec = context, fold, features, spec
         self.rows = features.known_among(context.training_rows(fold))
         self.parts = _parts_of(context, self.rows)
-        self.strengths: Sequence[float] | None = None  # of L2: that of the first head serves for all
+        self.strengths: Sequence[float] = ()  # of L2: that of the first head serves for all
 
     def answers(self, learned: Ints, judged: Ints, cleaned: Cleaned | None = None) -> Probs:
         """Returns what a head that is fitted to some rows says of others."""
         context = replace(self.context, folds=self.context.folds.inside(self.fold, learned, judged), cleaned=cleaned)
-        options = {} if self.strengths is None else {"strengths": self.strengths}
-        head, l2, _ = fit_head(context, self.fold, self.features, self.spec, **options)
+        head, l2, _ = fit_head(context, self.fold, self.features, self.spec, self.strengths)
         self.strengths = (l2,)
         return predict_head(context, head, self.features, judged, self.spec)
 

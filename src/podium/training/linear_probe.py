@@ -248,10 +248,13 @@ def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 @full_float32()
 def fit_head(
-    context: Context, fold: int, features: Features, spec: ModelSpec, strengths: Sequence[float] = STRENGTHS
+    context: Context, fold: int, features: Features, spec: ModelSpec, strengths: Sequence[float] = ()
 ) -> tuple[Head, float, Inner | None]:
-    """Fits a head to all images but the fold's; returns it, the strength of its L2 and what that was chosen by."""
-    rows, device = features.known_among(context.training_rows(fold)), context.device
+    """Fits a head to all images but the fold's; returns it, the strength of its L2 and what that was chosen by.
+
+    It is one of `strengths`, or else of STRENGTHS.
+    """
+    rows, device, strengths = features.known_among(context.training_rows(fold)), context.device, strengths or STRENGTHS
     owners = np.repeat(np.arange(len(rows)), features.counts_of(rows))  # every box of an image is an example
     own = context.target_of_image[rows[owners]]
     targets = wanted(torch.from_numpy(context.taught(rows[owners])).to(device), spec)
