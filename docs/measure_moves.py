@@ -191,8 +191,8 @@ def train_naive(work: Path, slug: str, seed: int, size: int) -> Scores:
         labels = pd.read_csv(work / "submissions" / slug / f"{base}-all.csv", dtype=str)
         shutil.copytree(raw, folder)
         shutil.copytree(raw / "test", folder / "train", dirs_exist_ok=True)
-        train = pd.read_csv(raw / "train.csv", dtype=str)
-        pd.concat([train, labels]).to_csv(folder / "train.csv", index=False)
+        labelled = pd.read_csv(raw / "train.csv", dtype=str)
+        pd.concat([labelled, labels]).to_csv(folder / "train.csv", index=False)
         (work / "data" / "competitions" / f"{own}.toml").write_text('train_images = "train"\ntest_images = "test"\n')
         prepared = work / "data" / "prepared"
         folds = pd.read_csv(prepared / slug / "folds.csv", dtype=str)[["id", "fold"]]
@@ -200,8 +200,7 @@ def train_naive(work: Path, slug: str, seed: int, size: int) -> Scores:
         never = labels[["id"]].assign(fold="-1")
         pd.concat([folds, never]).to_csv(prepared / own / "folds.csv", index=False)
         shutil.copy(work / "data" / f"{slug}-hidden.csv", work / "data" / f"{own}-hidden.csv")
-    scores: Scores = train(work, own, base, (), seed, size)
-    return scores
+    return train(work, own, base, (), seed, size)
 
 
 def measure(work: Path, slug: str, name: str, seeds: Sequence[int], size: int, only: Sequence[str]) -> None:
