@@ -15,7 +15,7 @@ import torch
 import bars
 import podium as library
 from podium.exporting import export_run
-from podium.exporting.file_forms import FORMS, Form
+from podium.exporting.file_forms import FORMS, Form, facts_of
 from podium.exporting.model_card import _preparation
 from podium.exporting.whole_model import WholeModel
 from podium.images.decode import read_image
@@ -156,3 +156,9 @@ def test_a_card_says_how_an_image_is_prepared(trained: Path) -> None:
     cropped = _preparation(replace(spec, fit="crop", crop=0.875))
     assert "0.875 of it" in cropped
     assert "[124, 116, 104]" in _preparation(replace(spec, fit="pad", mean=(0.485, 0.456, 0.406)))
+
+
+def test_a_file_says_which_part_of_an_image_its_models_see(trained: Path) -> None:
+    _, spec = load_model(run_of(trained, "first").weights_path(0))
+    assert "part" not in facts_of(spec)
+    assert facts_of(replace(spec, part="border"))["part"] == "border"

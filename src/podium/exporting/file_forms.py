@@ -31,7 +31,7 @@ def example(spec: ModelSpec, count: int) -> Tensor:
 def write_torch(whole: WholeModel, spec: ModelSpec, path: Path) -> None:
     batch = torch.export.Dim("batch")
     program = torch.export.export(whole, (example(spec, 2),), dynamic_shapes={"images": {0: batch}})
-    torch.export.save(program, path, extra_files={"podium.json": json.dumps(_about(spec))})
+    torch.export.save(program, path, extra_files={"podium.json": json.dumps(facts_of(spec))})
 
 
 def write_onnx(whole: WholeModel, spec: ModelSpec, path: Path) -> None:
@@ -49,16 +49,17 @@ def write_onnx(whole: WholeModel, spec: ModelSpec, path: Path) -> None:
         verbose=False,
     )
     model = onnx.load(path)
-    for name, value in _about(spec).items():
+    for name, value in facts_of(spec).items():
         model.metadata_props.add(key=name, value=value if isinstance(value, str) else json.dumps(value))
     onnx.save(model, path)
 
 
-def _about(spec: ModelSpec) -> dict[str, Any]:
+def facts_of(spec: ModelSpec) -> dict[str, Any]:
     """Returns what a program needs to know: the names of the outputs, and how images get their size."""
     transform = {name: value for name, value in data_config(spec).items() if name not in ("mean", "std")}
     about = {"classes": spec.classes, "task": spec.task, "transform": transform, "border": border_colour(spec)}
-    return {**about, **({"range": str(spec.value_range)} if spec.value_range else {})}
+    seen = {"range": str(spec.value_range) if spec.value_range else "", "part": spec.part}
+    return {**about, **{name: value for name, value in seen.items() if value}}
 
 
 @contextmanager
