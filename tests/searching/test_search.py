@@ -1,8 +1,10 @@
 """podium search: its trials, its judgement, and what it does when it is stopped, killed or started twice."""
 
+import math
 import re
 import shutil
 import signal
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from torch import Tensor
 
 from forked_podium import exit_status, start_podium
+from podium import disk
 from podium.errors import PodiumError
 from podium.searching import search, search_plan
 from podium.searching.pace import Pace
@@ -103,6 +106,23 @@ def test_of_several_models_the_better_half_by_frozen_heads_is_searched(
     trained = {run_of(folds, f"search-t{number}").recipe["model"] for number in (0, 1)}
     assert len(trained) == 2
     assert len(trials_of(folds)) == 2  # the defaults of two models
+
+
+def test_a_look_that_another_process_takes_is_waited_for_and_not_shared(
+    folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[bool, float]] = []
+
+    def locked(path: Path, shared: bool = False, patience: float = 0.0) -> AbstractContextManager[bool]:
+        if path.name.startswith(".search-look-"):
+            asked.append((shared, patience))
+        return disk.locked(path, shared, patience)
+
+    monkeypatch.setattr(search, "learns_anew", lambda weights: False)
+    monkeypatch.setattr(search, "locked", locked)
+    words = ("search", *FAST, "--device", "cpu", "--epochs", "1", "--model", *MODELS, "--trials", "1")
+    assert podium(*words, "--folds", "0,1")[0] == 0
+    assert asked == [*[(False, 0.0)] * len(MODELS), *[(False, math.inf)] * len(MODELS)]
 
 
 # --- stopped, killed, started twice ------------------------------------------------------------------

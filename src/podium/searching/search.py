@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 
 from optuna.trial import Trial, TrialState
 
-from podium.blending.held_out import current_labels
 from podium.blending.pool_images import fold_scores
 from podium.competition.load import Competition
 from podium.disk import locked
@@ -54,7 +53,7 @@ def search(plan: SearchPlan) -> bool:
 
 def score_on(run: Run, folds: Sequence[int], competition: Competition) -> float:
     """Returns the mean score on these folds; NaN if one of them is not finished."""
-    scores = dict(zip(run.finished(), fold_scores(run, competition, current_labels(competition)), strict=True))
+    scores = dict(zip(run.finished(), fold_scores(run, competition, competition.label_of), strict=True))
     return sum(scores.get(fold, math.nan) for fold in folds) / len(folds)
 
 
@@ -67,9 +66,9 @@ def choose_models(plan: SearchPlan, pace: Pace) -> tuple[str, ...]:
     if len(plan.models) <= LEAST_MODELS or learns_anew(plan.base.recipe.weights):
         return plan.models
     looks = {(model, size): plan.look_of(model, size) for model in plan.models for size in sizes}
-    for waits in (False, True):  # first what no other process does, then what none has finished
+    for patience in (0.0, math.inf):  # first what no other process does, then what none has finished
         for look in looks.values():
-            with locked(plan.folder / f".{look.run.name}.lock", waits) as is_mine:
+            with locked(plan.folder / f".{look.run.name}.lock", patience=patience) as is_mine:
                 if is_mine and look.unfinished_folds():
                     with pace.timed(look):
                         train_folds(look)
