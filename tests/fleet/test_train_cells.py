@@ -133,6 +133,7 @@ def test_jobs_of_a_competition_without_cells_names_the_command_that_makes_some(t
         (("--processes", "2"), "--processes"),
         (("--linear",), "--linear"),
         (("--dry-run",), "--dry-run"),
+        (("--pseudo", "first", "--rounds", "2"), "--rounds"),
         (("--folds", "0", "all"), "--folds all"),
         (("--accumulate", "auto"), "--accumulate auto"),
         (("--store", "auto"), "--store auto"),

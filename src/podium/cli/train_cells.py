@@ -132,6 +132,7 @@ def _refuse_what_is_no_cell(args: argparse.Namespace, request: Request) -> None:
     for flag, (is_given, remedy) in {
         "--processes": (args.processes is not None or started_by_torchrun(), "start a worker for each GPU instead"),
         "--budget": (request.budget, "it divides the time of one process; give --epochs"),
+        "--rounds": (args.rounds > 1, "a round needs the end of the one before; train them one after the other"),
         "--dry-run": (args.dry_run, f"leave out {where} to see what a run would do"),
         "--linear": (request.options.get("linear"), f"it takes seconds; leave out {where}"),
         "--model auto": ("auto" in (args.model or ()), "each machine would look for itself; name a model"),
