@@ -14,7 +14,8 @@ import pytest
 from forked_podium import exit_status, group_environments, start_podium
 from podium import machine
 from podium.machine import Machine
-from podium.tracking.trackers import TRACKERS
+from podium.saved_runs.fold_names import WHOLE
+from podium.tracking.trackers import TRACKERS, TrackedFold
 from podium.tracking.tracking import FILE, Tracking
 from stand_ins.trackers import Calls, install, stand_ins
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
@@ -214,3 +215,8 @@ def test_the_users_environment_sends_it_elsewhere(
 
 def test_a_run_is_not_tracked_unasked() -> None:
     assert Machine().trackers == ()
+
+
+def test_a_model_of_all_images_is_called_as_its_folder(tmp_path: Path) -> None:
+    assert TrackedFold(tmp_path / "run", WHOLE + 1, {}).name == "run/all1"
+    assert TrackedFold(tmp_path / "run", 3, {}).name == "run/fold3"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from podium.errors import PodiumError
+from podium.saved_runs.fold_names import fold_folder_name
 
 LONGEST_TEXT = 500  # characters of an option; MLflow limits them
 TOLD_NOTHING = -1  # comes before the first epoch, 0
@@ -34,7 +35,7 @@ class TrackedFold:
 
     @property
     def name(self) -> str:
-        return f"{self.folder.name}/fold{self.fold}"
+        return f"{self.folder.name}/{fold_folder_name(self.fold)}"
 
     @property
     def options(self) -> dict[str, str]:
@@ -60,7 +61,7 @@ class TensorBoard:
         from torch.utils.tensorboard import SummaryWriter
 
         self.id = ""
-        folder = fold.folder / "tensorboard" / f"fold{fold.fold}"
+        folder = fold.folder / "tensorboard" / fold_folder_name(fold.fold)
         is_new = fold.last_epoch == TOLD_NOTHING
         if is_new:  # curves of a fold that was deleted would mix with the new ones
             shutil.rmtree(folder, ignore_errors=True)
