@@ -12,7 +12,6 @@ import cv2
 import numpy as np
 import pytest
 
-from podium.blending.held_out import current_labels
 from podium.comparing.compare import compare_runs
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import load
@@ -123,7 +122,7 @@ def test_pairs_are_tested_with_the_labels_of_today_and_all_runs_are_shown(two_ru
     corrections = two_runs / "data" / "competitions" / "tiny.corrections.csv"
     corrections.parent.mkdir(exist_ok=True)
     corrections.write_text("id,label\n000,green\n001,green\n")  # for `good`, two correct answers become wrong
-    labels = current_labels(load("tiny", two_runs))
+    labels = load("tiny", two_runs).label_of
     before, today = (compare_pairs("tiny", two_runs, ["good", "idle"], labels=used).iloc[0] for used in (None, labels))
     assert before["only_run"] != today["only_run"]
     status, out, err = podium("report", "-c", "tiny", "--runs", "good")

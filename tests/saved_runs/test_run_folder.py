@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from podium.errors import InUse, PodiumError
-from podium.saved_runs.run_folder import Run, discarded_if_failed, lock_folds
+from podium.saved_runs.run_folder import Run, discarded_if_failed, keep_of_fold, lock_folds
 from templates import template
 from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
 from training.damage import cut_end, empty, flip_bit
@@ -32,6 +32,14 @@ def run(tmp_path: Path) -> Run:
     """A run with one finished fold."""
     shutil.copytree(template(with_a_finished_fold), tmp_path, dirs_exist_ok=True)
     return run_of(tmp_path)
+
+
+def test_processes_that_record_facts_of_their_folds_keep_those_of_the_others(run: Run) -> None:
+    others = [Run(run.path), Run(run.path)]
+    assert all("pseudo_power" not in other.recipe for other in others)  # both have read it
+    for fold, other in enumerate(others):
+        keep_of_fold(other, "pseudo_power", fold, 2.0 + fold)
+    assert Run(run.path).recipe["pseudo_power"] == {"0": 2.0, "1": 3.0}
 
 
 def raise_error(message: str) -> None:

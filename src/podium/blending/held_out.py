@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from podium.blending.blend import Probs
 from podium.blending.stack import Inputs
-from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import ONE_LABEL, Targets
 
@@ -87,11 +86,6 @@ def collect_held_out(
         groups=group_numbers,
         ids=ids,
     )
-
-
-def current_labels(competition: Competition) -> dict[str, str]:
-    """Returns the labels of the training images by id, as corrected."""
-    return dict(zip(competition.train["id"], competition.train["target"], strict=True))
 
 
 def _read_out_of_fold(run: Run, classes: tuple[str, ...], labels: Mapping[str, str] | None) -> dict[str, OutOfFold]:

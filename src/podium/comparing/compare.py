@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from podium.blending.expected_score import Interval, bootstrap_scores, percentile_interval
-from podium.blending.held_out import HeldOut, collect_held_out, current_labels
+from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.pool_images import fold_scores, pool_held_out
 from podium.blending.select_runs import OTHER_CLASSES, find_reasons, warn_of_changed_data
 from podium.comparing.pair_tests import correct, mcnemar
@@ -47,7 +47,7 @@ def compare_runs(
     public_scores = find_public_scores(runs, root / "submissions" / competition.slug)
     complete = [run for run in runs if run not in reasons]
     classes = complete[0].out_of_fold(complete[0].finished()[0], competition.classes).classes
-    labels = current_labels(competition)
+    labels = competition.label_of
     shared = pool_held_out(collect_held_out(complete, classes, groups, labels), competition)
     best = _position_of_best(shared, metric)
     warn_of_changed_data(competition, runs)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium.blending.held_out import current_labels
 from podium.comparing.compare import find_disagreements
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import Competition
@@ -27,7 +26,7 @@ def compare_as_text(competition: Competition, root: Path, runs: pd.DataFrame) ->
     shown = list(runs["run"].head(MOST_RUNS))
     disagreements = find_disagreements(competition.slug, root, shown)
     only_best = len(runs) > MOST_RUNS_IN_PAIRS
-    names, labels = list(runs["run"]), current_labels(competition)
+    names, labels = list(runs["run"]), competition.label_of
     pairs = compare_pairs(competition.slug, root, names, only_best, labels)
     return describe_comparison(runs, disagreements, pairs, competition.task)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from podium.blending.held_out import collect_held_out, current_labels
+from podium.blending.held_out import collect_held_out
 from podium.blending.select_runs import select_runs
 from podium.comparing.label_suspects import find_suspects
 from podium.competition.corrections import corrections_csv
@@ -34,7 +34,7 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
         problem = f"these have {competition.task.words.removesuffix(' an image')}"
         raise PodiumError(f"doubtful labels are found where each image has one label; {problem}")
     runs = select_runs(competition, root, names)
-    held_out = collect_held_out(runs, competition.classes, labels=current_labels(competition))
+    held_out = collect_held_out(runs, competition.classes, labels=competition.label_of)
     if not len(held_out):
         raise PodiumError(
             f"no training image was held out by all of the runs {', '.join(run.name for run in runs)}; name runs of the"

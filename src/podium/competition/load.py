@@ -86,6 +86,11 @@ class Competition:
         return replace(targets, values=targets.answers(probs))
 
     @cached_property
+    def label_of(self) -> dict[str, str]:
+        """Returns the labels of the training images by id, as corrected."""
+        return dict(zip(self.train["id"], self.train["target"], strict=True))
+
+    @cached_property
     def targets(self) -> Targets:
         """Returns the targets of the training images."""
         return self.as_submitted(self.task.encode(self.train["target"], self.classes))

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium.blending.held_out import current_labels
 from podium.comparing.compare import compare_runs, find_disagreements
 from podium.comparing.comparison_picture import comparison_svg
 from podium.comparing.comparison_text import chance
@@ -101,7 +100,7 @@ def _pairs_section(competition: Competition, root: Path, runs: pd.DataFrame) -> 
             pair.only_other,
             chance(pair.p_corrected),
         ]
-        for pair in compare_pairs(competition.slug, root, names, labels=current_labels(competition)).itertuples()
+        for pair in compare_pairs(competition.slug, root, names, labels=competition.label_of).itertuples()
     ]
     header = ["run A", "run B", "disagree", "only A right", "only B right", "p"]
     text = (

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from podium.blending.blend import apply_temperature
 from podium.blending.blend_strategies import fit_temperature, random_part
-from podium.blending.held_out import current_labels
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS, evaluate
@@ -72,7 +71,7 @@ def read_held_out(run: Run, competition: Competition) -> HeldOutImages:
     Images without a label today are left out. A run of other classes than the competition's keeps its own, and the
     labels that it was trained with.
     """
-    labels = current_labels(competition)
+    labels = competition.label_of
     classes = run.out_of_fold(run.finished()[0], competition.classes).classes
     parts = {fold: run.out_of_fold(fold).in_order_of(classes).with_labels(labels) for fold in run.finished()}
     folds = np.concatenate([np.full(len(part.id), fold) for fold, part in parts.items()])

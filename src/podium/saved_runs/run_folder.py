@@ -240,6 +240,13 @@ class Run:
             yield
 
 
+@_alone_with_recipe
+def keep_of_fold(run: Run, key: str, fold: int, value: Any) -> None:
+    """Records a fact of one fold in recipe.json."""
+    run.recipe[key] = {**run.recipe.get(key, {}), str(fold): value}
+    write_json(run.path / "recipe.json", run.recipe)
+
+
 @contextmanager
 def lock_folds(run: Run, folds: Sequence[int]) -> Iterator[None]:
     """Keeps other processes out of these folds, and deletes what a killed one left; they may train others."""

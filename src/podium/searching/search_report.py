@@ -20,7 +20,7 @@ from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from podium.blending.expected_score import Interval, estimate_score
-from podium.blending.held_out import collect_held_out, current_labels
+from podium.blending.held_out import collect_held_out
 from podium.blending.pool_images import pool_held_out
 from podium.comparing.compare import gain_interval
 from podium.competition.load import Competition
@@ -115,7 +115,7 @@ class Found:
         runs = [self.run(self.defaults), self.run(self.winner)]
         if any(fold not in run.finished() for run in runs):
             return None
-        groups, labels = read_groups(competition, self.root), current_labels(competition)
+        groups, labels = read_groups(competition, self.root), competition.label_of
         held_out = pool_held_out(collect_held_out(runs, competition.classes, groups, labels), competition)
         pair = held_out.of(held_out.parts == fold)
         pair = replace(pair, groups=np.unique(pair.groups, return_inverse=True)[1])  # those of this fold

@@ -15,7 +15,7 @@ from podium.blending.choose_decision import choose_decision, find_kind, with_lea
 from podium.blending.choose_pooling import choose_pooling
 from podium.blending.decision import Decision
 from podium.blending.expected_score import Estimate, estimate_score
-from podium.blending.held_out import HeldOut, collect_held_out, current_labels
+from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.nested import Judged
 from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out, rows_of
@@ -69,7 +69,7 @@ def choose_steps(
 
 def _collect(competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None) -> HeldOut:
     """Returns the images that all runs held out, with the card's features, which a stack learns from."""
-    labels = current_labels(competition)
+    labels = competition.label_of
     held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels)
     if competition.features and strategy not in (None, STACKED, *STACKS):
         say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")

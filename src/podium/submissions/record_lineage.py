@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from podium.blending.held_out import current_labels
 from podium.competition.load import Competition
 from podium.extensions.extension_files import loaded_extensions
 from podium.saved_runs.doubts import doubt_about
@@ -26,7 +25,7 @@ def record_lineage(
     competition: Competition, csv: Path, text: str, facts: PredictionFacts, chosen: ChosenSteps
 ) -> dict[str, Any]:
     """Returns the content of the JSON beside the CSV, which will hold this text."""
-    extensions, labels = extension_hashes(), current_labels(competition)
+    extensions, labels = extension_hashes(), competition.label_of
     return {
         "csv": csv.name,
         "sha256": hashlib.sha256(text.encode()).hexdigest(),

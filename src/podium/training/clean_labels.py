@@ -21,15 +21,13 @@ from numpy.typing import NDArray
 
 from podium.competition.csv_files import csv_text
 from podium.disk import atomic, write_text
-from podium.models.build import ModelSpec, build_model
-from podium.models.place import place_model
+from podium.models.build import ModelSpec
 from podium.saved_runs.fold_names import fold_name
 from podium.tasks.task import are_right
 from podium.terminal import plural, say
 from podium.training.context import Context
 from podium.training.frozen_features import Features, compute_features
-from podium.training.linear_probe import fit_head, linear_layers, predict_head
-from podium.training.randomness import seed_torch
+from podium.training.linear_probe import build_frozen, fit_head, linear_layers, predict_head
 from podium.training.soft_targets import Cleaned
 
 Ints = NDArray[np.int64]
@@ -165,16 +163,7 @@ def _read(path: Path, key: str) -> Cleaned | None:
 
 
 def _open_judge(context: Context, fold: int) -> Judge:
-    recipe = context.recipe
-    seed_torch(recipe.seed, 0, 0)
-    model, spec = build_model(
-        replace(recipe, drop_path=0.0),
-        context.competition.classes,
-        backbone=context.plan.backbone,
-        recorded_source=context.run.recorded_source,
-    )
-    spec = context.complete_spec(spec, fold)
-    normalise = place_model(model, spec, context.device, context.precision)
+    model, spec, normalise = build_frozen(context, fold)
     linear_layers(model, spec, normalise)  # refuses models whose answers are no head on features
     return Judge(context, fold, compute_features(context, model, spec, normalise), spec)
 

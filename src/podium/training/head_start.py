@@ -94,7 +94,7 @@ def _end_of(source: Run, learner: Learner) -> list[EpochRecord]:
     A head that left little to learn leaves as little to a run that goes on.
     """
     competition, fold, rate = learner.context.competition, learner.fold, learner.recipe.lr
-    labels = dict(zip(competition.train["id"], competition.train["target"], strict=True))
+    labels = competition.label_of
     known = source.out_of_fold(fold, competition.classes).with_labels(labels)
     try:
         history = source.history(fold)

@@ -89,16 +89,8 @@ def train_head(context: Context, fold: int) -> None:
     """Fits a head for one fold and writes the same files as train_fold."""
     started, context = time.monotonic(), context.of_fold(fold)
     recipe, metric, targets = context.recipe, context.competition.metric, context.target_of_image
-    seed_torch(recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
-    model, spec = build_model(
-        replace(recipe, drop_path=0.0),
-        context.competition.classes,
-        backbone=context.plan.backbone,
-        recorded_source=context.run.recorded_source,
-    )
-    spec = context.complete_spec(spec, fold)
+    model, spec, normalise = build_frozen(context, fold)
     context.keep_start(spec.source)
-    normalise = place_model(model, spec, context.device, context.precision)
     fitted = fit_head_of(context, fold, model, spec, normalise)
 
     training, held_out = context.training_rows(fold), context.held_out_rows(fold)
@@ -122,6 +114,19 @@ def train_head(context: Context, fold: int) -> None:
     context.save_predictions(fold, probs)
     say(f"  {fold_name(fold)}  a head with L2 {fitted.l2:.2g}  {record.text(context.competition.task)}")
     warn_if_at_chance(context, fold, probs, [record])
+
+
+def build_frozen(context: Context, fold: int) -> tuple[nn.Module, ModelSpec, Normaliser]:
+    """Returns the pretrained model of a fold, before anything is trained, and what feeds it."""
+    seed_torch(context.recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
+    model, spec = build_model(
+        replace(context.recipe, drop_path=0.0),
+        context.competition.classes,
+        backbone=context.plan.backbone,
+        recorded_source=context.run.recorded_source,
+    )
+    spec = context.complete_spec(spec, fold)
+    return model, spec, place_model(model, spec, context.device, context.precision)
 
 
 def loss_of_head(targets: Targets, probs: NDArray[np.float32], spec: ModelSpec) -> float:

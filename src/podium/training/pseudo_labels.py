@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.disk import write_json
 from podium.errors import PodiumError
 from podium.models.device import prepare_device
 from podium.saved_runs.fold_names import fold_name
-from podium.saved_runs.run_folder import Run
+from podium.saved_runs.run_folder import Run, keep_of_fold
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, Task, joined
 from podium.terminal import plural, say
@@ -90,19 +89,17 @@ def _kept_power(context: Context, runs: Sequence[Run], fold: int) -> float:
     kept = run.recipe.get(KEY, {}) if path.exists() else {}
     power = float(kept.get(str(fold)) or _best_power(context, runs, fold))
     if context.processes.is_first and path.exists() and str(fold) not in kept:
-        run.recipe[KEY] = {**kept, str(fold): power}
-        write_json(path, run.recipe)
+        keep_of_fold(run, KEY, fold, power)
     return power
 
 
 def _best_power(context: Context, runs: Sequence[Run], fold: int) -> float:
     """Returns the power under which the runs' answers for images of the other folds have the lowest loss."""
     competition = context.competition
-    labels = dict(zip(competition.train["id"], competition.train["target"], strict=True))
     targets: list[Targets] = []
     probs: list[Probs] = []
     for other in sorted(set.intersection(*(set(run.finished()) for run in runs)) - {fold}):
-        held_out = [run.out_of_fold(other, competition.classes).with_labels(labels) for run in runs]
+        held_out = [run.out_of_fold(other, competition.classes).with_labels(competition.label_of) for run in runs]
         if any(not np.array_equal(predictions.id, held_out[0].id) for predictions in held_out):
             raise PodiumError(
                 f"--pseudo {context.recipe.pseudo}: these runs hold out different images in fold {other}; name runs of"

@@ -70,8 +70,6 @@ class Kitchen:
         self.sizes = [self.size, *(size for size in request.test_sizes if size != self.size)]
         side = side_of_run(recipe["image_size"], max(self.sizes, key=shorter_side), recipe.get("region_jitter", 0.0))
         self.store = open_store(competition, root, side, self.machine.keep_pixels, regions_of(runs[0]))
-        train = competition.train
-        self.labels = dict(zip(train["id"], train["target"], strict=True))  # of today: all runs are judged by the same
         self.scores: dict[tuple[Mixture, int], float] = {}
 
     def score(self, mixture: Mixture, fold: int) -> float:
@@ -82,7 +80,7 @@ class Kitchen:
             held_out = run.out_of_fold(fold, self.competition.classes)
             if not alone:  # else as its training has predicted them
                 held_out = replace(held_out, probs=self.predict(mixture, fold))
-            known = held_out.with_labels(self.labels)
+            known = held_out.with_labels(self.competition.label_of)  # of today, for all runs
             self.scores[mixture, fold] = METRICS[metric]().better * evaluate(metric, known.target, known.probs)
         return self.scores[mixture, fold]
 
