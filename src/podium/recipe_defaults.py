@@ -76,7 +76,7 @@ COMMON: dict[str, Any] = {
     "sharpen": 0.0,  # the power under which the answers for held-out images have the lowest loss
     "clean": "none",  # whether it gains depends on the labels
     "extra_weight": 1.0,  # as often as the card says
-    "also_weight": 0.3,  # the answers come first
+    "also_weight": 0.3,  # a guess: the answers come first
 }
 # Rows by kind of backbone: models/look_inside.py tells them apart by their modules.
 PRETRAINED: dict[str, dict[str, Any]] = {
