@@ -1,5 +1,7 @@
 """The notebooks run from beginning to end on an empty folder, and are stored without what that prints."""
 
+import ast
+import importlib.util
 import json
 import sys
 from collections.abc import Iterator
@@ -116,6 +118,17 @@ def test_another_competition(path: Path, kernel: KernelManager, tmp_path: Path) 
     assert "tiny" in text
     assert not (tmp_path / "data" / "raw" / "sample").exists()
     assert (tmp_path / "runs" / "tiny").exists() == (path.stem != WITHOUT_TRAINING)
+
+
+@each_notebook
+def test_what_it_imports_exists(path: Path) -> None:
+    """As types are checked elsewhere: a name that moved shows here at once, not when the notebook runs."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        for statement in ast.parse(cell.source.removeprefix("%%capture")).body if cell.cell_type == "code" else ():
+            if isinstance(statement, ast.ImportFrom):
+                module = importlib.import_module(str(statement.module))
+                for name in statement.names:
+                    assert hasattr(module, name.name) or importlib.util.find_spec(f"{module.__name__}.{name.name}")
 
 
 @each_notebook
