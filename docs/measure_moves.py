@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from podium.competition.load import load
 from podium.saved_runs.run_folder import Run
@@ -30,14 +31,23 @@ TEST_SHARE, MOST_TEST, MOST_TRAIN = 0.4, 1500, 2000  # images
 Words = Sequence[str]
 # The negative control: all folds' models label the test images together, and every fold learns these labels.
 NAIVE: Words = ("naive",)
+SOUP = "soup"  # a move that begins with it averages the weights of the runs that follow
+OTHER = 10  # more than the seed of a run: the seed of the run that is averaged with it
+BLEND = "blend"  # or the probabilities: what the soup is compared with
 
 
 class Scene(NamedTuple):
-    """A kind of trouble, and the moves against it; `{base}` in their flags is the name of the run without them."""
+    """A kind of trouble, and the moves against it.
+
+    In the flags of a move, `{base}` is the name of the run without it, `{other}` of such a run with another seed, and
+    `{folder}` the competition's folder.
+    """
 
     plant: Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]  # of the training rows: id, label, image
     moves: dict[str, Words]
-    card: str = ""
+    card: str = ""  # `{slug}` is the competition's name
+    outside: float = 0.0  # the share of the training images that come from elsewhere
+    is_small: bool = False  # the objects, each on a larger background, with a table of their boxes
 
 
 def as_it_is(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
@@ -87,7 +97,29 @@ def long_tail(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 
 SCENES = {
-    "plain": Scene(as_it_is, {"finish": ("--finish", "96:2"), "pseudo": ("--pseudo", "{base}")}),
+    "plain": Scene(
+        as_it_is,
+        {
+            "finish": ("--finish", "96:2"),
+            "pseudo": ("--pseudo", "{base}"),
+            "swa": ("--swa", "2"),
+            "fold 2": ("--folds", "0,1,2"),
+            "all": ("--folds", "0,1,all"),
+            "soup": (SOUP, "{base}", "{other}"),
+            "blend": (BLEND, "{base}", "{other}"),
+            "head": ("--linear",),
+            "wise": (SOUP, "{base}", "{head}"),
+        },
+    ),
+    "outside": Scene(
+        as_it_is,
+        {"extra": (), "extra 0.3": ("--extra-weight", "0.3")},
+        '[[extra]]\nfolder = "data/extra/{slug}"\n',
+        outside=0.5,
+    ),
+    "small": Scene(
+        as_it_is, {"region": ("--region", "{folder}/boxes.csv"), "border": ("--region", "border")}, is_small=True
+    ),
     "few": Scene(
         few_labels,
         {
@@ -111,7 +143,8 @@ SCENES = {
         },
     ),
 }
-BASE: dict[str, Words] = {"also": ("--also-weight", "0")}  # of a scene whose card would use the move
+# Of a scene whose card would use the move.
+BASE: dict[str, Words] = {"also": ("--also-weight", "0"), "outside": ("--extra-weight", "0")}
 
 
 # --- competitions ------------------------------------------------------------------------------------
@@ -131,19 +164,45 @@ def make_competition(root: Path, work: Path, slug: str, name: str) -> str:
     count = min(MOST_TEST, round(TEST_SHARE * len(rows)))
     test, train = rows[:count], rows[count : count + MOST_TRAIN]
     train, test = scene.plant(train, rng), test if name != "also" else scene.plant(test, np.random.default_rng(0))
+    outside, train = train[: round(scene.outside * len(train))], train[round(scene.outside * len(train)) :]
+    for image in outside.itertuples():
+        place = work / "data" / "extra" / own / image.label
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copy(image.image, place / f"{image.id}{Path(image.image).suffix}")
+    boxes = []
     for part, images in (("train", train), ("test", test)):
         (folder / part).mkdir(parents=True)
         for image, number in zip(images["image"], images["id"], strict=True):
-            shutil.copy(image, folder / part / f"{number}{Path(image).suffix}")
+            if scene.is_small:
+                boxes.append((number, *paste_small(image, folder / part / f"{number}.jpg", rng)))
+            else:
+                shutil.copy(image, folder / part / f"{number}{Path(image).suffix}")
+    if boxes:
+        pd.DataFrame(boxes, columns=["id", "x", "y", "width", "height"]).to_csv(folder / "boxes.csv", index=False)
     columns = [column for column in ("id", "label", "fine") if column in train]
     train.sort_values("id")[columns].to_csv(folder / "train.csv", index=False)
     test = test.sort_values("id")[["id", "label"]]
     test.assign(label=train["label"].iloc[0]).to_csv(folder / "sample_submission.csv", index=False)
     (work / "data" / "competitions").mkdir(parents=True, exist_ok=True)
-    (work / "data" / "competitions" / f"{own}.toml").write_text(scene.card)
+    (work / "data" / "competitions" / f"{own}.toml").write_text(scene.card.format(slug=own))
     podium(work, "folds", "-c", own, "--k", "4")
     test.to_csv(hidden, index=False)
     return own
+
+
+def paste_small(image: str, target: Path, rng: np.random.Generator) -> tuple[int, int, int, int]:
+    """Writes the image at a third of its sides somewhere on a background of soft random colours; returns its box."""
+    with Image.open(image) as opened:
+        picture = opened.convert("RGB")
+    side = 3 * max(picture.size)
+    side = min(side, 480)
+    picture.thumbnail((side // 3, side // 3))
+    colours = Image.fromarray(rng.integers(256, size=(12, 12, 3), dtype=np.uint8))
+    background = colours.resize((side, side), Image.Resampling.BICUBIC)
+    x, y = (int(rng.integers(side - own + 1)) for own in picture.size)
+    background.paste(picture, (x, y))
+    background.save(target, quality=92)
+    return x, y, *picture.size
 
 
 def podium(work: Path, *words: str) -> None:
@@ -165,15 +224,19 @@ class Scores(NamedTuple):
 
 def train(work: Path, slug: str, run: str, words: Words, seed: int, size: int) -> Scores:
     """Trains a run, unless it is there, and returns the accuracy of its folds' mean on the hidden test."""
-    path = work / "runs" / slug / run
-    if len(Run(path).finished()) < len(FOLDS):
+    path, runs = work / "runs" / slug / run, [run]
+    if words[:1] == [BLEND]:
+        path, runs = work / "runs" / slug / words[1], list(words[1:])
+    elif words[:1] == [SOUP] and not path.exists():
+        podium(work, "soup", "-c", slug, *words[1:], "--name", run)
+    elif len(Run(path).finished()) < len(FOLDS):
         # A run that goes on from another has its model, and asks for other epochs.
         own = () if "--from" in words else ("--model", MODEL, "--image-size", str(size))
-        epochs = () if "--epochs" in words else ("--epochs", str(EPOCHS))
-        folds = ",".join(map(str, FOLDS))
-        podium(work, "train", "-c", slug, "--name", run, "--folds", folds, "--seed", str(seed), *own, *epochs, *words)
+        epochs = () if {"--epochs", "--linear"} & {*words} else ("--epochs", str(EPOCHS))
+        folds = () if "--folds" in words else ("--folds", ",".join(map(str, FOLDS)))
+        podium(work, "train", "-c", slug, "--name", run, *folds, "--seed", str(seed), *own, *epochs, *words)
     if not (work / "submissions" / slug / f"{run}.csv").exists():
-        podium(work, "submit", "-c", slug, "--runs", run, "--name", run, "--decision", "none")
+        podium(work, "submit", "-c", slug, "--runs", *runs, "--name", run, "--decision", "none", "--anyway")
     answers = pd.read_csv(work / "submissions" / slug / f"{run}.csv", dtype=str).set_index("id")["label"]
     truth = pd.read_csv(work / "data" / f"{slug}-hidden.csv", dtype=str).set_index("id")["label"]
     held_out = [Run(path).score(fold, "accuracy") for fold in FOLDS]
@@ -212,7 +275,10 @@ def measure(work: Path, slug: str, name: str, seeds: Sequence[int], size: int, o
     for seed in seeds:
         for move, words in moves.items():
             run = f"{move.replace(' ', '-')}-{seed}"
-            words = [word.format(base=f"base-{seed}") for word in words]
+            names = {"base": f"base-{seed}", "other": f"base-{seed + OTHER}", "head": f"head-{seed}"}
+            words = [word.format(**names, folder=work / "data" / "raw" / slug) for word in words]
+            if names["other"] in words:
+                train(work, slug, names["other"], moves["base"], seed + OTHER, size)
             naive = words == list(NAIVE)
             scores = train_naive(work, slug, seed, size) if naive else train(work, slug, run, words, seed, size)
             found.setdefault(move, []).append(scores)

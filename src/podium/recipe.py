@@ -33,7 +33,9 @@ Options = Mapping[str, Any]  # name of an option: its value
 
 @dataclass(frozen=True)
 class Recipe(ImageOptions):
-    linear: bool = option("linear evaluation: freeze the backbone and fit a logistic head on its features")
+    linear: bool = option(
+        "linear evaluation: freeze the backbone and fit a logistic head on its features (--model A+B: of both)"
+    )
     head_first: bool = option(
         "start from a head that is fitted to the frozen features; without it, a new head starts from the shares of the"
         " classes"

@@ -18,7 +18,7 @@ from podium.competition.card import read_card
 from podium.errors import PodiumError
 from podium.extensions.extension_files import loaded_extensions
 from podium.models.build import PERMISSIVE, licence_of
-from podium.models.hub import check_model_name, check_weights_available, package_to_use, timm_name
+from podium.models.hub import JOIN, backbones_in, check_model_name, check_weights_available, package_to_use, timm_name
 from podium.recipe_defaults import AUTO_PRETRAINED, expand_auto
 from podium.terminal import command_for, first_line, plural, say, show, table
 
@@ -164,6 +164,10 @@ def _weights(model: str, device: str) -> Iterator[Finding]:
             return
     model = timm_name(model)
     check_model_name(model)
+    if JOIN in model:
+        for part in backbones_in(model):
+            yield from _weights(part, device)
+        return
     check_weights_available(model, "pretrained")
     licence = licence_of(model)
     if licence is None:

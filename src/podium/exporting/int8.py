@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from podium.models.build import ModelSpec
+from podium.models.hub import backbones_in
 from podium.models.look_inside import modules_of
 
 TRANSFORMERS = ("vit", "swin")  # kinds of look_inside.py
@@ -32,7 +33,7 @@ def quantise(source: Path, path: Path, spec: ModelSpec, batches: Iterable[Tensor
 
 
 def is_dynamic(spec: ModelSpec) -> bool:
-    return modules_of(spec.architecture).kind in TRANSFORMERS
+    return any(modules_of(name).kind in TRANSFORMERS for name in backbones_in(spec.architecture))
 
 
 class _Batches:

@@ -6,7 +6,7 @@ Errors of timm and the hub's client become one sentence each.
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from podium.competition.value_range import ValueRange
 from podium.disk import sha256
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, sides_of, size_of
-from podium.models.hub import package_to_use, weights_unreachable
+from podium.models.hub import JOIN, backbones_in, package_to_use, weights_unreachable
 from podium.models.look_inside import modules_of
 from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
@@ -28,6 +28,7 @@ from podium.terminal import first_line, say
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+SOURCES = " + "  # between the sources of the weights of several backbones
 STEPS = (8, 14, 16, 32)  # patches and strides of models
 PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause", "bsd", "cc-by-4.0", "cc0-1.0", "openrail", "openrail++")
 
@@ -92,7 +93,9 @@ def model_options(name: str, from_scratch: bool) -> Options:
 
 @cache
 def backbone_of(name: str) -> Backbone:
-    """Returns what the defaults of a run depend on."""
+    """Returns what the defaults of a run depend on; of several backbones, the first decides."""
+    if len(names := backbones_in(name)) > 1:
+        return backbone_of(names[0])._replace(weights=name)
     config, modules = _weights_config(name), modules_of(name)
     size = config.input_size[-1] if config else 224
     test_size = config.test_input_size[-1] if config and config.test_input_size else size
@@ -112,6 +115,8 @@ def module_of(name: str) -> str:
 
 def licence_of(name: str) -> str | None:
     """Returns the licence of the pretrained weights as timm knows it; None if there are no weights."""
+    if len(names := backbones_in(name)) > 1:
+        return SOURCES.join(dict.fromkeys(licence_of(part) or "unknown" for part in names))
     config = _weights_config(name)
     return str(config.license or "unknown") if config is not None and config.has_weights else None
 
@@ -145,6 +150,8 @@ def build_model(
     out. `further` are options of timm. A run whose `recorded_source` is a package loads that package, even if the hub
     has the weights now.
     """
+    if JOIN in recipe.model:
+        return _build_several(recipe, classes, recorded_source)
     name, weights = recipe.model, str(start or backbone or recipe.weights)
     source, overlay = _weights_to_load(recipe, classes, start, backbone, recorded_source)
     options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None, **(further or {})}
@@ -177,6 +184,29 @@ def build_model(
         head=recipe.head if classes else LINEAR,
         **_data_config(model, recipe.test_size),
     )
+
+
+def _build_several(recipe: Recipe, classes: Sequence[str], recorded_source: str) -> tuple["nn.Module", ModelSpec]:
+    names = backbones_in(recipe.model)
+    recorded = recorded_source.split(SOURCES) if recorded_source else [""] * len(names)
+    parts = [
+        build_model(replace(recipe, model=name), (), recorded_source=source)
+        for name, source in zip(names, recorded, strict=True)
+    ]
+    architecture, source = (
+        separator.join(getattr(spec, field) for _, spec in parts)
+        for separator, field in ((JOIN, "architecture"), (SOURCES, "source"))
+    )
+    model = _join([model for model, _ in parts], recipe.image_size, recipe.test_size, len(classes))
+    return model, replace(parts[0][1], architecture=architecture, source=source, classes=tuple(classes))
+
+
+def _join(backbones: "list[nn.Module]", size: ImageSize, test_size: ImageSize, classes: int) -> "nn.Module":
+    from podium.models.several import SeveralBackbones
+
+    configs = [_data_config(backbone, test_size) for backbone in backbones]
+    features = sum(try_size(backbone, size)[0][1] for backbone in backbones)
+    return SeveralBackbones(backbones, [(config["mean"], config["std"]) for config in configs], features, classes)
 
 
 def _weights_to_load(
@@ -248,6 +278,9 @@ def build_with_own_classes(name: str, weights: str) -> tuple["nn.Module", ModelS
 
 def rebuild_model(spec: ModelSpec) -> "nn.Module":
     """Returns the model without its weights."""
+    if len(names := backbones_in(spec.architecture)) > 1:
+        backbones = [_create(name, spec.image_size, pretrained=False, num_classes=0) for name in names]
+        return _join(backbones, spec.image_size, spec.test_size, len(spec.classes))
     model = _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
     if not is_timms_head(spec):
         _change_head(model, spec.architecture, spec, spec.image_size)

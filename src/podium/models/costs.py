@@ -4,7 +4,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium.image_size import ImageSize, sides_of
-from podium.models.hub import timm_name
+from podium.models.hub import backbones_in, timm_name
 from podium.models.look_inside import look_inside
 from podium.zoo.registry import register_zoo
 
@@ -50,6 +50,8 @@ def _multiply_adds(model: "nn.Module", image_size: ImageSize | None = None) -> i
 @cache
 def multiply_adds_at(name: str, image_size: ImageSize, classes: int) -> int:
     """Returns those of a competition's model: for its image size and its classes."""
+    if len(names := backbones_in(name)) > 1:
+        return sum(multiply_adds_at(part, image_size, classes) for part in names)
     options: dict[str, Any] = {"num_classes": classes}
     if _needs_size(name):
         options["img_size"] = sides_of(image_size)

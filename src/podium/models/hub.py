@@ -19,6 +19,7 @@ from podium.terminal import did_you_mean, first_few, podium_command
 from podium.zoo.registry import ZOO, names_in
 
 HUB_TIMEOUT = 2.0  # seconds; a network that needs longer is too slow for a download
+JOIN = "+"  # between the names of several backbones (several.py)
 WEIGHT_FILES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 
 
@@ -42,13 +43,22 @@ def expand_pattern(name: str) -> list[str]:
 
 def timm_name(name: str) -> str:
     """Returns timm's own name of a model that is named as on the hub: hf-hub:timm/NAME or timm/NAME."""
-    return re.sub(r"^(hf[-_]hub:)?timm/", "", name)
+    return JOIN.join(re.sub(r"^(hf[-_]hub:)?timm/", "", part) for part in backbones_in(name))
+
+
+def backbones_in(model: str) -> list[str]:
+    """Returns the names of the backbones whose features one head sees, A+B; of any other model, its name."""
+    return model.split(JOIN)
 
 
 def check_model_name(name: str | None) -> None:
     """Refuses a name that neither timm, the zoo nor an extension knows."""
     if not name:
         raise PodiumError("which model? For example: --model convnext_small, or --model auto")
+    if JOIN in name:
+        for part in backbones_in(name):
+            check_model_name(part)
+        return
     names = registered_names() | extension_models()
     architecture = name.partition(".")[0]
     if architecture not in names:
@@ -69,6 +79,10 @@ def check_weights_available(name: str, weights: str, pretrainings: Sequence[str]
         if pretrainings:
             hint += f"; there are the pretrainings {', '.join(pretrainings)}"
         raise PodiumError(f"--weights {weights}: no such file (nor 'pretrained' or 'none'){hint}")
+    if JOIN in name:
+        for part in backbones_in(name):
+            check_weights_available(part, weights)
+        return
     architecture = name.partition(".")[0]
     if weights == "pretrained" and architecture in names_in(ZOO):
         raise PodiumError(

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from podium.models.build import ModelSpec, family_of
 from podium.models.device import is_cpu
+from podium.models.hub import backbones_in
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +35,6 @@ def layout_for(spec: ModelSpec, device: "torch.device") -> "torch.memory_format"
     """Returns the memory layout of the model's weights and inputs."""
     import torch
 
-    family = family_of(spec.architecture)
-    crashes = is_cpu(device) and family in CRASH_WITH_CHANNELS_LAST
+    families = {family_of(name) for name in backbones_in(spec.architecture)}
+    crashes = is_cpu(device) and not families.isdisjoint(CRASH_WITH_CHANNELS_LAST)
     return torch.contiguous_format if crashes else torch.channels_last

@@ -11,6 +11,7 @@ from typing import Any
 from podium.errors import PodiumError
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec, is_timms_head, module_of, size_options
+from podium.models.hub import JOIN
 from podium.models.model_file import SPEC_KEY, read_spec
 from podium.models.tensors import load_tensors, save_tensors
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
@@ -39,7 +40,7 @@ def export_model(model_file: Path, path: Path) -> None:
         raise PodiumError(f"{path}: timm knows the format by the ending; call the file {path.stem}{ENDING}")
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise PodiumError(f"{path}: cannot be written; name a file in a folder that exists")
-    if not module_of(spec.architecture).startswith("timm."):
+    if JOIN in spec.architecture or not module_of(spec.architecture).startswith("timm."):
         raise PodiumError(f"{spec.architecture} is no model of timm, which could not load the file; use run.model()")
     if not is_timms_head(spec):
         own = f"--pool {spec.pool} --head {spec.head}"

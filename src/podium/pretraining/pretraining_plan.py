@@ -96,7 +96,7 @@ def plan_pretraining(slug: str, root: Path, request: PretrainRequest) -> Pretrai
 def check_pretrain_request(slug: str, root: Path, request: PretrainRequest) -> tuple[Options, Options]:
     """Returns the options with the defaults of pretraining, and the card's; refuses what no pretraining can use."""
     from podium.competition.card import read_card
-    from podium.models.hub import check_model_name, check_weights_available, timm_name
+    from podium.models.hub import JOIN, check_model_name, check_weights_available, timm_name
 
     card: Mapping[str, Any] = read_card(slug, root).get("recipe", {})
     if request.name is not None:
@@ -113,6 +113,8 @@ def check_pretrain_request(slug: str, root: Path, request: PretrainRequest) -> t
     options["model"] = timm_name(options.get("model", ""))
     if options["model"] == "auto":
         raise PodiumError("--model auto is for podium train; name a model, for example --model cpvt_nano")
+    if JOIN in options["model"]:
+        raise PodiumError("several models are for podium train --linear; pretraining takes one")
     options.setdefault("lr", float(f"{LEARNING_RATE * (options['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}"))
     check_model_name(options["model"])
     check_weights_available(options["model"], options["weights"])

@@ -14,7 +14,14 @@ from podium.containers.image_place import BORDER
 from podium.disk import check_name
 from podium.errors import PodiumError
 from podium.machine import Machine
-from podium.models.hub import WeightsUnreachable, check_model_name, check_weights_available, timm_name
+from podium.models.hub import (
+    JOIN,
+    WeightsUnreachable,
+    backbones_in,
+    check_model_name,
+    check_weights_available,
+    timm_name,
+)
 from podium.project_root import runs_folder
 from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, check_options, file_of_region, flag_of
 from podium.recipe_defaults import expand_auto
@@ -106,6 +113,7 @@ def name_of_run(request: Request, options: Options) -> str:
         name, options = "auto", request.options
     else:
         name = timm_name(options.get("model", ""))
+    name = "-and-".join(backbones_in(name))  # + stands between the names of runs
     return f"{name}-linear" if options.get("linear") else name
 
 
@@ -140,6 +148,7 @@ def _refuse_unknown_runs(slug: str, root: Path, request: Request, options: Optio
 def _refuse_contradictions(options: Options, card: Options, request: Request, processes: int) -> None:
     chosen = {**NEUTRAL, **card, **options}
     teacher = chosen["teacher"]
+    _refuse_several_models(chosen)
     if chosen["linear"]:
         asked = {**NEUTRAL, **options, "teacher": teacher}  # the card's losses and augmentations do not apply to a head
         for flag, is_given in {
@@ -171,6 +180,21 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
     _refuse_region(options, chosen)
     if "distil" in options and not teacher:
         raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")
+
+
+def _refuse_several_models(chosen: Options) -> None:
+    if JOIN not in chosen["model"]:
+        return
+    if not chosen["linear"]:
+        raise PodiumError(
+            f"--model {chosen['model']} is for --linear: one head sees the features of all; add --linear, or train one"
+            " by one, and podium submit blends the runs"
+        )
+    for name in ("pool", "head"):
+        if chosen[name] != NEUTRAL[name]:
+            raise PodiumError(f"{flag_of(name)} changes the end of one model; leave it out, or name one model")
+    if chosen.get("weights", "pretrained") not in ("pretrained", "none"):
+        raise PodiumError("--weights cannot be one file for several models; leave it out, or name one model")
 
 
 def _refuse_region(options: Options, chosen: Options) -> None:
