@@ -9,6 +9,8 @@ from typing import Any
 from podium.image_size import parse_size, sides_of
 
 AUTO = "auto"
+NEIGHBOURS = "neighbours"  # a head that may have a number: neighbours:5
+MOST_VOTERS = 100  # of that head
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,14 @@ def _problem_with_finish(value: Any, limits: Limits) -> str:
     return _problem_with_size(parse_size(size), limits) if size else ""
 
 
+def _problem_with_head(value: Any, limits: Limits) -> str:
+    name, colon, count = str(value).partition(":")
+    if name != NEIGHBOURS or not colon:
+        return _problem_with_text(value, limits)
+    is_right = re.fullmatch("[1-9][0-9]*", count) and int(count) <= MOST_VOTERS
+    return "" if is_right else f"{NEIGHBOURS}:K with K between 1 and {MOST_VOTERS}, not {value!r}"
+
+
 SWITCH = Kind(bool, _problem_with_switch)
 WHOLE_NUMBER = Kind(int, _problem_with_whole_number, "N")
 NUMBER = Kind(float, _problem_with_number, "X")
@@ -120,4 +130,5 @@ NAMES = Kind(str, _problem_with_names)  # "none", or some of several, joined by 
 SIZE = Kind(parse_size, _problem_with_size, "SIZE")
 WHOLE_NUMBER_OR_AUTO = Kind(parse_whole_number_or_auto, _problem_with_whole_number_or_auto, "N")
 FINISH = Kind(parse_finish, _problem_with_finish, "SIZE:EPOCHS")
+HEAD = Kind(str, _problem_with_head)
 KINDS_OF_TYPES: dict[type, Kind] = {bool: SWITCH, int: WHOLE_NUMBER, float: NUMBER, str: TEXT}

@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 from podium.disk import NAME_PATTERN
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, parse_size, shorter_side, sides_of, size_of, square_side
-from podium.option_kinds import AUTO, KINDS_OF_TYPES, Kind
+from podium.option_kinds import AUTO, KINDS_OF_TYPES, NEIGHBOURS, Kind
 from podium.recipe_options import (
     CLEANING,
     FOUND_BY,
@@ -34,7 +34,8 @@ Options = Mapping[str, Any]  # name of an option: its value
 @dataclass(frozen=True)
 class Recipe(ImageOptions):
     linear: bool = option(
-        "linear evaluation: freeze the backbone and fit a logistic head on its features (--model A+B: of both)"
+        "linear evaluation: freeze the backbone and fit a logistic head on its features (--model A+B: of both; --from"
+        " RUN: of a finished run's models)"
     )
     head_first: bool = option(
         "start from a head that is fitted to the frozen features; without it, a new head starts from the shares of the"
@@ -89,7 +90,8 @@ class Recipe(ImageOptions):
 def describe(recipe: Recipe) -> tuple[str, str]:
     """Returns a line about how the model learns, and one about what is done to the images."""
     if recipe.linear:
-        return "a logistic head on the frozen features", f"no augmentation; views: {recipe.views}"
+        head = "the most similar training images" if has_neighbours(recipe.head) else "a logistic head"
+        return f"{head} on the frozen features", f"no augmentation; views: {recipe.views}"
     learning = [
         f"{plural(recipe.epochs, 'epoch')} in batches of {recipe.batch_size}"
         + (f" (in {recipe.accumulate} parts)" if recipe.accumulate != 1 else ""),
@@ -143,6 +145,16 @@ def count_views(views: str) -> int:
 def parts_of_finish(finish: str) -> tuple[ImageSize, int]:
     size, _, epochs = finish.partition(":")
     return parse_size(size), int(epochs)
+
+
+def has_neighbours(head: str) -> bool:
+    """Returns whether the head answers by training images that it keeps."""
+    return head.partition(":")[0] == NEIGHBOURS
+
+
+def voters_of(head: str) -> int:
+    """Returns how many training images vote in that head; 0: the head chooses it."""
+    return int(head.partition(":")[2] or 0)
 
 
 # --- images that grow --------------------------------------------------------------------------------

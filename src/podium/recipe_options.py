@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from podium.option_kinds import FINISH, NAMES, SIZE, WHOLE_NUMBER_OR_AUTO, Kind, Limits
+from podium.option_kinds import FINISH, HEAD, NAMES, NEIGHBOURS, SIZE, WHOLE_NUMBER_OR_AUTO, Kind, Limits
 
 
 class View(NamedTuple):
@@ -34,7 +34,8 @@ OPERATORS = ("fast", "timm")
 NORMS = ("train", "frozen", "adapt")
 POOLS = ("token", "mean", "both", "gem")
 TIMM_POOL = "default"  # as the model pools by itself
-LINEAR, ARCFACE = HEADS = ("linear", "arcface")
+LINEAR, ARCFACE = "linear", "arcface"
+HEADS = (LINEAR, ARCFACE, NEIGHBOURS)
 FOUND_BY = "attention:"  # a run, in --region
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
@@ -111,9 +112,11 @@ class LearningOptions:
         choices=(TIMM_POOL, *POOLS),
     )
     head: str = option(
-        "linear, or arcface: compares the directions of features and classes, which learn with an angle between them"
-        " that is larger for rare classes (Deng et al., 2019); for hundreds of classes and more",
+        "linear; arcface: compares the directions of features and classes, which learn with an angle between them"
+        " that is larger for rare classes (Deng et al., 2019); or, with --linear, neighbours or neighbours:K: the K"
+        " training images with the most similar features vote; both for hundreds of classes and more",
         choices=HEADS,
+        kind=HEAD,
     )
     weight_decay: float = option("decoupled weight decay, for matrices only", 0, 10)
     warmup: float = option("epochs of warm-up; at most a fifth of the run", 0)

@@ -19,7 +19,7 @@ from podium.models.hub import JOIN, backbones_in, package_to_use, weights_unreac
 from podium.models.look_inside import modules_of
 from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
-from podium.recipe import Options, Recipe
+from podium.recipe import Options, Recipe, has_neighbours
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
 from podium.recipe_options import LINEAR, TIMM_POOL
 from podium.tasks.task import ONE_LABEL, TASKS
@@ -54,6 +54,7 @@ class ModelSpec:
     value_range: ValueRange | None = None  # in which the images were decoded
     pool: str = TIMM_POOL  # as in the recipe; as above
     head: str = LINEAR  # as in the recipe; as above
+    neighbours: tuple[int, int] | None = None  # of that head: the training images that it keeps, and how many vote
     part: str | None = None  # that it sees of every image (images/cut.py), if not all of it
 
     @property
@@ -64,7 +65,7 @@ class ModelSpec:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the fields; the later ones only where they say something, so that other models keep their bits."""
-        usual = {"value_range": None, "part": None, "pool": TIMM_POOL, "head": LINEAR}
+        usual = {"value_range": None, "part": None, "pool": TIMM_POOL, "head": LINEAR, "neighbours": None}
         return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
 
 
@@ -152,6 +153,8 @@ def build_model(
     """
     if JOIN in recipe.model:
         return _build_several(recipe, classes, recorded_source)
+    if has_neighbours(recipe.head):  # which takes the place of the linear one when its images are known
+        recipe = replace(recipe, head=LINEAR)
     name, weights = recipe.model, str(start or backbone or recipe.weights)
     source, overlay = _weights_to_load(recipe, classes, start, backbone, recorded_source)
     options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None, **(further or {})}
@@ -295,10 +298,14 @@ def is_timms_head(options: Recipe | ModelSpec) -> bool:
 def _change_head(model: "nn.Module", name: str, options: Recipe | ModelSpec, size: ImageSize) -> None:
     """Exchanges pooling and classifier; refuses a model that does not use those that timm's names speak of."""
     from podium.models.heads import put_cosine_head
+    from podium.models.neighbours_head import put_neighbours
     from podium.models.pooling import pool_features
 
     changed: list[nn.Module] = [pool_features(model, options.pool, name)] if options.pool != TIMM_POOL else []
-    changed += [put_cosine_head(model, name)] if options.head != LINEAR else []
+    if isinstance(options, ModelSpec) and options.neighbours is not None:
+        changed.append(put_neighbours(model, name, *options.neighbours))
+    elif options.head != LINEAR:
+        changed.append(put_cosine_head(model, name))
     calls: list[nn.Module] = []
     handles = [module.register_forward_hook(lambda module, *_: calls.append(module)) for module in changed]
     _, problem = try_size(model, size)

@@ -105,6 +105,14 @@ def replace_module(model: nn.Module, name: str, module: nn.Module) -> None:
     setattr(model.get_submodule(parent), own, module)
 
 
+def put_linear_head(model: nn.Module) -> None:
+    """Exchanges a classifier that compares directions for a usual one, which is to be fitted."""
+    classifier = classifier_of(model)
+    assert classifier is not None  # such a model has one
+    outputs, features = classifier.layer.weight.shape[:2]
+    replace_module(model, classifier.name, nn.Linear(features, outputs))
+
+
 def put_cosine_head(model: nn.Module, architecture: str) -> nn.Module:
     """Exchanges the classifier for one that compares directions."""
     classifier = classifier_of(model)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from podium.errors import PodiumError
-from podium.recipe import Options, flag_of, recipe_options
+from podium.recipe import ONLY_IN_TRAINING, Options, flag_of, recipe_options
 from podium.recipe_defaults import OPTIONS_OF_LEVEL
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.run_folder import Run, find_runs
@@ -33,6 +33,8 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
             f"--from {source.name}: that run is a linear head; train all weights with --head-first instead"
         )
     not_taken_over = {*NOT_TAKEN_OVER, *OPTIONS_OF_LEVEL.get(options.get("level", ""), ())}
+    if options.get("linear"):  # a head on its features learns in no such way
+        not_taken_over |= {*ONLY_IN_TRAINING}
     if "image_size" in options or "finish" in options:
         not_taken_over.add("test_size")  # it follows these sizes
     names = [name for name in recipe_options() if name not in not_taken_over and name in source.recipe]

@@ -12,7 +12,7 @@ from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, Task
 
 LARGEST = 1e18  # of the numbers in a file
-OPTIONAL = ("gpu_mb", "l2", "kept")
+OPTIONAL = ("gpu_mb", "l2", "neighbours", "temperature", "kept")
 DIGITS = {"images_per_s": 1, "seconds": 2, "validation_seconds": 2}  # in the file
 
 
@@ -30,6 +30,8 @@ class EpochRecord:
     memory_mb: int = field(default_factory=memory_mb)
     gpu_mb: int | None = None  # the most that the GPU's tensors have held
     l2: float | None = None  # strength of the linear probe's regularisation
+    neighbours: int | None = None  # training images that vote, of --head neighbours
+    temperature: float | None = None  # that their cosines are divided by
     kept: float | None = None  # the share of the start in the weights that were validated
 
     @property

@@ -100,10 +100,13 @@ def features_of(model: Any, images: Tensor) -> Tensor:
 
 
 def _announce(context: Context, image_count: int) -> None:
-    if image_count and context.recipe.weights == "none":
+    recipe, how_often = context.recipe, "once for all folds and runs"
+    if recipe.linear and recipe.start:
+        how_often = f"with the fold's own model of {recipe.start}"
+    elif image_count and recipe.weights == "none":
         say("podium: warning: these are features of random weights: good enough for a trial, not for a submission")
     if image_count:
-        say(f"podium: computing the features of {plural(image_count, 'image')}, once for all folds and runs")
+        say(f"podium: computing the features of {plural(image_count, 'image')}, {how_often}")
 
 
 def _compute(

@@ -2,12 +2,11 @@
 
     podium train --model convnext_small --linear
 
-Writes the files of a fold as training does, and the features once for all folds (frozen_features.py). Training of all
-weights starts from such a head, too (head_start.py).
+Here is the fit; train_head.py writes the files of a fold. Training of all weights starts from such a head, too
+(head_start.py).
 """
 
 import math
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,17 +24,14 @@ from podium.image_size import sides_of
 from podium.images.examples import pooled
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import CPU, autocast, full_float32
-from podium.models.heads import output_layers
-from podium.models.model_file import save_model
+from podium.models.heads import output_layers, put_linear_head
+from podium.models.model_file import read_spec
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, wanted
-from podium.saved_runs.epoch_record import EpochRecord, score_held_out
-from podium.saved_runs.fold_names import fold_name
+from podium.recipe_options import LINEAR
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, are_right
-from podium.terminal import say
-from podium.training.at_chance import warn_if_at_chance
 from podium.training.context import Context
 from podium.training.frozen_features import Features, compute_features, features_of
 from podium.training.losses import Loss, cross_entropy, loss_of_columns, squared_error
@@ -85,46 +81,21 @@ class NotLinear(PodiumError):
         super().__init__(f"{self.fact}, so no head can be fitted; leave out --linear, or take another model")
 
 
-def train_head(context: Context, fold: int) -> None:
-    """Fits a head for one fold and writes the same files as train_fold."""
-    started, context = time.monotonic(), context.of_fold(fold)
-    recipe, metric, targets = context.recipe, context.competition.metric, context.target_of_image
-    model, spec, normalise = build_frozen(context, fold)
-    context.keep_start(spec.source)
-    fitted = fit_head_of(context, fold, model, spec, normalise)
-
-    training, held_out = context.training_rows(fold), context.held_out_rows(fold)
-    training_probs = fitted.predict(context, training, spec)
-    probs = fitted.predict(context, held_out, spec)
-    seconds = time.monotonic() - started
-    record = EpochRecord(
-        epoch=1,
-        step=0,
-        lr=0.0,
-        loss=loss_of_head(targets[training], training_probs, spec),
-        scores=score_held_out(metric, targets[held_out], probs),
-        views=recipe.views,
-        images_per_s=len(training) / max(seconds, 1e-9),
-        seconds=seconds,
-        validation_seconds=0.0,
-        l2=fitted.l2,
-    )
-    save_model(context.run.fold_folder(fold) / "model.safetensors", model, spec)
-    context.save_history(fold, [record])
-    context.save_predictions(fold, probs)
-    say(f"  {fold_name(fold)}  a head with L2 {fitted.l2:.2g}  {record.text(context.competition.task)}")
-    warn_if_at_chance(context, fold, probs, [record])
-
-
 def build_frozen(context: Context, fold: int) -> tuple[nn.Module, ModelSpec, Normaliser]:
-    """Returns the pretrained model of a fold, before anything is trained, and what feeds it."""
+    """Returns the pretrained model of a fold, or with --linear that of the earlier run's fold, and what feeds it."""
     seed_torch(context.recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
+    recipe, earlier = replace(context.recipe, drop_path=0.0), context.plan.start
+    start = earlier.weights_path(fold) if earlier and recipe.linear else None  # the judges of labels have not seen them
     model, spec = build_model(
-        replace(context.recipe, drop_path=0.0),
+        replace(recipe, head=read_spec(start).head) if start else recipe,
         context.competition.classes,
+        start=start,
         backbone=context.plan.backbone,
         recorded_source=context.run.recorded_source,
     )
+    if start and spec.head != LINEAR:
+        put_linear_head(model)
+        spec = replace(spec, head=LINEAR)
     spec = context.complete_spec(spec, fold)
     return model, spec, place_model(model, spec, context.device, context.precision)
 

@@ -20,7 +20,7 @@ from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
 from podium.recipe import Options, Recipe, run_of_region
 from podium.recipe_defaults import Data, layers_of, origins_of
-from podium.recipe_options import ARCFACE, LOSSES
+from podium.recipe_options import ARCFACE, LINEAR, LOSSES
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.known_images import find_origin
@@ -235,7 +235,7 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
         raise PodiumError(f"--pseudo {recipe.pseudo}: {competition.folder} has no test images; leave it out")
     if not task.are_labels or not task.sums_to_one or competition.targets.columns:
         options_of_one = {f"--{name}": getattr(recipe, name) for name in ("balance", "cap", "adjust", "clean")}
-        options_of_one["--head arcface"] = recipe.head == ARCFACE
+        options_of_one[f"--head {recipe.head}"] = recipe.head if recipe.head != LINEAR else 0
         if given := [flag for flag, value in options_of_one.items() if value not in (0, "none")]:
             raise PodiumError(f"{' and '.join(given)} need images of one class each; leave that out")
     if recipe.head == ARCFACE and recipe.mix:

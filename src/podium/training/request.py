@@ -22,10 +22,11 @@ from podium.models.hub import (
     check_weights_available,
     timm_name,
 )
+from podium.option_kinds import NEIGHBOURS
 from podium.project_root import runs_folder
-from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, check_options, file_of_region, flag_of
+from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, check_options, file_of_region, flag_of, has_neighbours
 from podium.recipe_defaults import expand_auto
-from podium.recipe_options import ARCFACE
+from podium.recipe_options import ARCFACE, LINEAR
 from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
 from podium.terminal import say
 from podium.torchrun import world_size
@@ -107,14 +108,15 @@ def name_of_run(request: Request, options: Options) -> str:
     """Returns the run's name: the user's, or else that of the model, `auto`, or the run that it goes on from."""
     if request.name:
         return request.name
+    frozen = f"-{NEIGHBOURS if has_neighbours(options.get('head', '')) else LINEAR}" if options.get("linear") else ""
     if options.get("start"):
-        return f"{options['start']}-more"
+        return f"{options['start']}{frozen or '-more'}"
     if request.options.get("model") == "auto":  # whatever it becomes
         name, options = "auto", request.options
     else:
         name = timm_name(options.get("model", ""))
     name = "-and-".join(backbones_in(name))  # + stands between the names of runs
-    return f"{name}-linear" if options.get("linear") else name
+    return f"{name}{frozen}"
 
 
 # --- details -----------------------------------------------------------------------------------------
@@ -151,6 +153,8 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
     _refuse_several_models(chosen)
     if chosen["linear"]:
         asked = {**NEUTRAL, **options, "teacher": teacher}  # the card's losses and augmentations do not apply to a head
+        if has_neighbours(asked["head"]):
+            asked["head"] = NEUTRAL["head"]
         for flag, is_given in {
             "--processes": processes > 1,
             "--budget": request.budget is not None and {**card, **request.options}.get("linear"),  # auto may choose it
@@ -158,8 +162,8 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
         }.items():
             if is_given:
                 raise PodiumError(
-                    f"--linear cannot be combined with {flag}, because it only fits a logistic head, in minutes; leave"
-                    " out one of them"
+                    f"--linear cannot be combined with {flag}, because it only fits a head, in minutes; leave out one"
+                    " of them"
                 )
     for name in ("balance", "cap", "class_weights"):
         if chosen["adjust"] and chosen[name] != NEUTRAL[name]:
@@ -169,8 +173,10 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
             raise PodiumError(f"--budget may cut off the end of a run, which --{name} needs; leave out one of them")
     if chosen["head"] == ARCFACE and chosen["adjust"]:
         raise PodiumError("--adjust and --head arcface both favour rare classes; leave out one of them")
-    if chosen["head"] == ARCFACE and request.options.get("model") == "auto":
-        raise PodiumError("--model auto judges models by linear heads; name a model for --head arcface")
+    if has_neighbours(chosen["head"]) and not chosen["linear"]:
+        raise PodiumError(f"--head {chosen['head']} has nothing to learn: it compares frozen features; add --linear")
+    if chosen["head"] != LINEAR and request.options.get("model") == "auto":
+        raise PodiumError(f"--model auto judges models by linear heads; name a model for --head {chosen['head']}")
     if chosen["lora"] and chosen["freeze"]:
         raise PodiumError("--lora freezes the whole backbone but its norms; leave out --freeze")
     if chosen["adjust"] and teacher:

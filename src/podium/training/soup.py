@@ -30,6 +30,7 @@ from podium.machine import Machine
 from podium.models.build import check_sizes
 from podium.models.model_file import load_model, read_spec, save_model
 from podium.project_root import runs_folder
+from podium.recipe import has_neighbours
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.regions_of_run import region_files, regions_of
@@ -202,6 +203,11 @@ def _write_fold(kitchen: Kitchen, soup: Run, fold: int, mixture: Mixture) -> Non
 def _refuse_other_runs(competition: Competition, runs: Sequence[Run], request: SoupRequest) -> None:
     """Refuses runs whose weights cannot be averaged, or whose held-out images differ."""
     first, *others = runs
+    for run in runs:
+        if has_neighbours(run.recipe.get("head", "")):
+            raise PodiumError(
+                f"{run.name} keeps training images in place of weights; leave it out, and blend it instead"
+            )
     if not others and not request.test_sizes:
         raise PodiumError(f"a soup needs two runs or more; name another one beside {first.name}, or --test-sizes")
     for run in others:

@@ -33,10 +33,10 @@ from podium.training.auto_look import look_first
 from podium.training.context import Context, open_context
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.fit_to_machine import fit_to_machine
-from podium.training.linear_probe import train_head
 from podium.training.loop import train_fold
 from podium.training.plan import Plan
 from podium.training.processes import Processes
+from podium.training.train_head import train_head
 
 
 def train(plan: Plan) -> Run:

@@ -29,10 +29,10 @@ from podium.terminal import did_you_mean, plural, say, show
 from podium.training.clean_labels import with_clean_labels
 from podium.training.context import Context, open_context
 from podium.training.learner_state import COUNTERS, learner_state
-from podium.training.linear_probe import train_head
 from podium.training.loop import close_epoch, decide, start_or_resume, train_fold, training_batches, validate
 from podium.training.plan import Plan, make_plan, with_run
 from podium.training.request import CheckedRequest, Request, check_weights
+from podium.training.train_head import train_head
 
 
 def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machine: Machine | None = None) -> None:
