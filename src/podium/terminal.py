@@ -59,6 +59,8 @@ def coloured(text: str) -> str:
 
 def printable(text: str) -> str:
     """Escapes control characters: a file name may contain commands for the terminal."""
+    if text.replace("\n", "").isprintable():  # a long list is
+        return text
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
 
 

@@ -112,7 +112,7 @@ def test_a_folder_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pyt
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("os.link", link)
-    with pytest.raises(PodiumError, match=r"no hard links .*train on one machine without --on"):
+    with pytest.raises(PodiumError, match=r"no hard links .*work on one machine without --on"):
         take(Board(tmp_path), "one", Step(), Rhythm())
     assert not list(tmp_path.iterdir())
 
