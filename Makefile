@@ -32,6 +32,7 @@ USED_BY_folds         := K CORRECTIONS
 USED_BY_pretrain      := MODEL EPOCHS LR BATCH SIZE SEED NAME
 USED_BY_train         := $(TRAINING) CORRECTIONS
 USED_BY_kaggle-train  := $(TRAINING)
+USED_BY_search        := MODEL BUDGET FOLDS NAME SEED WEIGHTS
 USED_BY_submit        := RUNS EXCEPT NAME UPLOAD MESSAGE
 USED_BY_compare       := RUNS EXCEPT MODELS $(if $(MODELS),$(filter-out MODEL,$(TRAINING)))
 USED_BY_report        := RUNS EXCEPT
@@ -65,7 +66,7 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare models  # their output may go to another program
-.PHONY: help setup data audit folds models pretrain train submit predict explain compare road doctor kaggle-train kaggle-bundle \
+.PHONY: help setup data audit folds models pretrain train search submit predict explain compare road doctor kaggle-train kaggle-bundle \
   demo bench notebook test test-all test-fast measure-tests chaos lint constraints clean
 
 help:  ## show this list
@@ -94,6 +95,10 @@ pretrain: $(READY) | $(RAW)  ## learn features from all images, without labels: 
 
 train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,$(ARGS)),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h CORRECTIONS=FILE ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))
+
+search: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS)),$(FOLDED))  ## search the options of models: MODEL="a b"  [COMP= BUDGET=4h FOLDS= NAME= SEED= WEIGHTS= ARGS="--on slurm --at-once 8"]
+	$(PODIUM) search -c $(COMP) $(strip $(call flag,MODEL,model) $(call flag,BUDGET,budget) $(call flag,FOLDS,folds) \
+	  $(call flag,NAME,name) $(call flag,SEED,seed) $(call flag,WEIGHTS,weights) $(ARGS))
 
 submit: override export MESSAGE := $(value MESSAGE)
 submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" EXCEPT="a b" NAME= UPLOAD=1 MESSAGE= ARGS=]

@@ -59,6 +59,8 @@ def coloured(text: str) -> str:
 
 def printable(text: str) -> str:
     """Escapes control characters: a file name may contain commands for the terminal."""
+    if text.replace("\n", "").isprintable():  # a long list is
+        return text
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
 
 
@@ -120,13 +122,15 @@ def first_line(error: BaseException) -> str:
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], text_columns: int = 1) -> str:
     """Aligns columns: the first `text_columns` to the left, the others (numbers) to the right."""
     lines = [[printable(str(cell)).replace("\n", "\\n") for cell in row] for row in (header, *rows)]
-    widths = [max(columns_of(line[column]) for line in lines) for column in range(len(header))]
+    columns = [_aligned([line[column] for line in lines], column < text_columns) for column in range(len(header))]
+    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
 
-    def aligned(cell: str, column: int) -> str:
-        blanks = " " * (widths[column] - columns_of(cell))
-        return cell + blanks if column < text_columns else blanks + cell
 
-    return "\n".join("  ".join(aligned(cell, column) for column, cell in enumerate(line)).rstrip() for line in lines)
+def _aligned(cells: Sequence[str], is_text: bool) -> list[str]:
+    taken = [columns_of(cell) for cell in cells]
+    width = max(taken)
+    blanks = [" " * (width - count) for count in taken]
+    return [cell + blank if is_text else blank + cell for cell, blank in zip(cells, blanks, strict=True)]
 
 
 def columns_of(text: str) -> int:

@@ -215,12 +215,21 @@ def test_make_refuses_a_variable_that_it_does_not_know(variable: str, remedy: st
         ("submit", "RUN=test_vit", "did you mean RUNS?"),
         ("folds", "FOLDS=3", "there are COMP, VENV, PYTHON, CONSTRAINTS, ARGS, CORRECTIONS, K"),
         ("compare", "MODEL=test_vit", "did you mean MODELS"),
+        ("search", "EPOCHS=3", "there are COMP, VENV, PYTHON, CONSTRAINTS, ARGS, BUDGET, FOLDS, MODEL, NAME"),
     ],
 )
 def test_make_refuses_a_variable_that_the_target_does_not_use(target: str, variable: str, remedy: str) -> None:
     done = make(target, variable)
     assert done.returncode == 2
     assert f"no variable {variable.partition('=')[0]} for make {target}; {remedy}" in done.stderr
+
+
+def test_make_search_hands_its_variables_to_podium() -> None:
+    done = make("search", "COMP=sample", "MODEL=a b", "BUDGET=4h", "NAME=wide", "ARGS=--on slurm", "--old-file=data")
+    words = done.stdout.split("\n")
+    start = words.index("search")
+    expected = "search -c sample --model a b --budget 4h --name wide --on slurm"
+    assert words[start:-1] == expected.split()
 
 
 def test_make_predict_says_what_is_missing() -> None:

@@ -1,5 +1,6 @@
 """Steps and leases of cells: who may take one, and when a worker is deemed dead."""
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -112,9 +113,33 @@ def test_a_folder_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pyt
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("os.link", link)
-    with pytest.raises(PodiumError, match=r"no hard links .*train on one machine without --on"):
+    with pytest.raises(PodiumError, match=r"no hard links .*work on one machine without --on"):
         take(Board(tmp_path), "one", Step(), Rhythm())
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("call", ["pathlib.Path.mkdir", "pathlib.Path.write_text"])
+def test_a_folder_that_this_machine_may_not_write_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    folder = tmp_path / ".cells"
+    if not call.endswith("mkdir"):
+        folder.mkdir()
+    monkeypatch.setattr(call, refuse)
+    with pytest.raises(PodiumError, match=r"\.cells cannot be written \(Permission denied\).* get the right to write"):
+        Board(folder).add("one", Step(1, TAKEN))
+
+
+def test_a_quota_that_is_used_up_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr("pathlib.Path.write_text", refuse)
+    with pytest.raises(PodiumError, match=r"no space left to write .*one\.1; free some space"):
+        Board(tmp_path).add("one", Step(1, TAKEN))
 
 
 def test_a_damaged_step_is_reported_with_its_path(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ CELLS = [Cell("a", 0), Cell("b", 0), Cell("c", 0)]
 def sweep(tmp_path: Path) -> Sweep:
     folder = tmp_path / ".cells"
     folder.mkdir()
-    return Sweep(folder, "abc", ("a", "b", "c"), (0,), Rhythm(0.02)).with_folds((0,))
+    return Sweep(folder, "abc", {}, Rhythm(0.02)).with_runs(dict.fromkeys("abc", (0,)))
 
 
 class Job:

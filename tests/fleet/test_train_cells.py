@@ -100,9 +100,8 @@ def test_cells_that_fail_are_named_and_tried_again_by_the_next_command(tiny: Pat
 def test_jobs_lists_what_waits_runs_is_done_and_has_failed(tiny: Path, podium: Podium) -> None:
     assert podium(*TRAIN, "--epochs", "2")[0] == 0
     folder = tiny / "runs/tiny/.cells"
-    sweep = Sweep(folder, "abc", ("test_vit", "other"), (0, 1), Rhythm())
-    sweep.with_folds((0, 1))
-    sweep.reopen([Cell("test_vit", 1)])
+    sweep = Sweep(folder, "abc", {}, Rhythm()).with_runs({"test_vit": (0, 1), "other": (0, 1)})
+    sweep.reopen([Cell("test_vit", 1)], lambda cell: True)
     board = Board(folder)
     assert take(board, "test_vit@fold0", Step(), Rhythm())
     failing = take(board, "other@fold0", Step(), Rhythm())

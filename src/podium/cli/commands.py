@@ -1,6 +1,8 @@
 """One function per command. Each imports what it needs when it runs, so that `podium --help` stays fast."""
 
 import argparse
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium import terminal
@@ -10,6 +12,7 @@ from podium.errors import PodiumError
 if TYPE_CHECKING:
     from podium.competition.load import Competition
     from podium.machine import Machine
+    from podium.searching.search_request import SearchRequest
 
 
 # --- data --------------------------------------------------------------------------------------------
@@ -85,6 +88,7 @@ def folds(args: argparse.Namespace) -> None:
 
 def train(args: argparse.Namespace) -> None:
     """Train a model on every fold, or resume it; several models or seeds in turn."""
+    from podium.cli.cells import check_flags
     from podium.cli.sweep import train_in_turn
     from podium.timing.budget import process_start
     from podium.training.request import Request
@@ -98,6 +102,7 @@ def train(args: argparse.Namespace) -> None:
         started=process_start(),
         corrections=args.corrections,
     )
+    check_flags(args)
     if args.on:
         from podium.cli.train_cells import train_cells
 
@@ -107,18 +112,27 @@ def train(args: argparse.Namespace) -> None:
 
 
 def jobs(args: argparse.Namespace) -> None:
-    """List the cells of train --on: folds of runs that are waiting, running, done, or have failed."""
+    """List the cells of train, search and submit --on: which are waiting, running, done, or have failed."""
     from podium.fleet.list_cells import list_cells
 
-    list_cells(args.competition, args.root)
+    def trials_of(search: str) -> str:
+        from podium.searching.count_trials import count_trials  # it imports Optuna
+
+        return count_trials(args.competition, args.root, search)
+
+    list_cells(args.competition, args.root, trials_of)
 
 
 def search(args: argparse.Namespace) -> None:
     """Search the options of a run with Optuna, and judge the winner on a fold that the search has not seen."""
-    from podium.searching.search_request import SearchRequest, check_search, refuse_without_optuna
+    from podium.cli.cells import check_flags
+    from podium.searching.search_request import SearchRequest, refuse_without_optuna
     from podium.timing.budget import process_start
 
     refuse_without_optuna()
+    check_flags(args)
+    if args.on and not args.model:
+        raise PodiumError(f"--on {args.on} searches; name models with --model, or leave it out")
     if args.report and args.model:
         raise PodiumError("--report only shows what a search has found; leave out --model, or leave out --report")
     if args.model or not (args.report or args.write_card):
@@ -134,13 +148,24 @@ def search(args: argparse.Namespace) -> None:
             budget=args.budget,
             started=process_start(),
         )
-        models = check_search(args.competition, args.root, request)
-        from podium.searching.search import search
-        from podium.searching.search_plan import plan_search
-
-        if not search(plan_search(args.competition, args.root, request, models)):
+        if not _search(args, request):
             return
     _report_search(args)
+
+
+def _search(args: argparse.Namespace, request: "SearchRequest") -> bool:
+    """Searches; returns whether this command shows the report."""
+    from podium.searching.search_request import check_search
+
+    models = check_search(args.competition, args.root, request, bool(args.on) and args.on.kind == "sky")
+    if args.on:
+        from podium.cli.search_workers import search_on_machines
+
+        return search_on_machines(args, request, models)
+    from podium.searching.search import search
+    from podium.searching.search_plan import plan_search
+
+    return search(plan_search(args.competition, args.root, request, models))
 
 
 def _report_search(args: argparse.Namespace) -> None:
@@ -201,10 +226,17 @@ def bench(args: argparse.Namespace) -> None:
 
 def submit(args: argparse.Namespace) -> None:
     """Predict the test images with every finished fold and write the submission."""
+    from podium.cli.cells import check_flags
     from podium.machine import Machine
-    from podium.submissions.submission import SubmitOptions, submit, suggest_next_step
+    from podium.submissions.submission import suggest_next_step
 
+    check_flags(args)
     machine = Machine(device=args.device, workers=args.workers, store=args.store)
+    if args.cell:
+        from podium.cli.predict_cells import predict_cell
+
+        predict_cell(args, _competition(args), machine)
+        return
     if args.upload:
         from podium.kaggle.client import check_token
 
@@ -214,18 +246,17 @@ def submit(args: argparse.Namespace) -> None:
         from podium.submissions.rebuild_submission import rebuild
 
         flags_given = {"runs": args.runs, "except": args.except_names, "name": args.name, "blend": args.blend}
-        flags_given["decision"] = args.decision == "none"
+        flags_given["decision"], flags_given["on"] = args.decision == "none", bool(args.on)
         given = [flag for flag, value in flags_given.items() if value]
         if given:
-            raise PodiumError(f"--from takes the runs, the name and the blend from the file; leave out --{given[0]}")
+            raise PodiumError(f"--from takes all it needs from the file; leave out --{given[0]}")
         lineage = read_lineage(args.lineage)
         args.competition = lineage.competition
         competition = _competition(args)
         path = rebuild(competition, args.root, lineage, machine)
     else:
         competition = _competition(args)
-        options = SubmitOptions(args.runs, args.except_names, args.name, args.blend, args.decision, args.anyway)
-        path = submit(competition, args.root, options, machine)
+        path = _submit(args, competition, machine)
     if args.upload:
         from podium.kaggle.upload_submission import upload
         from podium.submissions.lineage import submission_message
@@ -234,6 +265,18 @@ def submit(args: argparse.Namespace) -> None:
     else:
         terminal.say(f"next: {suggest_next_step(competition, path)}")
     print(path)
+
+
+def _submit(args: argparse.Namespace, competition: "Competition", machine: "Machine") -> Path:
+    from podium.submissions.submission import SubmitOptions, submit
+
+    options = SubmitOptions(args.runs, args.except_names, args.name, args.blend, args.decision, args.anyway)
+    if not args.on:
+        return submit(competition, args.root, options, machine)
+    from podium.cli.predict_cells import check_place, predict_missing
+
+    check_place(args)
+    return submit(competition, args.root, options, machine, partial(predict_missing, args, competition, machine))
 
 
 def predict(args: argparse.Namespace) -> None:

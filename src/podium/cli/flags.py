@@ -17,6 +17,7 @@ from podium.saved_runs.fold_names import WHOLE
 from podium.terminal import did_you_mean, seconds_of
 
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
+EIGHT = "(default: 8)"
 WITHOUT_COMPETITION = ("sample", "score", "lineage")
 
 # The function that runs a command, and the one that adds its flags.
@@ -165,7 +166,7 @@ def train(command: argparse.ArgumentParser) -> None:
     text = f"show the epochs in other programs as well, some of {', '.join(TRACKERS)} joined by +; nothing leaves this"
     text += " machine unless their own settings say so"
     command.add_argument("--track", default="", metavar="TRACKERS", help=text)
-    _on_flags(command)
+    _on_flags(command, "Each fold of each run is a cell that one of them trains.", f"jobs that run at a time {EIGHT}")
     _recipe_flags(command, several_models=True)
 
 
@@ -184,6 +185,8 @@ def search(command: argparse.ArgumentParser) -> None:
     text = "write the winner's options into [recipe] of data/competitions/SLUG.toml"
     command.add_argument("--write-card", action="store_true", help=text)
     _machine_flags(command)
+    text = "workers that search together (default: 8 jobs; with --on here: 1 process, each takes the next GPU)"
+    _on_flags(command, "Each worker is a cell: it tries trials until they, or the time, are over.", text)
     _recipe_flags(command, several_models=True)
 
 
@@ -237,6 +240,8 @@ def submit(command: argparse.ArgumentParser) -> None:
     command.add_argument("--from", dest="lineage", type=Path, metavar="FILE.json", help=text)
     command.add_argument("--anyway", action="store_true", help="write the CSV even if all images get the same class")
     _machine_flags(command)
+    text = "Each fold model whose test predictions are missing is a cell that one of them predicts with."
+    _on_flags(command, text, f"jobs that run at a time {EIGHT}")
 
 
 def kaggle_bundle(command: argparse.ArgumentParser) -> None:
@@ -393,16 +398,15 @@ def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False
             )
 
 
-def _on_flags(command: argparse.ArgumentParser) -> None:
-    group = command.add_argument_group("several machines", "Each fold of each run is a cell that one of them trains.")
+def _on_flags(command: argparse.ArgumentParser, cells: str, at_once: str) -> None:
+    group = command.add_argument_group("several machines", cells)
     text = "here: take free cells of this folder, which other machines share, until all are done; slurm:PARTITION: one"
     text += " array of jobs; local: the same jobs on this machine; sky: write sky.yaml for a cloud (see podium jobs)"
     group.add_argument("--on", type=_reader(_where), metavar="WHERE", help=text)
-    text = "jobs that run at a time (default: %(default)s)"
-    group.add_argument("--at-once", type=_positive, default=8, metavar="N", help=text)
+    group.add_argument("--at-once", type=_positive, metavar="N", help=at_once)
     text = "what a job gets, by submitit's names: timeout_min=480 gpus_per_node=1 mem_gb=32 slurm_account=NAME"
     group.add_argument("--job", nargs="+", metavar="NAME=VALUE", help=text)
-    group.add_argument("--cell", metavar="RUN@foldK", help="with --on here: only this cell; jobs use it")
+    group.add_argument("--cell", metavar="NAME", help="with --on here: only this cell; jobs use it")
 
 
 def _where(text: str) -> Any:

@@ -8,21 +8,21 @@ All requests are checked before the first cell begins.
 """
 
 import argparse
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from podium.cli.cells import prepare_once, refuse_failed, run_in_queue, write_sky_file
 from podium.cli.sweep import list_requests, show_comparison, train_request
 from podium.competition.card import read_card
 from podium.errors import PodiumError
-from podium.fleet.cell_board import FAILED, Board, Step, reopen
-from podium.fleet.cell_sweep import Cell, Sweep, open_sweep
-from podium.fleet.slurm_jobs import check_queue, follow, open_queue
+from podium.fleet.cell_board import FAILED, Board, Step
+from podium.fleet.cell_sweep import TRAIN, Cell, Sweep, open_sweep
+from podium.fleet.slurm_jobs import check_queue
 from podium.fleet.where import HERE, SKY
 from podium.fleet.work import work
 from podium.option_kinds import AUTO
 from podium.saved_runs.fold_names import holds_nothing_out
-from podium.terminal import first_few, podium_command, say
+from podium.terminal import podium_command, say
 from podium.torchrun import started_by_torchrun
 from podium.training.request import Request, check_request, check_weights, name_of_run
 
@@ -40,29 +40,34 @@ def train_cells(args: argparse.Namespace, request: Request) -> None:
         name = name_of_run(single, options)
         requests[name] = replace(single, name=name)
     if args.on.kind == SKY:
-        _write_sky(args)
+        write_sky_file(args)
         return
     sweep = _prepared(args, requests)
     chosen = [cell for cell in sweep.cells if args.cell in (None, cell.name)]
     if not chosen:
         raise PodiumError(f"--cell {args.cell}: no such cell; {podium_command()} jobs lists them")
-    sweep.reopen(chosen)
-    _report(args, sweep, (_train_here if args.on.kind == HERE else _train_in_queue)(args, sweep, chosen, requests))
+    _reopen(sweep, chosen)
+    train = _train_here if args.on.kind == HERE else _train_in_queue
+    _report(args, sweep, train(args, sweep, chosen, requests))
 
 
 def _prepared(args: argparse.Namespace, requests: Mapping[str, Request]) -> Sweep:
-    """Returns the sweep, once audit, folds and pixels are there: one worker makes them, the others wait."""
-    from podium.fleet.prepare import folds_of, prepare
+    """Returns the sweep, once audit, folds and pixels are there."""
+    from podium.fleet.prepare import folds_of
 
-    sweep = open_sweep(args.competition, args.root, list(requests), args.folds or ())
-    board, name = Board(sweep.folder), sweep.preparation
-    if board.last_steps().get(name, Step()).state == FAILED:
-        reopen(board, [name])
-    runs = list(requests.values())
-    last = work(board, [name], lambda _: prepare(args.competition, args.root, runs), sweep.rhythm)
-    if last[name].state == FAILED:
-        raise PodiumError(last[name].why)
-    return sweep.with_folds(folds_of(args.competition, args.root, runs[0]))
+    asked = [list(requests), list(args.folds or ())]
+    sweep = open_sweep(args.competition, args.root, TRAIN, asked, {})
+    prepare_once(args, sweep, list(requests.values()))
+    folds = folds_of(args.competition, args.root, next(iter(requests.values())))
+    return sweep.with_runs(dict.fromkeys(requests, folds))
+
+
+def _reopen(sweep: Sweep, cells: Sequence[Cell]) -> None:
+    """Frees cells that failed or whose files are gone; those that were trained without a worker are done."""
+    from podium.saved_runs.run_folder import Run  # it imports numpy
+
+    finished = {run: Run(sweep.folder.parent / run).models() for run in sweep.runs}
+    sweep.reopen(cells, lambda cell: cell.fold in finished[cell.run])
 
 
 def _train_here(
@@ -81,9 +86,7 @@ def _train_here(
 def _train_in_queue(
     args: argparse.Namespace, sweep: Sweep, cells: Sequence[Cell], requests: Mapping[str, Request]
 ) -> dict[str, Step]:
-    words = [*args.words, "--root", str(args.root.resolve()), "-c", args.competition, "--on", HERE]
-    options = dict(word.partition("=")[::2] for word in args.job or ())
-    return follow(open_queue(sweep, args.on, words, args.at_once, options), cells, args.at_once)
+    return run_in_queue(args, sweep, cells, args.words)
 
 
 def _report(args: argparse.Namespace, sweep: Sweep, last: Mapping[str, Step]) -> None:
@@ -92,36 +95,7 @@ def _report(args: argparse.Namespace, sweep: Sweep, last: Mapping[str, Step]) ->
     trained = [run for run in sweep.runs if any(cell.run == run and cell.name not in failed for cell in sweep.cells)]
     if trained and args.cell is None:
         show_comparison(args, trained)
-    if failed:
-        raise PodiumError(
-            f"{len(failed)} of {len(last)} cells failed: {first_few(failed)}; {podium_command()} jobs says why, and the"
-            " same command tries them again"
-        )
-
-
-def _write_sky(args: argparse.Namespace) -> None:
-    from podium.fleet.sky_file import write_sky
-
-    words = _without(args.words, {"--root": 1, "--on": 1, "--at-once": 1})
-    if not {"-c", "--competition"} & {word.partition("=")[0] for word in words}:
-        words += ["-c", args.competition]
-    path = write_sky(args.competition, words)
-    say(f"podium: wrote {path}; name your bucket in it")
-    say(f"next: sky jobs launch {path}")
-
-
-def _without(words: Sequence[str], flags: Mapping[str, int]) -> list[str]:
-    """Returns the words without these flags and their values."""
-    kept, skip = [], 0
-    for word in words:
-        flag, has_value, _ = word.partition("=")
-        if skip:
-            skip -= 1
-        elif flag in flags:
-            skip = 0 if has_value else flags[flag]
-        else:
-            kept.append(word)
-    return kept
+    refuse_failed(last)
 
 
 # --- refusals ----------------------------------------------------------------------------------------
@@ -140,10 +114,6 @@ def _refuse_what_is_no_cell(args: argparse.Namespace, request: Request) -> None:
     }.items():
         if is_given:
             raise PodiumError(f"{flag} does not go with {where}: {remedy}")
-    if args.job and args.on.kind == HERE and args.cell is None:
-        raise PodiumError("--job is for jobs that a queue starts; leave it out, or use --on slurm")
-    if wrong := [word for word in args.job or () if not re.fullmatch(r"\w+=\S+", word)]:
-        raise PodiumError(f"--job {wrong[0]}: write NAME=VALUE, such as timeout_min=480")
 
 
 def _refuse_choices_of_one_machine(args: argparse.Namespace, request: Request) -> None:

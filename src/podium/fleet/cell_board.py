@@ -15,7 +15,8 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from podium.errors import PodiumError
 TAKEN, FREE, DONE, FAILED = "taken", "free", "done", "failed"
 ENDED = (DONE, FAILED)
 FOLDER = ".cells"
+LONGEST_LINE = 1 << 16  # bytes of a step: the error of a cell that has failed is one sentence
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Board:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[str, Step] = {}  # steps by the name of their file: none of them changes
-        folder.mkdir(parents=True, exist_ok=True)
+        with _explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def last_steps(self) -> dict[str, Step]:
         """Returns the last step of every cell, from one listing of the folder; it reads new files only."""
@@ -69,7 +72,7 @@ class Board:
         path, temporary = self.path(cell, step.number), self.folder / f".{uuid.uuid4().hex}.tmp"
         line = json.dumps({key: value for key, value in asdict(step).items() if value})
         try:
-            with explain_full_disk(path):
+            with _explained(self.folder), explain_full_disk(path):
                 temporary.write_text(f"{line}\n", encoding="utf-8")
             os.link(temporary, path)
         except FileExistsError:
@@ -77,7 +80,7 @@ class Board:
         except OSError as error:
             raise PodiumError(
                 f"{self.folder}: this file system has no hard links ({error.strerror}), so machines cannot share it;"
-                " use NFS, Lustre or another one that has them, or train on one machine without --on"
+                " use NFS, Lustre or another one that has them, or work on one machine without --on"
             ) from None
         finally:
             temporary.unlink(missing_ok=True)
@@ -88,16 +91,23 @@ class Board:
         with self.path(cell, step.number).open("rb") as file:  # on NFS, only an opened file has its present size
             return os.fstat(file.fileno()).st_size
 
+    def beats_so_far(self, cell: str, last: Step) -> list[int]:
+        """Returns how often each worker has beaten that had the cell since it was new, or since it last ended."""
+        beats, number = list[int](), last.number
+        while number and (step := self._step(cell, number)).state not in ENDED:
+            if step.state == TAKEN:
+                beats.append(len(self.path(cell, number).read_bytes().partition(b"\n")[2]))
+            number -= 1
+        return beats
+
     def path(self, cell: str, number: int) -> Path:
         return self.folder / f"{cell}.{number}"
 
     def _step(self, cell: str, number: int) -> Step:
         name = f"{cell}.{number}"
         if name not in self._read:
-            with (self.folder / name).open(encoding="utf-8") as file:
-                line = file.readline()
             try:
-                self._read[name] = Step(**json.loads(line))
+                self._read[name] = Step(**json.loads(_first_line(f"{self.folder}/{name}")))
             except (ValueError, TypeError) as error:
                 raise PodiumError(f"{self.folder / name}: cannot be read ({error}); delete {self.folder}") from None
         return self._read[name]
@@ -171,6 +181,27 @@ def reopen(board: Board, cells: Iterable[str]) -> None:
         step = steps.get(cell, Step())
         if step.state in ENDED:
             board.add(cell, Step(step.number + 1, FREE, _me()))
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Says what to do about a folder that this machine does not see, or may not write."""
+    try:
+        yield
+    except OSError as error:
+        raise PodiumError(
+            f"{folder} cannot be written ({error.strerror}), and all machines that take part write there; mount the"
+            " project's folder on this one, or get the right to write in it"
+        ) from None
+
+
+def _first_line(path: str) -> bytes:
+    """Returns the first line of a file, by calls of the system: there may be tens of thousands of such files."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, LONGEST_LINE).partition(b"\n")[0]
+    finally:
+        os.close(file)
 
 
 def _me() -> str:

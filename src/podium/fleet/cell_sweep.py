@@ -1,14 +1,16 @@
-"""A command and its cells: each a fold of a run, which one worker trains.
+"""A command and its cells: what one worker does at a time.
 
-    runs/<slug>/.cells/sweep-<digest>.json     the runs and folds of a command, for all who take part
+    runs/<slug>/.cells/sweep-<digest>.json     the cells of a command, for all who take part
 
-The digest is that of the runs and folds that were asked for, so the same command is the same sweep on all machines.
+A cell of `train` trains a fold of a run, one of `submit` predicts the test images with such a fold's model, and one of
+`search` is a worker that tries trials until they or the time are over. The digest is that of what the command was asked
+for, so the same command is the same sweep on all machines.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,67 +23,81 @@ from podium.saved_runs.fold_names import fold_folder_name
 from podium.terminal import seconds_of
 
 BEAT = "PODIUM_BEAT"  # environment variable: the time between two beats of a worker
+TRAIN, PREDICT, SEARCH = "train", "predict", "search"  # what a cell does
 
 
 @dataclass(frozen=True)
 class Cell:
-    run: str
-    fold: int
+    run: str  # or the name of a search
+    fold: int  # or the number of a worker
+    kind: str = TRAIN
 
     @property
     def name(self) -> str:
-        return f"{self.run}@{fold_folder_name(self.fold)}"
+        if self.kind == SEARCH:
+            return f"{prefix_of_workers(self.run)}{self.fold}"
+        return f"{self.run}@{fold_folder_name(self.fold)}{'@test' if self.kind == PREDICT else ''}"
+
+
+def prefix_of_workers(search: str) -> str:
+    """Returns how the names of the cells of a search begin."""
+    return f"{search}@worker-"
 
 
 @dataclass(frozen=True)
 class Sweep:
     folder: Path  # .cells
     digest: str
-    runs: tuple[str, ...]
-    folds: tuple[int, ...]  # none: they are not made yet
+    runs: Mapping[str, Sequence[int]]  # the folds of each run; none: they are not made yet
     rhythm: Rhythm
+    kind: str = TRAIN
 
     @property
     def cells(self) -> list[Cell]:
-        return [Cell(run, fold) for run in self.runs for fold in self.folds]
+        return [Cell(run, fold, self.kind) for run, folds in self.runs.items() for fold in folds]
 
     @property
     def preparation(self) -> str:
         """Returns the name of the cell that makes what all others read."""
         return f"prepare-{self.digest}"
 
-    def with_folds(self, folds: Sequence[int]) -> "Sweep":
-        """Returns the sweep with its folds, and writes it for all who take part."""
-        sweep = replace(self, folds=tuple(folds))
-        content = {"version": __version__, "beat": self.rhythm.beat, "runs": list(self.runs), "folds": list(folds)}
+    def with_runs(self, runs: Mapping[str, Sequence[int]]) -> "Sweep":
+        """Returns the sweep with these folds of each run, and writes it for all who take part."""
+        sweep = replace(self, runs=runs)
+        content = {
+            "version": __version__,
+            "beat": self.rhythm.beat,
+            "kind": self.kind,
+            "runs": {run: list(folds) for run, folds in runs.items()},
+        }
         write_json(_path(self.folder, self.digest), content)
         return sweep
 
-    def reopen(self, cells: Sequence[Cell]) -> None:
-        """Frees cells that failed, or whose files are gone, and ends those that were trained without a worker."""
-        from podium.saved_runs.run_folder import Run  # it imports numpy
-
+    def reopen(self, cells: Sequence[Cell], is_finished: Callable[[Cell], bool]) -> None:
+        """Frees cells that failed, or whose files are gone, and ends those whose files were made without a worker."""
         board = Board(self.folder)
-        steps, finished = board.last_steps(), {run: Run(self.folder.parent / run).models() for run in self.runs}
-        again = []
+        steps, again = board.last_steps(), []
         for cell in cells:
-            step, is_finished = steps.get(cell.name, Step()), cell.fold in finished[cell.run]
-            if step.state == FAILED or (step.state == DONE and not is_finished):
+            step = steps.get(cell.name, Step())
+            if step.state == FAILED or (step.state == DONE and not is_finished(cell)):
                 again.append(cell.name)
-            elif (
-                step.state == FREE and is_finished and (lease := take(board, cell.name, step, self.rhythm)) is not None
-            ):
-                lease.end(DONE)
+            elif step.state == FREE and is_finished(cell):
+                lease = take(board, cell.name, step, self.rhythm)
+                if lease is not None:
+                    lease.end(DONE)
         reopen(board, again)
 
 
-def open_sweep(slug: str, root: Path, runs: Sequence[str], folds: Sequence[int]) -> Sweep:
-    """Returns the sweep of a command; refuses one that another version of Podium has begun."""
+def open_sweep(slug: str, root: Path, kind: str, asked: object, runs: Mapping[str, Sequence[int]]) -> Sweep:
+    """Returns the sweep of a command; refuses one that another version of Podium has begun.
+
+    `asked` is what the command was asked for, as JSON has it.
+    """
     folder = runs_folder(slug, root) / FOLDER
-    digest = hashlib.sha256(json.dumps([list(runs), list(folds)]).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(json.dumps([kind, asked]).encode()).hexdigest()[:12]
     if _path(folder, digest).exists():
         return _read(_path(folder, digest))
-    return Sweep(folder, digest, tuple(runs), tuple(folds), Rhythm(seconds_of(os.environ.get(BEAT, "")) or 60.0))
+    return Sweep(folder, digest, runs, Rhythm(seconds_of(os.environ.get(BEAT, "")) or 60.0), kind)
 
 
 def read_sweeps(slug: str, root: Path) -> list[Sweep]:
@@ -97,13 +113,13 @@ def _path(folder: Path, digest: str) -> Path:
 def _read(path: Path, any_version: bool = False) -> Sweep:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        version, rhythm = str(content["version"]), Rhythm(float(content["beat"]))
-        runs, folds = tuple(map(str, content["runs"])), tuple(map(int, content["folds"]))
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        version, rhythm, kind = str(content["version"]), Rhythm(float(content["beat"])), str(content["kind"])
+        runs = {str(run): tuple(map(int, folds)) for run, folds in content["runs"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise PodiumError(f"{path}: cannot be read ({error}); delete it, and run the same command again") from None
     if version != __version__ and not any_version:
         raise PodiumError(
             f"{path} was begun by Podium {version}, but this machine has {__version__}; install one version on all, or"
             " delete that file"
         )
-    return Sweep(path.parent, path.stem.partition("-")[2], runs, folds, rhythm)
+    return Sweep(path.parent, path.stem.partition("-")[2], runs, rhythm, kind)

@@ -2,53 +2,79 @@
 
     podium jobs [-c SLUG]
 
-Reads the sweeps and the last steps of their cells (cell_board.py), and metrics.jsonl of those that are running.
+Reads the sweeps and the last steps of their cells (cell_board.py), and metrics.jsonl of folds that train.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from podium.errors import PodiumError
 from podium.fleet.cell_board import DONE, FAILED, FOLDER, FREE, TAKEN, Board, Step
-from podium.fleet.cell_sweep import Cell, read_sweeps
+from podium.fleet.cell_sweep import PREDICT, SEARCH, TRAIN, Cell, Sweep, prefix_of_workers, read_sweeps
 from podium.fleet.slurm_jobs import read_jobs
 from podium.project_root import runs_folder
-from podium.saved_runs.run_folder import Run
+from podium.saved_runs.fold_names import fold_folder_name
 from podium.terminal import command_for, duration, say, show, table
 
-NAMES = {FREE: "waiting", TAKEN: "running", DONE: "done", FAILED: "failed"}
+STATES = {FREE: "waiting", TAKEN: "running", DONE: "done", FAILED: "failed"}
+HEADERS = {TRAIN: ("run", "fold"), PREDICT: ("predicts", "fold"), SEARCH: ("search", "worker")}
 
 
-def list_cells(slug: str, root: Path) -> None:
-    cells = list(dict.fromkeys(cell for sweep in read_sweeps(slug, root) for cell in sweep.cells))
-    folder = runs_folder(slug, root)
-    if not cells:
+def list_cells(slug: str, root: Path, trials_of: Callable[[str], str]) -> None:
+    """Shows a table for each kind of cells; `trials_of` says how many trials of a search are done."""
+    folder, sweeps = runs_folder(slug, root), read_sweeps(slug, root)
+    if not sweeps:
         command = command_for("train", slug, model="NAME")
         raise PodiumError(f"{folder / FOLDER}: no command has made cells; one does with: {command} --on here")
     steps, jobs = Board(folder / FOLDER).last_steps(), read_jobs(folder / FOLDER)
-    rows, counts = [], Counter[str]()
-    for cell in cells:
-        step = steps.get(cell.name, Step())
-        state = NAMES[step.state]
-        counts[state] += 1
-        rows.append([cell.run, cell.fold, state, step.who.partition(":")[0], _detail(folder, cell, step, jobs)])
-    show(table(["run", "fold", "state", "machine", ""], rows, text_columns=5))
-    say(f"podium: {', '.join(f'{counts[name]:,} {name}' for name in NAMES.values() if counts[name])}")
+    counts, tables = Counter[str](), []
+    for kind, header in HEADERS.items():
+        rows = []
+        for name, what in _cells_of(kind, sweeps, steps).items():
+            step = steps.get(name, Step())
+            counts[step.state] += 1
+            detail = _progress(folder, name) if kind == TRAIN and step.state == TAKEN else _reason(step, name, jobs)
+            rows.append([*what, STATES[step.state], step.who.partition(":")[0], detail])
+        if rows:
+            tables.append(table([*header, "state", "machine", ""], rows, text_columns=5))
+    show("\n\n".join(tables))
+    for search in _searches(sweeps):
+        say(f"podium: search {search}: {trials_of(search)}")
+    say(f"podium: {', '.join(f'{counts[state]:,} {name}' for state, name in STATES.items() if counts[state])}")
 
 
-def _detail(folder: Path, cell: Cell, step: Step, jobs: Mapping[str, str]) -> str:
-    if step.state == FAILED:
-        return step.why
-    if step.state == TAKEN:
-        return _progress(Run(folder / cell.run), cell.fold)
-    return f"job {jobs[cell.name]}" if step.state == FREE and cell.name in jobs else ""
+def _cells_of(kind: str, sweeps: Sequence[Sweep], steps: Mapping[str, Step]) -> dict[str, tuple[str, str]]:
+    """Returns the first two columns of each cell, by its name."""
+    cells = [cell for sweep in sweeps if sweep.kind == kind for cell in sweep.cells]
+    named = {cell.name: (cell.run, _number_of(cell)) for cell in cells}
+    for search in _searches(sweeps) if kind == SEARCH else ():  # workers of machines, which no sweep has foreseen
+        prefix = prefix_of_workers(search)
+        named |= {name: (search, name.removeprefix(prefix)) for name in steps if name.startswith(prefix)}
+    return named
 
 
-def _progress(run: Run, fold: int) -> str:
+def _number_of(cell: Cell) -> str:
+    return str(cell.fold) if cell.kind == SEARCH else fold_folder_name(cell.fold).removeprefix("fold")
+
+
+def _searches(sweeps: Sequence[Sweep]) -> list[str]:
+    return list(dict.fromkeys(search for sweep in sweeps if sweep.kind == SEARCH for search in sweep.runs))
+
+
+def _reason(step: Step, name: str, jobs: Mapping[str, str]) -> str:
+    """Returns why a cell has failed, or for which job it waits."""
+    return f"job {jobs[name]}" if step.state == FREE and name in jobs else step.why
+
+
+def _progress(folder: Path, cell: str) -> str:
     """Returns how far a fold is and when it ends, by its epochs so far; nothing before the first of them."""
+    from podium.saved_runs.run_folder import Run  # it imports numpy
+
+    name, _, fold_folder = cell.partition("@")
+    run = Run(folder / name)
     try:
-        records = [record for record in run.history(fold) if not record.is_start]
+        records = [record for record in run.history(int(fold_folder.removeprefix("fold"))) if not record.is_start]
         epochs = int(run.recipe["epochs"])
     except PodiumError:
         return ""

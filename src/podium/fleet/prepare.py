@@ -6,17 +6,22 @@ from pathlib import Path
 from podium.competition.load import load_and_report
 from podium.folds.folds_csv import folds_path, read_folds, write_folds
 from podium.folds.strategies import Split
+from podium.recipe import Options
 from podium.training.open_regions import open_regions
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
 
 
 def prepare(slug: str, root: Path, requests: Sequence[Request]) -> None:
-    """Makes what is missing; refuses what a run would refuse. Seeds of a model read the same pixels."""
+    """Makes what is missing; refuses what a run would refuse. Runs of one model and size read the same pixels."""
     if not folds_path(slug, root).exists():
         write_folds(load_and_report(slug, root, requests[0].corrections), root, Split())
-    for request in {request.options.get("model"): request for request in requests}.values():
+    for request in {_seen(request.options): request for request in requests}.values():
         open_regions(make_plan(check_before_plan(slug, root, request)), request.machine.keep_pixels)
+
+
+def _seen(options: Options) -> tuple[object, ...]:
+    return options.get("model"), options.get("image_size")
 
 
 def folds_of(slug: str, root: Path, request: Request) -> list[int]:

@@ -1,6 +1,6 @@
-"""Writes sky.yaml, with which SkyPilot trains a command on a spot machine of a cloud.
+"""Writes sky.yaml, with which SkyPilot runs a command on a spot machine of a cloud.
 
-    podium train ... --on sky
+    podium train | search ... --on sky
 
 Nothing is started, and no package is needed. The machine mounts a bucket that holds the images, the folds and the runs;
 pixels are decoded onto its own disk. If the cloud takes the machine away, or the command ends with status 75, SkyPilot
@@ -16,7 +16,7 @@ from podium.disk import write_text
 from podium.errors import STOPPED
 
 FORM = """\
-# Trains one command on a spot machine, with SkyPilot: sky jobs launch sky.yaml
+# Runs one command on a spot machine, with SkyPilot: sky jobs launch sky.yaml
 #
 # Before: name your bucket below, and copy data/raw/{slug} and data/prepared/{slug}/folds.* into it,
 # under the same paths. After: the bucket's folder runs/ holds the runs.
@@ -35,7 +35,7 @@ file_mounts:
     name: NAME-OF-YOUR-BUCKET
     mode: MOUNT_CACHED
 
-setup: pip install 'podium=={version}'
+setup: pip install 'podium{extra}=={version}'
 
 run: |
   mkdir -p /bucket/runs ~/project/data/prepared/{slug}
@@ -46,9 +46,16 @@ run: |
 """
 
 
-def write_sky(slug: str, words: Sequence[str], path: Path = Path("sky.yaml")) -> Path:
-    """Writes the file of a command; `words` are those after `podium`."""
+def write_sky(slug: str, words: Sequence[str], extra: str = "", path: Path = Path("sky.yaml")) -> Path:
+    """Writes the file of a command; `words` are those after `podium`, `extra` is what it needs of pyproject.toml."""
     name = f"podium-{slug}"[:40].lower().replace("_", "-").replace(".", "-").strip("-")
-    text = FORM.format(slug=slug, name=name, stopped=STOPPED, version=__version__, words=shlex.join(words))
+    text = FORM.format(
+        slug=slug,
+        name=name,
+        stopped=STOPPED,
+        extra=f"[{extra}]" if extra else "",
+        version=__version__,
+        words=shlex.join(words),
+    )
     write_text(path, text)
     return path

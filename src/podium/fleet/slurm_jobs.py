@@ -1,8 +1,8 @@
 """Hands cells to Slurm, as one array of jobs, and follows them until all have ended.
 
-    podium train ... --on slurm[:partition] [--at-once 8] [--job timeout_min=480 mem_gb=32]
+    podium train | search | submit ... --on slurm[:partition] [--at-once 8] [--job timeout_min=480 mem_gb=32]
 
-A job is the same command for one cell, `--on here --cell RUN@fold0`, so it takes the cell's lease as any worker does: a
+A job is the command of one cell, `--on here --cell RUN@fold0`, so it takes the cell's lease as any worker does: a
 job that is started twice trains nothing twice. submitit writes runs/<slug>/.cells/jobs/: scripts, logs, and pickles of
 these command lines (of no data and no weights). `--on local` runs the jobs on this machine, to try them.
 """
@@ -24,8 +24,8 @@ from typing import Any
 from podium import __version__
 from podium.disk import write_json
 from podium.errors import STOPPED, PodiumError
-from podium.fleet.cell_board import ENDED, FAILED, FREE, Board, Step, Watch, take
-from podium.fleet.cell_sweep import Cell, Sweep
+from podium.fleet.cell_board import DONE, ENDED, FAILED, FREE, TAKEN, Board, Step, Watch, take
+from podium.fleet.cell_sweep import SEARCH, Cell, Sweep
 from podium.fleet.where import LOCAL, SLURM, Where
 from podium.terminal import first_few, first_line, plural, podium_command, say
 
@@ -115,6 +115,11 @@ class Queue:
             return True
         return False
 
+    def cancel(self, cell: str) -> None:
+        """Takes a job that nobody needs out of Slurm's queue. On this machine, it ends by itself."""
+        if self.where.kind == SLURM and self.has_job(cell):
+            self.jobs[cell].cancel(check=False)
+
     def wait_for_ends(self) -> None:
         """Waits for the processes of this machine whose cells have ended. Slurm clears away its own."""
         while self.where.kind != SLURM and any(map(self.has_job, self.jobs)):
@@ -173,6 +178,8 @@ def follow(queue: Queue, cells: Sequence[Cell], at_once: int) -> dict[str, Step]
         while True:
             steps = board.last_steps()
             last = {cell: steps.get(cell.name, Step()) for cell in cells}
+            if sweep.kind == SEARCH:
+                last = _without_late_workers(queue, board, last)
             left = {cell: step for cell, step in last.items() if step.state not in ENDED}
             if not left:
                 queue.wait_for_ends()
@@ -191,6 +198,21 @@ def follow(queue: Queue, cells: Sequence[Cell], at_once: int) -> dict[str, Step]
     except KeyboardInterrupt:
         say(f"podium: the jobs go on; {podium_command()} jobs lists them, and the same command follows them again")
         raise
+
+
+def _without_late_workers(queue: Queue, board: Board, last: Mapping[Cell, Step]) -> dict[Cell, Step]:
+    """Ends the workers of a search that have never begun, once one has found nothing left to try and none works."""
+    states = [step.state for step in last.values()]
+    if TAKEN in states or DONE not in states:
+        return dict(last)
+    after = dict(last)
+    for cell, step in last.items():
+        if step.state == FREE and not board.beats_so_far(cell.name, step):
+            lease = take(board, cell.name, step, queue.sweep.rhythm)
+            if lease is not None:
+                after[cell] = lease.end(DONE) or step
+                queue.cancel(cell.name)
+    return after
 
 
 def read_jobs(folder: Path) -> dict[str, str]:

@@ -32,11 +32,14 @@ def work(board: Board, cells: Sequence[str], run: Callable[[str], None], rhythm:
 def _run_if_free(board: Board, cell: str, step: Step, run: Callable[[str], None], rhythm: Rhythm) -> Step:
     """Runs the cell and returns its last step, or what is known of it if another worker has it."""
     lease = take(board, cell, step, rhythm)
-    if lease is None:
-        return Step(step.number, "", "another worker")
+    return Step(step.number, "", "another worker") if lease is None else run_taken(lease, run)
+
+
+def run_taken(lease: Lease, run: Callable[[str], None]) -> Step:
+    """Runs a cell that this process has taken, and returns its last step."""
     try:
         with _beating(lease), checked_before_writing(lease.check):
-            run(cell)
+            run(lease.cell)
     except LeaseLost as loss:
         say(f"podium: note: {loss}")
         return lease.step

@@ -41,7 +41,7 @@ def search(plan: SearchPlan) -> bool:
     keep_settings(plan.folder, plan.settings())
     better = METRICS[plan.base.competition.metric]().better
     study = SearchStudy(plan.folder, better, plan.base.recipe.seed)
-    pace = Pace(plan.request.budget, plan.request.started)
+    pace = Pace(plan.request.budget, plan.request.started - plan.request.spent)
     trials = Trials(plan, study, pace, choose_models(plan, pace))
     trials.run()
     if study.is_busy():
@@ -173,7 +173,7 @@ class Trials:
 
     def _refuse_short_budget(self) -> None:
         """Refuses a time in which not even the defaults of one model can be tried and judged."""
-        if not self.pace.is_limited or self.study.best() is not None:
+        if not self.pace.is_limited or self.study.best() is not None or self.plan.request.spent:
             return
         options, number = {"model": self.models[0]}, 0
         steps = [plan for plan, _ in self._steps(number, options)]

@@ -41,6 +41,7 @@ class SearchRequest:
     trials: int = 40  # in all, also those of other processes and of earlier calls
     budget: float | None = None  # seconds
     started: float = field(default_factory=time.monotonic)  # the budget counts from this moment
+    spent: float = 0.0  # seconds of the budget, by this worker of a queue before its job was queued again
 
 
 def folder_of(slug: str, root: Path, name: str) -> Path:
@@ -48,8 +49,11 @@ def folder_of(slug: str, root: Path, name: str) -> Path:
     return runs_folder(slug, root) / "search" / name
 
 
-def check_search(slug: str, root: Path, request: SearchRequest) -> tuple[str, ...]:
-    """Returns the names of the models; refuses what needs no table to be refused."""
+def check_search(slug: str, root: Path, request: SearchRequest, is_elsewhere: bool = False) -> tuple[str, ...]:
+    """Returns the names of the models; refuses what needs no table to be refused.
+
+    A machine elsewhere has weights of its own.
+    """
     refuse_without_optuna()
     if world_size() > 1:
         raise PodiumError("a search trains in one process; start the same command several times instead of torchrun")
@@ -70,7 +74,7 @@ def check_search(slug: str, root: Path, request: SearchRequest) -> tuple[str, ..
     models = tuple(dict.fromkeys(timm_name(name) for given in request.models for name in expand_pattern(given)))
     singles = [Request({**request.options, "model": model}, machine=request.machine) for model in models]
     for options in [check_request(slug, root, single) for single in singles]:
-        check_weights(slug, root, options, only_shown=False)
+        check_weights(slug, root, options, only_shown=is_elsewhere)
     return models
 
 

@@ -8,7 +8,7 @@ submission row by row, and <name>.json, its lineage.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -39,6 +39,9 @@ from podium.terminal import command_for, did_you_mean, plural, podium_command, s
 LONGEST_NAME = 100  # letters
 
 
+Models = Mapping[Run, Sequence[int]]  # the fold models of runs
+
+
 @dataclass(frozen=True)
 class SubmitOptions:
     """What the user chooses for a submission."""
@@ -52,9 +55,16 @@ class SubmitOptions:
 
 
 def submit(
-    competition: Competition, root: Path, options: SubmitOptions | None = None, machine: Machine | None = None
+    competition: Competition,
+    root: Path,
+    options: SubmitOptions | None = None,
+    machine: Machine | None = None,
+    predict_first: Callable[[Models], None] | None = None,
 ) -> Path:
-    """Writes the blend of the runs and its lineage; returns the path of the CSV."""
+    """Writes the blend of the runs and its lineage; returns the path of the CSV.
+
+    `predict_first` gets the models that the submission needs; what it predicts is not predicted here.
+    """
     options, machine = options or SubmitOptions(), machine or Machine()
     _refuse_missing_test_images(competition)
     runs = select_runs(competition, root, options.runs, options.except_runs)
@@ -69,12 +79,14 @@ def submit(
     warn_of_changed_data(competition, runs)
     chosen = choose_steps(competition, root, runs, options.blend, options.decision == "auto")
     blend, used = chosen.blend.without_unused()  # the others need not predict, and are no part of the submission
-    runs = [runs[number] for number in used]
-    predictions = predict_blend(competition, root, {run: run.models() for run in runs}, blend, machine)
+    models = {runs[number]: runs[number].models() for number in used}
+    if predict_first:
+        predict_first(models)
+    predictions = predict_blend(competition, root, models, blend, machine)
     estimate = chosen.estimate and _estimate_of_test(competition, chosen.estimate, blend, predictions)
     check_class_shares(competition, predictions.probs, options.anyway, blend.strategy == RANK)
     text = render(competition, predictions.probs)
-    path = _free_path(root / "submissions" / competition.slug, name or _join_names(runs), text)
+    path = _free_path(root / "submissions" / competition.slug, name or _join_names(list(models)), text)
     chosen = replace(chosen, blend=blend, estimate=estimate)
     lineage = record_lineage(competition, path, text, predictions.facts, chosen)
     write_csv(competition, path, text)
@@ -123,7 +135,7 @@ def _refuse_missing_test_images(competition: Competition) -> None:
         )
 
 
-def _refuse_unusable_runs(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> None:
+def _refuse_unusable_runs(competition: Competition, folds: Models) -> None:
     """Raises if a run has other classes or another range than the competition, or if a fold's weights are missing."""
     for run, run_folds in folds.items():
         trained_in, current = (values.get("range") or "none" for values in (run.recipe, competition.card))
@@ -142,7 +154,7 @@ def _refuse_unusable_runs(competition: Competition, folds: Mapping[Run, Sequence
             run.weights_path(fold)
 
 
-def _announce(competition: Competition, folds: Mapping[Run, Sequence[int]]) -> None:
+def _announce(competition: Competition, folds: Models) -> None:
     models = plural(sum(map(len, folds.values())), "model")
     say(f"podium: {len(competition.test):,} test images, {models} of {', '.join(run.name for run in folds)}")
     for run, run_folds in folds.items():

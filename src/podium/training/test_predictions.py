@@ -43,17 +43,46 @@ def open_stores(competition: Competition, root: Path, runs: Iterable[Run], machi
 
 def predict_test(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> Predictions:
     """Returns the fold model's probabilities for the test images: from test.npz if it still fits, else computed."""
-    path = run.fold_folder(fold) / "test.npz"
-    examples = store.examples(competition.test)
-    images = f"{competition.test_hash[:32]}{store.digest(examples.first)[:32]}"
+    if kept := kept_predictions(competition, store, run, fold):
+        say(f"  {run.name} {fold_name(fold)}: already predicted")
+        return kept.in_order_of(competition.classes)
+    predictions = _predict(competition, store, run, fold, machine)
+    try:
+        predictions.save(_path(run, fold))
+    except PodiumError as error:
+        say(f"podium: warning: {error}; the next submission predicts again")
+    return predictions.in_order_of(competition.classes)
+
+
+def keep_predictions(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> None:
+    """Writes the test.npz of a fold's model if there is none that fits; whoever submits finds it."""
+    if not kept_predictions(competition, store, run, fold):
+        _predict(competition, store, run, fold, machine).save(_path(run, fold))
+
+
+def kept_predictions(competition: Competition, store: Store, run: Run, fold: int) -> Predictions | None:
+    """Returns what test.npz holds; None if there is none, or one of other weights, images or views."""
+    kept = _load_cached(_path(run, fold))
+    if kept is None or kept.key != _key_of(competition, store, run, fold):
+        return None
+    return kept if kept.probs.shape == (len(competition.test), len(competition.classes)) else None
+
+
+def _path(run: Run, fold: int) -> Path:
+    return run.fold_folder(fold) / "test.npz"
+
+
+def _key_of(competition: Competition, store: Store, run: Run, fold: int) -> str:
+    """Returns all that the predictions depend on."""
+    images = f"{competition.test_hash[:32]}{store.digest(store.examples(competition.test).first)[:32]}"
     key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
     if own := own_parts_digest({"model": run.recipe.get("model"), "views": run.recipe["views"]}):
         key += f" own parts {own}"
-    shape = len(competition.test), len(competition.classes)
-    cached = _load_cached(path)
-    if cached and cached.key == key and cached.probs.shape == shape:
-        say(f"  {run.name} {fold_name(fold)}: already predicted")
-        return cached.in_order_of(competition.classes)
+    return key
+
+
+def _predict(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> Predictions:
+    key, examples = _key_of(competition, store, run, fold), store.examples(competition.test)
     readable = ~store.bad(examples.first)
     ids, classes = competition.test["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
     probs = np.tile(class_frequencies(competition, classes), (len(ids), 1))  # stays so for images that cannot be read
@@ -61,12 +90,7 @@ def predict_test(competition: Competition, store: Store, run: Run, fold: int, ma
     if readable.any():
         shown = store.examples(competition.test[readable])
         probs[readable], made_on = _compute(store, shown, run, fold, machine)
-    predictions = Predictions(ids, probs, Targets(ONE_LABEL, np.full(len(ids), -1)), classes, key, made_on)
-    try:
-        predictions.save(path)
-    except PodiumError as error:
-        say(f"podium: warning: {error}; the next submission predicts again")
-    return predictions.in_order_of(competition.classes)
+    return Predictions(ids, probs, Targets(ONE_LABEL, np.full(len(ids), -1)), classes, key, made_on)
 
 
 def _load_cached(path: Path) -> Predictions | None:

@@ -1,0 +1,91 @@
+"""What train, search and submit have in common when several machines share their work (--on)."""
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+
+from podium.errors import PodiumError
+from podium.fleet.cell_board import FAILED, Board, Step, reopen
+from podium.fleet.cell_sweep import Cell, Sweep
+from podium.fleet.slurm_jobs import follow, open_queue
+from podium.fleet.where import HERE
+from podium.fleet.work import work
+from podium.terminal import first_few, podium_command, say
+from podium.training.request import Request
+
+AT_ONCE = 8  # jobs of a queue
+
+
+def check_flags(args: argparse.Namespace) -> None:
+    """Refuses flags of jobs where there are none, and options that no job has."""
+    if not args.on:
+        for flag in ("at_once", "job", "cell"):
+            if getattr(args, flag):
+                name = f"--{flag.replace('_', '-')}"
+                raise PodiumError(f"{name} is for several machines; add --on here or --on slurm, or leave it out")
+        return
+    if args.job and args.on.kind == HERE and args.cell is None:
+        raise PodiumError("--job is for jobs that a queue starts; leave it out, or use --on slurm")
+    if args.cell and args.on.kind != HERE:
+        raise PodiumError(f"--cell does not go with --on {args.on}: jobs use it, with --on here; leave it out")
+    if wrong := [word for word in args.job or () if not re.fullmatch(r"\w+=\S+", word)]:
+        raise PodiumError(f"--job {wrong[0]}: write NAME=VALUE, such as timeout_min=480")
+
+
+def prepare_once(args: argparse.Namespace, sweep: Sweep, requests: Sequence[Request]) -> None:
+    """Makes audit, folds and pixels where they are missing: one worker does, the others wait."""
+    board, name = Board(sweep.folder), sweep.preparation
+    if board.last_steps().get(name, Step()).state == FAILED:
+        reopen(board, [name])
+
+    def run(_: str) -> None:
+        from podium.fleet.prepare import prepare  # it imports numpy
+
+        prepare(args.competition, args.root, requests)
+
+    last = work(board, [name], run, sweep.rhythm)
+    if last[name].state == FAILED:
+        raise PodiumError(last[name].why)
+
+
+def run_in_queue(
+    args: argparse.Namespace, sweep: Sweep, cells: Sequence[Cell], words: Sequence[str]
+) -> dict[str, Step]:
+    """Submits a job for each cell, and follows them; `words` are those of a job, without where it is and its cell."""
+    words = [*words, "--root", str(args.root.resolve()), "-c", args.competition, "--on", HERE]
+    options, at_once = dict(word.partition("=")[::2] for word in args.job or ()), args.at_once or AT_ONCE
+    return follow(open_queue(sweep, args.on, words, at_once, options), cells, at_once)
+
+
+def refuse_failed(last: Mapping[str, Step]) -> None:
+    """Names the cells that have failed."""
+    if failed := [cell for cell, step in last.items() if step.state == FAILED]:
+        raise PodiumError(
+            f"{len(failed)} of {len(last)} cells failed: {first_few(failed)}; {podium_command()} jobs says why, and the"
+            " same command tries them again"
+        )
+
+
+def write_sky_file(args: argparse.Namespace, extra: str = "") -> None:
+    from podium.fleet.sky_file import write_sky
+
+    words = words_without(args.words, {"--root": 1, "--on": 1, "--at-once": 1})
+    if not {"-c", "--competition"} & {word.partition("=")[0] for word in words}:
+        words += ["-c", args.competition]
+    path = write_sky(args.competition, words, extra)
+    say(f"podium: wrote {path}; name your bucket in it")
+    say(f"next: sky jobs launch {path}")
+
+
+def words_without(words: Sequence[str], flags: Mapping[str, int]) -> list[str]:
+    """Returns the words without these flags and their values."""
+    kept, skip = [], 0
+    for word in words:
+        flag, has_value, _ = word.partition("=")
+        if skip:
+            skip -= 1
+        elif flag in flags:
+            skip = 0 if has_value else flags[flag]
+        else:
+            kept.append(word)
+    return kept

@@ -1,0 +1,94 @@
+"""Runs one command several times on this machine, each time as a worker that the others see.
+
+    podium search ... --on here --at-once 4
+
+The processes know nothing of cells: this one takes a cell for each of them, and beats. It passes its signals on to
+them, and waits until they have saved.
+"""
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from podium.errors import STOPPED, PodiumError
+from podium.fleet.cell_board import TAKEN, Board, Lease, Rhythm, Step, take
+from podium.fleet.work import run_taken
+
+Process = subprocess.Popen[bytes]
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_workers(
+    board: Board, prefix: str, rhythm: Rhythm, words: Sequence[str], gpus: Sequence[str | None]
+) -> dict[str, Step]:
+    """Runs a process for each of `gpus`, one that it may use, or None: any. Returns the last step of each cell."""
+    leases = [_take_free(board, prefix, rhythm) for _ in gpus]
+    processes = [_start(words, gpu) for gpu in gpus]
+    with _signals_passed_on(processes), ThreadPoolExecutor(len(leases)) as threads:
+        ends = [threads.submit(run_taken, *pair) for pair in zip(leases, map(_waiting_for, processes), strict=True)]
+    return {lease.cell: end.result() for lease, end in zip(leases, ends, strict=True)}
+
+
+def gpus_of_workers(count: int, device: str) -> list[str | None]:
+    """Returns for each worker the GPU that it may use: the next one, if there are several and none is named."""
+    if device not in ("auto", "cuda"):
+        return [None] * count
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is None:
+        from podium.models.device import gpu_names  # it imports torch
+
+        names = [str(number) for number in range(len(gpu_names()))]
+    else:
+        names = [name for name in given.split(",") if name]
+    return [names[number % len(names)] if len(names) > 1 else None for number in range(count)]
+
+
+def _take_free(board: Board, prefix: str, rhythm: Rhythm) -> Lease:
+    """Takes the first cell of this machine that no worker has, and that none may have left without a word."""
+    for number in itertools.count(1):
+        cell = f"{prefix}{socket.gethostname()}-{number}"
+        step = board.last_steps().get(cell, Step())
+        lease = None if step.state == TAKEN else take(board, cell, step, rhythm)
+        if lease is not None:
+            return lease
+    raise AssertionError  # the numbers have no end
+
+
+def _start(words: Sequence[str], gpu: str | None) -> Process:
+    environment = os.environ if gpu is None else {**os.environ, "CUDA_VISIBLE_DEVICES": gpu}
+    command = [sys.executable, "-m", "podium", *words]
+    # In a group of its own, Ctrl-C reaches it once only: from here. What it would show at its end, this command shows.
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, process_group=0)
+
+
+def _waiting_for(process: Process) -> Callable[[str], None]:
+    def wait(_: str) -> None:
+        while (status := process.poll()) is None:
+            time.sleep(0.1)
+        if status == STOPPED:
+            raise KeyboardInterrupt
+        if status:
+            raise PodiumError(f"its process ended with status {status}; the reason is above")
+
+    return wait
+
+
+@contextmanager
+def _signals_passed_on(processes: Sequence[Process]) -> Iterator[None]:
+    def pass_on(*_: object) -> None:
+        for process in processes:
+            process.terminate()
+
+    before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
