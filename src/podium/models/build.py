@@ -53,6 +53,8 @@ class ModelSpec:
     value_range: ValueRange | None = None  # in which the images were decoded
     pool: str = TIMM_POOL  # as in the recipe; as above
     head: str = LINEAR  # as in the recipe; as above
+    unknown: str = ""  # the class that no training image has; its output is never taught
+    unknown_share: float = 0.0  # its probability, the same for every image
     part: str | None = None  # that it sees of every image (images/cut.py), if not all of it
 
     @property
@@ -63,7 +65,14 @@ class ModelSpec:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the fields; the later ones only where they say something, so that other models keep their bits."""
-        usual = {"value_range": None, "part": None, "pool": TIMM_POOL, "head": LINEAR}
+        usual = {
+            "value_range": None,
+            "part": None,
+            "pool": TIMM_POOL,
+            "head": LINEAR,
+            "unknown": "",
+            "unknown_share": 0.0,
+        }
         return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
 
 

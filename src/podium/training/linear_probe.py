@@ -36,7 +36,7 @@ from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, are_right
 from podium.terminal import say
 from podium.training.at_chance import warn_if_at_chance
-from podium.training.context import Context
+from podium.training.context import Context, scored_targets
 from podium.training.frozen_features import Features, compute_features, features_of
 from podium.training.losses import Loss, cross_entropy, loss_of_columns, squared_error
 from podium.training.randomness import seed_torch
@@ -102,7 +102,7 @@ def train_head(context: Context, fold: int) -> None:
         step=0,
         lr=0.0,
         loss=loss_of_head(targets[training], training_probs, spec),
-        scores=score_held_out(metric, targets[held_out], probs),
+        scores=score_held_out(metric, scored_targets(context, fold, held_out), probs),
         views=recipe.views,
         images_per_s=len(training) / max(seconds, 1e-9),
         seconds=seconds,
@@ -312,7 +312,11 @@ def inner_split(context: Context, fold: int, rows: NDArray[np.int64]) -> tuple[N
     """
     judge = context.folds.judge_within(fold, rows)
     if judge is not None:
-        return context.folds.trains(judge)[rows], context.folds.validates(judge)[rows]
+        learns, validates = context.folds.trains(judge)[rows], context.folds.validates(judge)[rows]
+        if context.competition.unknown:  # images that are unknown to the trial say nothing of it
+            labels = context.target_of_image.values[rows]
+            validates = validates & np.isin(labels, labels[learns])
+        return learns, validates
     if context.competition.task.sums_to_one:
         targets = context.competition.train["target"].iloc[rows]
         number = targets.groupby(targets).cumcount().to_numpy()
