@@ -24,6 +24,7 @@ from podium.blending.decision_fits import (
     fit_cut_points,
     fit_thresholds,
     fit_unknown_threshold,
+    importance_of_unknown,
     score_confusion,
 )
 from podium.blending.expected_score import SLOW_RESAMPLES
@@ -31,6 +32,7 @@ from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged
 from podium.competition.card import Card
 from podium.competition.grades import are_grades
+from podium.competition.unknown_class import UnknownClass
 from podium.errors import PodiumError
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS
@@ -247,6 +249,38 @@ def test_the_class_for_unknown_ones_gets_its_best_place() -> None:
     assert evaluate("map_at_3", targets_of(targets), decided) == 1 > evaluate("map_at_3", targets_of(targets), probs)
 
 
+@pytest.mark.parametrize("unknown_times", [1, 4])
+@pytest.mark.parametrize(
+    "metric", ["map_at_3", "accuracy", "macro_f1", "weighted_f1", "balanced_accuracy", "mcc", "top_3_accuracy"]
+)
+def test_the_threshold_of_unknown_ones_is_the_best_for_each_metric(metric: str, unknown_times: int) -> None:
+    """Images of importance 4 count as four images do; what cannot be weighed counts once."""
+    rng, unknown, classes = np.random.default_rng(3), 5, 6
+    targets = np.where(rng.random(300) < 0.2, unknown, rng.integers(5, size=300))
+    logits = rng.normal(size=(300, classes)) + 3 * np.eye(classes)[targets] * (targets != unknown)[:, None]
+    logits[:, unknown] = -np.inf
+    probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    importance = np.where(targets == unknown, float(unknown_times), 1.0)
+    (threshold,) = fit_unknown_threshold(probs, targets_of(targets), metric, unknown, importance)
+    times = np.ones(300, int) if metric == "top_3_accuracy" else importance.astype(int)
+    shown, truth = np.repeat(probs, times, 0), targets_of(np.repeat(targets, times))
+
+    def score(at: float) -> float:
+        return evaluate(metric, truth, Decision("unknown_threshold", (at,), unknown).apply(shown))
+
+    assert score(threshold) >= max(map(score, np.quantile(probs.max(1), np.linspace(0, 1, 101)) * (1 - 1e-9)))
+    assert metric == "top_3_accuracy" or score(threshold) > score(1e-9) + 0.02
+
+
+def test_importance_gives_the_unknown_ones_their_share() -> None:
+    targets = targets_of(np.array([0, 1, 1, 2, 2, 2, 2, 2]))
+    importance = importance_of_unknown(targets, 2, 0.25)
+    assert importance is not None
+    assert importance[3:].sum() / importance.sum() == pytest.approx(0.25)
+    assert importance_of_unknown(targets, 0, 0.125) == pytest.approx(np.ones(8))  # as it is
+    assert importance_of_unknown(targets, 3, 0.5) is None  # no image could carry that share
+
+
 def test_no_probability_is_rarer_than_the_held_out_images_can_show() -> None:
     """A model that was right 50 times may still be wrong once: a probability of 1e-24 would cost 55."""
     targets = np.arange(50) % 2
@@ -296,6 +330,13 @@ def test_the_shares_of_the_card_decide_and_are_checked() -> None:
     for shares, problem in (({"cat": 1.0}, "the classes are"), ({"cat": 0.7, "dog": 0.7}, "sum to 1.4")):
         with pytest.raises(PodiumError, match=rf"x\.toml: .*{problem}.*write .*shares"):
             kind_for(shares=shares)
+
+
+@pytest.mark.parametrize("metric", ["map_at_5", "accuracy", "macro_f1"])
+def test_a_class_that_training_images_lack_gets_a_threshold_for_every_metric(metric: str) -> None:
+    for unknown, share in ((UnknownClass("u"), None), (UnknownClass("u", 0.3, is_share_known=True), 0.3)):
+        kind = find_kind(metric, ONE_LABEL, ("a", "b", "u"), Card(Path("x.toml"), {}), unknown)
+        assert kind == DecisionKind("unknown_threshold", 2, share)
 
 
 @pytest.mark.parametrize(

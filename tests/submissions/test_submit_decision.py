@@ -115,9 +115,11 @@ def test_the_lineage_already_has_a_decision(csv: Path, podium: Podium) -> None:
     assert "leave out --decision" in message
 
 
-def test_the_card_names_a_class_that_no_training_image_has(two_runs: Path, podium: Podium) -> None:
+def test_the_card_names_a_class_that_no_training_image_has_and_that_the_metric_cannot_count(
+    two_runs: Path, podium: Podium
+) -> None:
     (two_runs / CARD).parent.mkdir(parents=True, exist_ok=True)
-    (two_runs / CARD).write_text('metric = "map_at_3"\nwants = "labels"\nunknown = "new_individual"\n')
+    (two_runs / CARD).write_text('metric = "gap"\nunknown = "new_individual"\n')
     _, err = submitted(podium)
     assert "no decision: no training image has the class new_individual" in err
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from podium.blending.blend import Probs
 from podium.blending.decision import Decision
-from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold
+from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold, importance_of_unknown
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Gain, Judged, Mask, measure_gain, predict_nested
 from podium.competition.card import Card
 from podium.competition.grades import are_grades
+from podium.competition.unknown_class import UNKNOWN_NAMES, UnknownClass
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import Targets, Task
 from podium.terminal import first_few
 
-UNKNOWN_NAMES = ("new_whale", "new_individual", "unknown")
 OF_CLASS_WEIGHTS = ("macro_f1", "balanced_accuracy", "mcc")
 LEAST_COUNT = 0.1  # how often a class is expected at least, in all held-out images together
 SUM_TOLERANCE = 0.01  # of the shares in the card
@@ -32,6 +32,7 @@ SUM_TOLERANCE = 0.01  # of the shares in the card
 class DecisionKind:
     name: str  # one of KINDS in decision.py
     unknown: int = -1  # the number of the class for unknown ones
+    unknown_share: float | None = None  # of the test images that are of that class, if the card says it
     shares: tuple[float, ...] = ()  # of the classes among the test images, if the card gives them
 
     def fit(self, probs: Probs, targets: Targets, metric: str) -> Decision:
@@ -42,10 +43,15 @@ class DecisionKind:
         return Decision(self.name, tuple(numbers.tolist()), self.unknown)
 
 
-def find_kind(metric: str, task: Task, classes: Sequence[str], card: Card) -> DecisionKind | None:
-    """Returns the kind of decision that the metric rewards, or None."""
+def find_kind(
+    metric: str, task: Task, classes: Sequence[str], card: Card, unknown_class: UnknownClass | None = None
+) -> DecisionKind | None:
+    """Returns the kind of decision that the metric rewards, or None. No training image has the `unknown_class`."""
     if task.has_columns:
         return None
+    if unknown_class:
+        share = unknown_class.share if unknown_class.is_share_known else None
+        return DecisionKind("unknown_threshold", classes.index(unknown_class.name), share)
     if not task.sums_to_one:
         if re.fullmatch("[a-z]+_f[12]", metric):
             return DecisionKind("thresholds")
@@ -92,6 +98,10 @@ def choose_decision(
     decided = predict_nested(held_out, decide)
     gain = measure_gain(held_out, nested, decided, metric)
     decision = kind.fit(nested, held_out.targets, metric)
+    if kind.unknown_share is not None:  # the gain is that on the held-out images, of which another share is unknown
+        importance = importance_of_unknown(held_out.targets, kind.unknown, kind.unknown_share)
+        numbers = fit_unknown_threshold(nested, held_out.targets, metric, kind.unknown, importance)
+        decision = Decision(kind.name, tuple(numbers.tolist()), kind.unknown)
     if kind.shares:
         decision = Decision(kind.name, kind.shares)
     return Judged(decision, gain, gain.is_clear), decided

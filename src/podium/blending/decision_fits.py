@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.blend import Probs
-from podium.blending.decision import Numbers, clip_one_label, clip_several_labels, expected_grades
+from podium.blending.decision import Numbers, clip_one_label, clip_several_labels, expected_grades, replace_unknown
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import HALF, Targets
 
@@ -23,6 +23,7 @@ MIN_POSITIVES = 5  # a label with fewer keeps its threshold
 GRID = np.linspace(0.02, 0.98, 49)  # thresholds
 EPSILONS = (1e-7, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.02, 0.05)
 LEAST_GAIN = 1e-9  # rounding is no gain
+OF_COUNTS = ("accuracy", "micro_f1", "macro_f1", "weighted_f1", "balanced_accuracy", "mcc")
 
 Confusion = NDArray[np.float64]  # [true class, predicted class]: images
 
@@ -31,17 +32,26 @@ def score_confusion(metric: str, confusion: Confusion) -> float:
     """Returns the same as `evaluate`, faster, for one label."""
     right, true, predicted = np.diag(confusion), confusion.sum(1), confusion.sum(0)
     count = confusion.sum()
-    if metric == "macro_f1":
+    if metric in OF_COUNTS:
+        return score_counts(metric, right, true, predicted)
+    distances = (np.arange(len(true))[:, None] - np.arange(len(true))) ** 2  # quadratic_kappa
+    by_chance = (distances * np.outer(true, predicted)).sum() / count
+    return float(1 - (distances * confusion).sum() / by_chance) if by_chance > 0 else 0.0
+
+
+def score_counts(metric: str, right: Numbers, true: Numbers, predicted: Numbers) -> float:
+    """Returns the score of one label by what each class counts: right answers, true ones and all that were given."""
+    count = true.sum()
+    if metric in ("macro_f1", "weighted_f1"):
         sizes = true + predicted
-        return float((2 * right[sizes > 0] / sizes[sizes > 0]).mean())
+        scores = 2 * right[sizes > 0] / sizes[sizes > 0]
+        return float(scores.mean() if metric == "macro_f1" else np.average(scores, weights=true[sizes > 0]))
     if metric == "balanced_accuracy":
         return float((right[true > 0] / true[true > 0]).mean())
     if metric == "mcc":
         spread = (count**2 - (true**2).sum()) * (count**2 - (predicted**2).sum())
         return float((right.sum() * count - true @ predicted) / np.sqrt(spread)) if spread > 0 else 0.0
-    distances = (np.arange(len(true))[:, None] - np.arange(len(true))) ** 2  # quadratic_kappa
-    by_chance = (distances * np.outer(true, predicted)).sum() / count
-    return float(1 - (distances * confusion).sum() / by_chance) if by_chance > 0 else 0.0
+    return float(right.sum() / count)  # accuracy, which is micro_f1 of one label
 
 
 def _confusion(targets: Targets, predicted: NDArray[np.int64], classes: int) -> Confusion:
@@ -178,22 +188,67 @@ def _fit_joint_thresholds(probs: Probs, is_true: NDArray[np.bool_], is_micro: bo
     return thresholds
 
 
-def fit_unknown_threshold(probs: Probs, targets: Targets, metric: str, unknown: int) -> Numbers:
-    """Returns the probability of the class for unknown ones at which the mean of 1 / place is best."""
-    places = METRICS[metric]().places
+def fit_unknown_threshold(
+    probs: Probs, targets: Targets, metric: str, unknown: int, importance: Numbers | None = None
+) -> Numbers:
+    """Returns the probability of the class for unknown ones at which the score is best.
+
+    `importance` weighs the images, where the metric has a sum over images or classes that it can weigh.
+    """
     known = np.delete(probs, unknown, axis=1)
+    if metric.startswith("map_at_"):
+        score = _mean_of_places(probs, targets, known, unknown, METRICS[metric]().places, importance)
+    else:
+        score = _score_with_threshold(probs, targets, metric, unknown, importance)
+    # Below a rounding error of the quantiles, so that no threshold equals a probability.
+    candidates = np.unique(np.quantile(known.max(1), np.linspace(0, 1, 101))) * (1 - 1e-9)
+    return np.array([max(candidates.tolist(), key=score)])
+
+
+def importance_of_unknown(targets: Targets, unknown: int, share: float) -> Numbers | None:
+    """Returns weights of the images with which those of the unknown class have this share; None if no weights do."""
+    is_unknown = targets.values == unknown
+    held_out = is_unknown.mean()
+    return np.where(is_unknown, share / held_out, (1 - share) / (1 - held_out)) if 0 < held_out < 1 else None
+
+
+def _mean_of_places(
+    probs: Probs, targets: Targets, known: Probs, unknown: int, places: int, importance: Numbers | None
+) -> Callable[[float], float]:
+    """Returns the function from a threshold to the mean of 1 / place."""
     truth = targets.values
     is_unknown, true_probs = truth == unknown, probs[np.arange(len(truth)), truth]
     top = -np.sort(-known, axis=1)[:, :places]
     places_of_known = (known > true_probs[:, None]).sum(1)
-    # Below a rounding error of the quantiles, so that no threshold equals a probability.
-    candidates = np.unique(np.quantile(top[:, 0], np.linspace(0, 1, 101))) * (1 - 1e-9)
 
     def score(threshold: float) -> float:
         place = np.where(is_unknown, (top > threshold).sum(1), places_of_known + (threshold > true_probs))
-        return float(np.where(place < places, 1 / (place + 1.0), 0.0).mean())
+        return float(np.average(np.where(place < places, 1 / (place + 1.0), 0.0), weights=importance))
 
-    return np.array([max(candidates.tolist(), key=score)])
+    return score
+
+
+def _score_with_threshold(
+    probs: Probs, targets: Targets, metric: str, unknown: int, importance: Numbers | None
+) -> Callable[[float], float]:
+    """Returns the function from a threshold to the score, higher if it is better."""
+    if metric not in OF_COUNTS:  # nothing is known of it, so its images cannot be weighed
+        better = METRICS[metric]().better
+        return lambda threshold: better * evaluate(metric, targets, replace_unknown(probs, unknown, threshold))
+    classes, truth, others = probs.shape[1], targets.values, probs.copy()
+    others[:, unknown] = -np.inf
+    best, highest = others.argmax(1), others.max(1)
+
+    def count(numbers: NDArray[np.int64], weights: Numbers | None) -> Numbers:
+        return np.bincount(numbers, weights, minlength=classes).astype(float)
+
+    def score(threshold: float) -> float:
+        predicted = np.where(highest > threshold, best, unknown)
+        is_right = predicted == truth
+        right = count(truth[is_right], None if importance is None else importance[is_right])
+        return score_counts(metric, right, count(truth, importance), count(predicted, importance))
+
+    return score
 
 
 def fit_clip(probs: Probs, targets: Targets, metric: str) -> Numbers:

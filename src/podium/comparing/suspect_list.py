@@ -5,6 +5,7 @@
 Reads runs/<slug>/*/fold<k>/oof.npz and the competition's files. Writes nothing; --csv prints a file for --corrections.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,9 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
             f"no training image was held out by all of the runs {', '.join(run.name for run in runs)}; name runs of the"
             " same folds, or one run"
         )
+    if unknown := competition.unknown:  # the models have never seen the labels of images that count as unknown
+        is_known = held_out.targets.values != competition.classes.index(unknown.name)
+        held_out = replace(held_out.of(is_known), ids=np.array(held_out.ids, dtype=object)[is_known].tolist())
     probs = held_out.probs[0] if len(runs) == 1 else held_out.probs.mean(0)  # the mean of one would be a copy
     classes = np.array(competition.classes, dtype=object)
     suspects = find_suspects(held_out.targets.values, probs)
@@ -77,7 +81,8 @@ def describe_suspects(competition: Competition, ranked: pd.DataFrame) -> str:
     suspects = ranked[ranked["is_suspect"]]
     runs, images = ranked["runs"].iloc[0], plural(len(ranked), "image")
     unseen = len(competition.train) - len(ranked)
-    others = f"; {plural(unseen, 'training image')} that no fold validated cannot be judged" if unseen else ""
+    why = "that no fold validated" + (", or whose class its model has not seen," if competition.unknown else "")
+    others = f"; {plural(unseen, 'training image')} {why} cannot be judged" if unseen else ""
     title = f"{plural(len(suspects), 'label')} of {images} probably wrong, by the predictions of {runs}{others}"
     title += f"\nright with {ranked['is_predicted'].mean():.1%} of the labels: {CAUTION}"
     if not len(suspects):

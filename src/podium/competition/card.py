@@ -46,7 +46,8 @@ KEYS = {
     "extra": list,  # labelled images from elsewhere that join the training images (extra_images.py)
     "folds": str,  # "val": the images for validation are the only fold; "": they join the training images
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
-    "unknown": str,  # the class of images that show none of the others
+    "unknown": str,  # the class of images that show none of the others; training images may lack it (unknown_class.py)
+    "unknown_share": float,  # of the test images that are of that class, if training images lack it
     "shares": dict,  # of the classes among the test images, if they are known
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run
@@ -58,6 +59,7 @@ KINDS = {  # of values; the others are texts
     "grades": "a list of texts",
     "range": "a list of two numbers, or text",
     "shares": "a table",
+    "unknown_share": "a number above 0 and below 1",
     "recipe": "a table",
 }
 TABLES = ("train_table", "test_table", "sample_submission")  # "" says that there is none
@@ -181,7 +183,8 @@ def check_keys(settings: Mapping[str, Any], place: str) -> None:
             hint = did_you_mean(key, KEYS, otherwise=f"the settings are {', '.join(KEYS)}")
             raise PodiumError(f"{place}: no setting '{key}'; {hint}")
         of_texts = KINDS.get(key) == "a list of texts" and key != "grades"
-        if not isinstance(value, KEYS[key]) or (of_texts and not all(isinstance(name, str) for name in value)):
+        is_of_texts = isinstance(value, list) and all(isinstance(name, str) for name in value)
+        if not isinstance(value, KEYS[key]) or (of_texts and not is_of_texts):
             raise PodiumError(f"{place}: {key} must be {KINDS.get(key, 'text')}, not {value!r}")
 
 
@@ -193,6 +196,8 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
     for name, share in settings.get("shares", {}).items():
         if not isinstance(share, int | float) or not 0 < share <= 1:
             raise PodiumError(f"{place}: shares: '{name}' must be a number above 0 and at most 1, not {share!r}")
+    if not 0 < (share := settings.get("unknown_share", 0.5)) < 1:
+        raise PodiumError(f"{place}: unknown_share must be {KINDS['unknown_share']}, not {share!r}")
     if not re.fullmatch("([1-9][0-9]*x[1-9][0-9]*)?", settings.get("pixels", "")):
         raise PodiumError(f"{place}: pixels must be height x width, as in 137x236, not '{settings['pixels']}'")
     value_range_of(settings, place)

@@ -57,6 +57,9 @@ def _guessed(
     yield Setting("metric", metric.name, metric.origin)
     yield Setting("task", targets.task.name, targets.task_origin or "the usual one")
     yield Setting("wants", submission.wants, submission.reason)
+    if labels.unknown:
+        reason = "an answer of the sample submission that no training image has"
+        yield Setting("unknown", labels.unknown.name, labels.card.origin_of("unknown", reason))
     yield _of_table("sample_submission", tables.sample, tables)
     if "test" in tables.read:
         yield _of_table("test_table", tables.read["test"], tables)

@@ -13,6 +13,7 @@ from podium.competition.positive_class import note_on_guess, put_positive_last
 from podium.competition.read_rows import Rows
 from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat
 from podium.competition.table import Table
+from podium.competition.unknown_class import UnknownClass, find_unknown, note_on_placeholder
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL, column_and_label, labels_in
@@ -25,14 +26,29 @@ class Labels(NamedTuple):
     card: Card
     id_column: str  # of the training table
     targets: TargetColumns
-    names: list[str]  # of the training images, in order
+    names: list[str]  # of the training images, in order; then the unknown class
     marked: str | None  # of two, the one that another column of the training table marks with 1
+    unknown: UnknownClass | None = None  # that no training image has
+
+    def taught(self, classes: list[str]) -> list[str]:
+        """Returns those of the classes that images may be labelled with: all but the unknown one."""
+        return [name for name in classes if self.unknown is None or name != self.unknown.name]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.unknown.notes if self.unknown else ()
 
 
-def labels_of(layout: Layout, rows: Rows) -> Labels:
+def labels_of(layout: Layout, rows: Rows, sample: Table | None) -> Labels:
     targets = layout.train.targets
     names = in_order(layout.card, labels_in(targets.task, rows.train["target"]))
-    return Labels(layout.card, layout.train.id_column, targets, names, rows.marked)
+    labels = Labels(layout.card, layout.train.id_column, targets, names, rows.marked)
+    is_possible = targets.task is ONE_LABEL and not (sample is not None and _have_confidence(sample, labels))
+    unknown = find_unknown(layout.card, names, sample, is_possible)
+    if unknown and rows.answers:
+        remedy = layout.card.advise('unknown = ""')
+        raise PodiumError(f"rows of the submission are for several images each, which cannot be unknown; {remedy}")
+    return labels._replace(names=[*names, unknown.name], unknown=unknown) if unknown else labels
 
 
 class Answer(NamedTuple):
@@ -234,5 +250,6 @@ def _notes_on_answers(sample: Table, labels: Labels) -> tuple[str, ...]:
         return ()
     return (
         f"{sample.path.name} has answers that are not labels of the training table: {first_few(map(repr, unknown))};"
-        " the submission will hold the labels of the training table, unchanged",
+        " the submission will hold the labels of the training table, unchanged"
+        + note_on_placeholder(labels.card, unknown.tolist()),
     )

@@ -34,6 +34,7 @@ from podium.competition.read_rows import read_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import SubmissionFormat
 from podium.competition.tables import Tables
+from podium.competition.unknown_class import UnknownClass
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import files_of
 from podium.errors import PodiumError
@@ -61,6 +62,9 @@ class Competition:
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
     further: FurtherTargets | None = field(default=None, kw_only=True)  # what is learned beside the answers
     extra: ExtraImages | None = field(default=None, kw_only=True)  # images from elsewhere that join the training images
+    unknown: UnknownClass | None = field(
+        default=None, kw_only=True
+    )  # a class, the last one, that no training image has
     validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
     # of the training table, by image id; None: not kept
     columns: pd.DataFrame | None = field(default=None, kw_only=True)
@@ -159,20 +163,19 @@ def load(
     layout = guess_layout(tables, reader)
     rows = read_rows(tables, layout, reader, with_columns)
     task = layout.train.targets.task
-    labels = labels_of(layout, rows)
+    labels = labels_of(layout, rows, tables.sample)
     submission_format, classes = guess_submission(tables.sample, labels)
-    corrections = read_corrections(slug, root, rows.train, classes, task).with_file(corrections_file)
+    corrections = read_corrections(slug, root, rows.train, labels.taught(classes), task).with_file(corrections_file)
     train, groups = _apply(corrections, rows.groups, rows.answers)
     metric = choose_metric(labels, submission_format, classes, train["target"], folder)
     card = metric.card if rows.features else metric.card.without("features")
-    extra = read_extra(card, root, folder, task, classes)
+    extra = read_extra(card, root, folder, task, labels.taught(classes))
     notes = (
         *(*tables.notes, *layout.notes, *rows.notes, *note_on_possible_samples(tables)),
         *(*metric.notes, *submission_format.notes),
-        *_notes_on_classes(task, classes, labels_in(task, train["target"])),
+        *(*_notes_on_classes(task, labels.taught(classes), labels_in(task, train["target"])), *labels.notes),
         *notes_on_images(rows.train, rows.test, tables.facts.files, tables.sample),
-        *corrections.note(),
-        *(extra.notes if extra else ()),
+        *(*corrections.note(), *(extra.notes if extra else ())),
     )
     return Competition(
         slug=slug,
@@ -191,6 +194,7 @@ def load(
         features=rows.features,
         further=rows.further,
         extra=extra,
+        unknown=labels.unknown,
         validation=rows.validation,
         columns=rows.columns,
         settings=settings_of(card, tables, layout, labels, submission_format, metric),

@@ -7,10 +7,13 @@ print it; folds.json, beside folds.csv, keeps it.
 """
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from podium.competition.load import Competition
 from podium.disk import sha256
@@ -21,6 +24,15 @@ from podium.folds.time_order import TimeOrder
 from podium.images.audit_report import find_leaked_test_images
 from podium.images.duplicates import merge_groupings
 from podium.terminal import first_few
+
+
+@dataclass(frozen=True)
+class UnseenImages:
+    """The images that a fold validates, whose class its model has never seen."""
+
+    scored_as: str  # the class that no training image has
+    classes_held_out_whole: list[str]
+    images: int
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,7 @@ class Certificate:
     images_that_could_be: int  # validated, in a split by `podium folds`
     classes_partly_validated: list[str]
     classes_not_trained: list[str]  # by a fold, whose model never sees the class
+    unknown: UnseenImages | None  # None: the competition has no class that training images lack
     test_images: int
     test_copies: int  # test images with a duplicate among the training images
     test_copies_validated: int  # those of them whose duplicate some fold validates
@@ -107,12 +120,25 @@ class Certificate:
             ("classes that could be validated and are in no fold", _count_and_names(self.classes_left_out)),
             ("classes that only some folds validate", _count_and_names(self.classes_partly_validated)),
             ("classes missing from a fold's training images", _count_and_names(self.classes_not_trained)),
+            *self._unknown_facts(),
             ("hashes of the data and of these folds", f"{self.data_sha256[:16]}, {self.folds_sha256[:16]}"),
         ]
         return [f"         {fact}: {value}" for fact, value in facts]
 
+    def _unknown_facts(self) -> list[tuple[str, str]]:
+        if self.unknown is None:
+            return []
+        classes, images = _count_and_names(self.unknown.classes_held_out_whole), self.unknown.images
+        share = f"{images:,} ({images / max(1, self.images_validated):.1%})"
+        return [
+            ("classes held out whole, which the model of their fold never sees", classes),
+            (f"images validated of these classes, scored as {self.unknown.scored_as}", share),
+        ]
+
     def as_json(self) -> dict[str, object]:
-        return {**asdict(self), "holds": not self.broken}
+        """Returns the fields; that of the unknown class only where the competition has one."""
+        fields = {name: value for name, value in asdict(self).items() if name != "unknown" or value}
+        return {**fields, "holds": not self.broken}
 
 
 def certify(
@@ -129,13 +155,12 @@ def certify(
     validated = _images_per_fold(readable, good_folds.of_image, k)
     could_be_validated = _images_per_fold(readable, possible[is_good], k)
     is_validated: Mask = validated.sum(1) > 0
-    difference = np.ptp(validated, axis=1)
+    unknown, is_unseen = _unseen_images(competition, readable, good_folds)
+    difference = np.where(is_unseen, 0, np.ptp(validated, axis=1))
     largest_group, is_mixed = _groups_of_classes(readable, fold_groups(competition, train)[is_good])
+    names = partial(_names_in, classes)
     # If classes share groups, a split that is more even for one class is less even for another.
     allowed = largest_group + 2 * np.maximum(np.ptp(could_be_validated, axis=1), 1) * is_mixed
-
-    def names(mask: Mask) -> list[str]:
-        return [str(name) for name in classes[mask]]
 
     return Certificate(
         folds=k,
@@ -157,8 +182,9 @@ def certify(
         classes_left_out=names(~is_validated & (could_be_validated.sum(1) > 0)),
         images_validated=int((good_folds.of_image >= 0).sum()),
         images_that_could_be=int((possible[is_good] >= 0).sum()),
-        classes_partly_validated=names(is_validated & (validated == 0).any(1)),
-        classes_not_trained=names(_is_missing_somewhere(readable, good_folds)),
+        classes_partly_validated=names(is_validated & (validated == 0).any(1) & ~is_unseen),
+        classes_not_trained=names(_is_missing_somewhere(readable, good_folds) & ~is_unseen),
+        unknown=unknown,
         test_images=int((rows["role"] == "test").sum()),
         test_copies=len(find_leaked_test_images(rows)),
         test_copies_validated=len(find_leaked_test_images(rows.drop(train.index[folds.of_image < 0]))),
@@ -198,6 +224,25 @@ def _is_missing_somewhere(labels: Labels, folds: Folds) -> Mask:
     for fold in range(folds.count):
         is_missing |= np.bincount(labels.label[folds.trains(fold)[labels.image]], minlength=class_count) == 0
     return np.asarray(is_missing & (np.bincount(labels.label, minlength=class_count) > 0))
+
+
+def _names_in(classes: NDArray[Any], mask: Mask) -> list[str]:
+    return [str(name) for name in classes[mask]]
+
+
+def _unseen_images(competition: Competition, labels: Labels, folds: Folds) -> tuple[UnseenImages | None, Mask]:
+    """Returns the images that a fold validates without training on any of their class, and a mask of these classes."""
+    class_count, images = len(labels.classes), 0
+    is_unseen = np.zeros(class_count, dtype=np.bool_)
+    if competition.unknown is None:
+        return None, is_unseen
+    for fold in range(folds.count):
+        trained = np.bincount(labels.label[folds.trains(fold)[labels.image]], minlength=class_count)
+        validated = np.bincount(labels.label[folds.validates(fold)[labels.image]], minlength=class_count)
+        is_unseen |= (trained == 0) & (validated > 0)
+        images += int(validated[trained == 0].sum())
+    classes = _names_in(np.array(labels.classes, dtype=object), is_unseen)
+    return UnseenImages(competition.unknown.name, classes, images), is_unseen
 
 
 def _groups_of_classes(labels: Labels, group: Ints) -> tuple[Ints, Mask]:

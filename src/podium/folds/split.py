@@ -94,7 +94,7 @@ def assign_folds(
     is_barred = np.zeros(len(labels.classes), dtype=bool)  # classes that a fold's model would not see in training
     most_validated = 0
     while True:
-        is_free = _can_be_validated(labels, group_of_image, k, is_barred)
+        is_free = can_be_validated(labels, group_of_image, k, is_barred)
         if is_free.sum() < most_validated / 2:
             break  # too few images would be validated: keep the last folds; their certificate names the classes
         most_validated = max(most_validated, int(is_free.sum()))
@@ -119,10 +119,13 @@ def assign_folds(
     return folds
 
 
-def validation_fold(is_validation: NDArray[np.bool_], labels: Labels, group_of_image: Ints) -> Ints:
+def validation_fold(
+    is_validation: NDArray[np.bool_], labels: Labels, group_of_image: Ints, may_be_unseen: bool = False
+) -> Ints:
     """Returns fold 0 for the images for validation, and -1 for all others.
 
-    Those that share a group with a training image are trained on, and so are classes that would not be otherwise.
+    Those that share a group with a training image are trained on, and so are classes that would not be otherwise,
+    unless they may be unseen.
     """
     is_validated = is_validation.copy()
     while True:
@@ -130,7 +133,8 @@ def validation_fold(is_validation: NDArray[np.bool_], labels: Labels, group_of_i
         trained_labels = labels.label[~is_validated[labels.image]]
         only_validated = np.isin(labels.label, np.setdiff1d(held_labels, trained_labels))
         stays = ~is_validated
-        stays[labels.image[only_validated]] = True
+        if not may_be_unseen:
+            stays[labels.image[only_validated]] = True
         stays = np.isin(group_of_image, group_of_image[stays])
         if (stays == ~is_validated).all():
             return np.where(is_validated, 0, -1)
@@ -150,7 +154,7 @@ def cells_of(label: Ints, group: Ints, class_count: int) -> Cells:
     return Cells(cell // class_count, cell % class_count, images)
 
 
-def _can_be_validated(labels: Labels, group_of_image: Ints, k: int, is_barred: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def can_be_validated(labels: Labels, group_of_image: Ints, k: int, is_barred: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Returns a mask of the images in groups that hold no class which must stay in training.
 
     That is a class with too few images for K folds, a class with all images in one group, and a class that is barred. A

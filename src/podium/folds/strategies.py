@@ -16,6 +16,7 @@ from podium.extensions.extend import SPLITTERS, file_of
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import assign_folds, labels_of, strata_of, validation_fold
 from podium.folds.time_order import TimeOrder, read_times
+from podium.folds.unseen_classes import assign_with_unseen
 from podium.terminal import did_you_mean, plural, say
 
 MAX_FOLDS = 100
@@ -84,9 +85,13 @@ def stratified_folds(competition: Competition, train: pd.DataFrame, is_good: Mas
     if competition.validation:
         labels = labels_of(targets, task).of_images(is_good)
         is_validation = train["id"].isin(competition.validation).to_numpy()
-        folds[is_good] = validation_fold(is_validation[is_good], labels, groups[is_good])
+        has_unknown = competition.unknown is not None
+        folds[is_good] = validation_fold(is_validation[is_good], labels, groups[is_good], has_unknown)
         return folds
     chosen = np.array(targets, dtype=object)[is_good].tolist()
+    if unknown := competition.unknown:
+        folds[is_good] = assign_with_unseen(chosen, split.k, split.seed, groups[is_good], unknown.share)
+        return folds
     folds[is_good] = assign_folds(chosen, split.k, split.seed, groups[is_good], task)
     return folds
 

@@ -55,6 +55,8 @@ class ModelSpec:
     pool: str = TIMM_POOL  # as in the recipe; as above
     head: str = LINEAR  # as in the recipe; as above
     neighbours: tuple[int, int] | None = None  # of that head: the training images that it keeps, and how many vote
+    unknown: str = ""  # the class that no training image has; its output is never taught
+    unknown_share: float = 0.0  # its probability, the same for every image
     part: str | None = None  # that it sees of every image (images/cut.py), if not all of it
 
     @property
@@ -65,7 +67,15 @@ class ModelSpec:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the fields; the later ones only where they say something, so that other models keep their bits."""
-        usual = {"value_range": None, "part": None, "pool": TIMM_POOL, "head": LINEAR, "neighbours": None}
+        usual = {
+            "value_range": None,
+            "part": None,
+            "pool": TIMM_POOL,
+            "head": LINEAR,
+            "neighbours": None,
+            "unknown": "",
+            "unknown_share": 0.0,
+        }
         return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
 
 

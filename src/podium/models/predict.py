@@ -46,7 +46,8 @@ def predict_proba(
 def probs_of(logits: Tensor, spec: ModelSpec) -> Tensor:
     """Returns numbers, or probabilities: of one label they sum to 1, of several each stands for itself.
 
-    Of several targets, those of each column sum to 1.
+    Of several targets, those of each column sum to 1. The class that no training image has gets its share: a model
+    cannot say more of it, and its other classes share the rest.
     """
     if spec.scales:
         scales = _scales(spec, logits.device)
@@ -54,6 +55,11 @@ def probs_of(logits: Tensor, spec: ModelSpec) -> Tensor:
     parts = spec.parts
     if not parts:
         return logits.float().sigmoid()
+    if spec.unknown:
+        is_unknown = torch.tensor([name == spec.unknown for name in spec.classes], device=CPU)
+        is_unknown = is_unknown.to(logits.device, non_blocking=True)
+        known = logits.float().masked_fill(is_unknown, -torch.inf).softmax(-1)
+        return torch.where(is_unknown, spec.unknown_share, (1 - spec.unknown_share) * known)
     return torch.cat([logits[..., part].float().softmax(-1) for part in parts], -1)
 
 

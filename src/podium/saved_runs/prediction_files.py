@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from podium.disk import atomic
 from podium.errors import PodiumError
+from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, labels_in
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """A row of probabilities per id; the values of `target` are -1 where unknown."""
+    """A row of probabilities per id; the values of `target`, by which they are scored, are -1 where unknown."""
 
     id: NDArray[np.str_]
     probs: NDArray[np.float32]
@@ -24,6 +25,7 @@ class Predictions:
     classes: tuple[str, ...]
     key: str = ""  # names what they were computed from: weights, images, views
     made_on: str = ""  # device and precision
+    scored: ScoredLabels = OWN_LABELS  # which labels score held-out images
 
     def in_order_of(self, classes: tuple[str, ...]) -> "Predictions":
         """Returns the same predictions with the classes in this order, which a sample submission may have changed."""
@@ -45,13 +47,15 @@ class Predictions:
     def with_labels(self, labels: Mapping[str, str] | None) -> "Predictions":
         """Returns the predictions with these labels by image id; images without one are left out.
 
-        Without labels, or if they are of other classes, nothing changes.
+        An image of a class that its model was not taught counts as unknown (scored_labels.py). Without labels, or if
+        they are of other classes, nothing changes.
         """
         task = self.target.task
         if labels is None or not labels_in(task, labels.values()) <= set(self.classes):
             return self
         known = np.array([str(image_id) in labels for image_id in self.id], bool)
-        target = task.encode([labels[str(image_id)] for image_id in self.id[known]], self.classes)
+        own = [labels[str(image_id)] for image_id in self.id[known]]
+        target = task.encode(self.scored.of(own), self.classes)
         if known.all():  # without a copy of the probabilities
             return replace(self, target=target)
         return replace(self, id=self.id[known], probs=self.probs[known], target=target)
@@ -70,6 +74,8 @@ class Predictions:
             raise ValueError("two of its classes have one name")
         if self.probs.shape != (images, classes) or self.probs.dtype.kind != "f" or not np.isfinite(self.probs).all():
             raise ValueError(f"its probabilities are not {images:,} rows of {classes:,} finite numbers")
+        if self.scored.unknown and self.scored.unknown not in self.classes:
+            raise ValueError("its unknown class is none of its classes")
         shapes = {1: (images,), 2: (images, classes)}
         if labels.dtype.kind not in "if" or shapes.get(labels.ndim) != labels.shape:
             raise ValueError(f"its targets are not those of {images:,} images")
@@ -78,6 +84,9 @@ class Predictions:
             raise ValueError(f"its targets are not numbers of its {classes:,} classes")
 
     def save(self, path: Path) -> None:
+        scored: dict[str, Any] = {}  # other files keep their bits
+        if self.scored.unknown:
+            scored = {"unknown": np.array(self.scored.unknown), "unseen": np.array(sorted(self.scored.unseen), str)}
         with atomic(path) as temporary, temporary.open("wb") as file:
             np.savez(
                 file,
@@ -87,6 +96,7 @@ class Predictions:
                 classes=np.array(self.classes),
                 key=np.array(self.key),
                 made_on=np.array(self.made_on),
+                **scored,
             )
 
     @staticmethod
@@ -96,7 +106,10 @@ class Predictions:
                 classes = tuple(str(name) for name in file["classes"])
                 key, made_on = str(file["key"]), str(file["made_on"])
                 target = _from_file(file["target"], classes)
-                predictions = Predictions(file["id"], file["probs"], target, classes, key, made_on)
+                scored = OWN_LABELS
+                if "unknown" in file.files:
+                    scored = ScoredLabels(str(file["unknown"]), frozenset(map(str, file["unseen"])))
+                predictions = Predictions(file["id"], file["probs"], target, classes, key, made_on, scored)
             predictions.check(is_labelled)
             return predictions
         except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything

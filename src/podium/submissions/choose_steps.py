@@ -25,7 +25,7 @@ from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import evaluate
-from podium.terminal import first_few, plural, say
+from podium.terminal import command_for, first_few, plural, say
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,16 @@ def _choose_decision(
 ) -> tuple[Judged[Decision] | None, Probs | None]:
     """Returns the decision that follows the blend, if the metric rewards one, and what it makes of held-out images."""
     metric, card = competition.metric, competition.card
-    kind = find_kind(metric, competition.task, competition.classes, card)
+    kind = find_kind(metric, competition.task, competition.classes, card, competition.unknown)
     if kind is None:
         if card.get("unknown") and card["unknown"] not in competition.classes:
-            say(f"podium: no decision: no training image has the class {card['unknown']}, so nothing can be fitted")
+            unknown = card["unknown"]
+            say(f"podium: no decision: no training image has the class {unknown}, and no answer of {metric} can be it")
+        return None, None
+    if competition.unknown and not (held_out.targets.values == kind.unknown).any():
+        problem = "no held-out image is of a class that its model has not seen, so no threshold can be fitted"
+        remedy = f"make other folds ({command_for('folds', competition.slug)}) and train again"
+        say(f"podium: no decision: {problem}; to place {competition.unknown.name}, {remedy}")
         return None, None
     if not held_out.can_be_fitted_to():
         say(f"podium: no decision: {plural(len(held_out), 'held-out image')} are too few to fit one")

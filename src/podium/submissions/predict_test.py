@@ -53,10 +53,25 @@ def predict_blend(
             fold_probs[-1].append((probs if is_pooled else predictions.probs)[sample])
             total += blend.calibrate(number, probs)
             facts[run][fold] = predictions.facts()
-        total /= len(run_folds)
+        total /= (
+            len(run_folds)
+            if competition.unknown is None or blend.stack
+            else _models_by_class(run, run_folds, competition.classes)
+        )
         means.append(total)
     fold_features = None if features is None else features[sample]
     return BlendedPredictions(blend.decide(blend.average(means, features)), fold_probs, facts, fold_features)
+
+
+def _models_by_class(run: Run, folds: Sequence[int], classes: Sequence[str]) -> NDArray[np.int64]:
+    """Returns how many of a run's fold models were taught each class, where folds hold some classes out whole.
+
+    A class has the mean of these models. In the mean of all, its images would look unknown, because one model of K says
+    nothing of it: its probability would be below the threshold, which single models have been fitted to.
+    """
+    unseen = [run.out_of_fold(fold).scored.unseen for fold in folds]
+    taught = [sum(name not in names for names in unseen) for name in classes]
+    return np.maximum(taught, 1)
 
 
 def _warn_of_unreadable_images(competition: Competition, store: Store) -> None:

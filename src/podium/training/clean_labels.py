@@ -69,7 +69,17 @@ class Judge:
         probs = np.zeros((len(rows), len(self.spec.classes)), np.float32)
         for part in np.unique(parts):
             probs[parts == part] = self.answers(rows[parts != part], rows[parts == part])
+        if self.context.competition.unknown:
+            self._believe_unseen(rows, parts, probs)
         return Judged(rows, probs)
+
+    def _believe_unseen(self, rows: Ints, parts: Ints, probs: Probs) -> None:
+        """Lets heads agree with the labels of classes that are in one part only: they have never seen them."""
+        labels = self.context.target_of_image.values[rows]
+        pairs = np.unique(np.stack([labels, parts]), axis=1)
+        is_unseen = np.bincount(pairs[0], minlength=probs.shape[1])[labels] == 1
+        probs[is_unseen] = 0
+        probs[is_unseen, labels[is_unseen]] = 1
 
     def are_right(self, rows: Ints, probs: Probs) -> NDArray[np.bool_]:
         return are_right(self.context.target_of_image[rows], probs)
@@ -165,6 +175,7 @@ def _read(path: Path, key: str) -> Cleaned | None:
 def _open_judge(context: Context, fold: int) -> Judge:
     model, spec, normalise = build_frozen(context, fold)
     linear_layers(model, spec, normalise)  # refuses models whose answers are no head on features
+    spec = replace(spec, unknown="", unknown_share=0.0)  # no label is the class that no training image has
     return Judge(context, fold, compute_features(context, model, spec, normalise), spec)
 
 

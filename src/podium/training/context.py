@@ -32,6 +32,7 @@ from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.fold_names import seed_offset
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed, lock_folds
+from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import Targets
 from podium.terminal import command_for, plural, say
 from podium.tracking.tracking import Tracking
@@ -50,7 +51,7 @@ class Context:
     plan: Plan
     store: Store
     folds: Folds  # as in the plan, but without the images that cannot be read
-    target_of_image: Targets
+    target_of_image: Targets  # what the images teach; `scored_targets` score
     device: torch.device
     precision: torch.dtype
     processes: Processes
@@ -177,6 +178,8 @@ class Context:
             deviations = np.where(deviations > 0, deviations, 1.0)  # a column that never varies
             scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
         spec = replace(spec, value_range=self.store.value_range, part=self.store.regions.part or None)
+        if unknown := self.competition.unknown:
+            spec = replace(spec, unknown=unknown.name, unknown_share=unknown.share)
         return replace(spec, task=task.name, scales=scales)
 
     def keep_start(self, source: str) -> None:
@@ -191,11 +194,34 @@ class Context:
 
     def save_predictions(self, fold: int, probs: NDArray[np.float32]) -> None:
         """Writes oof.npz, the last file of a fold: it marks the fold as finished."""
-        rows, folder = self.held_out_rows(fold), self.run.fold_folder(fold)
-        ids = self.competition.train["id"].to_numpy(dtype=str)[rows]
-        weights_hash = sha256(folder / "model.safetensors")
-        predictions = Predictions(ids, probs, self.target_of_image[rows], self.competition.classes, weights_hash)
-        predictions.save(folder / "oof.npz")
+        folder = self.run.fold_folder(fold)
+        _out_of_fold(self, fold, probs, sha256(folder / "model.safetensors")).save(folder / "oof.npz")
+
+
+def _out_of_fold(context: Context, fold: int, probs: NDArray[np.float32], weights_hash: str) -> Predictions:
+    """Returns a fold's predictions for the images that it holds out, with the targets that score them."""
+    rows, competition = context.held_out_rows(fold), context.competition
+    ids = competition.train["id"].to_numpy(dtype=str)[rows]
+    targets, labels = scored_targets(context, fold, rows), _scored_labels(context, fold)
+    return Predictions(ids, probs, targets, competition.classes, weights_hash, scored=labels)
+
+
+def scored_targets(context: Context, fold: int, rows: NDArray[np.int64]) -> Targets:
+    """Returns the targets that score what the fold's model predicts for these rows, which it was not taught."""
+    labels, competition = _scored_labels(context, fold), context.competition
+    if not labels.unknown:
+        return context.target_of_image[rows]
+    own = labels.of(competition.train["target"].iloc[rows])
+    return competition.as_submitted(competition.task.encode(own, competition.classes))
+
+
+def _scored_labels(context: Context, fold: int) -> ScoredLabels:
+    """Returns which labels score what the fold's model predicts; extra images teach it, too."""
+    unknown, labels = context.competition.unknown, context.competition.train["target"].to_numpy()
+    if unknown is None:
+        return OWN_LABELS
+    taught = {*labels[context.folds.trains(fold)], *context.extra["target"]}
+    return ScoredLabels.after(taught, context.competition.classes, unknown.name)
 
 
 def _epoch_images(context: Context, rows: NDArray[np.int64], confidence: NDArray[np.float64] | None) -> EpochImages:

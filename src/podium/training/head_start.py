@@ -24,6 +24,7 @@ from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
 from podium.terminal import say
 from podium.training.augment import TestView
+from podium.training.context import scored_targets
 from podium.training.frozen_features import compute_features
 from podium.training.learner import Learner
 from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, loss_of_head, prior_bias
@@ -137,7 +138,7 @@ def _fit(learner: Learner) -> FittedHead | None:
         step=0,
         lr=_peak_rate(learner, fitted),
         loss=loss_of_head(targets[training], fitted.predict(context, training, spec), spec),
-        scores=score_held_out(metric, targets[held_out], fitted.predict(context, held_out, spec)),
+        scores=score_held_out(metric, scored_targets(context, fold, held_out), fitted.predict(context, held_out, spec)),
         views=learner.recipe.views,
         images_per_s=len(training) / max(seconds, 1e-9),
         seconds=seconds,

@@ -283,7 +283,11 @@ def inner_split(context: Context, fold: int, rows: NDArray[np.int64]) -> tuple[N
     """
     judge = context.folds.judge_within(fold, rows)
     if judge is not None:
-        return context.folds.trains(judge)[rows], context.folds.validates(judge)[rows]
+        learns, validates = context.folds.trains(judge)[rows], context.folds.validates(judge)[rows]
+        if context.competition.unknown:  # images that are unknown to the trial say nothing of it
+            labels = context.target_of_image.values[rows]
+            validates = validates & np.isin(labels, labels[learns])
+        return learns, validates
     if context.competition.task.sums_to_one:
         targets = context.competition.train["target"].iloc[rows]
         number = targets.groupby(targets).cumcount().to_numpy()

@@ -34,7 +34,7 @@ from podium.timing.forecast import Forecast
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
 from podium.training.clean_labels import with_clean_labels
-from podium.training.context import Context
+from podium.training.context import Context, scored_targets
 from podium.training.drawn_changes import ChangesView
 from podium.training.gpu_images import GpuImages, gpu_batches
 from podium.training.head_start import start_head, warn_if_worse
@@ -268,7 +268,7 @@ def make_record(learner: Learner, validation: Validation) -> EpochRecord:
     learner.check_gradients()
     context, progress, fold = learner.context, learner.progress, learner.fold
     steps = progress.step - (progress.history[-1].step if progress.history else 0)
-    truth = context.target_of_image[context.held_out_rows(fold)]
+    truth = scored_targets(context, fold, context.held_out_rows(fold))
     return EpochRecord(
         epoch=math.ceil(progress.step / learner.sampler.per_epoch),
         step=progress.step,

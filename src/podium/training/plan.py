@@ -72,6 +72,7 @@ class Plan:
     def identity(self) -> dict[str, Any]:
         """Returns what must stay the same when the run is resumed; the images are checked when they are read."""
         slug, further, extra = self.competition.slug, self.competition.further, self.competition.extra
+        unknown = self.competition.unknown
         return {
             **asdict(self.recipe),
             "competition": slug,
@@ -79,6 +80,8 @@ class Plan:
             "own_parts_sha256": own_parts_digest(asdict(self.recipe)),
             "corrections_sha256": self.competition.corrections.sha256,
             "range": self.competition.card.get("range") or None,
+            "unknown": unknown.name if unknown else None,
+            "unknown_share": unknown.share if unknown else None,
             "also_sha256": further.sha256 if further and self.recipe.also_weight and not self.recipe.linear else None,
             "extra_sha256": extra.sha256 if extra and self.recipe.extra_weight and not self.recipe.linear else None,
             "test_sha256": self.competition.test_hash if self.recipe.pseudo else None,

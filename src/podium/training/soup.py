@@ -32,7 +32,6 @@ from podium.models.model_file import load_model, read_spec, save_model
 from podium.project_root import runs_folder
 from podium.recipe import has_neighbours
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
-from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.regions_of_run import region_files, regions_of
 from podium.saved_runs.run_folder import CORRECTIONS, Run, discarded_if_failed, find_runs, results_table
 from podium.tasks.metrics import METRICS, evaluate
@@ -197,7 +196,7 @@ def _write_fold(kitchen: Kitchen, soup: Run, fold: int, mixture: Mixture) -> Non
     save_model(folder / "model.safetensors", mixed.model, mixed.spec)
     soup.write_history(fold, [record])
     key = sha256(folder / "model.safetensors")
-    Predictions(held_out.id, probs, held_out.target, held_out.classes, key).save(folder / "oof.npz")
+    replace(held_out, probs=probs, key=key).save(folder / "oof.npz")
 
 
 def _refuse_other_runs(competition: Competition, runs: Sequence[Run], request: SoupRequest) -> None:

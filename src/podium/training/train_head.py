@@ -20,7 +20,7 @@ from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
 from podium.terminal import plural, say
 from podium.training.at_chance import warn_if_at_chance
-from podium.training.context import Context
+from podium.training.context import Context, scored_targets
 from podium.training.linear_probe import build_frozen, fit_head_of, loss_of_head
 from podium.training.nearest_images import fit_neighbours
 
@@ -38,7 +38,8 @@ class HeadOfFold(NamedTuple):
 def train_head(context: Context, fold: int) -> None:
     """Makes the head of one fold and writes the same files as train_fold."""
     started, context = time.monotonic(), context.of_fold(fold)
-    recipe, metric, targets = context.recipe, context.competition.metric, context.target_of_image
+    recipe, metric = context.recipe, context.competition.metric
+    targets = scored_targets(context, fold, context.held_out_rows(fold))
     model, spec, normalise = build_frozen(context, fold)
     context.keep_start(spec.source)
     head = (_neighbours if has_neighbours(recipe.head) else _logistic)(context, fold, model, spec, normalise)
@@ -48,7 +49,7 @@ def train_head(context: Context, fold: int) -> None:
         step=0,
         lr=0.0,
         loss=head.loss,
-        scores=score_held_out(metric, targets[context.held_out_rows(fold)], head.probs),
+        scores=score_held_out(metric, targets, head.probs),
         views=recipe.views,
         images_per_s=len(context.training_rows(fold)) / max(seconds, 1e-9),
         seconds=seconds,

@@ -1,0 +1,143 @@
+"""From files to a submission where no training image has the unknown class: Happywhale's form, made of colours."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from podium.competition.csv_files import read_table
+from podium.competition.load import load
+from podium.folds.folds_csv import folds_path
+from podium.saved_runs.run_folder import Run
+from templates import template
+from tiny import Podium, one_line, podium_at
+from whales import SLUG, UNKNOWN, write_whale_card, write_whales
+
+FAST = ("-c", SLUG, "--model", "test_resnet", "--weights", "none", "--image-size", "32", "--workers", "0")
+LINEAR = ("train", *FAST, "--linear", "--views", "none", "--name", "head")
+CARD = f'unknown = "{UNKNOWN}"\nunknown_share = 0.2\n'
+
+
+def trained_whales(root: Path) -> None:
+    """Makes a project with a linear run of four folds."""
+    write_whales(root)
+    write_whale_card(root, CARD)
+    podium_at(root, "folds", "-c", SLUG, "--k", "4")
+    podium_at(root, *LINEAR)
+
+
+@pytest.fixture
+def whales(tmp_path: Path) -> Path:
+    shutil.copytree(template(trained_whales), tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def submitted(podium: Podium, root: Path, *flags: str) -> tuple[float, "pd.Series[str]", str]:
+    """Returns the score of a submission on the hidden solution, its answers, and what was said."""
+    status, out, err = podium("submit", "-c", SLUG, *flags)
+    assert status == 0, err
+    path = Path(out.strip())
+    status, out, problem = podium("score", path, "--solution", root / "solution.csv", "-c", SLUG)
+    assert status == 0, problem
+    return json.loads(out)["score"], read_table(path).set_index("image")["predictions"], err
+
+
+def test_the_decision_places_the_unknown_class_and_scores_higher(whales: Path, podium: Podium) -> None:
+    decided, answers, err = submitted(podium, whales, "--name", "decided")
+    plain, plain_answers, _ = submitted(podium, whales, "--name", "plain", "--decision", "none")
+    assert "decision: unknown threshold for map_at_5" in err
+    assert decided > plain + 0.02
+    truth = read_table(whales / "solution.csv").set_index("image")["predictions"]
+    is_first = answers.str.split().str[0] == UNKNOWN
+    assert is_first[truth == UNKNOWN].mean() > 0.5 > 0.2 > is_first[truth != UNKNOWN].mean()
+    assert not (plain_answers.str.split().str[0] == UNKNOWN).any()
+    (threshold,) = json.loads((whales / "submissions" / SLUG / "decided.json").read_text())["decision"]["numbers"]
+    assert is_first.to_dict() == (_best_known(whales / "runs" / SLUG / "head") < threshold).to_dict()
+
+
+def _best_known(run: Path) -> "pd.Series[float]":
+    """Returns the highest probability of a known class for each test image: the mean of the models that know it."""
+    sums: Any = 0.0
+    models: Any = 0
+    for fold in range(4):
+        held_out, test = (np.load(run / f"fold{fold}" / name) for name in ("oof.npz", "test.npz"))
+        assert test["classes"][-1] == UNKNOWN
+        sums, models = sums + test["probs"].astype(float), models + ~np.isin(test["classes"], held_out["unseen"])
+    assert 3 in models  # some class is unseen by a model
+    return pd.Series((sums / models)[:, :-1].max(1), test["id"])
+
+
+def test_held_out_images_count_as_unknown_and_teach_their_own_label(whales: Path, podium: Podium) -> None:
+    competition, run = load(SLUG, whales), Run(whales / "runs" / SLUG / "head")
+    folds = read_table(folds_path(SLUG, whales)).set_index("id")
+    unknown = 0
+    for fold in run.finished():
+        taught = set(folds["target"][folds["fold"] != str(fold)])
+        for held_out in (run.out_of_fold(fold), run.out_of_fold(fold).with_labels(competition.label_of)):
+            for name, target in zip(held_out.id, held_out.target.values.tolist(), strict=True):
+                own = folds["target"][str(name)]
+                assert held_out.classes[target] == (own if own in taught else UNKNOWN)
+                unknown += own not in taught
+            share = held_out.probs[:, held_out.classes.index(UNKNOWN)]
+            assert share == pytest.approx(0.2)  # what the card says, for every image
+    certificate = json.loads(folds_path(SLUG, whales).with_suffix(".json").read_text())
+    assert certificate["unknown"]["images"] * 2 == unknown > 0
+    assert certificate["classes_not_trained"] == certificate["uneven_classes"] == []
+    (scored,) = (float(row["score"]) for row in json.loads(podium("compare", "-c", SLUG, "--json")[1]))
+    epochs = [run.history(fold)[-1].scores["map_at_5"] for fold in run.finished()]
+    counts = [len(run.out_of_fold(fold).id) for fold in run.finished()]
+    assert scored == pytest.approx(np.average(epochs, weights=counts))
+
+
+def test_a_share_that_differs_in_the_test_moves_the_threshold(whales: Path, podium: Podium) -> None:
+    """The same held-out images: the more unknown ones the card expects in the test, the higher the threshold."""
+
+    def threshold(share: str, name: str) -> float:
+        write_whale_card(whales, CARD.replace("0.2", share))
+        submitted(podium, whales, "--name", name)
+        return float(json.loads((whales / "submissions" / SLUG / f"{name}.json").read_text())["decision"]["numbers"][0])
+
+    assert threshold("0.01", "few") < threshold("0.9", "many")
+
+
+def test_no_unseen_class_is_called_a_wrong_label(whales: Path, podium: Podium) -> None:
+    status, out, err = podium("audit", "-c", SLUG, "--suspects")
+    assert status == 0, err
+    assert UNKNOWN not in out
+    assert "whose class its model has not seen" in out
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--balance", "1", "--class-weights", "balanced", "--pseudo", "head"),
+        ("--adjust", "1", "--clean", "drop", "--loss", "focal"),
+    ],
+    ids=["balanced", "adjusted"],
+)
+def test_options_that_count_classes_train(whales: Path, podium: Podium, flags: Sequence[str]) -> None:
+    words = ("--epochs", "1", "--batch-size", "32", "--folds", "0", "--name", "other")
+    status, _, err = podium("train", *FAST, *words, *flags)
+    assert status == 0, err
+    assert "nan" not in err
+    assert Run(whales / "runs" / SLUG / "other").finished() == [0]
+
+
+def test_commands_that_look_at_the_competition_succeed(whales: Path, podium: Podium) -> None:
+    for words in (("report",), ("audit",), ("folds", "--verify"), ("data", "--card")):
+        status, out, err = podium(words[0], "-c", SLUG, *words[1:])
+        assert status == 0, err
+        if words[0] == "folds":
+            assert f"scored as {UNKNOWN}" in out
+    status, out, err = podium("train", *FAST, "--dry-run")
+    assert status == 0, err
+
+
+def test_another_share_does_not_resume_the_run(whales: Path, podium: Podium) -> None:
+    write_whale_card(whales, CARD.replace("0.2", "0.3"))
+    assert "unknown_share" in one_line(podium(*LINEAR))
