@@ -30,8 +30,9 @@ def run_workers(
 ) -> dict[str, Step]:
     """Runs a process for each of `gpus`, one that it may use, or None: any. Returns the last step of each cell."""
     leases = [_take_free(board, prefix, rhythm) for _ in gpus]
-    processes = [_start(words, gpu) for gpu in gpus]
+    processes = list[Process]()
     with _signals_passed_on(processes), ThreadPoolExecutor(len(leases)) as threads:
+        processes += [_start(words, gpu) for gpu in gpus]
         ends = [threads.submit(run_taken, *pair) for pair in zip(leases, map(_waiting_for, processes), strict=True)]
     return {lease.cell: end.result() for lease, end in zip(leases, ends, strict=True)}
 
