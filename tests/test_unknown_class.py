@@ -3,19 +3,24 @@
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from podium.competition.csv_files import read_table
 from podium.competition.load import load
+from podium.exporting.whole_model import WholeModel
 from podium.folds.folds_csv import folds_path
+from podium.models.build import build_model
 from podium.saved_runs.run_folder import Run
+from podium.submissions.predict_images import find_models, predict_images
 from templates import template
-from tiny import Podium, one_line, podium_at
+from tiny import Podium, one_line, podium_at, recipe_of
 from whales import SLUG, UNKNOWN, write_whale_card, write_whales
 
 FAST = ("-c", SLUG, "--model", "test_resnet", "--weights", "none", "--image-size", "32", "--workers", "0")
@@ -70,6 +75,33 @@ def _best_known(run: Path) -> "pd.Series[float]":
         sums, models = sums + test["probs"].astype(float), models + ~np.isin(test["classes"], held_out["unseen"])
     assert 3 in models  # some class is unseen by a model
     return pd.Series((sums / models)[:, :-1].max(1), test["id"])
+
+
+def test_own_images_are_answered_as_those_of_the_test(whales: Path, podium: Podium) -> None:
+    submitted(podium, whales, "--name", "any", "--decision", "none")
+    folds, blend = find_models("head", SLUG, whales)
+    test = np.load(whales / "runs" / SLUG / "head" / "fold0" / "test.npz")["id"].tolist()
+    predictions = predict_images(folds, blend, [whales / "data" / "raw" / SLUG / "test_images" / name for name in test])
+    best = _best_known(whales / "runs" / SLUG / "head")
+    known = [name != UNKNOWN for name in predictions.classes]
+    assert predictions.probs[:, known].max(1) == pytest.approx(best.to_numpy(), abs=1e-5)
+
+
+def test_an_exported_model_asks_only_those_that_were_taught_a_class() -> None:
+    models, specs = zip(*(build_model(recipe_of("test_vit"), ("a", "b", UNKNOWN)) for _ in range(2)), strict=True)
+    specs = tuple(replace(spec, task="one_label", unknown=UNKNOWN, unknown_share=0.1) for spec in specs)
+    first = replace(specs[0], unseen=("a",))
+    images = torch.randint(256, (2, 64, 64, 3), dtype=torch.uint8)
+
+    def answers(*numbers: int) -> Any:
+        own = [first if number == 0 else specs[1] for number in numbers]
+        with torch.inference_mode():
+            return WholeModel([models[number].eval() for number in numbers], own, "mirror")(images)
+
+    both, taught = answers(0, 1), answers(1)
+    assert torch.allclose(both[:, 0], taught[:, 0])
+    assert torch.allclose(both[:, 1:], (answers(0)[:, 1:] + taught[:, 1:]) / 2)
+    assert not torch.allclose(answers(0)[:, 0], taught[:, 0])
 
 
 def test_held_out_images_count_as_unknown_and_teach_their_own_label(whales: Path, podium: Podium) -> None:

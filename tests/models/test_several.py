@@ -68,6 +68,13 @@ def test_a_head_is_fitted_and_predicts_the_test(tiny: Path, podium: Podium) -> N
     assert compared_scores(podium, "tiny").keys() == {name, "again"}
 
 
+def test_seeds_and_other_models_can_follow(tiny: Path, podium: Podium) -> None:
+    podium_at(tiny, "folds", "-c", "tiny", "--k", "2")
+    status, _, err = podium("train", *FAST, "--linear", "--folds", "0", "--model", BOTH, SECOND)
+    assert status == 0, err
+    assert run_of(tiny, f"{SECOND}-linear").finished() == run_of(tiny, f"{FIRST}-and-{SECOND}-linear").finished() == [0]
+
+
 def test_the_whole_model_can_be_exported(tiny: Path, podium: Podium) -> None:
     podium_at(tiny, "folds", "-c", "tiny", "--k", "2")
     podium_at(tiny, *LINEAR, "--name", "both")

@@ -155,11 +155,35 @@ def sweep(tmp_path: Path) -> Sweep:
     return Sweep(tmp_path / ".cells", "abc", {}, BEAT, SEARCH)
 
 
+def nothing_left() -> bool:
+    return True
+
+
+def test_workers_begin_again_where_trials_are_left(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C has ended them, or their time is over: no report says so."""
+    board, args = Board(sweep.folder), argparse.Namespace(name="s", at_once=1, words=["search"])
+    name = Cell("s", 0, SEARCH).name
+    lease = take(board, name, Step(), BEAT)
+    assert lease
+    lease.end(DONE)
+    seen: list[str] = []
+
+    def run_in_queue(*_: object) -> dict[str, Step]:
+        seen.append(board.last_steps()[name].state)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search_workers, "run_in_queue", run_in_queue)
+    for is_over in (True, False):
+        with pytest.raises(KeyboardInterrupt):
+            search_workers._search_in_queue(args, sweep, lambda: is_over)  # noqa: B023
+    assert seen == [DONE, FREE]
+
+
 def test_workers_begin_again_only_after_the_report(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     board, args = Board(sweep.folder), argparse.Namespace(name="s", at_once=2, words=["search"])
     seen: list[list[str]] = []
 
-    def run_in_queue(_: object, sweep: Sweep, cells: Sequence[Cell], words: Sequence[str]) -> dict[str, Step]:
+    def run_in_queue(_: object, sweep: Sweep, cells: Sequence[Cell], *rest: object) -> dict[str, Step]:
         seen.append([board.last_steps().get(cell.name, Step()).state for cell in cells])
         if len(seen) == 2:
             raise KeyboardInterrupt
@@ -170,29 +194,29 @@ def test_workers_begin_again_only_after_the_report(sweep: Sweep, monkeypatch: py
         return {}
 
     monkeypatch.setattr(search_workers, "run_in_queue", run_in_queue)
-    search_workers._search_in_queue(args, sweep)
+    search_workers._search_in_queue(args, sweep, nothing_left)
     with pytest.raises(KeyboardInterrupt):  # the next search is followed until here; it ends without its command
-        search_workers._search_in_queue(args, sweep)
+        search_workers._search_in_queue(args, sweep, nothing_left)
     for number in (0, 1):
         name = Cell("s", number, SEARCH).name
         lease = take(board, name, board.last_steps()[name], BEAT)
         assert lease
         lease.end(DONE)
-    search_workers._search_in_queue(args, sweep)
-    search_workers._search_in_queue(args, sweep)
+    search_workers._search_in_queue(args, sweep, nothing_left)
+    search_workers._search_in_queue(args, sweep, nothing_left)
     assert seen == [[FREE, FREE], [FREE, FREE], [DONE, DONE], [FREE, FREE]]
 
 
 def test_fewer_workers_forget_none_that_are_known(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     followed: list[list[Cell]] = []
 
-    def run_in_queue(_: object, sweep: Sweep, cells: list[Cell], words: Sequence[str]) -> dict[str, Step]:
+    def run_in_queue(_: object, sweep: Sweep, cells: list[Cell], *rest: object) -> dict[str, Step]:
         followed.append(cells)
         return {}
 
     monkeypatch.setattr(search_workers, "run_in_queue", run_in_queue)
     sweep = replace(sweep, runs={"s": (0, 1, 2)})
-    search_workers._search_in_queue(argparse.Namespace(name="s", at_once=1, words=[]), sweep)
+    search_workers._search_in_queue(argparse.Namespace(name="s", at_once=1, words=[]), sweep, nothing_left)
     assert followed == [[Cell("s", 0, SEARCH)]]
     assert '"s": [\n      0,\n      1,\n      2' in (sweep.folder / "sweep-abc.json").read_text()
 

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from podium.errors import PodiumError
 from podium.fleet.cell_board import FAILED, Board, Step, reopen
@@ -49,12 +49,19 @@ def prepare_once(args: argparse.Namespace, sweep: Sweep, requests: Sequence[Requ
 
 
 def run_in_queue(
-    args: argparse.Namespace, sweep: Sweep, cells: Sequence[Cell], words: Sequence[str]
+    args: argparse.Namespace,
+    sweep: Sweep,
+    cells: Sequence[Cell],
+    words: Sequence[str],
+    is_over: Callable[[], bool] | None = None,
 ) -> dict[str, Step]:
-    """Submits a job for each cell, and follows them; `words` are those of a job, without where it is and its cell."""
+    """Submits a job for each cell, and follows them; `words` are those of a job, without where it is and its cell.
+
+    `is_over` says of a search that nothing is left to try.
+    """
     words = [*words, "--root", str(args.root.resolve()), "-c", args.competition, "--on", HERE]
     options, at_once = dict(word.partition("=")[::2] for word in args.job or ()), args.at_once or AT_ONCE
-    return follow(open_queue(sweep, args.on, words, at_once, options), cells, at_once)
+    return follow(open_queue(sweep, args.on, words, at_once, options), cells, at_once, is_over)
 
 
 def refuse_failed(last: Mapping[str, Step]) -> None:

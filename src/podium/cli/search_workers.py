@@ -9,7 +9,9 @@ much of the budget a worker has used that a queue has stopped and started again.
 """
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from podium.cli.cells import AT_ONCE, prepare_once, run_in_queue, words_without, write_sky_file
@@ -26,6 +28,7 @@ from podium.training.request import Request
 
 if TYPE_CHECKING:
     from podium.searching.search_plan import SearchPlan
+    from podium.searching.study import SearchStudy
 
 
 def search_on_machines(args: argparse.Namespace, request: SearchRequest, models: tuple[str, ...]) -> bool:
@@ -40,7 +43,11 @@ def search_on_machines(args: argparse.Namespace, request: SearchRequest, models:
         _work_as(args.cell, sweep, request, models, args)
         return False
     plan = _prepare(args, sweep, request, models)
-    last = _search_here(args, sweep) if args.on.kind == HERE else _search_in_queue(args, sweep)
+    last = (
+        _search_here(args, sweep)
+        if args.on.kind == HERE
+        else _search_in_queue(args, sweep, partial(_is_over, plan, args.trials))
+    )
     failed = [cell for cell, step in last.items() if step.state == FAILED]
     if len(failed) == len(last):
         raise PodiumError(
@@ -54,12 +61,23 @@ def search_on_machines(args: argparse.Namespace, request: SearchRequest, models:
 
 def _has_ended(plan: "SearchPlan") -> bool:
     """Returns whether no other machine goes on searching: the last one shows the report."""
-    from podium.searching.study import SearchStudy
-
-    if not SearchStudy(plan.folder, METRICS[plan.base.competition.metric]().better).is_busy():
+    if not _study_of(plan).is_busy():
         return True
     say("podium: other workers are still training trials of this search; the last of them shows the report")
     return False
+
+
+def _study_of(plan: "SearchPlan") -> "SearchStudy":
+    from podium.searching.study import SearchStudy
+
+    return SearchStudy(plan.folder, METRICS[plan.base.competition.metric]().better)
+
+
+def _is_over(plan: "SearchPlan", trials: int) -> bool:
+    """Returns whether nothing is left to try."""
+    from podium.searching.study import FINISHED
+
+    return len(_study_of(plan).trials(*FINISHED)) >= trials
 
 
 def _prepare(args: argparse.Namespace, sweep: Sweep, request: SearchRequest, models: tuple[str, ...]) -> "SearchPlan":
@@ -89,18 +107,18 @@ def _search_here(args: argparse.Namespace, sweep: Sweep) -> dict[str, Step]:
     return run_workers(Board(sweep.folder), prefix_of_workers(args.name), sweep.rhythm, words, gpus)
 
 
-def _search_in_queue(args: argparse.Namespace, sweep: Sweep) -> dict[str, Step]:
-    """Follows the workers of the queue; once the report of all is due, the same command lets them go on."""
+def _search_in_queue(args: argparse.Namespace, sweep: Sweep, is_over: Callable[[], bool]) -> dict[str, Step]:
+    """Follows the workers of the queue; the same command lets them go on after a report, or if trials are left."""
     count = args.at_once or AT_ONCE
     sweep = sweep.with_runs({args.name: range(max(count, len(sweep.cells)))})
     cells = sweep.cells[:count]
     board, reported = Board(sweep.folder), f"report-{sweep.digest}"
     steps = board.last_steps()
-    begins_again = steps.get(reported, Step()).state == DONE
+    begins_again = steps.get(reported, Step()).state == DONE or not is_over()
     ended = (DONE, FAILED) if begins_again else (FAILED,)
     reopen(board, [name for name in (cell.name for cell in cells) if steps.get(name, Step()).state in ended])
     reopen(board, [reported])
-    last = run_in_queue(args, sweep, cells, words_without(args.words, {"--write-card": 0}))
+    last = run_in_queue(args, sweep, cells, words_without(args.words, {"--write-card": 0}), is_over)
     lease = take(board, reported, board.last_steps().get(reported, Step()), sweep.rhythm)
     if lease is not None:
         lease.end(DONE)

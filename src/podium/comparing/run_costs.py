@@ -15,8 +15,10 @@ from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.run_folder import Run
 from podium.terminal import say
 
-# Tensors of batch norm, and the fixed random projections of T2T-ViT.
-NOT_LEARNED = ("running_mean", "running_var", "num_batches_tracked", "attention1.w", "attention2.w")
+# Tensors of batch norm, the fixed random projections of T2T-ViT, and the images that nearest neighbours keep.
+OF_BATCH_NORM = ("running_mean", "running_var", "num_batches_tracked")
+NOT_LEARNED = (*OF_BATCH_NORM, "attention1.w", "attention2.w", ".gallery", ".class_of", ".temperature")
+OF_SEVERAL = ("scale", "shift")  # of the colours that several backbones expect
 UNKNOWN = dict.fromkeys(("images_per_s", "predicted_per_s", "memory_mb", "seconds"), math.nan)
 
 
@@ -57,7 +59,7 @@ def _count_parameters(path: Path) -> int:
 
     try:
         with safe_open(path, framework="np") as file:
-            learned = [name for name in file.keys() if not name.endswith(NOT_LEARNED)]  # noqa: SIM118
+            learned = [name for name in file.keys() if not name.endswith(NOT_LEARNED) and name not in OF_SEVERAL]  # noqa: SIM118
             return sum(math.prod(file.get_slice(name).get_shape()) for name in learned)
     except (SafetensorError, OSError) as error:
         raise PodiumError(

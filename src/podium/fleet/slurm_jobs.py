@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from podium import __version__
 from podium.disk import write_json
 from podium.errors import STOPPED, PodiumError
 from podium.fleet.cell_board import DONE, ENDED, FAILED, FREE, TAKEN, Board, Step, Watch, take
-from podium.fleet.cell_sweep import SEARCH, Cell, Sweep
+from podium.fleet.cell_sweep import Cell, Sweep
 from podium.fleet.where import LOCAL, SLURM, Where
 from podium.terminal import first_few, first_line, plural, podium_command, say
 
@@ -169,8 +169,13 @@ def open_queue(sweep: Sweep, where: Where, words: Sequence[str], at_once: int, o
     return Queue(sweep, where, words, executor, jobs)
 
 
-def follow(queue: Queue, cells: Sequence[Cell], at_once: int) -> dict[str, Step]:
-    """Submits the cells that have no job, and waits until all have ended; returns their last steps."""
+def follow(
+    queue: Queue, cells: Sequence[Cell], at_once: int, is_over: Callable[[], bool] | None = None
+) -> dict[str, Step]:
+    """Submits the cells that have no job, and waits until all have ended; returns their last steps.
+
+    Of a search, `is_over` says whether nothing is left to try.
+    """
     sweep = queue.sweep
     board, tried = Board(sweep.folder), set[str]()
     watch = Watch(board, sweep.rhythm)
@@ -178,7 +183,7 @@ def follow(queue: Queue, cells: Sequence[Cell], at_once: int) -> dict[str, Step]
         while True:
             steps = board.last_steps()
             last = {cell: steps.get(cell.name, Step()) for cell in cells}
-            if sweep.kind == SEARCH:
+            if is_over is not None and is_over():
                 last = _without_late_workers(queue, board, last)
             left = {cell: step for cell, step in last.items() if step.state not in ENDED}
             if not left:
@@ -201,7 +206,7 @@ def follow(queue: Queue, cells: Sequence[Cell], at_once: int) -> dict[str, Step]
 
 
 def _without_late_workers(queue: Queue, board: Board, last: Mapping[Cell, Step]) -> dict[Cell, Step]:
-    """Ends the workers of a search that have never begun, once one has found nothing left to try and none works."""
+    """Ends the workers of a search that have never begun, once nothing is left to try and none works."""
     states = [step.state for step in last.values()]
     if TAKEN in states or DONE not in states:
         return dict(last)

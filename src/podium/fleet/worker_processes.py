@@ -31,8 +31,11 @@ def run_workers(
     """Runs a process for each of `gpus`, one that it may use, or None: any. Returns the last step of each cell."""
     leases = [_take_free(board, prefix, rhythm) for _ in gpus]
     processes = list[Process]()
-    with _signals_passed_on(processes), ThreadPoolExecutor(len(leases)) as threads:
-        processes += [_start(words, gpu) for gpu in gpus]
+    with _signals_passed_on(processes) as arrived, ThreadPoolExecutor(len(leases)) as threads:
+        for gpu in gpus:
+            processes.append(_start(words, gpu))
+            if arrived:  # while it started
+                processes[-1].terminate()
         ends = [threads.submit(run_taken, *pair) for pair in zip(leases, map(_waiting_for, processes), strict=True)]
     return {lease.cell: end.result() for lease, end in zip(leases, ends, strict=True)}
 
@@ -82,14 +85,19 @@ def _waiting_for(process: Process) -> Callable[[str], None]:
 
 
 @contextmanager
-def _signals_passed_on(processes: Sequence[Process]) -> Iterator[None]:
-    def pass_on(*_: object) -> None:
+def _signals_passed_on(processes: Sequence[Process]) -> Iterator[list[int]]:
+    """Yields the signals that have arrived; those that nohup has switched off stay so."""
+    arrived = list[int]()
+
+    def pass_on(number: int, _: object) -> None:
+        arrived.append(number)
         for process in processes:
             process.terminate()
 
-    before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+    heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, pass_on) for number in heard}
     try:
-        yield
+        yield arrived
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -6,7 +6,7 @@ Errors of timm and the hub's client become one sentence each.
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,7 @@ class ModelSpec:
     neighbours: tuple[int, int] | None = None  # of that head: the training images that it keeps, and how many vote
     unknown: str = ""  # the class that no training image has; its output is never taught
     unknown_share: float = 0.0  # its probability, the same for every image
+    unseen: tuple[str, ...] = field(default=(), compare=False)  # classes that its fold holds out whole, if there is one
     part: str | None = None  # that it sees of every image (images/cut.py), if not all of it
 
     @property
@@ -75,6 +76,7 @@ class ModelSpec:
             "neighbours": None,
             "unknown": "",
             "unknown_share": 0.0,
+            "unseen": (),
         }
         return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
 
@@ -106,7 +108,7 @@ def model_options(name: str, from_scratch: bool) -> Options:
 def backbone_of(name: str) -> Backbone:
     """Returns what the defaults of a run depend on; of several backbones, the first decides."""
     if len(names := backbones_in(name)) > 1:
-        return backbone_of(names[0])._replace(weights=name)
+        return backbone_of(names[0])._replace(weights="")  # a row for large weights would pool in its own way
     config, modules = _weights_config(name), modules_of(name)
     size = config.input_size[-1] if config else 224
     test_size = config.test_input_size[-1] if config and config.test_input_size else size
@@ -201,15 +203,13 @@ def build_model(
 
 def _build_several(recipe: Recipe, classes: Sequence[str], recorded_source: str) -> tuple["nn.Module", ModelSpec]:
     names = backbones_in(recipe.model)
-    recorded = recorded_source.split(SOURCES) if recorded_source else [""] * len(names)
+    recorded = recorded_source.split(SOURCES) if SOURCES in recorded_source else [""] * len(names)
     parts = [
         build_model(replace(recipe, model=name), (), recorded_source=source)
         for name, source in zip(names, recorded, strict=True)
     ]
-    architecture, source = (
-        separator.join(getattr(spec, field) for _, spec in parts)
-        for separator, field in ((JOIN, "architecture"), (SOURCES, "source"))
-    )
+    architecture = JOIN.join(spec.architecture for _, spec in parts)
+    source = "none" if recipe.weights == "none" else SOURCES.join(spec.source for _, spec in parts)
     model = _join([model for model, _ in parts], recipe.image_size, recipe.test_size, len(classes))
     return model, replace(parts[0][1], architecture=architecture, source=source, classes=tuple(classes))
 

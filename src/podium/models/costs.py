@@ -21,7 +21,7 @@ class Costs(NamedTuple):
 
 def count_parameters(name: str) -> int:
     """Returns the number of a model's parameters."""
-    return look_inside(timm_name(name), _parameters)
+    return sum(look_inside(part, _parameters) for part in backbones_in(timm_name(name)))
 
 
 def count_costs(name: str) -> Costs:

@@ -1,6 +1,6 @@
 """Predicts probabilities: the same function for validation, out-of-fold predictions and test images."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,19 @@ def probs_of(logits: Tensor, spec: ModelSpec) -> Tensor:
         known = logits.float().masked_fill(is_unknown, -torch.inf).softmax(-1)
         return torch.where(is_unknown, spec.unknown_share, (1 - spec.unknown_share) * known)
     return torch.cat([logits[..., part].float().softmax(-1) for part in parts], -1)
+
+
+def models_by_class(specs: Sequence[ModelSpec], classes: Sequence[str]) -> NDArray[np.bool_]:
+    """Marks for each model and class whether the model counts in the mean of them all: [models, classes].
+
+    Where folds hold some classes out whole, a class has the mean of the models that were taught it. In the mean of all,
+    its images would look unknown, because one model of K says nothing of it: its probability would be below the
+    threshold, which single models were fitted to.
+    """
+    unseen = [set(spec.unseen) for spec in specs]
+    counts = np.array([[name not in names for name in classes] for names in unseen])
+    counts[:, ~counts.any(0)] = True  # a class that none was taught
+    return counts
 
 
 def wanted(values: Tensor, spec: ModelSpec) -> Tensor:

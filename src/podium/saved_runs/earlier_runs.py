@@ -30,7 +30,7 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
         raise PodiumError(f"--from {source.name}: that run is a {model}; leave out --model, or take another run")
     if source.recipe.get("linear"):
         raise PodiumError(
-            f"--from {source.name}: that run is a linear head; train all weights with --head-first instead"
+            f"--from {source.name}: that run is a head on a frozen model; train all weights with --head-first instead"
         )
     not_taken_over = {*NOT_TAKEN_OVER, *OPTIONS_OF_LEVEL.get(options.get("level", ""), ())}
     if options.get("linear"):  # a head on its features learns in no such way

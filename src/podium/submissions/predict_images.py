@@ -19,6 +19,7 @@ from podium.competition.card import read_card
 from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.models.hardware_errors import explain_hardware_errors
+from podium.models.predict import models_by_class
 from podium.saved_runs.regions_of_run import has_boxes
 from podium.saved_runs.run_folder import Run, find_run
 from podium.submissions.lineage import read_lineage
@@ -137,7 +138,9 @@ def _mean_of_folds(
 ) -> Probs:
     """Returns the mean of a run's fold models, calibrated as for a submission, with the classes in this order."""
     total: Probs = np.zeros((1, 1))
-    for model in models:
+    counts = models_by_class([model.spec for model in models], classes)
+    for model, does_count in zip(models, counts, strict=True):
         probs = model.predict_prepared(prepared[model.spec]).astype(np.float64)
-        total = total + blend.calibrate(run_number, probs[:, [model.spec.classes.index(name) for name in classes]])
-    return total / len(models)
+        own = blend.calibrate(run_number, probs[:, [model.spec.classes.index(name) for name in classes]])
+        total = total + own * does_count
+    return np.asarray(total / counts.sum(0))

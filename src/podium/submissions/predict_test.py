@@ -17,6 +17,8 @@ from podium.blending.stack import Inputs
 from podium.competition.load import Competition
 from podium.images.store import Store
 from podium.machine import Machine
+from podium.models.model_file import read_spec
+from podium.models.predict import models_by_class
 from podium.saved_runs.run_folder import Run
 from podium.terminal import plural, say
 from podium.training.test_predictions import open_stores, predict_test
@@ -44,34 +46,19 @@ def predict_blend(
     facts: PredictionFacts = {}
     for number, (run, run_folds) in enumerate(folds.items()):
         total: Probs = np.zeros((count, len(competition.classes)))
+        counts = models_by_class([read_spec(run.weights_path(fold)) for fold in run_folds], competition.classes)
         fold_probs.append([])
         facts[run] = {}
-        for fold in run_folds:
+        for fold, does_count in zip(run_folds, counts, strict=True):
             predictions = predict_test(competition, stores[run].of_fold(fold), run, fold, machine)
             probs = pool_test(competition, predictions.probs.astype(np.float64), blend.pool)
             is_pooled = competition.answers is not None  # then float32, as it was predicted, would not be exact
             fold_probs[-1].append((probs if is_pooled else predictions.probs)[sample])
-            total += blend.calibrate(number, probs)
+            total += blend.calibrate(number, probs) * does_count
             facts[run][fold] = predictions.facts()
-        total /= (
-            len(run_folds)
-            if competition.unknown is None or blend.stack
-            else _models_by_class(run, run_folds, competition.classes)
-        )
-        means.append(total)
+        means.append(total / counts.sum(0))
     fold_features = None if features is None else features[sample]
     return BlendedPredictions(blend.decide(blend.average(means, features)), fold_probs, facts, fold_features)
-
-
-def _models_by_class(run: Run, folds: Sequence[int], classes: Sequence[str]) -> NDArray[np.int64]:
-    """Returns how many of a run's fold models were taught each class, where folds hold some classes out whole.
-
-    A class has the mean of these models. In the mean of all, its images would look unknown, because one model of K says
-    nothing of it: its probability would be below the threshold, which single models have been fitted to.
-    """
-    unseen = [run.out_of_fold(fold).scored.unseen for fold in folds]
-    taught = [sum(name not in names for names in unseen) for name in classes]
-    return np.maximum(taught, 1)
 
 
 def _warn_of_unreadable_images(competition: Competition, store: Store) -> None:

@@ -179,7 +179,8 @@ class Context:
             scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
         spec = replace(spec, value_range=self.store.value_range, part=self.store.regions.part or None)
         if unknown := self.competition.unknown:
-            spec = replace(spec, unknown=unknown.name, unknown_share=unknown.share)
+            unseen = tuple(sorted(_scored_labels(self, fold).unseen))
+            spec = replace(spec, unknown=unknown.name, unknown_share=unknown.share, unseen=unseen)
         return replace(spec, task=task.name, scales=scales)
 
     def keep_start(self, source: str) -> None:

@@ -7,7 +7,7 @@ model and for all that is done to an image. Deleted features are computed again.
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,7 @@ def _batches_of(images: range, batch_size: int) -> list[list[Key]]:
 
 def _key(context: Context, spec: ModelSpec, weights_digest: str) -> str:
     """Hashes everything that features are computed from, except the images."""
-    recipe = context.recipe
+    recipe, spec = context.recipe, replace(spec, unknown="", unknown_share=0.0, unseen=())  # of the answers only
     inputs: list[Any] = [spec.as_json(), weights_digest, recipe.views, recipe.part_size, str(context.precision)]
     own = own_parts_digest({"model": recipe.model, "views": recipe.views})
     if own is not None:

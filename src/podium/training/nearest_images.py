@@ -8,6 +8,7 @@ do not include (`inner_split`). A backbone that was fine-tuned on these images t
 with --from the answers are too sure; a blend fits a temperature of its own.
 """
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from podium.models.normalise import Normaliser
 from podium.models.predict import probs_of
 from podium.option_kinds import NEIGHBOURS
 from podium.recipe import voters_of
+from podium.terminal import say
 from podium.training.context import Context
 from podium.training.frozen_features import Features, compute_features
 from podium.training.linear_probe import inner_split, linear_layers
@@ -72,6 +74,7 @@ def fit_neighbours(
     head = put_neighbours(model, spec.architecture, *kept).to(context.device).eval()
     head.remember(gallery, class_of)
     head.temperature.fill_(voting.temperature)
+    voting = voting._replace(voters=kept[1])
     return FittedNeighbours(head, replace(spec, head=NEIGHBOURS, neighbours=kept), features, voting)
 
 
@@ -87,7 +90,8 @@ def choose_voting(context: Context, fold: int, features: Features, rows: NDArray
     given = voters_of(context.recipe.head)
     choices = [given] if given else [count for count in VOTERS if count <= max(1, len(gallery))]
     if not len(judges):
-        return Voting(choices[0], TEMPERATURES[len(TEMPERATURES) // 2], 0.0)
+        say("podium: note: no training image has another of its class to compare with; how neighbours vote is a guess")
+        return Voting(choices[0], TEMPERATURES[len(TEMPERATURES) // 2], math.log(len(context.competition.classes)))
     head = NeighboursHead(gallery.shape[1], len(context.competition.classes), len(gallery), choices[-1])
     head.to(context.device).remember(gallery, class_of)
     queries = torch.from_numpy(features.of(judges)).to(context.device)
