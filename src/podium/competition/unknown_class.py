@@ -67,7 +67,7 @@ def note_on_placeholder(card: Card, unknown_answers: list[str]) -> str:
 
 def _answers_in(sample: Table) -> set[str]:
     """Returns the cells of the only answer column, and the words in them; nothing of several columns."""
-    if len(sample.answer_columns) != 1:
+    if len(sample.answer_columns) != 1 or len(sample.rows.columns) < 2:
         return set()
     cells = set(sample.rows.iloc[:, 1].str.strip())
     return cells.union(*(cell.split() for cell in cells))

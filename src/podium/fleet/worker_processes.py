@@ -42,12 +42,12 @@ def run_workers(
 
 def gpus_of_workers(count: int, device: str) -> list[str | None]:
     """Returns for each worker the GPU that it may use: the next one, if there are several and none is named."""
-    if device not in ("auto", "cuda"):
+    from podium.models.device import gpu_names, is_any_gpu  # it imports torch
+
+    if not is_any_gpu(device):
         return [None] * count
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is None:
-        from podium.models.device import gpu_names  # it imports torch
-
         names = [str(number) for number in range(len(gpu_names()))]
     else:
         names = [name for name in given.split(",") if name]

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import lzma
 import re
 import zipfile
 from pathlib import Path
@@ -18,20 +19,20 @@ def build_kernel_script(slug: str, root: Path, call: str) -> str:
     """Returns the one file of a kernel. It holds the code and the project's files, unpacks them and evaluates `call`, a
     call of a function in inside_kernel.py. For trials elsewhere, PODIUM_KAGGLE_CODE names the folder to unpack to."""
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_LZMA) as file:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:  # packed as one: the files are small, and alike
         for path, name in [*find_code_files(), *find_project_files(slug, root)]:
             file.write(path, name)
         for path in sorted((root / "data" / "prepared" / slug).glob("folds.*")):
             file.write(path, f"{PROJECT}/{path.relative_to(root)}")
-    lines = "\n".join(re.findall(".{1,120}", base64.b64encode(archive.getvalue()).decode()))
+    lines = "\n".join(re.findall(".{1,120}", base64.b64encode(lzma.compress(archive.getvalue(), preset=9)).decode()))
     return f'''"""Made by podium kaggle-train; https://www.kaggle.com/competitions/{slug}"""
-import base64, io, os, sys, zipfile
+import base64, io, lzma, os, sys, zipfile
 
 PACKED = """
 {lines}
 """
 folder = os.environ.get("PODIUM_KAGGLE_CODE", "/tmp/podium")
-zipfile.ZipFile(io.BytesIO(base64.b64decode(PACKED))).extractall(folder)
+zipfile.ZipFile(io.BytesIO(lzma.decompress(base64.b64decode(PACKED)))).extractall(folder)
 sys.path.insert(0, folder + "/src")
 import podium.kaggle.inside_kernel
 

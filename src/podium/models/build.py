@@ -185,9 +185,8 @@ def build_model(
         source = source or f"{config['architecture']}.{config['tag']} from {config['hf_hub_id']}"
         config["state_dict"] = None  # of a package; the model has its own copy
         _warn_of_licence(source, str(config.get("license") or "unknown"))
-    architecture = name.partition(".")[0] if weights == "none" else name
     return model, ModelSpec(
-        architecture=architecture,
+        architecture=name.partition(".")[0] if weights == "none" else name,
         classes=tuple(classes),
         image_size=recipe.image_size,
         test_size=recipe.test_size,

@@ -55,6 +55,11 @@ def has_any_gpu() -> bool:
     return has_gpu() or torch.backends.mps.is_available()
 
 
+def is_any_gpu(device: str) -> bool:
+    """Returns whether any GPU will do: the name of a device says no number."""
+    return device in ("auto", "cuda")
+
+
 def gpu_names() -> list[str]:
     """Returns what `--device` calls the GPUs of this machine."""
     return [f"cuda:{number}" for number in range(torch.cuda.device_count())]

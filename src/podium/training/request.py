@@ -108,15 +108,21 @@ def name_of_run(request: Request, options: Options) -> str:
     """Returns the run's name: the user's, or else that of the model, `auto`, or the run that it goes on from."""
     if request.name:
         return request.name
-    frozen = f"-{NEIGHBOURS if has_neighbours(options.get('head', '')) else LINEAR}" if options.get("linear") else ""
     if options.get("start"):
-        return f"{options['start']}{frozen or '-more'}"
+        return f"{options['start']}{_ending_of(options) or '-more'}"
     if request.options.get("model") == "auto":  # whatever it becomes
         name, options = "auto", request.options
     else:
         name = timm_name(options.get("model", ""))
     name = "-and-".join(backbones_in(name))  # + stands between the names of runs
-    return f"{name}{frozen}"
+    return f"{name}{_ending_of(options)}"
+
+
+def _ending_of(options: Options) -> str:
+    """Returns what the name of a run with a frozen backbone ends in."""
+    if not options.get("linear"):
+        return ""
+    return f"-{NEIGHBOURS if has_neighbours(options.get('head', '')) else LINEAR}"
 
 
 # --- details -----------------------------------------------------------------------------------------
