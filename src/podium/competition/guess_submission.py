@@ -225,7 +225,7 @@ def _guess_wants(sample: Table, labels: Labels) -> tuple[str, str]:
 
 def _have_confidence(sample: Table, labels: Labels) -> bool:
     """Returns whether each answer is a label and a probability; a blank one says that there is no label."""
-    if labels.targets.task is not ONE_LABEL:
+    if labels.targets.task is not ONE_LABEL or len(sample.rows.columns) < 2:
         return False
     answers = sample.rows.iloc[:, 1].str.strip()
     answers = answers[answers != ""]

@@ -62,9 +62,7 @@ class Competition:
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
     further: FurtherTargets | None = field(default=None, kw_only=True)  # what is learned beside the answers
     extra: ExtraImages | None = field(default=None, kw_only=True)  # images from elsewhere that join the training images
-    unknown: UnknownClass | None = field(
-        default=None, kw_only=True
-    )  # a class, the last one, that no training image has
+    unknown: UnknownClass | None = field(default=None, kw_only=True)  # the last class, if no training image has it
     validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
     # of the training table, by image id; None: not kept
     columns: pd.DataFrame | None = field(default=None, kw_only=True)
