@@ -46,7 +46,7 @@ def predict_blend(
     facts: PredictionFacts = {}
     for number, (run, run_folds) in enumerate(folds.items()):
         total: Probs = np.zeros((count, len(competition.classes)))
-        counts = models_by_class([read_spec(run.weights_path(fold)) for fold in run_folds], competition.classes)
+        counts = _models_by_class(competition, run, run_folds)
         fold_probs.append([])
         facts[run] = {}
         for fold, does_count in zip(run_folds, counts, strict=True):
@@ -59,6 +59,13 @@ def predict_blend(
         means.append(total / counts.sum(0))
     fold_features = None if features is None else features[sample]
     return BlendedPredictions(blend.decide(blend.average(means, features)), fold_probs, facts, fold_features)
+
+
+def _models_by_class(competition: Competition, run: Run, folds: Sequence[int]) -> NDArray[np.bool_]:
+    """Marks which models count in the mean of a class; of most competitions, all do."""
+    if competition.unknown is None:
+        return np.ones((len(folds), len(competition.classes)), dtype=bool)
+    return models_by_class([read_spec(run.weights_path(fold)) for fold in folds], competition.classes)
 
 
 def _warn_of_unreadable_images(competition: Competition, store: Store) -> None:
