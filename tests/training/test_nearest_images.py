@@ -215,4 +215,6 @@ def test_other_tasks_are_refused(tmp_path: Path, slug: str, write: Callable[[Pat
 def test_it_goes_into_no_soup_and_is_no_start(tiny: Path, podium: Podium) -> None:
     assert podium(*NEIGHBOURS, "--name", "near")[0] == 0
     assert "blend it instead" in one_line(podium("soup", "-c", "tiny", "near", "near"))
-    assert "that run is a head on a frozen model" in one_line(podium("train", "-c", "tiny", "--from", "near", "--epochs", "1"))
+    assert "that run is a head on a frozen model" in one_line(
+        podium("train", "-c", "tiny", "--from", "near", "--epochs", "1")
+    )
