@@ -102,13 +102,14 @@ def choose_decision(
 
     decided = predict_nested(held_out, decide)
     gain = measure_gain(held_out, nested, decided, metric)
-    decision = kind.fit(nested, held_out.targets, metric)
-    if kind.unknown_share is not None:  # the gain is that on the held-out images, of which another share is unknown
+    if kind.shares:
+        decision = Decision(kind.name, kind.shares)
+    elif kind.unknown_share is not None:  # the gain is that on the held-out images, of which another share is unknown
         importance = importance_of_unknown(held_out.targets, kind.unknown, kind.unknown_share)
         numbers = fit_unknown_threshold(nested, held_out.targets, metric, kind.unknown, importance)
         decision = Decision(kind.name, tuple(numbers.tolist()), kind.unknown)
-    if kind.shares:
-        decision = Decision(kind.name, kind.shares)
+    else:
+        decision = kind.fit(nested, held_out.targets, metric)
     return Judged(decision, gain, gain.is_clear), decided
 
 

@@ -16,8 +16,8 @@ from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS
 
 UNKNOWN_NAMES = ("new_whale", "new_individual", "unknown")
-# The share of unknown images that folds aim at if the card does not say it: enough to fit a threshold to, and so few
-# that nine tenths of the held-out images are left for the classes that models tell apart.
+# The share of unknown images that folds aim at if the card does not say it. A guess: enough to fit a threshold to, and
+# so few that nine tenths of the held-out images are left for the classes that models tell apart.
 USUAL_SHARE = 0.1
 WITHOUT_PLACE = ("quadratic_kappa", "gap")  # metrics that have no answer for an unknown image, or an empty one
 
@@ -38,9 +38,9 @@ def find_unknown(card: Card, names: list[str], sample: Table | None, is_possible
     name, notes = card.get("unknown"), list[str]()
     if name is None and sample is not None:
         answers = _answers_in(sample)
-        found = [other for other in UNKNOWN_NAMES if other in answers and other not in names]
-        if found and answers.intersection(names):  # else it may fill the cells because something must
-            name = found[0]
+        answered = [other for other in UNKNOWN_NAMES if other in answers and other not in names]
+        if answered and answers.intersection(names):  # else it may fill the cells because something must
+            name = answered[0]
             notes = [f"'{name}' is taken for the unknown class; " + card.advise('unknown = ""') + " if it is none"]
     if not name or name in names or not (is_possible and _can_be_answered(card, sample)):
         if "unknown_share" in card:
@@ -58,10 +58,10 @@ def find_unknown(card: Card, names: list[str], sample: Table | None, is_possible
 
 def note_on_placeholder(card: Card, unknown_answers: list[str]) -> str:
     """Returns advice if answers of the sample that are no labels may be the unknown class; "" if none may."""
-    found = [name for name in UNKNOWN_NAMES if name in unknown_answers]
-    if not found or "unknown" in card:
+    answered = [name for name in UNKNOWN_NAMES if name in unknown_answers]
+    if not answered or "unknown" in card:
         return ""
-    setting = f'unknown = "{found[0]}"'
+    setting = f'unknown = "{answered[0]}"'
     return f"; if test images may be unknown, {card.advise(setting)}"
 
 
