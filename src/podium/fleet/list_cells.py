@@ -31,11 +31,11 @@ def list_cells(slug: str, root: Path, trials_of: Callable[[str], str]) -> None:
     counts, tables = Counter[str](), []
     for kind, header in HEADERS.items():
         rows = []
-        for name, what in _cells_of(kind, sweeps, steps).items():
+        for name, run_and_number in _cells_of(kind, sweeps, steps).items():
             step = steps.get(name, Step())
             counts[step.state] += 1
             detail = _progress(folder, name) if kind == TRAIN and step.state == TAKEN else _reason(step, name, jobs)
-            rows.append([*what, STATES[step.state], step.who.partition(":")[0], detail])
+            rows.append([*run_and_number, STATES[step.state], step.who.partition(":")[0], detail])
         if rows:
             tables.append(table([*header, "state", "machine", ""], rows, text_columns=5))
     show("\n\n".join(tables))

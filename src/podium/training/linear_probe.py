@@ -85,7 +85,8 @@ def build_frozen(context: Context, fold: int) -> tuple[nn.Module, ModelSpec, Nor
     """Returns the pretrained model of a fold, or with --linear that of the earlier run's fold, and what feeds it."""
     seed_torch(context.recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
     recipe, earlier = replace(context.recipe, drop_path=0.0), context.plan.start
-    start = earlier.weights_path(fold) if earlier and recipe.linear else None  # the judges of labels have not seen them
+    # Else the weights are the hub's, also of a run that goes on: the heads of --clean judge labels that it has learned.
+    start = earlier.weights_path(fold) if earlier and recipe.linear else None
     model, spec = build_model(
         replace(recipe, head=read_spec(start).head) if start else recipe,
         context.competition.classes,
