@@ -10,6 +10,7 @@ which is all that a user sees.
 """
 
 import argparse
+import json
 import os
 import shutil
 import statistics
@@ -27,7 +28,7 @@ from podium.competition.load import load
 from podium.saved_runs.run_folder import Run
 
 MODEL, EPOCHS, FOLDS = "tf_efficientnet_lite0", 6, (0, 1)
-TEST_SHARE, MOST_TEST, MOST_TRAIN = 0.4, 1500, 2000  # images
+TEST_SHARE, MOST_TEST, MOST_TRAIN = 0.4, 1500, 1000  # images
 Words = Sequence[str]
 # The negative control: all folds' models label the test images together, and every fold learns these labels.
 NAIVE: Words = ("naive",)
@@ -184,7 +185,9 @@ def make_competition(root: Path, work: Path, slug: str, name: str) -> str:
     test = test.sort_values("id")[["id", "label"]]
     test.assign(label=train["label"].iloc[0]).to_csv(folder / "sample_submission.csv", index=False)
     (work / "data" / "competitions").mkdir(parents=True, exist_ok=True)
-    (work / "data" / "competitions" / f"{own}.toml").write_text(scene.card.format(slug=own))
+    recipe = "".join(f"{option} = {json.dumps(value)}\n" for option, value in source.recipe.items())
+    card = f"{scene.card.format(slug=own)}[recipe]\n{recipe}"
+    (work / "data" / "competitions" / f"{own}.toml").write_text(card)
     podium(work, "folds", "-c", own, "--k", "4")
     test.to_csv(hidden, index=False)
     return own
