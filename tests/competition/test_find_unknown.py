@@ -61,6 +61,7 @@ def test_a_name_that_may_only_fill_the_cells_is_advised(tmp_path: Path) -> None:
         ('unknown = "stranger"\nunknown_share = "much"\n', "unknown_share must be a number above 0 and below 1"),
         ('unknown = "dog"\nunknown_share = 0.2\n', "unknown_share is for an unknown class that no training image has"),
         ("unknown_share = 0.2\n", "delete it, or correct unknown"),
+        ('unknown = "stranger"\nshares = { cat = 0.5, dog = 0.5 }\n', "shares does not go with the unknown class"),
     ],
 )
 def test_a_share_that_says_nothing_is_refused(tmp_path: Path, card: str, problem: str) -> None:

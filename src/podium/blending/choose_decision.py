@@ -50,11 +50,6 @@ def find_kind(
     if task.has_columns:
         return None
     if unknown_class:
-        if "shares" in card:
-            raise PodiumError(
-                f"{card.path}: shares does not go with the unknown class '{unknown_class.name}', whose threshold"
-                " decides; delete shares, and write unknown_share if you know it"
-            )
         share = unknown_class.share if unknown_class.is_share_known else None
         return DecisionKind("unknown_threshold", classes.index(unknown_class.name), share)
     if not task.sums_to_one:

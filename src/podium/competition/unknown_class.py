@@ -49,6 +49,11 @@ def find_unknown(card: Card, names: list[str], sample: Table | None, is_possible
                 " delete it, or correct unknown"
             )
         return None
+    if "shares" in card:
+        raise PodiumError(
+            f"{card.path}: shares does not go with the unknown class '{name}', whose threshold decides; delete shares,"
+            " and write unknown_share if you know it"
+        )
     notes.insert(
         0, f"no training image has the class '{name}': images of classes that a fold holds out whole count as it"
     )

@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -74,8 +73,7 @@ def _start(words: Sequence[str], gpu: str | None) -> Process:
 
 def _waiting_for(process: Process) -> Callable[[str], None]:
     def wait(_: str) -> None:
-        while (status := process.poll()) is None:
-            time.sleep(0.1)
+        status = process.wait()
         if status == STOPPED:
             raise KeyboardInterrupt
         if status:
