@@ -94,6 +94,16 @@ def test_more_trials_go_on_where_fewer_ended(found: Path, podium: Podium) -> Non
     assert len(trials_of(found)) == 4
 
 
+def test_a_trial_that_is_worse_than_the_defaults_stops_after_its_short_training(
+    folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "score_on", lambda run, *_: float(run.name.startswith("search-t0")))
+    status, _, err = podium(*SEARCH, "--trials", "2")
+    assert status == 0, err
+    assert [state for state, _, _ in trials_of(folds)] == ["COMPLETE", "PRUNED"]
+    assert "trial 1 stops after a short training: others did better" in err
+
+
 def test_of_several_models_the_better_half_by_frozen_heads_is_searched(
     folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,7 +142,8 @@ class Trials:
                 raise PodiumError(f"{plan.run.path}: its {self.plan.base.competition.metric} is not a number")
             if step > known:
                 trial.report(value, step)
-            if step >= known and not is_default and trial.should_prune():
+            # The defaults are asked, too: only then do others compete with them.
+            if step >= known and trial.should_prune() and not is_default:
                 self.study.study.tell(trial, state=TrialState.PRUNED)
                 say(f"podium: trial {trial.number} stops after {_words_of(step)}: others did better")
                 return True
