@@ -6,7 +6,8 @@ ROOT holds competitions. Of each, one with a hidden test is made below WORK (mea
 uses the first two, and the third judges it. Then the winner and the defaults are trained on the third and the fourth
 with several seeds, and the defaults with more seeds for as long as the search and one run of its winner took. It prints
 the accuracy on the hidden test of both, and of the blend of these seeds, each with the difference from the defaults and
-its 95 % interval over the images. The same command goes on.
+its 95 % interval over the images. The same command goes on; first delete the runs of a search that was stopped, because
+its time would not be whole.
 """
 
 import argparse
