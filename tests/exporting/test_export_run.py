@@ -53,7 +53,7 @@ def test_the_file_answers_as_the_run_does(trained: Path, podium: Podium) -> None
     assert len(answers) == 5
     assert np.allclose(answers, frame[json.loads(about["classes"])].to_numpy(), atol=1e-4)
     card = Path(f"{path}.md").read_text()
-    assert "The mean of 2 models (test_vit, folds 0, 1)" in card
+    assert "The mean of 2 models (test_vit): folds 0, 1, each trained on the images outside its fold." in card
     assert "[any number, 32, 32, 3]" in card
     assert path.name in card
     assert "- accuracy: " in card

@@ -7,12 +7,14 @@ import numpy as np
 import onnx
 import onnxruntime  # type: ignore[import-untyped]
 import pytest
+import torch
 
 import podium as library
 from podium.exporting import int8_loss
 from podium.exporting.int8_loss import Int8Loss, TrainingImages, open_images
 from podium.models.model_file import load_model
 from podium.saved_runs.run_folder import Run
+from podium.training.fold_model import FoldModel
 from tiny import FAST, Podium, one_line, run_of
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--epochs", "1")
@@ -21,7 +23,7 @@ TRAIN = ("train", *FAST, "--device", "cpu", "--epochs", "1")
 @pytest.fixture
 def images(trained: Path) -> TrainingImages:
     _, spec = load_model(run_of(trained, "test_convnext").weights_path(0))
-    return open_images(library.load("tiny", root=trained), trained, spec)
+    return open_images(library.load("tiny", root=trained), trained, run_of(trained, "test_convnext"), spec)
 
 
 @pytest.fixture
@@ -101,6 +103,22 @@ def test_every_model_is_judged_on_its_own_fold(
     assert judged[::2] == judged[1::2]
     monkeypatch.setattr(int8_loss, "MOST_JUDGED", 6)
     assert int8_loss.measure_loss(run, [0, 1], whole, images, trained / "whole.onnx").images == 6
+
+
+@pytest.mark.parametrize("region", ["border", "boxes.csv"])
+def test_images_are_those_that_the_run_sees(tiny: Path, podium: Podium, region: str) -> None:
+    rows = library.load("tiny", root=tiny)
+    lines = [f"{image},2,3,9,8" for part in (rows.train, rows.test) for image in part["image"]]
+    (tiny / "boxes.csv").write_text("\n".join(["image,x,y,width,height", *lines]) + "\n")
+    path = region if region == "border" else str(tiny / region)
+    status, _, err = podium(*TRAIN, "--model", "test_resnet", "--folds", "0", "--region", path)
+    assert status == 0, err
+    run = run_of(tiny, "test_resnet")
+    held_out = run.out_of_fold(0)
+    model = FoldModel.load(run, 0, "cpu")
+    seen = open_images(rows, tiny, run, model.spec).of_fold(0)
+    images = torch.cat(list(seen.batches(held_out.id.tolist())))
+    assert np.allclose(model.predict_prepared(images), held_out.probs, atol=1e-4)
 
 
 def truth_of(run: Run, fold: int) -> dict[str, int]:

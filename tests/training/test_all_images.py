@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from podium.folds.folds import Folds
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.prediction_files import Predictions
 from templates import template
@@ -35,6 +36,24 @@ def test_it_learns_from_all_images_and_holds_none_out(folds_trained: Path) -> No
         assert not len(context.held_out_rows(WHOLE))
         assert context.of_fold(WHOLE).recipe.seed == context.of_fold(0).recipe.seed == 0
         assert context.of_fold(WHOLE + 2).recipe.seed == 2
+
+
+def test_images_that_are_left_out_teach_it_nothing_either() -> None:
+    folds = Folds.of(np.array([0, 1, 2, 0, 1, 2])).without(np.array([True, False, False, False, False, False]))
+    assert folds.trains(WHOLE).tolist() == [False, True, True, True, True, True]
+    rolling = Folds.of(np.array([-1, 0, 1, 2]), np.array([0, 1, 2, 3]))  # of which no fold trains on the last image
+    assert rolling.trains(WHOLE).all()
+    inside = folds.inside(WHOLE, learned=np.array([1, 2]), judging=np.array([4]))
+    assert inside.trains(WHOLE).tolist() == [False, True, True, False, False, False]
+    assert inside.validates(WHOLE).tolist() == [False, False, False, False, True, False]
+
+
+def test_an_image_that_cannot_be_read_is_left_out(folds_trained: Path, podium: Podium) -> None:
+    image = next((folds_trained / "data" / "raw" / "tiny").glob("train*/*003*"))
+    image.write_bytes(b"")
+    status, _, err = podium(*TRAIN, "--name", "skipping", "--skip-bad", "--folds", "0,all")
+    assert status == 0, err
+    assert run_of(folds_trained, "skipping").models() == [0, WHOLE]
 
 
 def test_models_of_all_images_join_the_mean_of_their_run(folds_trained: Path, podium: Podium) -> None:
@@ -77,11 +96,19 @@ def test_every_other_command_goes_on(folds_trained: Path, podium: Podium, comman
         "compare": ("compare", "-c", "tiny"),
         "report": ("report", "-c", "tiny"),
         "explain": ("explain", "test_vit", "-c", "tiny"),
-        "export": ("export", "test_vit", "--torch", "-c", "tiny", "--output", tmp_path / "model.pt2"),
+        "export": (
+            *("export", "test_vit", "--torch", "-c", "tiny", "--output", tmp_path / "model.pt2"),
+            *("--folds", "0", "all"),
+        ),
         "predict": ("predict", "test_vit", images, "-c", "tiny"),
     }[command]
     status, _, err = podium(*words)
     assert status == 0, err
+    if command == "export":
+        card = (tmp_path / "model.pt2.md").read_text()
+        assert "fold 0, each trained on the images outside its fold; 1 trained on all images" in card
+        message = one_line(podium(*words[:2], "--onnx", "--int8", "-c", "tiny", "--folds", "all"))
+        assert "no image says what it costs a model of all images" in message
 
 
 def test_an_interrupted_model_resumes_to_the_same_bits(folds_trained: Path, podium: Podium) -> None:

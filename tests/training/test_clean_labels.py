@@ -107,6 +107,20 @@ def test_no_head_is_fitted_to_what_it_judges_or_to_held_out_images(
     assert set.union(*(judged for _, judged in pairs[-4:])) == training
 
 
+def test_a_class_of_one_part_is_not_doubted_by_heads_that_have_never_seen_it(noisy: Path) -> None:
+    folder = noisy / "data" / "raw" / "tiny"
+    text = (folder / "train.csv").read_text().replace("\n000,red", "\n000,rare", 1)
+    assert "000,rare" in text
+    (folder / "train.csv").write_text(text)
+    podium_at(noisy, "folds", "-c", "tiny", "--k", "5", "--force")
+    with context_of(noisy, "clean", model="test_vit", clean="drop") as context:
+        rare = int(np.flatnonzero(context.competition.train["target"] == "rare")[0])
+        fold = next(fold for fold in range(5) if rare in context.training_rows(fold))
+        judge = clean_labels._open_judge(context, fold)
+        judged = judge.judge(np.ones(len(judge.rows), bool))
+        assert judge.doubts(judged)[judged.rows.tolist().index(rare)] < 0
+
+
 def test_right_labels_stay(tmp_path: Path, podium: Podium) -> None:
     write_competition(tmp_path, per_class=20)
     podium_at(tmp_path, "folds", "-c", "tiny", "--k", "5")

@@ -310,8 +310,8 @@ def export(command: argparse.ArgumentParser) -> None:
     )
     text = "of ONNX: weights and products in int8, a quarter of the size; prints what that costs on held-out images"
     command.add_argument("--int8", action="store_true", help=text)
-    text = "folds whose models are averaged, such as 0 or 0,2-4 (default: all that are finished)"
-    command.add_argument("--folds", nargs="+", action=Numbers, metavar="0-2", help=text)
+    text = "folds whose models are averaged, such as 0, 0,2-4 or all (default: all models that are finished)"
+    command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
     text = "views that are averaged: none, or mirror, flip, turn, joined by + (default: those of the run)"
     command.add_argument("--views", default="", metavar="VIEWS", help=text)
     text = "the file (default: runs/SLUG/RUN/RUN.onnx, RUN-int8.onnx or RUN.pt2); its card is written beside it"

@@ -27,6 +27,7 @@ from podium.image_size import square_side
 from podium.models.device import CPU
 from podium.models.model_file import load_model
 from podium.saved_runs.doubts import warn_of_code
+from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.run_folder import Run
 from podium.terminal import first_line, plural, say
 
@@ -55,7 +56,7 @@ def export_run(competition: Competition, root: Path, run: Run, request: ExportRe
     whole = WholeModel([model.eval() for model in models], specs, request.views).eval()
     if "turn" in request.views.split("+"):
         square_side(specs[0].test_size, "--views turn")
-    images = open_images(competition, root, specs[0]) if request.int8 else None
+    images = open_images(competition, root, run, specs[0]) if request.int8 else None
     say(f"podium: exporting {plural(len(request.folds), 'model')} of {run.name}; this takes a minute")
     with tempfile.TemporaryDirectory() as folder:
         temporary, loss = Path(folder) / path.name, None
@@ -83,7 +84,7 @@ def _to_int8(
     """Returns the file in int8, and what that costs: of each fold's model on images that it has not seen."""
     smaller = path.with_name(f"int8-{path.name}")
     with _explained(run, "int8"):
-        quantise(path, smaller, whole.specs[0], images.sample())
+        quantise(path, smaller, whole.specs[0], images.of_fold(folds[0]).sample())
         loss = measure_loss(run, folds, whole, images, path)
     return smaller, replace(loss, bytes_before=path.stat().st_size, bytes_after=smaller.stat().st_size)
 
@@ -111,7 +112,9 @@ def _checked(run: Run, request: ExportRequest, path: Path) -> ExportRequest:
     if request.int8 and form != "onnx":
         raise PodiumError("--int8 is for ONNX files; give --onnx, or leave out --int8")
     if missing := [fold for fold in folds if fold not in finished] or ([0] if not finished else []):
-        raise PodiumError(f"{run.path}: fold {missing[0]} is not finished; train it first")
+        raise PodiumError(f"{run.path}: {fold_name(missing[0])} is not finished; train it first")
+    if request.int8 and all(map(holds_nothing_out, folds or finished)):
+        raise PodiumError("--int8: no image says what it costs a model of all images; add a fold to --folds")
     if path.suffix != FORMS[form].ending:
         raise PodiumError(
             f"{path}: call the file {path.stem}{FORMS[form].ending}, as programs know the format by its ending"

@@ -19,14 +19,16 @@ from podium.competition.load import Competition
 from podium.exporting.file_forms import open_onnx, write_onnx
 from podium.exporting.int8 import quantise
 from podium.exporting.whole_model import WholeModel
-from podium.image_size import shorter_side
-from podium.images.store import Store, open_store, stored_side
+from podium.images.examples import Examples
+from podium.images.store import Store, open_store, side_of_run
 from podium.models.build import ModelSpec
 from podium.saved_runs.fold_names import holds_nothing_out
+from podium.saved_runs.regions_of_run import regions_of
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import evaluate
 from podium.terminal import progress_bar
 from podium.training.augment import TestView
+from podium.training.box_images import seen_reader
 
 MOST_JUDGED = 2_000  # images, of all folds; each is answered by two files
 CALIBRATING = 128  # images that ranges are measured on
@@ -58,23 +60,27 @@ class Int8Loss:
 
 @dataclass(frozen=True)
 class TrainingImages:
-    """The competition's training images as the models of a run see them."""
+    """The competition's training images as a model of a run sees them: of several boxes, the first."""
 
     competition: Competition
     store: Store
     spec: ModelSpec
 
+    def of_fold(self, fold: int) -> "TrainingImages":
+        return TrainingImages(self.competition, self.store.of_fold(fold), self.spec)
+
     @cached_property
     def positions(self) -> dict[str, int]:
         """Returns where the store has each image, by id, without those that cannot be read."""
         train = self.competition.train
-        positions = self.store.positions(train["image"])
+        positions = self.store.examples(train).first
         pairs = zip(train["id"], positions.tolist(), self.store.bad(positions), strict=True)
         return {str(image_id): position for image_id, position, is_bad in pairs if not is_bad}
 
     def batches(self, ids: Sequence[str]) -> Iterator[Tensor]:
         positions = np.array([self.positions[image_id] for image_id in ids])
-        reader, view = self.store.reader(positions), TestView(self.spec)
+        reader = seen_reader(self.store, Examples(positions, np.ones(len(positions), np.int64)))
+        view = TestView(self.spec)
         for start in range(0, len(positions), BATCH):
             numbers = range(start, min(start + BATCH, len(positions)))
             yield torch.from_numpy(np.stack([view(reader(number)) for number in numbers]))
@@ -85,9 +91,10 @@ class TrainingImages:
         return self.batches(np.random.default_rng(0).permutation(ids)[:CALIBRATING].tolist())
 
 
-def open_images(competition: Competition, root: Path, spec: ModelSpec) -> TrainingImages:
-    side = stored_side(shorter_side(spec.image_size, spec.test_size))
-    return TrainingImages(competition, open_store(competition, root, side), spec)
+def open_images(competition: Competition, root: Path, run: Run, spec: ModelSpec) -> TrainingImages:
+    """Opens them as the run sees them; a fold's model may see boxes of its own."""
+    side = side_of_run(spec.image_size, spec.test_size, run.recipe.get("region_jitter", 0.0))
+    return TrainingImages(competition, open_store(competition, root, side, regions=regions_of(run)), spec)
 
 
 def measure_loss(run: Run, folds: Sequence[int], whole: WholeModel, images: TrainingImages, path: Path) -> Int8Loss:
@@ -96,17 +103,17 @@ def measure_loss(run: Run, folds: Sequence[int], whole: WholeModel, images: Trai
     for number, fold in enumerate(folds):
         if holds_nothing_out(fold):
             continue
-        held_out = run.out_of_fold(fold)
-        rows = np.flatnonzero([image_id in images.positions for image_id in held_out.id])
+        held_out, seen = run.out_of_fold(fold), images.of_fold(fold)
+        rows = np.flatnonzero([image_id in seen.positions for image_id in held_out.id])
         rows = np.sort(np.random.default_rng(fold).permutation(rows)[: max(1, MOST_JUDGED // len(folds))])
         spec, before, after = whole.specs[number], path, path.with_name("int8.onnx")
         if len(folds) > 1:  # else the file holds this model alone already
             before = path.with_name("float32.onnx")
             write_onnx(WholeModel([whole.models[number]], [spec], whole.views).eval(), spec, before)
-        quantise(before, after, spec, images.sample(held_out.id))
+        quantise(before, after, spec, seen.sample(held_out.id))
         ids = held_out.id[rows].tolist()
-        floats.append(_answers(before, images, ids, f"fold {fold}, float32"))
-        int8s.append(_answers(after, images, ids, f"fold {fold}, int8"))
+        floats.append(_answers(before, seen, ids, f"fold {fold}, float32"))
+        int8s.append(_answers(after, seen, ids, f"fold {fold}, int8"))
         truths.append(held_out.target[rows])
     targets = replace(truths[0], values=np.concatenate([truth.values for truth in truths]))
     metrics = dict.fromkeys((str(run.recipe["metric"]), targets.task.loss))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,10 @@ from podium.exporting.int8 import is_dynamic
 from podium.exporting.int8_loss import Int8Loss
 from podium.exporting.whole_model import WholeModel
 from podium.image_size import sides_of
-from podium.models.build import ModelSpec, licence_of
+from podium.models.build import ModelSpec
 from podium.recipe import recipe_options
 from podium.saved_runs.fold_names import holds_nothing_out
+from podium.saved_runs.made_from import describe_images, licences_of, runs_before
 from podium.saved_runs.regions_of_run import has_boxes
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS
@@ -50,16 +52,14 @@ def model_card(
     height, width = sides_of(spec.test_size)
     use = USES[path.suffix].format(name=path.name, height=height, width=width)
     source = recipe.get("weights_source") or "random weights"
-    licence = licence_of(spec.architecture) if recipe["weights"] == "pretrained" else None
     known = recipe_options()
     values = {name: value for name, value in recipe.items() if name in known and value not in ("", None)}
     options = ", ".join(f"{name} {value}" for name, value in values.items())
-    names = ", ".join(map(str, folds))
     lines = [
         f"# {run.name} for {competition.slug}",
         "",
-        f"The mean of {plural(len(folds), 'model')} ({spec.architecture}, folds {names}), each trained on the images"
-        f" outside its fold. {_input_and_output(spec, whole.views)}",
+        f"The mean of {plural(len(folds), 'model')} ({spec.architecture}): {_models(folds)}."
+        f" {_input_and_output(spec, whole.views)}",
         "",
         "## How good it is",
         "",
@@ -80,13 +80,35 @@ def model_card(
         f"- Competition {competition.slug}: {plural(len(competition.train), 'training image')}, data"
         f" {recipe.get('data_sha256', 'unknown')[:16]}, folds {recipe.get('folds_sha256', 'unknown')[:16]}. The"
         " competition's rules say what its data may be used for.",
-        f"- Weights: {source}" + (f", licence {licence}" if licence else "") + ".",
+        f"- Weights: {source}.",
+        *_earlier(recipe),
         f"- Computed in {recipe.get('computed_in', 'an unknown precision')} on {recipe.get('device', 'unknown')}.",
         f"- Versions: {', '.join(f'{name} {version}' for name, version in recipe.get('versions', {}).items())}.",
         f"- Recipe: {options}.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _models(folds: Sequence[int]) -> str:
+    """Says what each of the models was trained on."""
+    numbers = [str(fold) for fold in folds if not holds_nothing_out(fold)]
+    names = f"{'fold' if len(numbers) == 1 else 'folds'} {', '.join(numbers)}"
+    named = f"{names}, each trained on the images outside its fold"
+    whole = f"{len(folds) - len(numbers)} trained on all images, which no image scores"
+    return "; ".join([*([named] if numbers else []), *([whole] if len(numbers) < len(folds) else [])])
+
+
+def _earlier(recipe: dict[str, Any]) -> list[str]:
+    """Lists what else may bind the use of the model: earlier runs, their weights, images from elsewhere."""
+    lines = []
+    if runs := runs_before(recipe):
+        lines.append(f"- Learned from the runs {', '.join(runs)}.")
+    if licences := licences_of(recipe):
+        lines.append(f"- Licences of all pretrained weights before it: {'; '.join(licences)}.")
+    if images := describe_images([recipe]):
+        lines.append(f"- Images from elsewhere: {'; '.join(images)}.")
+    return lines
 
 
 def _part(run: Run, spec: ModelSpec) -> str:

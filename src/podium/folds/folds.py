@@ -42,7 +42,9 @@ class Folds:
         return np.asarray((self.of_image >= 0) | (self.trained_from < self.count))
 
     def trains(self, fold: int) -> Mask:
-        """Marks the images that the fold's model learns from."""
+        """Marks the images that the fold's model learns from; a number beyond the folds learns from all used ones."""
+        if fold >= self.count:
+            return np.asarray(self.is_used & (self.of_image != fold))
         return np.asarray((self.of_image != fold) & (self.trained_from <= fold))
 
     def validates(self, fold: int) -> Mask:

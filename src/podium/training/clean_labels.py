@@ -69,12 +69,11 @@ class Judge:
         probs = np.zeros((len(rows), len(self.spec.classes)), np.float32)
         for part in np.unique(parts):
             probs[parts == part] = self.answers(rows[parts != part], rows[parts == part])
-        if self.context.competition.unknown:
-            self._believe_unseen(rows, parts, probs)
+        self._believe_unseen(rows, parts, probs)
         return Judged(rows, probs)
 
     def _believe_unseen(self, rows: Ints, parts: Ints, probs: Probs) -> None:
-        """Lets heads agree with the labels of classes that are in one part only: they have never seen them."""
+        """Lets heads agree with the labels of a class whose images are all in one part: its head has never seen it."""
         labels = self.context.target_of_image.values[rows]
         pairs = np.unique(np.stack([labels, parts]), axis=1)
         is_unseen = np.bincount(pairs[0], minlength=probs.shape[1])[labels] == 1
