@@ -183,6 +183,18 @@ def test_a_table_with_unknown_images_or_two_labels_is_refused(extra: Path, podiu
     assert "new.png has two labels" in one_line(podium(*TRAIN, "--name", "run"))
 
 
+def test_a_name_that_several_images_have_is_refused(extra: Path, podium: Podium) -> None:
+    folder = extra / "data" / "extra" / "more"
+    (folder / "a").mkdir()
+    (folder / "new.png").rename(folder / "a" / "new.png")
+    shutil.copytree(folder / "a", folder / "b")
+    assert "called 'new.png'; name them by their paths" in one_line(podium(*TRAIN, "--name", "run"))
+    text = (folder / "labels.csv").read_text().replace("new.png", "b/new.png")
+    (folder / "labels.csv").write_text(text)
+    status, _, err = podium(*TRAIN, "--name", "run")
+    assert status == 0, err
+
+
 def test_prediction_does_without_the_folder(extra: Path, podium: Podium) -> None:
     assert podium(*TRAIN, "--name", "run")[0] == 0
     shutil.rmtree(extra / "data" / "extra")

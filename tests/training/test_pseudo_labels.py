@@ -231,6 +231,8 @@ def test_each_round_learns_from_the_round_before(labelled: Path, podium: Podium)
     assert status == 0, err
     assert run_of(labelled, "student-round1").recipe["pseudo"] == "first"
     assert run_of(labelled, "student").recipe["pseudo"] == "student-round1"
+    budget = one_line(podium(*TRAIN, "--name", "other", "--pseudo", "first", "--rounds", "2", "--budget", "5m"))
+    assert "--budget is for one run, not for 2 rounds" in budget
     assert "--rounds is for pseudo-labels" in one_line(podium(*TRAIN, "--name", "other", "--rounds", "2"))
     status, _, err = podium(*TRAIN, "--name", "third", "--pseudo", "first", "--rounds", "3", "--dry-run")
     assert status == 0, err

@@ -49,6 +49,8 @@ def list_requests(args: argparse.Namespace, request: Request) -> list[Request]:
         for flag, value in {"--name": request.name, "--budget": request.budget, "--from": args.start}.items():
             if value:
                 raise PodiumError(f"{flag} is for one model, not for {len(models)}; leave it out, or train one model")
+    if args.rounds > 1 and request.budget:
+        raise PodiumError(f"--budget is for one run, not for {args.rounds} rounds; leave it out, or give --epochs")
     if args.seeds and args.seed is not None:
         raise PodiumError("--seed and --seeds contradict each other; give one of them")
     if len(seeds) > 1 and request.budget:

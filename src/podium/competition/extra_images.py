@@ -64,9 +64,12 @@ class ExtraImages:
     def describe(self) -> str:
         return first_few(source.describe() for source in self.sources)
 
-    def as_json(self) -> list[dict[str, Any]]:
-        """Returns where the images come from, for the recipe and the lineage."""
-        return [source._asdict() for source in self.sources]
+    def as_json(self, used: pd.DataFrame) -> list[dict[str, Any]]:
+        """Returns where the images that are used come from, for the recipe and the lineage."""
+        counts = [int(used["id"].str.startswith(f"{source.folder}/").sum()) for source in self.sources]
+        return [
+            source._replace(images=count)._asdict() for source, count in zip(self.sources, counts, strict=True) if count
+        ]
 
     @cached_property
     def sha256(self) -> str:
@@ -151,8 +154,7 @@ def _rows_of_table(entry: Mapping[str, Any], files: Files, place: str) -> pd.Dat
         if column is not None and column not in table:
             columns = first_few(table.columns)
             raise PodiumError(f"{place}: {path} has no column '{column}', which {key} names; its columns are {columns}")
-    by_name = {name: image for image in files.images for name in (PurePosixPath(image).stem, PurePosixPath(image).name)}
-    by_name |= {image: image for image in files.images}
+    by_name = _images_by_name(files)
     image_column = image_column or max(table, key=lambda column: table[column].isin(list(by_name)).sum())
     others = [column for column in table if column != image_column]
     if label_column is None and len(others) != 1:
@@ -167,12 +169,27 @@ def _rows_of_table(entry: Mapping[str, Any], files: Files, place: str) -> pd.Dat
             f"{path}, line {missing.index[0]}: no image '{missing.iloc[0]}' below {files.folder}; correct or delete"
             f" that line ({plural(len(missing), 'line')} like it)"
         )
+    unclear = names[[not by_name[name] for name in names]]
+    if len(unclear):
+        raise PodiumError(
+            f"{path}, line {unclear.index[0]}: several images below {files.folder} are called '{unclear.iloc[0]}'; name"
+            f" them by their paths ({plural(len(unclear), 'line')} like it)"
+        )
     rows = pd.DataFrame({"image": [by_name[name] for name in names], "target": labels.str.strip().to_numpy()})
     repeated = rows.drop_duplicates()["image"].duplicated()
     if repeated.any():
         image = rows.drop_duplicates()["image"][repeated].iloc[0]
         raise PodiumError(f"{path}: {image} has two labels; delete one of its lines")
     return rows.drop_duplicates()
+
+
+def _images_by_name(files: Files) -> dict[str, str]:
+    """Finds images by their path, and by their file name with or without its ending; "": several have that name."""
+    found: dict[str, str] = {}
+    for image in files.images:
+        for name in {PurePosixPath(image).stem, PurePosixPath(image).name}:
+            found[name] = "" if name in found else image
+    return found | {image: image for image in files.images}
 
 
 def _with_known_labels(
