@@ -1,6 +1,6 @@
 """Measures what wins elsewhere: does a move help here, on images whose labels training never sees?
 
-    python docs/measure_moves.py ROOT WORK -c SLUG [SLUG ...] [--scenes few noise ...] [--seeds 0 1 2] [--size 64]
+    python docs/measure_moves.py ROOT WORK -c SLUG [SLUG ...] [--scenes few random ...] [--moves pseudo ...] [--size 64]
 
 ROOT holds competitions. Of each, a scene makes another one below WORK, with trouble planted in it and a hidden test of
 its own. There, runs are trained without the move and with it, two folds of four each. The runs stay in WORK, so the
@@ -27,7 +27,7 @@ from PIL import Image
 from podium.competition.load import load
 from podium.saved_runs.run_folder import Run
 
-MODEL, EPOCHS, FOLDS = "tf_efficientnet_lite0", 6, (0, 1)
+MODEL, FOLDS = "tf_efficientnet_lite0", (0, 1)
 TEST_SHARE, MOST_TEST, MOST_TRAIN = 0.4, 1500, 1000  # images
 Words = Sequence[str]
 # The negative control: all folds' models label the test images together, and every fold learns these labels.
@@ -37,11 +37,18 @@ OTHER = 10  # more than the seed of a run: the seed of the run that is averaged 
 BLEND = "blend"  # or the probabilities: what the soup is compared with
 
 
+class Length(NamedTuple):
+    """What makes a run long."""
+
+    size: int  # px
+    epochs: int
+
+
 class Scene(NamedTuple):
     """A kind of trouble, and the moves against it.
 
-    In the flags of a move, `{base}` is the name of the run without it, `{other}` of such a run with another seed, and
-    `{folder}` the competition's folder.
+    In the flags of a move, `{base}` is the name of the run without it, `{other}` of such a run with another seed,
+    `{folder}` the competition's folder, and `{larger}` one and a half times its size, `{longer}` twice its epochs.
     """
 
     plant: Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]  # of the training rows: id, label, image
@@ -101,7 +108,8 @@ SCENES = {
     "plain": Scene(
         as_it_is,
         {
-            "finish": ("--finish", "96:2"),
+            "finish": ("--finish", "{larger}:2"),
+            "larger": ("--image-size", "{larger}"),
             "pseudo": ("--pseudo", "{base}"),
             "swa": ("--swa", "2"),
             "fold 2": ("--folds", "0,1,2"),
@@ -127,7 +135,7 @@ SCENES = {
             "pseudo": ("--pseudo", "{base}"),
             "pseudo 15": ("--pseudo", "{base}", "--sharpen", "15"),
             "naive": NAIVE,
-            "longer": ("--epochs", str(2 * EPOCHS)),
+            "longer": ("--epochs", "{longer}"),
             "on": ("--from", "{base}", "--pseudo", "{base}", "--epochs", "3"),
         },
     ),
@@ -225,7 +233,7 @@ class Scores(NamedTuple):
     held_out: float
 
 
-def train(work: Path, slug: str, run: str, words: Words, seed: int, size: int) -> Scores:
+def train(work: Path, slug: str, run: str, words: Words, seed: int, length: Length) -> Scores:
     """Trains a run, unless it is there, and returns the accuracy of its folds' mean on the hidden test."""
     path, runs = work / "runs" / slug / run, [run]
     if words[:1] == [BLEND]:
@@ -234,8 +242,8 @@ def train(work: Path, slug: str, run: str, words: Words, seed: int, size: int) -
         podium(work, "soup", "-c", slug, *words[1:], "--name", run)
     elif len(Run(path).finished()) < len(FOLDS):
         # A run that goes on from another has its model, and asks for other epochs.
-        own = () if "--from" in words else ("--model", MODEL, "--image-size", str(size))
-        epochs = () if {"--epochs", "--linear"} & {*words} else ("--epochs", str(EPOCHS))
+        own = () if "--from" in words else ("--model", MODEL, "--image-size", str(length.size))
+        epochs = () if {"--epochs", "--linear"} & {*words} else ("--epochs", str(length.epochs))
         folds = () if "--folds" in words else ("--folds", ",".join(map(str, FOLDS)))
         podium(work, "train", "-c", slug, "--name", run, *folds, "--seed", str(seed), *own, *epochs, *words)
     if not (work / "submissions" / slug / f"{run}.csv").exists():
@@ -246,12 +254,13 @@ def train(work: Path, slug: str, run: str, words: Words, seed: int, size: int) -
     return Scores(float((answers.loc[truth.index] == truth).mean()), statistics.mean(held_out))
 
 
-def train_naive(work: Path, slug: str, seed: int, size: int) -> Scores:
+def train_naive(work: Path, slug: str, seed: int, length: Length) -> Scores:
     """Trains on test images with labels by the mean of all folds' models, which have seen what each fold holds out."""
     own, base = f"{slug}-naive{seed}", f"base-{seed}"
     folder, raw = work / "data" / "raw" / own, work / "data" / "raw" / slug
     if not (work / "data" / f"{own}-hidden.csv").exists():
-        recipe = ("--model", MODEL, "--image-size", str(size), "--epochs", str(EPOCHS), "--seed", str(seed))
+        recipe = ("--model", MODEL, "--image-size", str(length.size))
+        recipe = (*recipe, "--epochs", str(length.epochs), "--seed", str(seed))
         podium(work, "train", "-c", slug, "--name", base, *recipe, *BASE.get("few", ()))
         podium(work, "submit", "-c", slug, "--runs", base, "--name", f"{base}-all", "--decision", "none")
         labels = pd.read_csv(work / "submissions" / slug / f"{base}-all.csv", dtype=str)
@@ -266,10 +275,10 @@ def train_naive(work: Path, slug: str, seed: int, size: int) -> Scores:
         never = labels[["id"]].assign(fold="-1")
         pd.concat([folds, never]).to_csv(prepared / own / "folds.csv", index=False)
         shutil.copy(work / "data" / f"{slug}-hidden.csv", work / "data" / f"{own}-hidden.csv")
-    return train(work, own, base, (), seed, size)
+    return train(work, own, base, (), seed, length)
 
 
-def measure(work: Path, slug: str, name: str, seeds: Sequence[int], size: int, only: Sequence[str]) -> None:
+def measure(work: Path, slug: str, name: str, seeds: Sequence[int], length: Length, only: Sequence[str]) -> None:
     scene, found = SCENES[name], dict[str, list[Scores]]()
     moves = {
         "base": BASE.get(name, ()),
@@ -279,14 +288,15 @@ def measure(work: Path, slug: str, name: str, seeds: Sequence[int], size: int, o
         for move, words in moves.items():
             run = f"{move.replace(' ', '-')}-{seed}"
             names = {"base": f"base-{seed}", "other": f"base-{seed + OTHER}", "head": f"head-{seed}"}
+            names |= {"larger": str(3 * length.size // 2), "longer": str(2 * length.epochs)}
             words = [word.format(**names, folder=work / "data" / "raw" / slug) for word in words]
             if names["other"] in words:
-                train(work, slug, names["other"], moves["base"], seed + OTHER, size)
+                train(work, slug, names["other"], moves["base"], seed + OTHER, length)
             naive = words == list(NAIVE)
-            scores = train_naive(work, slug, seed, size) if naive else train(work, slug, run, words, seed, size)
+            scores = train_naive(work, slug, seed, length) if naive else train(work, slug, run, words, seed, length)
             found.setdefault(move, []).append(scores)
             print(f"  {slug} {run}: hidden {scores.hidden:.4f}, held out {scores.held_out:.4f}", flush=True)
-    print(f"\n{slug}: {len(seeds)} seeds, {MODEL} at {size} px, {EPOCHS} epochs\n")
+    print(f"\n{slug}: {len(seeds)} seeds, {MODEL} at {length.size} px, {length.epochs} epochs\n")
     print("| move | hidden test | gain | gain on held-out images |\n| --- | ---: | ---: | ---: |")
     for move, own in found.items():
         hidden = statistics.mean(scores.hidden for scores in own)
@@ -312,8 +322,9 @@ if __name__ == "__main__":
     parser.add_argument("--moves", nargs="+", default=[])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=6)
     given = parser.parse_args()
     for scene_name in given.scenes:
         for competition in given.competitions:
             planted = make_competition(given.root, given.work, competition, scene_name)
-            measure(given.work, planted, scene_name, given.seeds, given.size, given.moves)
+            measure(given.work, planted, scene_name, given.seeds, Length(given.size, given.epochs), given.moves)

@@ -32,14 +32,14 @@ def test_a_run_from_a_folds_weights_is_doubted_everywhere(first: Path, tiny: Pat
     assert folds_seen_before(again) == [1]
     status, out, err = podium("compare", "-c", "tiny")
     assert status == 0, err
-    assert f"again started from {SEEN} fold 1" in err
+    assert f"what again learned from {SEEN} fold 1" in err
     assert "knew held-out images" in out
     status, _, err = podium("submit", "-c", "tiny", "--anyway")
     assert status == 0, err
     assert "left out: again (knew held-out images)" in err
     status, out, err = podium("submit", "-c", "tiny", "--anyway", "--runs", "again")
     assert status == 0, err
-    assert f"warning: the weights that again started from {SEEN} fold 1" in err
+    assert f"warning: what again learned from {SEEN} fold 1" in err
     lineage = Path(out.strip()).with_suffix(".json")
     assert SEEN in json.loads(lineage.read_text())["runs"][0]["doubt"]
     assert SEEN in podium("lineage", lineage)[1]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from podium.disk import write_json
 from podium.models.model_file import load_model
 from podium.training import soup
 from templates import template
@@ -91,6 +92,20 @@ def test_an_ingredient_is_accepted_only_if_the_score_rises() -> None:
     assert soup._choose(Bowl(0.0), [0, 1]) == ((1, 0), 32)  # type: ignore[arg-type]
     assert soup._choose(Bowl(1.0), [0, 1]) == ((1, 1), 32)  # type: ignore[arg-type]
     assert soup._choose(Bowl(1.0, best=48), [0, 1]) == ((1, 1), 48)  # type: ignore[arg-type]
+
+
+def test_all_predictions_have_the_views_of_the_first_run(
+    runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = run_of(runs, "b").recipe
+    write_json(run_of(runs, "b").path / "recipe.json", {**recipe, "views": "none"})
+    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((0, 1), 32))
+    status, _, err = podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0")
+    assert status == 0, err
+    own = run_of(runs, "mixed")
+    assert own.recipe["views"] == run_of(runs, "a").recipe["views"] == "mirror"
+    assert (own.out_of_fold(1).probs == run_of(runs, "b").out_of_fold(1).probs).all()  # b was trained with mirror, too
+    assert own.recipe["soup_sha256"]["1"].count("+") == 1
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def build_model(
         config: Any = model.pretrained_cfg
         source = source or f"{config['architecture']}.{config['tag']} from {config['hf_hub_id']}"
         config["state_dict"] = None  # of a package; the model has its own copy
-        _warn_of_licence(source, str(config.get("license") or "unknown"))
+        warn_of_licence(source, str(config.get("license") or "unknown"))
     return model, ModelSpec(
         architecture=name.partition(".")[0] if weights == "none" else name,
         classes=tuple(classes),
@@ -428,8 +428,8 @@ def _data_config(model: "nn.Module", test_size: ImageSize) -> dict[str, Any]:
     }
 
 
-def _warn_of_licence(source: str, licence: str) -> None:
-    if licence.lower() not in PERMISSIVE:
+def warn_of_licence(source: str, licence: str) -> None:
+    if not all(part.lower() in PERMISSIVE for part in licence.split(SOURCES)):
         say(f"podium: warning: the weights {source} are licensed {licence}: check that your competition allows them")
 
 

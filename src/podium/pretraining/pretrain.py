@@ -26,6 +26,7 @@ from podium.image_size import shorter_side
 from podium.images.decode import Pixels
 from podium.images.few_greys import refuse_few_greys
 from podium.images.store import Store, open_store, stored_side
+from podium.models.build import licence_of
 from podium.models.device import (
     autocast,
     copied_ahead,
@@ -44,6 +45,7 @@ from podium.pretraining.pretraining_folder import PretrainingEpoch
 from podium.pretraining.pretraining_learner import DinoLearner
 from podium.pretraining.pretraining_plan import PretrainingPlan
 from podium.saved_runs.checkpoint import CheckpointWriter, checkpoints, restore_newest
+from podium.saved_runs.made_from import LICENCE
 from podium.tasks.task import ONE_LABEL
 from podium.terminal import command_for, plural, progress_bar, say
 from podium.training.augment import TestView
@@ -87,8 +89,9 @@ def pretrain(plan: PretrainingPlan) -> Path:
             return folder.backbone
         learner = DinoLearner(plan, len(pool.readable), device, precision)
         identity["weights_source"] = learner.spec.source
+        licence = licence_of(recipe.model) if recipe.weights == "pretrained" else None
         facts = {"images": len(pool.readable), "device": device_name(device), "computed_in": precision_name(precision)}
-        folder.begin(identity, {**facts, "local_size": learner.sizes.small})
+        folder.begin(identity, {**facts, "local_size": learner.sizes.small, **({LICENCE: licence} if licence else {})})
         announce(plan, pool, learner)
         run_schedule(plan, pool, learner)
     say(f"podium: wrote {folder.path}")

@@ -1,9 +1,11 @@
 """Weights that have seen the labels of held-out images: those of a fold's model, given to another run as its start.
 
 Such a run scores too well. So recipe.json records whose weights they are, and whatever shows the run's score says it.
-(`--from` gives each fold its own model; pretraining sees no labels.)
+A run that learns from such a run, or is averaged with it, has seen them, too. (Else, `--from` gives each fold its own
+model; pretraining sees no labels.)
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from podium.models.model_file import classes_of_weights
 from podium.project_root import runs_folder
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run
-from podium.terminal import say
+from podium.terminal import first_few, say
 
 KEY = "weights_have_seen"  # in recipe.json
 
@@ -49,6 +51,19 @@ def find_origin(weights: str, competition: Competition, root: Path, folds: Folds
     return {KEY: {"run": run.name, "unseen_folds": unseen if is_clean else []}}
 
 
+def inherited_origin(runs: Sequence[Run]) -> dict[str, Any]:
+    """Returns what recipe.json records of a run that learns from these, fold by fold, and warns; else nothing."""
+    doubted = [run for run in runs if run.recipe.get(KEY) is not None]
+    if not doubted:
+        return {}
+    say(
+        f"podium: warning: {first_few(run.name for run in doubted)} knew held-out images, so the scores of what learns"
+        " from it will be too high, too, and a plain submission leaves it out"
+    )
+    unseen = [set(_unseen_folds(run)) for run in doubted]
+    return {KEY: {"run": doubted[0].name, "unseen_folds": sorted(set.intersection(*unseen))}}
+
+
 def _run_of(weights_sha256: str, slug: str, root: Path) -> tuple[Run, int] | None:
     """Returns the run, and its fold, that these weights are the model of."""
     for path in sorted(runs_folder(slug, root).glob("*/recipe.json")):
@@ -61,10 +76,14 @@ def _run_of(weights_sha256: str, slug: str, root: Path) -> tuple[Run, int] | Non
 
 def folds_seen_before(run: Run) -> list[int]:
     """Returns the finished folds whose held-out images had been seen by the weights that the run started from."""
+    return [fold for fold in run.finished() if run.recipe.get(KEY) is not None and fold not in _unseen_folds(run)]
+
+
+def _unseen_folds(run: Run) -> list[int]:
+    """Returns the folds that the recorded weights have not seen; anybody may have written the recipe."""
     origin = run.recipe.get(KEY)
     unseen = origin.get("unseen_folds") if isinstance(origin, dict) else []
-    clean = unseen if isinstance(unseen, list) else []  # anybody may have written the recipe
-    return [fold for fold in run.finished() if origin is not None and fold not in clean]
+    return [fold for fold in unseen if isinstance(fold, int)] if isinstance(unseen, list) else []
 
 
 def doubt_about_score(run: Run) -> str:
@@ -73,4 +92,4 @@ def doubt_about_score(run: Run) -> str:
     if not seen:
         return ""
     folds = f"fold{'s' if len(seen) > 1 else ''} {', '.join(map(str, seen))}"
-    return f"the weights that {run.name} started from had seen the held-out images of {folds}: its score is too good"
+    return f"what {run.name} learned from had seen the held-out images of {folds}: its score is too good"

@@ -19,6 +19,7 @@ from podium.competition.load import raw_folder
 from podium.disk import NAME_PATTERN, sha256
 from podium.errors import PodiumError
 from podium.saved_runs.fold_names import fold_name
+from podium.saved_runs.made_from import describe_images, licences_of
 from podium.terminal import first_few, podium_command, table
 
 
@@ -62,6 +63,11 @@ class Lineage:
         corrections = _describe_corrections(content)
         if corrections:
             lines.append(f"corrections  {corrections}")
+        recipes = [run["recipe"] for run in runs]
+        if images := describe_images(recipes):
+            lines.append(f"elsewhere    {first_few(images)}")
+        if licences := dict.fromkeys(licence for recipe in recipes for licence in licences_of(recipe)):
+            lines.append(f"licences     {first_few(licences)}")
         if content["estimate"]:
             lines.append(f"expected     {_describe_estimate(content['metric'], content['estimate'])}")
         lines += [f"doubt        {run['doubt']}" for run in runs if run.get("doubt")]

@@ -7,7 +7,7 @@ lineage.py reads them.
 
 import hashlib
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from podium.competition.load import Competition
 from podium.extensions.extension_files import loaded_extensions
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.fold_names import holds_nothing_out
+from podium.saved_runs.made_from import images_from_elsewhere
 from podium.saved_runs.run_folder import Run, package_versions
 from podium.submissions.choose_steps import ChosenSteps
 from podium.submissions.predict_test import PredictionFacts
@@ -38,7 +39,7 @@ def record_lineage(
         "test_sha256": competition.test_hash,
         **(_corrections_as_json(competition) if competition.corrections.sha256 else {}),
         **({"features": features_as_json(competition)} if chosen.blend.stack and competition.features else {}),
-        **({"extra": extra} if (extra := _extra_as_json(facts)) else {}),
+        **({"extra": extra} if (extra := images_from_elsewhere(run.recipe for run in facts)) else {}),
         "form": csv_form(competition),
         "blend": chosen.blend.as_json(),
         **({"pooling": chosen.pooling.as_json()} if chosen.pooling else {}),
@@ -60,12 +61,6 @@ def record_lineage(
 def _corrections_as_json(competition: Competition) -> dict[str, Any]:
     corrections = competition.corrections
     return {"corrections_sha256": corrections.sha256, "corrections": corrections.describe()}
-
-
-def _extra_as_json(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """Returns where the images from elsewhere come from that the runs have learned from."""
-    sources = [source for run in runs for source in run.recipe.get("extra", ())]
-    return [source for number, source in enumerate(sources) if source not in sources[:number]]
 
 
 def extension_hashes() -> dict[str, str]:

@@ -23,7 +23,8 @@ from podium.recipe_defaults import Data, layers_of, origins_of
 from podium.recipe_options import ARCFACE, LINEAR, LOSSES
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out
-from podium.saved_runs.known_images import find_origin
+from podium.saved_runs.known_images import find_origin, inherited_origin
+from podium.saved_runs.made_from import made_from
 from podium.saved_runs.pretrained_backbones import find_backbone
 from podium.saved_runs.regions_of_run import found_regions
 from podium.saved_runs.run_folder import Run, find_runs, refuse_pretraining
@@ -114,7 +115,9 @@ def make_plan(checked: CheckedRequest) -> Plan:
     if not checked.only_shown:
         _refuse_other_recipe(plan)
         _refuse_other_regions(plan)
-    return replace(plan, facts=find_origin(str(plan.backbone or recipe.weights), competition, root, folds))
+    earlier = [run for runs in plan.earlier_runs.values() for run in runs]
+    origin = find_origin(str(plan.backbone or recipe.weights), competition, root, folds) or inherited_origin(earlier)
+    return replace(plan, facts={**made_from(earlier, plan.backbone), **origin})
 
 
 def with_run(plan: Plan, run: Run) -> Plan:

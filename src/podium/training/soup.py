@@ -31,7 +31,10 @@ from podium.models.build import check_sizes
 from podium.models.model_file import load_model, read_spec, save_model
 from podium.project_root import runs_folder
 from podium.recipe import has_neighbours
+from podium.saved_runs.earlier_runs import hash_weights
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
+from podium.saved_runs.known_images import inherited_origin
+from podium.saved_runs.made_from import made_from
 from podium.saved_runs.regions_of_run import region_files, regions_of
 from podium.saved_runs.run_folder import CORRECTIONS, Run, discarded_if_failed, find_runs, results_table
 from podium.tasks.metrics import METRICS, evaluate
@@ -75,7 +78,7 @@ class Kitchen:
     def score(self, mixture: Mixture, fold: int) -> float:
         """Returns the score of a mixture on the images that a fold holds out; higher is better."""
         if (mixture, fold) not in self.scores:
-            metric, alone = self.competition.metric, sum(mixture.counts) == 1 and mixture.size == self.size
+            metric, alone = self.competition.metric, self._is_a_run_as_it_is(mixture)
             run = self.runs[mixture.counts.index(1)] if alone else self.runs[0]
             held_out = run.out_of_fold(fold, self.competition.classes)
             if not alone:  # else as its training has predicted them
@@ -84,10 +87,16 @@ class Kitchen:
             self.scores[mixture, fold] = METRICS[metric]().better * evaluate(metric, known.target, known.probs)
         return self.scores[mixture, fold]
 
+    def _is_a_run_as_it_is(self, mixture: Mixture) -> bool:
+        if sum(mixture.counts) > 1 or mixture.size != self.size:
+            return False
+        return bool(self.runs[mixture.counts.index(1)].recipe["views"] == self.runs[0].recipe["views"])
+
     def mixed(self, mixture: Mixture, fold: int) -> FoldModel:
-        """Returns the fold's model with the mean weights of the runs that go in."""
+        """Returns the fold's model with the mean weights of the runs that go in, and the views of the first named."""
         chosen = [(run, count) for run, count in zip(self.runs, mixture.counts, strict=True) if count]
         mixed = FoldModel.load(chosen[0][0], fold, self.machine.device)
+        mixed = replace(mixed, views=self.runs[0].recipe["views"])
         if mixture.size != mixed.spec.test_size:
             name = mixed.spec.architecture
             check_sizes(mixed.model, name, {mixture.size}, f"leave {mixture.size} out of --test-sizes")
@@ -159,7 +168,15 @@ def _begin(soup: Run, kitchen: Kitchen, chosen: Mapping[int, Mixture]) -> None:
         for fold, mixture in chosen.items()
     }
     largest = max((mixture.size for mixture in chosen.values()), key=shorter_side)  # a fold's own is in its model
-    write_json(soup.path / "recipe.json", {**first.recipe, "test_size": largest, "soup": counts})
+    recipe = {
+        **first.recipe,
+        "test_size": largest,
+        "soup": counts,
+        "soup_sha256": hash_weights(kitchen.runs, list(chosen)),
+        **made_from(kitchen.runs),
+        **inherited_origin(kitchen.runs),
+    }
+    write_json(soup.path / "recipe.json", recipe)
     for path in (*region_files(first), first.path / CORRECTIONS):
         if path.exists():
             target = soup.path / path.relative_to(first.path)

@@ -18,6 +18,7 @@ from podium.competition.load import Competition
 from podium.extensions.own_parts import own_parts
 from podium.folds.folds_csv import warn_unless_certified
 from podium.image_size import sides_of
+from podium.models.build import licence_of, warn_of_licence
 from podium.models.device import CPU, device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
@@ -25,9 +26,11 @@ from podium.recipe import describe
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_data, hash_weights
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
+from podium.saved_runs.made_from import KEY as MADE_FROM
+from podium.saved_runs.made_from import LICENCE, describe_images
 from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
 from podium.tasks.chance import is_better_than_chance
-from podium.terminal import command_for, plural, say, show
+from podium.terminal import command_for, first_few, plural, say, show
 from podium.timing.budget import Budget
 from podium.training.auto_look import look_first
 from podium.training.context import Context, open_context
@@ -120,7 +123,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         "computed_in": precision_name(context.precision),
         "compiled": context.machine.compiled,
         "changed_on_gpu": context.machine.store == "gpu",
-        **({"extra": context.competition.extra.as_json()} if context.competition.extra and len(context.extra) else {}),
+        **_sources(context),
         **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),
     }
     # The plan has compared the recipe and the folds already, but without the lock of the run.
@@ -130,12 +133,30 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         competition.corrections.save()
     if competition.corrections.sha256:
         competition.corrections.write(run.path / CORRECTIONS)
+    _warn_of_earlier_sources(plan)
     for option, hashes in earlier_hashes.items():
         run.keep_earlier(option, hashes)
         for earlier in plan.earlier_runs[option]:
             warn_of_code(earlier)
         names = " and ".join(earlier.name for earlier in plan.earlier_runs[option])
         say(f"podium: {LEARNS_FROM[option]} {names}")
+
+
+def _sources(context: Context) -> dict[str, Any]:
+    """Returns what recipe.json records of the licence of the weights, and of images from elsewhere."""
+    recipe, extra = context.recipe, context.competition.extra
+    licence = licence_of(recipe.model) if recipe.weights == "pretrained" else None
+    images = extra.as_json(context.extra) if extra and len(context.extra) else []
+    return {**({LICENCE: licence} if licence else {}), **({"extra": images} if images else {})}
+
+
+def _warn_of_earlier_sources(plan: Plan) -> None:
+    """Says which licences and images come with the runs that this one learns from."""
+    for entry in plan.facts.get(MADE_FROM, ()):
+        if LICENCE in entry:
+            warn_of_licence(f"{entry.get('weights_source')} of {entry['run']}", entry[LICENCE])
+        if images := describe_images([entry]):
+            say(f"podium: {entry['run']} has learned from {first_few(images)}")
 
 
 def _announce(context: Context, unfinished: Sequence[int]) -> None:
