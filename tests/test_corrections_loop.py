@@ -9,9 +9,9 @@ import podium as library
 from podium.competition.corrections import corrections_path
 from podium.competition.csv_files import read_table
 from podium.competition.load import load
+from podium.competition.project_files import find_project_files
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.images.audit import load_audit
-from podium.kaggle.pack_kernel import find_project_files
 from tiny import FAST, Podium, one_line, run_of
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1")
@@ -46,7 +46,7 @@ def test_data_shows_the_corrections(tiny: Path, podium: Podium) -> None:
     assert "1 label changed, 1 image dropped" in out
     assert str(corrections_path("tiny", tiny)) in out
     assert "train    24 images" in out
-    assert corrections_path("tiny", tiny) in [path for path, _ in find_project_files("tiny", tiny)]
+    assert corrections_path("tiny", tiny) in find_project_files("tiny", tiny)
 
 
 def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> None:

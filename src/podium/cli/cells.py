@@ -8,7 +8,7 @@ from podium.errors import PodiumError
 from podium.fleet.cell_board import FAILED, Board, Step, reopen
 from podium.fleet.cell_sweep import Cell, Sweep
 from podium.fleet.slurm_jobs import follow, open_queue
-from podium.fleet.where import HERE
+from podium.fleet.where import HERE, SKY
 from podium.fleet.work import work
 from podium.terminal import first_few, podium_command, say
 from podium.training.request import Request
@@ -24,7 +24,7 @@ def check_flags(args: argparse.Namespace) -> None:
                 name = f"--{flag.replace('_', '-')}"
                 raise PodiumError(f"{name} is for several machines; add --on here or --on slurm, or leave it out")
         return
-    if args.job and args.on.kind == HERE and args.cell is None:
+    if args.job and (args.on.kind == SKY or (args.on.kind == HERE and args.cell is None)):
         raise PodiumError("--job is for jobs that a queue starts; leave it out, or use --on slurm")
     if args.cell and args.on.kind != HERE:
         raise PodiumError(f"--cell does not go with --on {args.on}: jobs use it, with --on here; leave it out")
@@ -79,7 +79,7 @@ def write_sky_file(args: argparse.Namespace, extra: str = "") -> None:
     words = words_without(args.words, {"--root": 1, "--on": 1, "--at-once": 1})
     if not {"-c", "--competition"} & {word.partition("=")[0] for word in words}:
         words += ["-c", args.competition]
-    path = write_sky(args.competition, words, extra)
+    path = write_sky(args.competition, args.root, words, extra)
     say(f"podium: wrote {path}; name your bucket in it")
     say(f"next: sky jobs launch {path}")
 

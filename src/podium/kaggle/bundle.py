@@ -20,7 +20,7 @@ from podium.disk import rename_durably, write_json, write_text
 from podium.errors import PodiumError
 from podium.kaggle.inside_kernel import NOT_IN_BUNDLES, read_requirements
 from podium.kaggle.offline_trial import try_offline
-from podium.kaggle.pack_kernel import find_code_files, find_project_files
+from podium.kaggle.pack_kernel import find_code_files, name_project_files
 from podium.kaggle.push_kernel import make_kernel_name
 from podium.saved_runs.fold_names import fold_folder_name
 from podium.saved_runs.regions_of_run import region_files
@@ -68,7 +68,7 @@ def bundle(
 
 def _write_files(folder: Path, root: Path, slug: str, runs: Sequence[Run], dataset: str, code: str) -> None:
     """Writes all of the bundle but the packages."""
-    for path, name in [*find_code_files(), *find_project_files(slug, root)]:
+    for path, name in [*find_code_files(), *name_project_files(slug, root)]:
         _copy(path, folder / name)
     for run in runs:
         _copy_run(run, folder / "runs" / slug / run.name)

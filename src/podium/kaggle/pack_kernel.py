@@ -8,10 +8,8 @@ import zipfile
 from pathlib import Path
 
 import podium
-from podium.competition.card import card_path, read_card
-from podium.competition.corrections import corrections_path
+from podium.competition.project_files import find_project_files
 from podium.errors import PodiumError
-from podium.extensions.extension_files import PROJECT_FILE, loaded_extensions
 from podium.kaggle.inside_kernel import PROJECT
 
 
@@ -20,7 +18,7 @@ def build_kernel_script(slug: str, root: Path, call: str) -> str:
     call of a function in inside_kernel.py. For trials elsewhere, PODIUM_KAGGLE_CODE names the folder to unpack to."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:  # packed as one: the files are small, and alike
-        for path, name in [*find_code_files(), *find_project_files(slug, root)]:
+        for path, name in [*find_code_files(), *name_project_files(slug, root)]:
             file.write(path, name)
         for path in sorted((root / "data" / "prepared" / slug).glob("folds.*")):
             file.write(path, f"{PROJECT}/{path.relative_to(root)}")
@@ -51,9 +49,6 @@ def find_code_files() -> list[tuple[Path, str]]:
     return [*files, (requirements, "requirements.txt")]
 
 
-def find_project_files(slug: str, root: Path) -> list[tuple[Path, str]]:
-    """Returns the card, corrections, podium.toml and extensions, and their names in the kernel's archive or bundle."""
-    read_card(slug, root)  # loads the extensions
-    paths = [card_path(slug, root), corrections_path(slug, root), root / PROJECT_FILE]
-    paths += [root / extension.name for extension in loaded_extensions()]
-    return [(path, f"{PROJECT}/{path.relative_to(root)}") for path in paths if path.is_file()]
+def name_project_files(slug: str, root: Path) -> list[tuple[Path, str]]:
+    """Returns the project's small files, and their names in the kernel's archive or bundle."""
+    return [(path, f"{PROJECT}/{path.relative_to(root)}") for path in find_project_files(slug, root)]
