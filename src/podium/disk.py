@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from podium.errors import PodiumError
+from podium.errors import NoSpaceLeft, PodiumError
 
 NAME_PATTERN = r"[A-Za-z0-9][\w.+=-]*"  # of a competition, a run or a submission
 RETRY = 0.05  # seconds between two tries for a lock
@@ -96,7 +96,7 @@ def explain_full_disk(path: Path, remedy: str = "free some space and run the sam
     except Exception as error:  # torch and safetensors have errors of their own for a full disk
         is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         if is_full or "No space left" in str(error):
-            raise PodiumError(f"no space left to write {path}; {remedy}") from None
+            raise NoSpaceLeft(f"no space left to write {path}; {remedy}") from None
         raise
 
 

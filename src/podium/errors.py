@@ -15,3 +15,7 @@ class PodiumError(Exception):
 
 class InUse(PodiumError):
     """Another process works on what this one needs: later it may be free."""
+
+
+class NoSpaceLeft(PodiumError):
+    """The disk, or the user's share of it, is full."""

@@ -9,7 +9,21 @@ import pytest
 
 from podium.errors import PodiumError
 from podium.fleet import cell_board
-from podium.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, LeaseLost, Rhythm, Step, Watch, reopen, take
+from podium.fleet.cell_board import (
+    DONE,
+    FAILED,
+    FREE,
+    LONGEST_WHY,
+    TAKEN,
+    Board,
+    LeaseLost,
+    Rhythm,
+    Step,
+    Watch,
+    reopen,
+    take,
+)
+from podium.fleet.cell_sweep import TRAIN, open_sweep
 
 
 def test_of_many_workers_that_want_a_cell_one_gets_it(tmp_path: Path) -> None:
@@ -118,6 +132,22 @@ def test_a_folder_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pyt
     assert not list(tmp_path.iterdir())
 
 
+def test_a_full_quota_is_no_lack_of_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr("os.link", link)
+    with pytest.raises(PodiumError, match="no space left to write"):
+        take(Board(tmp_path), "one", Step(), Rhythm())
+
+
+def test_the_error_of_a_cell_is_shortened_so_that_the_board_can_be_read(tmp_path: Path) -> None:
+    lease = take(Board(tmp_path), "one", Step(), Rhythm())
+    assert lease
+    lease.end(FAILED, "x" * (1 << 17))
+    assert Board(tmp_path).last_steps()["one"].why == "x" * LONGEST_WHY
+
+
 @pytest.mark.parametrize("call", ["pathlib.Path.mkdir", "pathlib.Path.write_text"])
 def test_a_folder_that_this_machine_may_not_write_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
@@ -146,3 +176,17 @@ def test_a_damaged_step_is_reported_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "one.1").write_text("{")
     with pytest.raises(PodiumError, match=r"one\.1: cannot be read"):
         Board(tmp_path).last_steps()
+
+
+def test_machines_that_start_at_the_same_time_have_one_rhythm_and_one_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_BEAT", "10s")
+    first = open_sweep("tiny", tmp_path, TRAIN, ["a"], {})
+    monkeypatch.setenv("PODIUM_BEAT", "60s")
+    second = open_sweep("tiny", tmp_path, TRAIN, ["a"], {})  # while the first one prepares
+    assert first.rhythm.beat == second.rhythm.beat == 10
+    assert first.digest == second.digest
+    monkeypatch.setattr("podium.fleet.cell_sweep.__version__", "9.9")
+    with pytest.raises(PodiumError, match="was begun by Podium"):
+        open_sweep("tiny", tmp_path, TRAIN, ["a"], {})

@@ -44,12 +44,15 @@ class Executor:
     """Takes jobs, and plays the node: it ends cells as workers do, or lets jobs die."""
 
     def __init__(self, sweep: Sweep, dying: str = "") -> None:
-        self.sweep, self.dying, self.jobs = sweep, dying, list[Job]()
+        self.sweep, self.dying, self.jobs, self.given = sweep, dying, list[Job](), list[dict[str, Any]]()
 
     def batch(self) -> Any:
         from contextlib import nullcontext
 
         return nullcontext()
+
+    def update_parameters(self, **given: Any) -> None:
+        self.given.append(given)
 
     def submit(self, command: CellCommand) -> Job:
         job, cell = Job(len(self.jobs)), command.words[-1]
@@ -97,6 +100,55 @@ def test_the_same_command_follows_jobs_and_submits_none_twice(sweep: Sweep, monk
     monkeypatch.setattr("time.sleep", sleep)
     assert {step.state for step in follow(queue, CELLS, at_once=8).values()} == {DONE}
     assert (executor.jobs, looks) == ([], [0.02])
+
+
+@pytest.mark.parametrize(
+    ("state", "queue_says", "is_there"),
+    [
+        ("PENDING", "", True),
+        ("REQUEUED", "", True),
+        ("CANCELLED by 12", "", False),
+        ("PREEMPTED", "", False),
+        ("REVOKED", "", False),
+        ("UNKNOWN", "5\n7_1\n", True),
+        ("UNKNOWN", "5\n7_2\n", False),
+        ("UNKNOWN", None, True),
+    ],
+)
+def test_slurms_queue_is_asked_where_its_accounting_knows_nothing(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str, queue_says: str | None, is_there: bool
+) -> None:
+    squeue = tmp_path / "squeue"
+    squeue.write_text("#!/bin/sh\n" + ("exit 1\n" if queue_says is None else f"printf '{queue_says}'\n"))
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    queue = queue_of(sweep, Executor(sweep), monkeypatch)
+    job = Job(0)
+    job.job_id, job.state = "7_1", state
+    queue.jobs = {"a@fold0": job}
+    assert queue.has_job("a@fold0") == is_there
+
+
+def test_a_job_that_was_preempted_for_good_is_submitted_again(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Preempting(Executor):
+        def submit(self, command: CellCommand) -> Job:
+            self.dying = "a@fold0" if not self.jobs else ""
+            job = super().submit(command)
+            job.state = "PREEMPTED" if self.dying else job.state
+            return job
+
+    executor = Preempting(sweep)
+    last = follow(queue_of(sweep, executor, monkeypatch), CELLS[:1], at_once=8)
+    assert ([step.state for step in last.values()], len(executor.jobs)) == ([DONE], 2)
+
+
+def test_more_cells_than_an_array_holds_are_arrays_one_after_the_other(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_jobs, "LARGEST_ARRAY", 2)
+    executor = Executor(sweep)
+    follow(queue_of(sweep, executor, monkeypatch), CELLS, at_once=8)
+    assert executor.given == [{"slurm_additional_parameters": {"requeue": True, "dependency": "afterany:0"}}]
 
 
 def test_ctrl_c_leaves_the_jobs_and_says_how_to_follow_them(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from forked_podium import exit_status, start_podium
 from podium import disk
-from podium.errors import PodiumError
+from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.searching import search, search_plan
 from podium.searching.pace import Pace
 from podium.searching.search_plan import plan_search
@@ -230,10 +230,32 @@ def test_the_defaults_must_not_fail(folds: Path, podium: Podium, monkeypatch: py
     assert [state for state, _, _ in trials_of(folds)] == ["RUNNING"]  # the same command tries it again
 
 
-def test_a_time_that_is_too_short_for_the_defaults_is_refused(folds: Path, podium: Podium) -> None:
+def test_a_time_that_is_too_short_for_the_defaults_is_refused_and_its_remedy_works(folds: Path, podium: Podium) -> None:
     line = one_line(podium(*SEARCH, "--budget", "1s"))
     assert "--budget" in line
     assert "allow more" in line
+    status, _, err = podium(*SEARCH, "--folds", "0,1", "--trials", "1")
+    assert status == 0, err
+    assert "was started with other settings: folds" in one_line(podium(*SEARCH, "--trials", "1"))
+
+
+@pytest.mark.parametrize("kind", [NoSpaceLeft, InUse])
+def test_a_trial_that_is_not_at_fault_is_kept_for_the_same_command(
+    folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, kind: type[PodiumError]
+) -> None:
+    def train(plan: Plan) -> None:
+        if plan.run.name == "search-t1":
+            raise kind("of something else")
+        train_folds(plan)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "train_folds", train)
+        patch.setattr(search, "score_on", lambda run, *_: float(not run.name.startswith("search-t0")))
+        assert "of something else" in one_line(podium(*SEARCH))
+    assert [state for state, _, _ in trials_of(folds)] == ["COMPLETE", "RUNNING"]
+    status, _, err = podium(*SEARCH)
+    assert status == 0, err
+    assert "FAIL" not in [state for state, _, _ in trials_of(folds)]
 
 
 def test_a_search_whose_time_is_over_is_judged_and_goes_on(
@@ -252,7 +274,7 @@ def test_a_search_whose_time_is_over_is_judged_and_goes_on(
 def test_a_time_that_ends_before_any_trial_does_leaves_a_report_without_a_winner(
     folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search.Trials, "_has_time_for", lambda trials, plan: False)
+    monkeypatch.setattr(search.Trials, "_has_time_for", lambda *_: False)
     status, out, err = podium(*SEARCH)
     assert status == 0, err
     assert "the same command goes on" in err
@@ -324,8 +346,8 @@ def test_what_a_given_level_sets_is_not_searched(folds: Path) -> None:
 def test_a_study_of_another_version_or_a_damaged_one_is_refused(found: Path, podium: Podium) -> None:
     folder = folder_of_search(found)
     text = (folder / "study.json").read_text()
-    (folder / "study.json").write_text(text.replace('"version": 1', '"version": 7'))
-    assert "it is of version 7, and this Podium reads 1" in one_line(podium(*SEARCH))
+    (folder / "study.json").write_text(text.replace('"version": 2', '"version": 7'))
+    assert "it is of version 7, and this Podium reads 2" in one_line(podium(*SEARCH))
     (folder / "study.json").write_text("{")
     assert "study.json: cannot be read" in one_line(podium("search", "-c", "tiny", "--report"))
     (folder / "study.json").write_text(text)

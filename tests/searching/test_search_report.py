@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import FloatDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from podium.searching import search_report
 from podium.searching.search_report import LEAST_TRIALS, find_importances
+from podium.searching.search_space import MODEL
 from podium.searching.study import DEFAULTS, OPTIONS, SearchStudy, keep_settings
 from searching.searches import folder_of_search
 from tiny import Podium, one_line
@@ -39,10 +40,10 @@ def trials_of(count: int, noise: float = 0.01) -> list[FrozenTrial]:
     return trials
 
 
-def studied(root: Path, scores: Studied) -> None:
+def studied(root: Path, scores: Studied, **settings: object) -> None:
     """Makes a search of finished runs; the first is that of the defaults. Fold 0 is searched, fold 1 judges."""
     folder = folder_of_search(root)
-    keep_settings(folder, {"folds": [0], "last_fold": 1})
+    keep_settings(folder, {"folds": [0], "last_fold": 1, "sizes": [], "options": {}, **settings})
     study = SearchStudy(folder, 1)
     study.enqueue_defaults({"test_convnext": {}})
     for number, (name, score) in enumerate(scores):
@@ -67,6 +68,28 @@ def test_what_mattered_is_found_with_its_range(monkeypatch: pytest.MonkeyPatch) 
     assert found["lr"].low > found["mix"].high
     assert found["lr"].low <= found["lr"].share
     assert find_importances(trials_of(30)) == importances
+
+
+def test_an_option_that_only_one_model_has_matters_among_its_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_report, "RESAMPLES", 5)
+    trials = []
+    for number, trial in enumerate(trials_of(60)):
+        model, keep = ("vit", "plain")[number % 2], trial.params.pop("mix")
+        spaces = {"lr": FloatDistribution(0, 1), MODEL: CategoricalDistribution(("vit", "plain"))}
+        own = {"keep": keep} if model == "vit" else {}
+        trials.append(
+            create_trial(
+                state=TrialState.PRUNED,
+                value=0.0,
+                params={"lr": trial.params["lr"], MODEL: model, **own},
+                distributions={**spaces, **({"keep": FloatDistribution(0, 1)} if own else {})},
+                intermediate_values={1: 0.01 * trial.params["lr"] + own.get("keep", 0.5)},
+            )
+        )
+    found = {item.option: item.share for item in find_importances(trials)}
+    assert found["keep of vit"] > 0.8
+    assert {"lr", MODEL} < found.keys()
+    assert "keep of plain" not in found
 
 
 def test_few_trials_or_equal_scores_tell_nothing() -> None:
@@ -125,6 +148,17 @@ def test_the_winners_changed_options_go_into_the_card(two_runs: Path, podium: Po
     assert "--model test_convnext" in err
     assert podium("search", "-c", "tiny", "--write-card")[0] == 0
     assert card.read_text().count("lr") == 1
+
+
+def test_a_searched_size_goes_into_the_card_and_given_flags_into_the_next_command(
+    two_runs: Path, podium: Podium
+) -> None:
+    given = {"smoothing": 0.1, "skip_bad": True, "head_first": False}
+    studied(two_runs, (("idle", 0.3), ("good", 0.9)), sizes=[64, 96], options=given)
+    status, _, err = podium("search", "-c", "tiny", "--write-card")
+    assert status == 0, err
+    assert "[recipe]\nimage_size = 64\nlr = 0.003\n" in (two_runs / "data/competitions/tiny.toml").read_text()
+    assert "--model test_convnext --smoothing 0.1 --skip-bad --no-head-first --name NAME" in err
 
 
 def test_defaults_that_win_leave_the_card_as_it_is(two_runs: Path, podium: Podium) -> None:

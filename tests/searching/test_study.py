@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
-from podium.searching.study import SearchStudy
+from podium.disk import locked
+from podium.searching.study import JOURNAL, OF_EACH_FOLD, SHORT_TRAINING, SearchStudy
 
 
 def told(study: SearchStudy, *scores: float) -> list[float]:
@@ -59,6 +60,38 @@ def test_a_trial_belongs_to_one_process_until_it_lets_go(tmp_path: Path) -> None
     with second.claimed(2) as left:
         assert left is not None
         assert left.number == own.number
+
+
+def test_processes_that_count_at_the_same_time_hear_the_same(tmp_path: Path) -> None:
+    study = SearchStudy(tmp_path, 1)
+    with study.claimed(1) as left:
+        assert left is not None
+    with locked(study._lock_path(left.number), shared=True):  # another one counts
+        assert study.count_busy() == 0
+
+
+def test_half_a_line_that_a_full_disk_has_left_is_cut_off_before_the_next_one(tmp_path: Path) -> None:
+    study = SearchStudy(tmp_path, 1)
+    told(study, 0.5)
+    with (tmp_path / JOURNAL).open("a") as file:  # of another process, while this one has the study open
+        file.write('{"op_code": 4, "wor')
+    told(study, 0.6)
+    assert [trial.value for trial in SearchStudy(tmp_path, 1).trials()] == [0.5, 0.6]
+
+
+@pytest.mark.parametrize(("steps", "rungs"), [((1,), 1), ((1, 2), 2), ((1, 2, 4), 3), ((1, 2, 4, 6, 8), 4)])
+def test_trials_compete_after_a_short_training_one_fold_two_and_four(
+    tmp_path: Path, steps: tuple[int, ...], rungs: int
+) -> None:
+    assert steps == (SHORT_TRAINING, *(OF_EACH_FOLD * count for count in range(1, len(steps))))
+    study = SearchStudy(tmp_path, 1)
+    with study.claimed(1) as trial:
+        assert trial is not None
+        for step in steps:
+            trial.report(0.5, step)
+            assert not trial.should_prune()
+        found = study.trials()[trial.number].system_attrs
+    assert len([key for key in found if key.startswith("completed_rung")]) == rungs
 
 
 def test_the_defaults_come_first_and_once(tmp_path: Path) -> None:

@@ -16,6 +16,12 @@ CARDS = {
     "[recipe]  # tried\nlr = 1e-4  # too low\nmix = 0\n\n[shares]\na = 0.5\n": "[recipe]  # tried\nlr = 0.0002"
     '  # too low\nmix = 0\nlevel = "light"\nepochs = 9\n\n[shares]\na = 0.5\n',
 }
+CARDS |= {
+    '[recipe]\nlr = 1e-4# don\'t\nlevel = "#1"  # "none" # or\n': "[recipe]\nlr = 0.0002# don't\n"
+    'level = "light"  # "none" # or\nepochs = 9\n',
+    "# mine\r\n[recipe]\r\nlr = 1e-4  # low\r\n": "# mine\r\n[recipe]\r\nlr = 0.0002  # low\r\n"
+    'level = "light"\r\nepochs = 9\r\n',
+}
 NOT_KEPT = (
     "recipe = { lr = 1e-4 }\n",
     "recipe.lr = 1e-4\n",

@@ -108,14 +108,13 @@ def _search_here(args: argparse.Namespace, sweep: Sweep) -> dict[str, Step]:
 
 
 def _search_in_queue(args: argparse.Namespace, sweep: Sweep, is_over: Callable[[], bool]) -> dict[str, Step]:
-    """Follows the workers of the queue; the same command lets them go on after a report, or if trials are left."""
+    """Follows the workers of the queue. After a report, the same command lets them go on, with a new budget."""
     count = args.at_once or AT_ONCE
     sweep = sweep.with_runs({args.name: range(max(count, len(sweep.cells)))})
     cells = sweep.cells[:count]
     board, reported = Board(sweep.folder), f"report-{sweep.digest}"
     steps = board.last_steps()
-    begins_again = steps.get(reported, Step()).state == DONE or not is_over()
-    ended = (DONE, FAILED) if begins_again else (FAILED,)
+    ended = (DONE, FAILED) if steps.get(reported, Step()).state == DONE else (FAILED,)
     reopen(board, [name for name in (cell.name for cell in cells) if steps.get(name, Step()).state in ended])
     reopen(board, [reported])
     last = run_in_queue(args, sweep, cells, words_without(args.words, {"--write-card": 0}), is_over)

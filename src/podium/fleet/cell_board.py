@@ -10,6 +10,7 @@ new byte for a while by its own clock: the clocks of machines are never compared
 A hard link makes the file with its content at once. On NFS too, only one machine can make it.
 """
 
+import errno
 import json
 import os
 import socket
@@ -17,7 +18,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from podium.disk import explain_full_disk
@@ -26,7 +27,9 @@ from podium.errors import PodiumError
 TAKEN, FREE, DONE, FAILED = "taken", "free", "done", "failed"
 ENDED = (DONE, FAILED)
 FOLDER = ".cells"
-LONGEST_LINE = 1 << 16  # bytes of a step: the error of a cell that has failed is one sentence
+LONGEST_LINE = 1 << 16  # bytes of a step
+LONGEST_WHY = 2000  # characters of an error, which is one sentence as a rule
+WITHOUT_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
 
 
 @dataclass(frozen=True)
@@ -69,22 +72,9 @@ class Board:
 
     def add(self, cell: str, step: Step) -> bool:
         """Adds the step; False if the cell has one with that number already, of another process."""
-        path, temporary = self.path(cell, step.number), self.folder / f".{uuid.uuid4().hex}.tmp"
-        line = json.dumps({key: value for key, value in asdict(step).items() if value})
-        try:
-            with _explained(self.folder), explain_full_disk(path):
-                temporary.write_text(f"{line}\n", encoding="utf-8")
-            os.link(temporary, path)
-        except FileExistsError:
-            return os.stat(temporary).st_nlink == 2  # NFS may say so when only the answer to the first try was lost
-        except OSError as error:
-            raise PodiumError(
-                f"{self.folder}: this file system has no hard links ({error.strerror}), so machines cannot share it;"
-                " use NFS, Lustre or another one that has them, or work on one machine without --on"
-            ) from None
-        finally:
-            temporary.unlink(missing_ok=True)
-        return True
+        short = replace(step, why=step.why[:LONGEST_WHY])
+        line = json.dumps({key: value for key, value in asdict(short).items() if value})
+        return write_new_file(self.path(cell, step.number), f"{line}\n")
 
     def beats(self, cell: str, step: Step) -> int:
         """Returns a number that grows while the worker of the cell lives."""
@@ -111,6 +101,29 @@ class Board:
             except (ValueError, TypeError) as error:
                 raise PodiumError(f"{self.folder / name}: cannot be read ({error}); delete {self.folder}") from None
         return self._read[name]
+
+
+def write_new_file(path: Path, text: str) -> bool:
+    """Writes a file, whole or not at all; False if another process has written it already."""
+    temporary = path.parent / f".{uuid.uuid4().hex}.tmp"
+    try:
+        with _explained(path.parent), explain_full_disk(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(text, encoding="utf-8")
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return os.stat(temporary).st_nlink == 2  # NFS may say so when only the first answer was lost
+            except OSError as error:
+                if error.errno not in WITHOUT_HARD_LINKS:
+                    raise
+                raise PodiumError(
+                    f"{path.parent}: this file system has no hard links ({error.strerror}), so machines cannot share"
+                    " it; use NFS, Lustre or another one that has them, or work on one machine without --on"
+                ) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
 
 
 @dataclass

@@ -13,11 +13,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from podium import __version__
 from podium.disk import write_json
 from podium.errors import PodiumError
-from podium.fleet.cell_board import DONE, FAILED, FOLDER, FREE, Board, Rhythm, Step, reopen, take
+from podium.fleet.cell_board import DONE, FAILED, FOLDER, FREE, Board, Rhythm, Step, reopen, take, write_new_file
 from podium.project_root import runs_folder
 from podium.saved_runs.fold_names import fold_folder_name
 from podium.terminal import seconds_of
@@ -64,14 +65,16 @@ class Sweep:
     def with_runs(self, runs: Mapping[str, Sequence[int]]) -> "Sweep":
         """Returns the sweep with these folds of each run, and writes it for all who take part."""
         sweep = replace(self, runs=runs)
-        content = {
+        write_json(_path(self.folder, self.digest), sweep.as_json())
+        return sweep
+
+    def as_json(self) -> dict[str, Any]:
+        return {
             "version": __version__,
             "beat": self.rhythm.beat,
             "kind": self.kind,
-            "runs": {run: list(folds) for run, folds in runs.items()},
+            "runs": {run: list(folds) for run, folds in self.runs.items()},
         }
-        write_json(_path(self.folder, self.digest), content)
-        return sweep
 
     def reopen(self, cells: Sequence[Cell], is_finished: Callable[[Cell], bool]) -> None:
         """Frees cells that failed, or whose files are gone, and ends those whose files were made without a worker."""
@@ -91,13 +94,17 @@ class Sweep:
 def open_sweep(slug: str, root: Path, kind: str, asked: object, runs: Mapping[str, Sequence[int]]) -> Sweep:
     """Returns the sweep of a command; refuses one that another version of Podium has begun.
 
-    `asked` is what the command was asked for, as JSON has it.
+    The first machine writes it, before anything is prepared, so all machines have one rhythm. `asked` is what the
+    command was asked for, as JSON has it.
     """
     folder = runs_folder(slug, root) / FOLDER
     digest = hashlib.sha256(json.dumps([kind, asked]).encode()).hexdigest()[:12]
-    if _path(folder, digest).exists():
-        return _read(_path(folder, digest))
-    return Sweep(folder, digest, runs, Rhythm(seconds_of(os.environ.get(BEAT, "")) or 60.0), kind)
+    path = _path(folder, digest)
+    if not path.exists():
+        new = Sweep(folder, digest, runs, Rhythm(seconds_of(os.environ.get(BEAT, "")) or 60.0), kind)
+        write_new_file(path, json.dumps(new.as_json()) + "\n")
+    found = _read(path)
+    return found if found.cells else replace(found, runs=runs)  # those of a sweep that is not prepared
 
 
 def read_sweeps(slug: str, root: Path) -> list[Sweep]:

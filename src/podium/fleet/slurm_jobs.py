@@ -7,8 +7,10 @@ job that is started twice trains nothing twice. submitit writes runs/<slug>/.cel
 these command lines (of no data and no weights). `--on local` runs the jobs on this machine, to try them.
 """
 
+import getpass
 import importlib.util
 import json
+import math
 import os
 import shutil
 import signal
@@ -42,7 +44,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "slurm_additional_parameters": {"requeue": True},
     },
 }
-OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE")
+ALIVE = (
+    *("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"),
+    *("RESIZING", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "RESV_DEL_HOLD"),
+)
+PREEMPTED = "PREEMPTED"  # and not queued again: that depends on how Slurm is set up
+UNKNOWN = "UNKNOWN"  # to Slurm's accounting, which has not heard of the job yet, or is switched off
 
 
 @dataclass
@@ -87,10 +94,16 @@ class Queue:
     words: Sequence[str]  # of the command, without its cell
     executor: Any
     jobs: dict[str, Any]  # of submitit, by the name of their cell
+    queued: set[str] | None = None  # the numbers of the jobs in Slurm's queue
+    looked: float = -math.inf  # when that was known
 
-    def submit(self, cells: Sequence[Cell]) -> None:
+    def submit(self, cells: Sequence[Cell], after: str = "") -> str:
+        """Submits an array, which waits for the end of an earlier one; returns its number."""
         import submitit
 
+        if after:
+            own = {**DEFAULTS[SLURM]["slurm_additional_parameters"], "dependency": f"afterany:{after}"}
+            self.executor.update_parameters(slurm_additional_parameters=own)
         try:
             with self.executor.batch():
                 new = [self.executor.submit(CellCommand([*self.words, "--cell", cell.name])) for cell in cells]
@@ -100,6 +113,7 @@ class Queue:
         self.jobs |= dict(zip(numbers, new, strict=True))
         write_json(_jobs_path(self.sweep), {cell: job.job_id for cell, job in self.jobs.items()})
         say(f"podium: submitted {plural(len(cells), 'job')}: {first_few(numbers.values())}")
+        return str(new[0].job_id).partition("_")[0]
 
     def has_job(self, cell: str) -> bool:
         """Returns whether a job of the cell waits or runs."""
@@ -107,13 +121,25 @@ class Queue:
         if job is None:
             return False
         if self.where.kind == SLURM:
-            return not str(job.state).startswith(OVER)
+            state = self.state_of(cell)
+            return self._is_in_queue(str(job.job_id)) if state == UNKNOWN else state in ALIVE
         if job.state != "NO PROCESS AND NO RESULT":  # a job of this process
             return bool(job.state == "RUNNING")
         with suppress(OSError):
             os.kill(int(job.job_id), 0)
             return True
         return False
+
+    def _is_in_queue(self, number: str) -> bool:
+        """Returns whether Slurm's queue, which is asked once for all jobs, has the job; True if it does not answer."""
+        if time.monotonic() > self.looked + self.sweep.rhythm.beat / 2:
+            self.queued, self.looked = _numbers_in_queue(), time.monotonic()
+        return self.queued is None or number in self.queued
+
+    def state_of(self, cell: str) -> str:
+        """Returns what Slurm's accounting calls the state of a cell's job, in one word."""
+        words = str(self.jobs[cell].state).split() or [UNKNOWN]
+        return words[0].rstrip("+")
 
     def cancel(self, cell: str) -> None:
         """Takes a job that nobody needs out of Slurm's queue. On this machine, it ends by itself."""
@@ -153,13 +179,15 @@ def check_queue(where: Where, root: Path) -> None:
 def open_queue(sweep: Sweep, where: Where, words: Sequence[str], at_once: int, options: Mapping[str, str]) -> Queue:
     import submitit
 
+    own = {"gpus_per_node": _gpus_of_this_machine()} if where.kind == LOCAL else {}  # else submitit hides them
+
     executor = submitit.AutoExecutor(sweep.folder / "jobs", cluster=where.kind, slurm_max_num_timeout=1000)
     slurm = {"slurm_array_parallelism": at_once, "name": "podium"}
     if where.partition:
         slurm["slurm_partition"] = where.partition
     given = {name: _number_or_text(value) for name, value in options.items()}
     try:
-        executor.update_parameters(**DEFAULTS[where.kind], **(slurm if where.kind == SLURM else {}))
+        executor.update_parameters(**DEFAULTS[where.kind], **own, **(slurm if where.kind == SLURM else {}))
         executor.update_parameters(**given)
     except (NameError, TypeError, ValueError) as error:
         raise PodiumError(f"--job: {first_line(error)}; the names are those of submitit, such as timeout_min") from None
@@ -177,8 +205,8 @@ def follow(
     Of a search, `is_over` says whether nothing is left to try.
     """
     sweep = queue.sweep
-    board, tried = Board(sweep.folder), set[str]()
-    watch = Watch(board, sweep.rhythm)
+    board, tried, array = Board(sweep.folder), set[str](), ""
+    watch, is_slurm = Watch(board, sweep.rhythm), queue.where.kind == SLURM
     try:
         while True:
             steps = board.last_steps()
@@ -192,16 +220,18 @@ def follow(
             waiting = {cell: step for cell, step in left.items() if not queue.has_job(cell.name)}
             for cell, step in waiting.items():
                 if cell.name in tried and (step.state == FREE or watch.is_dead(cell.name, step)):
-                    _fail(board, cell, step, queue)
+                    _end_or_try_again(board, cell, step, queue, tried)
             new = [cell for cell in waiting if cell.name not in tried]
-            room = LARGEST_ARRAY if queue.where.kind == SLURM else at_once - (len(left) - len(waiting))
+            room = LARGEST_ARRAY if is_slurm else at_once - (len(left) - len(waiting))
             if new and room > 0:
-                queue.submit(new[:room])
+                # Each array has the cap of its own, so the next one waits for it.
+                array = queue.submit(new[:room], after=array if len(cells) > LARGEST_ARRAY else "")
                 tried |= {cell.name for cell in new[:room]}
             else:
                 time.sleep(sweep.rhythm.beat)
     except KeyboardInterrupt:
-        say(f"podium: the jobs go on; {podium_command()} jobs lists them, and the same command follows them again")
+        what = "the jobs go on" if is_slurm else "the jobs of this machine stop, too, after they have saved"
+        say(f"podium: {what}; {podium_command()} jobs lists them, and the same command follows them again")
         raise
 
 
@@ -225,10 +255,28 @@ def read_jobs(folder: Path) -> dict[str, str]:
     return {cell: number for path in sorted(folder.glob("jobs-*.json")) for cell, number in _read(path).items()}
 
 
-def _fail(board: Board, cell: Cell, step: Step, queue: Queue) -> None:
+def _end_or_try_again(board: Board, cell: Cell, step: Step, queue: Queue, tried: set[str]) -> None:
+    """Ends a cell whose job has ended before it, unless Slurm has taken its machine away."""
+    if queue.where.kind == SLURM and queue.state_of(cell.name) == PREEMPTED:
+        tried.discard(cell.name)
+        return
     lease = take(board, cell.name, step, queue.sweep.rhythm)
     if lease is not None:
         lease.end(FAILED, queue.last_line(cell.name))
+
+
+def _gpus_of_this_machine() -> int:
+    from podium.models.device import gpu_names  # it imports torch
+
+    return len(gpu_names())
+
+
+def _numbers_in_queue() -> set[str] | None:
+    """Returns the numbers of this user's jobs that wait or run, as Slurm's own queue has them; None: no answer."""
+    command = ["squeue", "--noheader", "--array", "--user", getpass.getuser(), "--format", "%i"]
+    with suppress(OSError, subprocess.SubprocessError):
+        return set(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split())
+    return None
 
 
 def _number_or_text(text: str) -> int | float | str:

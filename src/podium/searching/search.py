@@ -17,7 +17,8 @@ from optuna.trial import Trial, TrialState
 from podium.blending.pool_images import fold_scores
 from podium.competition.load import Competition
 from podium.disk import locked
-from podium.errors import PodiumError
+from podium.errors import InUse, NoSpaceLeft, PodiumError
+from podium.fleet.cell_board import LeaseLost
 from podium.image_size import ImageSize
 from podium.recipe import Options
 from podium.recipe_defaults import learns_anew
@@ -25,9 +26,18 @@ from podium.saved_runs.run_folder import Run
 from podium.searching.pace import Pace
 from podium.searching.search_plan import SearchPlan
 from podium.searching.search_space import MODEL, Space
-from podium.searching.study import DEFAULTS, ERROR, OPTIONS, SearchStudy, keep_settings
+from podium.searching.study import (
+    DEFAULTS,
+    ERROR,
+    OF_EACH_FOLD,
+    OPTIONS,
+    SHORT_TRAINING,
+    SearchStudy,
+    keep_settings,
+)
 from podium.tasks.metrics import METRICS
 from podium.terminal import duration, first_line, plural, say, show, table
+from podium.training.open_regions import open_regions
 from podium.training.plan import Plan
 from podium.training.train import train_folds
 
@@ -41,6 +51,7 @@ def search(plan: SearchPlan) -> bool:
     keep_settings(plan.folder, plan.settings())
     better = METRICS[plan.base.competition.metric]().better
     study = SearchStudy(plan.folder, better, plan.base.recipe.seed)
+    _prepare_pixels(plan)
     pace = Pace(plan.request.budget, plan.request.started - plan.request.spent)
     trials = Trials(plan, study, pace, choose_models(plan, pace))
     trials.run()
@@ -49,6 +60,14 @@ def search(plan: SearchPlan) -> bool:
         return False
     _judge(plan, trials)
     return True
+
+
+def _prepare_pixels(plan: SearchPlan) -> None:
+    """Decodes the images first, so that no trial's time contains it."""
+    for model in plan.models:
+        for size in plan.request.sizes or (None,):
+            options = {"model": model, **({} if size is None else {"image_size": size})}
+            open_regions(plan.plan_of(options, "defaults"), plan.request.machine.keep_pixels)
 
 
 def score_on(run: Run, folds: Sequence[int], competition: Competition) -> float:
@@ -106,6 +125,8 @@ class Trials:
                 try:
                     has_time = self._train(trial)
                     failures = 0
+                except (InUse, LeaseLost, NoSpaceLeft):  # the trial is not at fault: the same command goes on with it
+                    raise
                 except PodiumError as error:
                     failures += 1
                     if DEFAULTS in trial.user_attrs or failures == MOST_FAILURES:
@@ -131,9 +152,9 @@ class Trials:
         say(f"podium: trial {trial.number}: {describe_options(options) if not is_default else options['model']}")
         known = self.study.trials()[trial.number].last_step or 0
         value = math.nan
-        for step, (plan, folds) in enumerate(self._steps(trial.number, options), 1):
+        for step, plan, folds in self._steps(trial.number, options):
             if plan.unfinished_folds():
-                if not self._has_time_for(plan):
+                if not self._has_time_for(plan, trial.number, options):
                     return False
                 with self.pace.timed(plan):
                     train_folds(plan)
@@ -154,30 +175,30 @@ class Trials:
         say(f"podium: trial {trial.number}: {score}{is_best}")
         return True
 
-    def _steps(self, number: int, options: Options) -> Iterator[tuple[Plan, tuple[int, ...]]]:
-        """Yields the plan of each step, and the folds that its score is a mean over."""
+    def _steps(self, number: int, options: Options) -> Iterator[tuple[int, Plan, tuple[int, ...]]]:
+        """Yields each step, its plan, and the folds that its score is a mean over."""
         folds, name = self.plan.folds, f"t{number}"
         whole = self.plan.plan_of(options, name, folds[0])
         epochs = whole.recipe.epochs // SHORT
         short = self.plan.plan_of({**options, "epochs": epochs}, f"{name}-short", folds[0]) if epochs else whole
-        yield short, folds[:1]
+        yield SHORT_TRAINING, short, folds[:1]
         for count, fold in enumerate(folds, 1):
-            yield self.plan.plan_of(options, name, fold), folds[:count]
+            yield OF_EACH_FOLD * count, self.plan.plan_of(options, name, fold), folds[:count]
 
-    def _has_time_for(self, plan: Plan) -> bool:
+    def _has_time_for(self, plan: Plan, number: int, options: Options) -> bool:
+        """Returns whether there is time for a step, and for a judgement, also if this trial becomes the winner."""
         if not self.pace.is_limited:
             return True
-        return self.pace.seconds(plan) + self._seconds_of_judgement() < self.pace.seconds_left()
-
-    def _seconds_of_judgement(self) -> float:
-        return sum(self.pace.seconds(plan) for plan in judged(self.plan, self.study))
+        judgements = judged(self.plan, self.study), judged_if_won(self.plan, self.study, number, options)
+        most = max(sum(map(self.pace.seconds, plans)) for plans in judgements)
+        return self.pace.seconds(plan) + most < self.pace.seconds_left()
 
     def _refuse_short_budget(self) -> None:
         """Refuses a time in which not even the defaults of one model can be tried and judged."""
         if not self.pace.is_limited or self.study.best() is not None or self.plan.request.spent:
             return
         options, number = {"model": self.models[0]}, 0
-        steps = [plan for plan, _ in self._steps(number, options)]
+        steps = [plan for _, plan, _ in self._steps(number, options)]
         steps.append(self.plan.plan_of(options, f"t{number}", self.plan.last_fold))
         seconds = sum(map(self.pace.seconds, steps))
         if seconds > self.pace.seconds_left():
@@ -193,7 +214,7 @@ def describe_options(options: Options) -> str:
 
 
 def _words_of(step: int) -> str:
-    return "a short training" if step == 1 else plural(step - 1, "fold")
+    return "a short training" if step == SHORT_TRAINING else plural(step // OF_EACH_FOLD, "fold")
 
 
 # --- the judgement -----------------------------------------------------------------------------------
@@ -202,14 +223,15 @@ def _words_of(step: int) -> str:
 def judged(plan: SearchPlan, study: SearchStudy) -> list[Plan]:
     """Returns the plans of the winner and of the defaults of its model, on the fold that the search did not use."""
     best = study.best()
-    if best is None:
-        return []
-    options = json.loads(best.user_attrs[OPTIONS])
-    trials = {trial.number: trial for trial in (best, study.defaults_of(options["model"])) if trial is not None}
-    return [
-        plan.plan_of(json.loads(trial.user_attrs[OPTIONS]), f"t{number}", plan.last_fold)
-        for number, trial in trials.items()
-    ]
+    return [] if best is None else judged_if_won(plan, study, best.number, json.loads(best.user_attrs[OPTIONS]))
+
+
+def judged_if_won(plan: SearchPlan, study: SearchStudy, number: int, options: Options) -> list[Plan]:
+    """Returns these plans if this trial is the winner."""
+    defaults, trials = study.defaults_of(options["model"]), {number: options}
+    if defaults is not None:
+        trials[defaults.number] = json.loads(defaults.user_attrs[OPTIONS])
+    return [plan.plan_of(own, f"t{trial}", plan.last_fold) for trial, own in trials.items()]
 
 
 def _judge(plan: SearchPlan, trials: Trials) -> None:

@@ -29,7 +29,8 @@ from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
 from podium.searching.search import describe_options
 from podium.searching.search_request import folder_of
-from podium.searching.study import DEFAULTS, OPTIONS, SearchStudy, read_settings
+from podium.searching.search_space import MODEL
+from podium.searching.study import DEFAULTS, OPTIONS, SHORT_TRAINING, SearchStudy, read_settings
 from podium.tasks.metrics import METRICS, evaluate
 from podium.terminal import duration, plural, table
 
@@ -107,6 +108,12 @@ class Found:
         recipe = self.run(self.defaults).recipe
         return {name: value for name, value in options_of(self.winner).items() if recipe.get(name) != value}
 
+    def searched_options(self) -> dict[str, Any]:
+        """Returns what a card must say for the winner: the size, too, if it was searched."""
+        if self.winner is None or not self.settings["sizes"]:
+            return self.changed_options()
+        return {"image_size": self.run(self.winner).recipe["image_size"], **self.changed_options()}
+
     def judge(self) -> Judgement | None:
         """Compares winner and defaults on the last fold; None before both are trained there."""
         fold, competition = self.settings["last_fold"], self.competition
@@ -136,9 +143,24 @@ def options_of(trial: FrozenTrial) -> dict[str, Any]:
 def find_importances(trials: Sequence[FrozenTrial]) -> list[Importance]:
     """Returns the share of each option in the variance of the scores after the short trainings (fANOVA).
 
-    All trials have this score, also those that stopped there. The range is that of resampled trials.
+    All trials have this score, also those that stopped there. The range is that of resampled trials. An option that
+    only some models have explains a share of the variance among their trials.
     """
-    scored = [trial for trial in trials if math.isfinite(trial.intermediate_values.get(1, math.nan))]
+    scored = [trial for trial in trials if math.isfinite(_score_of(trial))]
+    found = _importances_of(scored)
+    models = dict.fromkeys(trial.params[MODEL] for trial in scored if MODEL in trial.params)
+    common = {item.option for item in found}
+    for model in models if len(models) > 1 else ():
+        of_model = _importances_of([trial for trial in scored if trial.params[MODEL] == model])
+        found += [item._replace(option=f"{item.option} of {model}") for item in of_model if item.option not in common]
+    return found
+
+
+def _score_of(trial: FrozenTrial) -> float:
+    return trial.intermediate_values.get(SHORT_TRAINING, math.nan)
+
+
+def _importances_of(scored: Sequence[FrozenTrial]) -> list[Importance]:
     if len(scored) < LEAST_TRIALS:
         return []
     whole = _shares(scored, seed=0)
@@ -152,7 +174,7 @@ def find_importances(trials: Sequence[FrozenTrial]) -> list[Importance]:
 
 
 def _shares(trials: Sequence[FrozenTrial], seed: int) -> dict[str, float]:
-    values = [trial.intermediate_values[1] for trial in trials]
+    values = [_score_of(trial) for trial in trials]
     if len(set(values)) < 2:  # nothing varies
         return {}
     study = optuna.create_study(direction="maximize")

@@ -11,8 +11,9 @@ left by such a process: the next one goes on with it, and its runs resume.
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from podium.disk import locked, write_json
-from podium.errors import PodiumError
+from podium.errors import InUse, PodiumError
 from podium.recipe import differences
+from podium.saved_runs.run_folder import PATIENCE, Run
 
-VERSION = 1  # of study.json, and of what the trials record in their attributes
-HALVING = 2  # one trial in so many goes on from each rung: a short training, one fold, two folds, four folds, ...
+VERSION = 2  # of study.json, and of what the trials record in their attributes
+HALVING = 2  # one trial in so many goes on from each rung
+SHORT_TRAINING, OF_EACH_FOLD = 1, 2  # steps: so the rungs are a short training, one fold, two folds, four folds, ...
 STUDY, JOURNAL = "study.json", "trials.jsonl"
 DEFAULTS, OPTIONS, SCORES, ERROR = "defaults", "options", "scores", "error"  # attributes of trials
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -41,7 +44,7 @@ class SearchStudy:
         self.folder, self.better, self.seed = folder, better, seed
         lock = _JournalLock(folder / ".journal.lock")
         with lock:
-            _cut_half_line(folder / JOURNAL)
+            pass  # it has cut what was left of a line
         try:
             self.study = _open_study(folder, lock)
         except (ValueError, LookupError, TypeError, AssertionError) as error:
@@ -81,7 +84,9 @@ class SearchStudy:
             return None
         self._seed_sampler(len(self.trials()))
         trial = self.study.ask()
-        held.enter_context(locked(self._lock_path(trial.number)))
+        # Only who counts may hold it, for a moment.
+        if not held.enter_context(locked(self._lock_path(trial.number), patience=PATIENCE)):
+            raise InUse(f"{self._lock_path(trial.number)} is held by another process; run the same command again")
         return trial
 
     def _seed_sampler(self, number: int) -> None:
@@ -97,7 +102,7 @@ class SearchStudy:
         """Returns how many trials other processes train."""
         count = 0
         for trial in self.trials(TrialState.RUNNING):
-            with locked(self._lock_path(trial.number)) as is_left:
+            with locked(self._lock_path(trial.number), shared=True) as is_left:  # others may count at the same time
                 count += not is_left
         return count
 
@@ -130,13 +135,14 @@ def _open_study(folder: Path, lock: "_JournalLock") -> optuna.Study:
 
 
 class _JournalLock:
-    """A lock for Optuna's journal that a killed process does not leave behind."""
+    """A lock for Optuna's journal that a killed process does not leave behind, nor half a line of what it wrote."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.held = path, ExitStack()
 
     def acquire(self) -> bool:
         self.held.enter_context(locked(self.path, patience=math.inf))
+        _cut_half_line(self.path.with_name(JOURNAL))
         return True
 
     def release(self) -> None:
@@ -150,25 +156,41 @@ class _JournalLock:
 
 
 def _cut_half_line(path: Path) -> None:
-    """Deletes what a power cut left of a line: Optuna would refuse all lines after it."""
-    content = path.read_bytes() if path.exists() else b""
-    if content and not content.endswith(b"\n"):
-        with path.open("rb+") as file:
-            file.truncate(content.rfind(b"\n") + 1)
+    """Deletes what a power cut or a full disk left of a line: Optuna would refuse all lines after it."""
+    with suppress(FileNotFoundError), path.open("rb+") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def keep_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Writes study.json, or refuses to go on with other settings."""
+    """Writes study.json, or refuses to go on with other settings, unless nothing was trained with those."""
     with locked(folder / ".claim.lock", patience=math.inf):
         if not (folder / STUDY).exists():
             write_json(folder / STUDY, {"version": VERSION, **settings})
             return
         recorded = read_settings(folder)
-        if changes := differences(recorded, settings):
+        changes = differences(recorded, settings)
+        if changes and _has_trained_nothing(folder):
+            (folder / JOURNAL).unlink(missing_ok=True)
+            write_json(folder / STUDY, {"version": VERSION, **settings})
+        elif changes:
             raise PodiumError(
                 f"{folder} was started with other settings: {'; '.join(changes)}. Give the same to go on, or choose"
                 " another name for this search (--name NAME)"
             )
+
+
+def _has_trained_nothing(folder: Path) -> bool:
+    """Returns whether the search was refused, or failed, before anything of its runs was written."""
+    runs = folder.parents[1].glob(f"{folder.name}-*/recipe.json")
+    return not any(Run(path.parent).has_begun() for path in runs) and not _is_trained_now(folder)
+
+
+def _is_trained_now(folder: Path) -> bool:
+    with ExitStack() as held:
+        return not all(held.enter_context(locked(path, shared=True)) for path in folder.glob(".t*.lock"))
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -10,11 +10,14 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from shlex import join
 from typing import Any
 
 from podium.disk import write_text
 from podium.errors import PodiumError
+from podium.recipe import flag_of
 from podium.searching.search import describe_options
 from podium.searching.search_report import Found, options_of
 from podium.terminal import podium_command, say
@@ -27,20 +30,33 @@ def write_winner(found: Found) -> None:
     """Writes the options of a search's winner; says which of its facts a card does not hold."""
     if found.winner is None or found.defaults is None:
         raise PodiumError(f"search {found.name} has no winner yet; the same command goes on")
-    options = found.changed_options()
+    options = found.searched_options()
     path = found.competition.card.path
-    if not options:
+    if options:
+        write_card(path, options)
+        say(f"podium: wrote {describe_options(options)} into {path}; they are the defaults of all models here now")
+    else:
         say(f"podium: the defaults won, so {path} stays as it is")
-        return
-    write_card(path, options)
-    model = options_of(found.winner)["model"]
-    say(f"podium: wrote {describe_options(options)} into {path}; they are the defaults of all models here now")
-    say(f"next: {podium_command()} train -c {found.competition.slug} --model {model} --name NAME")
+    model, given = options_of(found.winner)["model"], words_of(found.settings["options"])
+    words = ["train", "-c", found.competition.slug, "--model", model, *given, "--name", "NAME"]
+    say(f"next: {podium_command()} {join(words)}")
+
+
+def words_of(options: Mapping[str, Any]) -> list[str]:
+    """Returns the flags of these options, as a user writes them."""
+    words = []
+    for name, value in options.items():
+        flag = flag_of(name)
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag.removeprefix('--')}")
+        else:
+            words += [flag, str(value)]
+    return words
 
 
 def write_card(path: Path, options: Mapping[str, Any]) -> None:
     """Writes these options into the card, or refuses and leaves it as it is."""
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    before = path.read_bytes().decode() if path.exists() else ""  # with its own line ends
     after = with_options_in_card(before, options)
     if after is None:
         lines = ", ".join(f"{name} = {json.dumps(value)}" for name, value in options.items())
@@ -52,7 +68,7 @@ def write_card(path: Path, options: Mapping[str, Any]) -> None:
 
 def with_options_in_card(text: str, options: Mapping[str, Any]) -> str | None:
     """Returns the text of the card with these options; None if the rest could not stay as it is."""
-    lines = text.splitlines()
+    lines, end_of_line = text.splitlines(), "\r\n" if "\r\n" in text else "\n"
     header = next((number for number, line in enumerate(lines) if HEADER.match(line)), None)
     if header is None:
         lines += [*([""] if lines else []), "[recipe]"]
@@ -67,10 +83,19 @@ def with_options_in_card(text: str, options: Mapping[str, Any]) -> str | None:
             lines.insert(end, line)
             end += 1
         else:
-            comment = re.search(r"\s+#[^\"']*$", lines[place])
-            lines[place] = line + (comment[0] if comment else "")
-    after = "\n".join(lines) + "\n"
+            lines[place] = line + _comment_of(lines[place])
+    after = end_of_line.join(lines) + end_of_line
     return after if _says(after, text, options) else None
+
+
+def _comment_of(line: str) -> str:
+    """Returns the comment of a line, with the space before it: a # may also be in a text."""
+    for place in (match.start() for match in re.finditer("#", line)):
+        with suppress(tomllib.TOMLDecodeError):
+            value = line[:place]
+            tomllib.loads(value)
+            return line[len(value.rstrip()) :]
+    return ""
 
 
 def _says(after: str, before: str, options: Mapping[str, Any]) -> bool:
