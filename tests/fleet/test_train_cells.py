@@ -1,6 +1,8 @@
 """podium train --on: cells on several machines, here processes that share a folder; and podium jobs."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,11 @@ def test_jobs_lists_what_waits_runs_is_done_and_has_failed(tiny: Path, podium: P
     assert "no space left" in rows["other", "0"]
     assert "waiting" in rows["other", "1"]
     assert "1 waiting, 1 running, 1 done, 1 failed" in err
+    long_ago = time.time() - 3 * 3600
+    os.utime(board.path("test_vit@fold0", 1), (long_ago, long_ago))
+    out = podium("jobs", "-c", "tiny")[1]
+    assert "silent for 3 h" in out
+    assert not list(folder.glob(".*.tmp"))
 
 
 def test_jobs_of_a_competition_without_cells_names_the_command_that_makes_some(tiny: Path, podium: Podium) -> None:

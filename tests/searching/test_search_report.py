@@ -112,6 +112,10 @@ def test_a_winner_that_beats_the_defaults_where_nothing_was_searched_is_said_to(
     assert "gain over the defaults: +0.69900 as searched" in out
     assert "within chance" not in out
     assert "the best so far: 0.30000 (trial 0), then 0.99900 (trial 1)" in out
+    page = (folder_of_search(two_runs) / "report.html").read_text()
+    assert "all folds 0.9990" in page
+    assert "gain over the defaults where nothing was searched" in page
+    assert page.count('<td class="text">search-t') == 2
 
 
 def test_a_gain_that_was_only_searched_is_called_chance(two_runs: Path, podium: Podium) -> None:

@@ -170,11 +170,13 @@ def _search(args: argparse.Namespace, request: "SearchRequest") -> bool:
 
 def _report_search(args: argparse.Namespace) -> None:
     from podium.competition.load import load
+    from podium.searching.search_page import write_page
     from podium.searching.search_report import Found, describe_search
     from podium.searching.write_card import write_winner
 
     found = Found(load(args.competition, args.root), args.root, args.name)
     terminal.show(describe_search(found))
+    write_page(found)
     if args.write_card:
         write_winner(found)
     elif found.winner is not None:

@@ -16,7 +16,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -80,6 +80,25 @@ class Board:
         """Returns a number that grows while the worker of the cell lives."""
         with self.path(cell, step.number).open("rb") as file:  # on NFS, only an opened file has its present size
             return os.fstat(file.fileno()).st_size
+
+    def silences(self, steps: Mapping[str, Step]) -> dict[str, float]:
+        """Returns for how many seconds the worker of each cell that is taken has not beaten.
+
+        Both times are those of the file system, which a file that is made now tells, so the clocks of machines may
+        differ. Nothing, if this machine may not write there.
+        """
+        now = self.folder / f".{uuid.uuid4().hex}.tmp"
+        try:
+            now.touch()
+            return {
+                cell: max(0.0, now.stat().st_mtime - self.path(cell, step.number).stat().st_mtime)
+                for cell, step in steps.items()
+                if step.state == TAKEN
+            }
+        except OSError:
+            return {}
+        finally:
+            now.unlink(missing_ok=True)
 
     def beats_so_far(self, cell: str, last: Step) -> list[int]:
         """Returns how often each worker has beaten that had the cell since it was new, or since it last ended."""

@@ -27,14 +27,20 @@ def list_cells(slug: str, root: Path, trials_of: Callable[[str], str]) -> None:
     if not sweeps:
         command = command_for("train", slug, model="NAME")
         raise PodiumError(f"{folder / FOLDER}: no command has made cells; one does with: {command} --on here")
-    steps, jobs = Board(folder / FOLDER).last_steps(), read_jobs(folder / FOLDER)
+    board, jobs = Board(folder / FOLDER), read_jobs(folder / FOLDER)
+    steps = board.last_steps()
+    silences, patience = board.silences(steps), max(sweep.rhythm.patience for sweep in sweeps)
     counts, tables = Counter[str](), []
     for kind, header in HEADERS.items():
         rows = []
         for name, run_and_number in _cells_of(kind, sweeps, steps).items():
             step = steps.get(name, Step())
             counts[step.state] += 1
-            detail = _progress(folder, name) if kind == TRAIN and step.state == TAKEN else _reason(step, name, jobs)
+            detail = _reason(step, name, jobs)
+            if silences.get(name, 0.0) > patience:
+                detail = f"silent for {duration(silences[name])}: a worker that is free takes it over"
+            elif kind == TRAIN and step.state == TAKEN:
+                detail = _progress(folder, name)
             rows.append([*run_and_number, STATES[step.state], step.who.partition(":")[0], detail])
         if rows:
             tables.append(table([*header, "state", "machine", ""], rows, text_columns=5))

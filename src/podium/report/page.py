@@ -34,7 +34,7 @@ def page(title: str, subtitle: str, parts: Sequence[str], data: Mapping[str, Any
 <main id="main">
 {chr(10).join(parts)}
 </main>
-<footer>Written by podium report.</footer>
+<footer>Written by Podium.</footer>
 <script id="page-data" type="application/json">{as_script(data)}</script>
 <script>
 {script}</script>
