@@ -127,9 +127,10 @@ def train_request(args: argparse.Namespace, request: Request) -> str:
 
         show_plan(plan)
     else:
+        from podium.comparing.twin import describe_twin
         from podium.training.train import train
 
-        train(plan)
+        train(plan, partial(describe_twin, plan.competition, plan.root))
     return plan.run.name
 
 

@@ -8,7 +8,7 @@ with --deterministic, the result is the same to the bit as without the interrupt
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -42,13 +42,18 @@ from podium.training.processes import Processes
 from podium.training.train_head import train_head
 
 
-def train(plan: Plan) -> Run:
-    """Trains the chosen folds; with a budget, as many epochs and folds as fit into it."""
+def train(plan: Plan, beside: Callable[[Run], str] | None = None) -> Run:
+    """Trains the chosen folds; with a budget, as many epochs and folds as fit into it.
+
+    `beside` says how the run does beside another one.
+    """
     plan = look_first(plan)
     run, competition = plan.run, plan.competition
     is_new, whole = bool(plan.unfinished_folds()), [fold for fold in plan.folds_to_train if holds_nothing_out(fold)]
     train_folds(plan)
     show(results_table(run, plan.folds.count, competition.metric, competition.classes))
+    if is_new and beside is not None and (said := beside(run)):
+        say(f"podium: {said}")
     say(f"podium: wrote {run.path}" if is_new else f"podium: {run.path} was trained already; nothing has changed")
     if whole and is_new:
         models = plural(len(whole), "model")

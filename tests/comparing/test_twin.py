@@ -1,0 +1,60 @@
+"""A run beside its twin: what is new about it has helped, has harmed, or that may be chance."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from podium.comparing.twin import describe_twin, find_twin
+from podium.competition.load import load
+from podium.disk import write_json
+from podium.saved_runs.prediction_files import Predictions
+from tiny import FAST, Podium, run_of
+
+TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--epochs", "1", "--name")
+
+
+def test_training_says_how_a_run_does_beside_its_twin(tiny: Path, podium: Podium) -> None:
+    assert "beside" not in podium(*TRAIN, "base")[2]
+    status, _, err = podium(*TRAIN, "smooth", "--smoothing", "0.3", "--seed", "1")
+    assert status == 0, err
+    assert "podium: beside base, which differs in --smoothing, and in the seed: accuracy " in err
+    assert " on 24 held-out images (95 % over images: " in err
+    assert "beside" not in podium(*TRAIN, "smooth", "--smoothing", "0.3", "--seed", "1")[2]  # trained already
+    err = podium(*TRAIN, "on", "--from", "base", "--lr", "1e-4", "--mix", "0.2", "--smoothing", "0.2")[2]
+    assert "beside base, which differs in " in err
+    assert "--from" in err
+    assert "beside" not in podium(*TRAIN, "seed", "--seed", "7")[2]  # nothing else is new
+    other = podium("train", *FAST, "--device", "cpu", "--model", "test_convnext", "--epochs", "1")[2]
+    assert "beside" not in other
+
+
+def test_the_nearest_run_is_the_twin_and_of_several_the_first(tiny: Path, podium: Podium) -> None:
+    for name, words in {"far": ("--mix", "0.3", "--smoothing", "0.3"), "near": ()}.items():
+        assert podium(*TRAIN, name, *words)[0] == 0
+    assert podium(*TRAIN, "new", "--smoothing", "0.3", "--folds", "0")[0] == 0
+    run, others = run_of(tiny, "new"), [run_of(tiny, name) for name in ("far", "near")]
+    found = find_twin(run, others)
+    assert found is not None
+    assert (found[0].name, found[1]) == ("far", ["--mix"])  # both differ in one option
+    found = find_twin(run, others[1:])
+    assert found is not None
+    assert (found[0].name, found[1]) == ("near", ["--smoothing"])
+    write_json(others[1].path / "recipe.json", {**others[1].recipe, "folds_sha256": "other"})
+    assert find_twin(run, [run_of(tiny, "near")]) is None
+    (others[1].path / "recipe.json").write_text("{")
+    assert "beside far" in describe_twin(load("tiny", tiny), tiny, run)
+
+
+@pytest.mark.parametrize(("worse", "verdict"), [("base", "it helps here"), ("new", "it harms here")])
+def test_a_difference_beyond_chance_is_called_so(tiny: Path, podium: Podium, worse: str, verdict: str) -> None:
+    for name, words in {"base": (), "new": ("--smoothing", "0.3")}.items():
+        assert podium(*TRAIN, name, *words)[0] == 0
+        run = run_of(tiny, name)
+        for fold in run.finished():
+            path = run.fold_folder(fold) / "oof.npz"
+            found = Predictions.load(path, "", is_labelled=True)
+            probs = 0 * found.probs
+            probs[range(len(probs)), (found.target.values + (name == worse)) % probs.shape[1]] = 1
+            replace(found, probs=probs).save(path)
+    assert verdict in describe_twin(load("tiny", tiny), tiny, run_of(tiny, "new"))
