@@ -132,13 +132,14 @@ FOUNDATIONS: dict[str, Foundation] = {
             "freeze": 0.5,
             "pool": "both",  # as the linear classifier that its authors publish (dinov3/hub/classifiers.py)
             "drop_path": 0.0,  # of half the blocks, there is little to drop; none is published
-            "epochs": 12,  # as for other large models
+            "epochs": 12,  # none is published; as for other large models here
         },
     ),
     # Learned from captions, as CLIP did. Nobody has published a fine-tuning of SigLIP 2 or Perception Encoder for
     # classes; these are the values for CLIP's ViT-L (Dong et al., 2022, "CLIP itself is a strong fine-tuner", FT-CLIP's
-    # script): 4e-4 at batches of 2,048, decay 0.65, no drop path, 30 epochs of ImageNet, no mixing. They keep timm's
-    # pooling: both were trained with the attention that pools (the models called `gap` with the mean).
+    # script): 4e-4 at batches of 2,048, decay 0.65, no drop path, no mixing. Its 30 epochs are of ImageNet; here, the
+    # epochs are those of other large models. They keep timm's pooling: both were trained with the attention that pools
+    # (the models called `gap` with the mean).
     "siglip2": Foundation("vit_*_siglip_*.v2_webli", {"lr": 1e-4, "layer_decay": 0.65, "drop_path": 0.0, "epochs": 12}),
     "pe": Foundation("vit_pe_*.*", {"lr": 1e-4, "layer_decay": 0.65, "drop_path": 0.0, "epochs": 12}),
     # By its authors' scripts (EVA-02/asuka), for weights that have seen ImageNet-21k; their images have 448 px.

@@ -64,6 +64,28 @@ def test_numbers_and_texts_are_told_apart_and_blanks_are_unknown(further: Path) 
     assert (known.sum(1) == 1).all()
 
 
+def test_cells_that_list_labels_teach_each_of_them(further: Path, podium: Podium) -> None:
+    table = further / "data" / "raw" / "tiny" / "train.csv"
+    header, *lines = table.read_text().splitlines()
+    lists = ("red|round", "round", "", "red|big", "big")
+    rows = [f"{line},{lists[number % 5]}" for number, line in enumerate(lines)]
+    table.write_text("\n".join([f"{header},tags", *rows]) + "\n")
+    write_card(further, 'also = ["tags", "height"]')
+    found = load("tiny", further).further
+    assert found is not None
+    tags, height = found.columns
+    assert (tags.classes, tags.separator, height.part) == (("big", "red", "round"), "|", slice(3, 4))
+    values = found.of(load("tiny", further).train["id"].tolist())[:5, :3]
+    assert values[[0, 1, 3, 4]].tolist() == [[0, 1, 1], [0, 0, 1], [1, 1, 0], [1, 0, 0]]
+    assert np.isnan(values[2]).all()
+    logits, targets = torch.zeros(2, 4), torch.tensor([[0.0, 1.0, 1.0, 0.5], [float("nan")] * 4])
+    loss = loss_of_further(found, [0.5, 0.5], logits, targets)
+    assert loss.item() == pytest.approx((np.log(2) + 0.25) / 2)
+    status, _, err = podium(*TRAIN, "--model", "test_vit", "--name", "tags")
+    assert status == 0, err
+    assert "also learns tags (3 labels, several an image), height (numbers)" in err
+
+
 def test_podium_data_says_what_is_learned_beside(further: Path, podium: Podium) -> None:
     status, out, err = podium("data", "-c", "tiny")
     assert status == 0, err

@@ -2,21 +2,23 @@
 
     also = ["height", "site"]      in the card; only the training table needs these columns
 
-A column of numbers, of ten values or more, is learned as numbers; any other as a label, whose classes are its texts. A
-blank cell is unknown: its image teaches nothing of that column. Prediction never needs them.
+A column of numbers, of ten values or more, is learned as numbers; one whose cells list labels (`red|round`) as several
+labels; any other as a label, whose classes are its texts. A blank cell is unknown: its image teaches nothing of that
+column. Prediction never needs them.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from podium.competition.features import numbers_in
+from podium.competition.labels import find_separator
 from podium.competition.number_columns import MIN_VALUES
 from podium.errors import PodiumError
 from podium.terminal import first_few
@@ -30,13 +32,15 @@ class FurtherColumn(NamedTuple):
     name: str
     start: int  # the number of its first output
     classes: tuple[str, ...]  # its texts, an output each; none: numbers, which have one output
+    separator: str = ""  # between the labels of a cell, if there may be several
 
     @property
     def part(self) -> slice:
         return slice(self.start, self.start + max(1, len(self.classes)))
 
     def describe(self) -> str:
-        return f"{self.name} ({f'{len(self.classes)} classes' if self.classes else 'numbers'})"
+        what = "labels, several an image" if self.separator else "classes"
+        return f"{self.name} ({f'{len(self.classes)} {what}' if self.classes else 'numbers'})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +52,9 @@ class FurtherTargets:
         columns: list[FurtherColumn] = []
         for name in self.cells:
             start = columns[-1].part.stop if columns else 0
-            columns.append(FurtherColumn(str(name), start, _classes_of(self.cells[name])))
+            cells = self.cells[name]
+            separator = "" if _are_numbers(cells) else find_separator(cells[cells != ""])
+            columns.append(FurtherColumn(str(name), start, _classes_of(cells, separator), separator))
         return tuple(columns)
 
     @property
@@ -63,7 +69,14 @@ class FurtherTargets:
         values = np.full((len(self.cells), self.outputs), np.nan, np.float32)
         for column in self.columns:
             cells = self.cells[column.name]
-            if column.classes:
+            if column.separator:
+                number_of = {name: number for number, name in enumerate(column.classes)}
+                for row, labels in enumerate(_lists_in(cells, column.separator)):
+                    if labels:
+                        values[row, column.part] = 0
+                        learned = [column.start + number_of[label] for label in labels if label in number_of]
+                        values[row, learned] = 1
+            elif column.classes:
                 place = pd.Index(column.classes).get_indexer(cells)
                 known = place >= 0
                 values[known, column.part] = np.eye(len(column.classes), dtype=np.float32)[place[known]]
@@ -95,11 +108,23 @@ class FurtherTargets:
                 )
 
 
-def _classes_of(cells: "pd.Series[str]") -> tuple[str, ...]:
-    """Returns the texts of a column that are learned; none of a column of numbers."""
+def _are_numbers(cells: "pd.Series[str]") -> bool:
     known = cells[cells != ""]
-    if (np.isfinite(numbers_in(known)).all() and known.nunique() >= MIN_VALUES) or not len(known):
+    return bool((np.isfinite(numbers_in(known)).all() and known.nunique() >= MIN_VALUES) or not len(known))
+
+
+def _lists_in(cells: "pd.Series[str]", separator: str) -> "pd.Series[Any]":
+    """Returns the labels of each cell."""
+    return cells.map(lambda cell: [part.strip() for part in cell.split(separator) if part.strip()])
+
+
+def _classes_of(cells: "pd.Series[str]", separator: str) -> tuple[str, ...]:
+    """Returns the texts of a column that are learned; none of a column of numbers."""
+    if _are_numbers(cells):
         return ()
+    known = cells[cells != ""]
+    if separator:
+        known = _lists_in(known, separator).explode()
     counts = known.value_counts()
     texts = sorted(counts.index[counts >= FEWEST], key=lambda text: (-counts[text], text))[:MOST_TEXTS]
     return tuple(texts) or (known.iloc[0],)

@@ -185,7 +185,10 @@ def loss_of_further(further: FurtherTargets, known: Sequence[float], outputs: Te
     for column, share in zip(further.columns, known, strict=True):
         said, own = outputs[:, column.part], targets[:, column.part]
         is_unknown = own.isnan()
-        if column.classes:
+        if column.separator:
+            loss = F.binary_cross_entropy_with_logits(said, own.nan_to_num(), reduction="none")
+            loss = torch.where(is_unknown, 0.0, loss).mean(1)
+        elif column.classes:
             loss = -(torch.where(is_unknown, 0.0, own) * said.log_softmax(1)).sum(1)
         else:
             loss = torch.where(is_unknown, 0.0, said - own).square().sum(1)

@@ -237,6 +237,8 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
             f"--class-weights {recipe.class_weights} weighs images by their one class, but these have"
             f" {task.words.removesuffix(' an image')}; leave it out, or use --loss asymmetric or focal"
         )
+    if recipe.sharpen and not task.are_labels:
+        raise PodiumError(f"--sharpen {recipe.sharpen:g} is for labels, but these images have numbers; leave it out")
     if recipe.pseudo and not len(competition.test):
         raise PodiumError(f"--pseudo {recipe.pseudo}: {competition.folder} has no test images; leave it out")
     if not task.are_labels or not task.sums_to_one or competition.targets.columns:
