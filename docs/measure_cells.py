@@ -27,7 +27,8 @@ from podium.images.decode import Pixels
 from podium.project_root import runs_folder
 from podium.training.loader import ImageDataset, load_batches
 
-BATCH, IMAGES = 64, 256
+BATCH, IMAGES = 64, 2048  # images: of each process
+WARM = 8  # batches of each process before the clock starts
 SHAPES = {"photographs for 224 px": (384, 512), "images of 60x80 pixels": (60, 80)}
 
 
@@ -91,7 +92,8 @@ def measure_network(workers: int, latency: float, bandwidth: float) -> None:
                 [(0, index) for index in range(start, start + BATCH)] for start in range(0, count - BATCH + 1, BATCH)
             ]
             loader = load_batches(images, batches, workers)
-            next(loader)  # the processes have started
+            for _ in range(WARM * workers):  # the processes have started, and read ahead as far as they do
+                next(loader)
             started = time.monotonic()
             read_images = BATCH * sum(1 for _ in loader)
             measured = read_images / (time.monotonic() - started)

@@ -25,6 +25,11 @@ def test_training_says_how_a_run_does_beside_its_twin(tiny: Path, podium: Podium
     assert "beside base, which differs in " in err
     assert "--from" in err
     assert "beside" not in podium(*TRAIN, "seed", "--seed", "7")[2]  # nothing else is new
+    err = podium(*TRAIN, "smooth-7", "--smoothing", "0.3", "--seed", "7")[2]  # the second seed of both
+    assert "beside seed, which differs in --smoothing: " in err
+    (run_of(tiny, "base").fold_folder(0) / "oof.npz").write_text("damaged")
+    status, _, err = podium(*TRAIN, "mixed", "--mix", "0.3")
+    assert (status, "beside" in err, "podium: wrote " in err) == (0, False, True)
     other = podium("train", *FAST, "--device", "cpu", "--model", "test_convnext", "--epochs", "1")[2]
     assert "beside" not in other
 

@@ -56,16 +56,19 @@ def test_the_file_is_yaml_with_one_bucket_and_folders_for_the_images_and_runs(te
     }
     assert content["resources"]["job_recovery"] == {"recover_on_exit_codes": [75]}
     assert "ln -sfn /bucket/runs ~/project/runs" in content["run"]
-    assert "ln -sfn /bucket/data/raw ~/project/data/raw" in content["run"]
+    assert "ln -sfn /bucket/data/raw/tiny ~/project/data/raw/tiny" in content["run"]
 
 
 def test_what_decides_the_training_is_uploaded(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     yaml = pytest.importorskip("yaml")
     monkeypatch.chdir(tiny)
-    write_card(tiny, "[recipe]\nlr = 0.01\n")
+    write_card(tiny, '[recipe]\nlr = 0.01\n\n[[extra]]\nfolder = "elsewhere/my art"\n')
+    (tiny / "elsewhere/my art/red").mkdir(parents=True)
+    shutil.copy(next((tiny / "data/raw/tiny").rglob("*003*")), tiny / "elsewhere/my art/red")
+    (tiny / "train").write_text("a file that is called like a word of the command")
     corrections = tiny / "data" / "competitions" / "tiny.corrections.csv"
     corrections.write_text("id,label,why\n003,drop,blurred\n")
-    own = tiny / "my corrections.csv"
+    own = tiny / "my: corrections #1.csv"
     shutil.copy(corrections, own)
     words = ("train", *FAST, "--model", "test_vit", "--corrections", own.name, "--on", "sky")
     status, _, err = podium(*words)
@@ -78,6 +81,8 @@ def test_what_decides_the_training_is_uploaded(tiny: Path, podium: Podium, monke
     assert mounts["~/project/data/competitions/tiny.corrections.csv"] == str(corrections.resolve())
     (place,) = [there for there, here in mounts.items() if here == str(own.resolve())]
     assert f"--corrections '{place.removeprefix('~/project/')}'" in content["run"]
+    assert "ln -sfn /bucket/'elsewhere/my art' ~/project/'elsewhere/my art'" in content["run"]
+    assert "podium --root ~/project train " in content["run"]
     assert "--job is for jobs that a queue starts" in one_line(podium(*words, "--job", "timeout_min=3"))
 
 

@@ -145,10 +145,40 @@ def test_a_job_that_was_preempted_for_good_is_submitted_again(sweep: Sweep, monk
 def test_more_cells_than_an_array_holds_are_arrays_one_after_the_other(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Running(Executor):
+        def submit(self, command: CellCommand) -> Job:
+            job = super().submit(command)
+            job.state = "RUNNING"  # it has ended its cell only just
+            return job
+
     monkeypatch.setattr(slurm_jobs, "LARGEST_ARRAY", 2)
-    executor = Executor(sweep)
+    executor = Running(sweep)
     follow(queue_of(sweep, executor, monkeypatch), CELLS, at_once=8)
-    assert executor.given == [{"slurm_additional_parameters": {"requeue": True, "dependency": "afterany:0"}}]
+    assert len(executor.jobs) == 3
+    after = [given["slurm_additional_parameters"].get("dependency") for given in executor.given]
+    assert after == [None, "afterany:0:1"]
+
+
+def test_jobs_that_slurm_does_not_know_yet_are_waited_for(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Executor):
+        def submit(self, command: CellCommand) -> Job:
+            self.jobs.append(Job(len(self.jobs)))
+            self.jobs[-1].state = "UNKNOWN"
+            return self.jobs[-1]
+
+    monkeypatch.setattr(slurm_jobs, "LARGEST_ARRAY", 2)
+    executor = Slow(sweep)
+    monkeypatch.setattr(slurm_jobs, "_numbers_in_queue", lambda: {job.job_id for job in executor.jobs})
+
+    def sleep(seconds: float) -> None:
+        assert len(executor.jobs) == 3
+        assert not Board(sweep.folder).last_steps()
+        for cell in CELLS:
+            work(Board(sweep.folder), [cell.name], lambda _: None, sweep.rhythm)
+
+    monkeypatch.setattr("time.sleep", sleep)
+    last = follow(queue_of(sweep, executor, monkeypatch), CELLS, at_once=8)
+    assert [step.state for step in last.values()] == [DONE] * 3
 
 
 def test_ctrl_c_leaves_the_jobs_and_says_how_to_follow_them(

@@ -10,6 +10,7 @@ import pytest
 from podium.disk import write_json
 from podium.saved_runs.known_images import folds_seen_before
 from podium.saved_runs.run_folder import Run
+from podium.training import soup
 from templates import template
 from tiny import FAST, Podium, podium_at, run_of, write_competition
 
@@ -40,10 +41,16 @@ def recorded(root: Path, name: str) -> dict[str, Any]:
     return dict(json.loads((run_of(root, name).path / "recipe.json").read_text()))
 
 
+@pytest.fixture(autouse=True)
+def of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a soup take both runs."""
+    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((1, 1), kitchen.size))
+
+
 def words_of(flag: str) -> tuple[str, ...]:
     """Returns the command of a run that learns from b in this way."""
-    soup = ("soup", "a", "b", "-c", "tiny")
-    return (*(soup if flag == "soup" else (*TRAIN, flag, "b")), "--name", "new")
+    mixed = ("soup", "a", "b", "-c", "tiny")
+    return (*(mixed if flag == "soup" else (*TRAIN, flag, "b")), "--name", "new")
 
 
 @pytest.mark.parametrize("flag", ["--teacher", "soup"])
@@ -97,9 +104,19 @@ def test_what_learns_from_a_doubted_run_is_doubted(runs: Path, podium: Podium, f
     )
     status, _, err = podium(*words)
     assert status == 0, err
-    assert "warning: b knew held-out images" in err
+    assert "warning: b knew held-out images." in err
     assert recorded(runs, "new")["weights_have_seen"] == {"run": "b", "unseen_folds": [1]}
     assert folds_seen_before(run_of(runs, "new")) == [0, 2]
+
+
+def test_a_soup_without_a_doubted_run_is_not_doubted(
+    runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(run_of(runs, "b"), weights_have_seen={"run": "x", "unseen_folds": [1]}, weights_licence=LICENCE)
+    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((1, 0), kitchen.size))
+    assert podium(*words_of("soup"))[0] == 0
+    assert "weights_have_seen" not in recorded(runs, "new")
+    assert [entry["run"] for entry in recorded(runs, "new")["made_from"]] == ["tiny/a"]
 
 
 def test_honest_runs_say_nothing(runs: Path, podium: Podium) -> None:

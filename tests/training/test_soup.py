@@ -104,6 +104,7 @@ def test_all_predictions_have_the_views_of_the_first_run(
     assert status == 0, err
     own = run_of(runs, "mixed")
     assert own.recipe["views"] == run_of(runs, "a").recipe["views"] == "mirror"
+    assert "a soup gains nothing" not in err  # the views are not those of b
     assert (own.out_of_fold(1).probs == run_of(runs, "b").out_of_fold(1).probs).all()  # b was trained with mirror, too
     assert own.recipe["soup_sha256"]["1"].count("+") == 1
 

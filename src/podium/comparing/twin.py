@@ -22,22 +22,27 @@ from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS, evaluate
 
 MOST_CHANGES = 3  # options
-SAME = ("competition", "folds_sha256", "data_sha256")  # of twins
-# What the card and the corrections add, and the option that switches it off.
+SAME = ("competition", "folds_sha256", "data_sha256", "range", "unknown", "unknown_share")  # of twins
+# What else may be new, and the option that says the same.
 ADDED = {
-    "extra_sha256": ("[[extra]]", "extra_weight"),
-    "also_sha256": ("also", "also_weight"),
+    "extra_sha256": ("images from elsewhere", "extra_weight"),
+    "also_sha256": ("the further columns of the card", "also_weight"),
+    "region_sha256": ("the boxes", "region"),
     "corrections_sha256": ("the corrections", ""),
+    "own_parts_sha256": ("the code of own parts", ""),
 }
 FOLLOWS = {"test_size": ("finish", "image_size"), "keep": ("head_first",)}  # options, and what decides them
 
 
 def describe_twin(competition: Competition, root: Path, run: Run) -> str:
-    """Returns the gain over the run's twin, for people; nothing if it has none."""
-    found = find_twin(run, _others(run, runs_folder(competition.slug, root)))
-    if found is None:
-        return ""
-    twin, changes = found
+    """Returns the gain over the run's twin, for people; nothing if it has none, or if that cannot be read."""
+    with suppress(PodiumError):
+        found = find_twin(run, _others(run, runs_folder(competition.slug, root)))
+        return "" if found is None else _describe(competition, root, run, *found)
+    return ""
+
+
+def _describe(competition: Competition, root: Path, run: Run, twin: Run, changes: Sequence[str]) -> str:
     other_seed = ", and in the seed" if run.recipe.get("seed") != twin.recipe.get("seed") else ""
     groups, labels = read_groups(competition, root), competition.label_of
     pair = pool_held_out(collect_held_out([twin, run], competition.classes, groups, labels), competition)
@@ -59,22 +64,24 @@ def describe_twin(competition: Competition, root: Path, run: Run) -> str:
 def find_twin(run: Run, others: Sequence[Run]) -> tuple[Run, list[str]] | None:
     """Returns the run that a run goes on from or learns from, or that differs in the fewest options, and those.
 
-    The seed is no option here; of several, it is the first that was trained. None: there is no such run.
+    The seed is no option here, but runs of the same seed come first; of several, it is the first that was trained.
+    None: there is no such run, or only the seed is new.
     """
     found, sources = [], {run.recipe.get("start"), *str(run.recipe.get("pseudo", "")).split("+")}
     for other in others:
         is_fit = other.finished() and all(other.recipe.get(key) == run.recipe.get(key) for key in SAME)
         if is_fit and "soup" not in other.recipe and not doubt_about(other):
-            changes = _changes(run, other)
+            changes, is_source = _changes(run, other), other.name in sources
             has_other_seed = run.recipe.get("seed") != other.recipe.get("seed")
-            is_near = len(changes) <= MOST_CHANGES or other.name in sources
-            if is_near and run.recipe["model"] == other.recipe["model"]:
+            is_same_model = run.recipe["model"] == other.recipe["model"]
+            if is_source or (len(changes) <= MOST_CHANGES and is_same_model):
                 began = (other.path / "recipe.json").stat().st_mtime_ns
-                found.append((other.name not in sources, len(changes), has_other_seed, began, other, changes))
-    if not found or "soup" in run.recipe or doubt_about(run):
+                found.append((not is_source, has_other_seed, len(changes), began, other, changes))
+    if "soup" in run.recipe or doubt_about(run):
         return None
-    *_, twin, changes = min(found, key=lambda entry: entry[:4])
-    return (twin, changes) if changes else None  # only the seed is new
+    is_only_a_seed = any(not changes for *_, changes in found)
+    found = [entry for entry in found if entry[-1] and not (is_only_a_seed and entry[0] and entry[1])]
+    return min(found, key=lambda entry: entry[:4])[-2:] if found else None
 
 
 def _changes(run: Run, other: Run) -> list[str]:
@@ -97,5 +104,6 @@ def _others(run: Run, folder: Path) -> list[Run]:
         other = Run(path.parent)
         if other.name != run.name and not other.name.startswith("."):
             with suppress(PodiumError):
-                others.append((other, other.recipe)[0])
+                _ = other.recipe
+                others.append(other)
     return others

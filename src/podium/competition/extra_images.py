@@ -66,7 +66,9 @@ class ExtraImages:
 
     def as_json(self, used: pd.DataFrame) -> list[dict[str, Any]]:
         """Returns where the images that are used come from, for the recipe and the lineage."""
-        counts = [int(used["id"].str.startswith(f"{source.folder}/").sum()) for source in self.sources]
+        folders = sorted((source.folder for source in self.sources), key=len, reverse=True)  # one may lie in another
+        owners = [next(folder for folder in folders if image.startswith(f"{folder}/")) for image in used["id"]]
+        counts = [owners.count(source.folder) for source in self.sources]
         return [
             source._replace(images=count)._asdict() for source, count in zip(self.sources, counts, strict=True) if count
         ]

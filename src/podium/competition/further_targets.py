@@ -24,6 +24,7 @@ from podium.errors import PodiumError
 from podium.terminal import first_few
 
 Floats = NDArray[np.float32]
+SEPARATORS = ("|", ";")  # of labels in a cell; a blank or a comma may be a part of one text
 MOST_TEXTS = 1000  # of a column; images of rarer ones are unknown
 FEWEST = 2  # images of a text: nothing that occurs once can be learned
 
@@ -54,6 +55,7 @@ class FurtherTargets:
             start = columns[-1].part.stop if columns else 0
             cells = self.cells[name]
             separator = "" if _are_numbers(cells) else find_separator(cells[cells != ""])
+            separator = separator if separator in SEPARATORS else ""
             columns.append(FurtherColumn(str(name), start, _classes_of(cells, separator), separator))
         return tuple(columns)
 
@@ -94,6 +96,7 @@ class FurtherTargets:
     @cached_property
     def sha256(self) -> str:
         text = "\0".join([*map(str, self.cells.columns), *self.cells.index, *self.cells.to_numpy().ravel().tolist()])
+        text += "".join(f"\0{column.name} {column.separator}" for column in self.columns if column.separator)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def check(self, where: str) -> None:

@@ -100,12 +100,13 @@ def open_images(competition: Competition, root: Path, run: Run, spec: ModelSpec)
 def measure_loss(run: Run, folds: Sequence[int], whole: WholeModel, images: TrainingImages, path: Path) -> Int8Loss:
     """Scores each fold's model, alone, in float32 and in int8; `path` is the file of all of them in float32."""
     floats, int8s, truths = [], [], []
+    judging = sum(not holds_nothing_out(fold) for fold in folds)
     for number, fold in enumerate(folds):
         if holds_nothing_out(fold):
             continue
         held_out, seen = run.out_of_fold(fold), images.of_fold(fold)
         rows = np.flatnonzero([image_id in seen.positions for image_id in held_out.id])
-        rows = np.sort(np.random.default_rng(fold).permutation(rows)[: max(1, MOST_JUDGED // len(folds))])
+        rows = np.sort(np.random.default_rng(fold).permutation(rows)[: max(1, MOST_JUDGED // judging)])
         spec, before, after = whole.specs[number], path, path.with_name("int8.onnx")
         if len(folds) > 1:  # else the file holds this model alone already
             before = path.with_name("float32.onnx")

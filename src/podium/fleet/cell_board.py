@@ -17,7 +17,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -98,7 +98,8 @@ class Board:
         except OSError:
             return {}
         finally:
-            now.unlink(missing_ok=True)
+            with suppress(OSError):
+                now.unlink()
 
     def beats_so_far(self, cell: str, last: Step) -> list[int]:
         """Returns how often each worker has beaten that had the cell since it was new, or since it last ended."""

@@ -31,6 +31,8 @@ def list_cells(slug: str, root: Path, trials_of: Callable[[str], str]) -> None:
     steps = board.last_steps()
     silences, patience = board.silences(steps), max(sweep.rhythm.patience for sweep in sweeps)
     counts, tables = Counter[str](), []
+    if rows := _preparations(sweeps, steps):
+        tables.append(table(["prepares", "state", "machine", ""], rows, text_columns=4))
     for kind, header in HEADERS.items():
         rows = []
         for name, run_and_number in _cells_of(kind, sweeps, steps).items():
@@ -38,7 +40,7 @@ def list_cells(slug: str, root: Path, trials_of: Callable[[str], str]) -> None:
             counts[step.state] += 1
             detail = _reason(step, name, jobs)
             if silences.get(name, 0.0) > patience:
-                detail = f"silent for {duration(silences[name])}: a worker that is free takes it over"
+                detail = f"silent for {duration(silences[name])}: its machine may be dead"
             elif kind == TRAIN and step.state == TAKEN:
                 detail = _progress(folder, name)
             rows.append([*run_and_number, STATES[step.state], step.who.partition(":")[0], detail])
@@ -48,6 +50,16 @@ def list_cells(slug: str, root: Path, trials_of: Callable[[str], str]) -> None:
     for search in _searches(sweeps):
         say(f"podium: search {search}: {trials_of(search)}")
     say(f"podium: {', '.join(f'{counts[state]:,} {name}' for state, name in STATES.items() if counts[state])}")
+
+
+def _preparations(sweeps: Sequence[Sweep], steps: Mapping[str, Step]) -> list[list[str]]:
+    """Returns a row for each command whose audit, folds and pixels are being made, or could not be made."""
+    found = [(sweep.kind, steps.get(sweep.preparation, Step())) for sweep in sweeps]
+    return [
+        [kind, STATES[step.state], step.who.partition(":")[0], step.why]
+        for kind, step in found
+        if step.state in (TAKEN, FAILED)
+    ]
 
 
 def _cells_of(kind: str, sweeps: Sequence[Sweep], steps: Mapping[str, Step]) -> dict[str, tuple[str, str]]:

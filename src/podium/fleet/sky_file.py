@@ -9,9 +9,9 @@ command ends with status 75, SkyPilot starts another one, where the same command
 """
 
 import json
-import shlex
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from shlex import join, quote
 
 import podium
 from podium import __version__
@@ -21,11 +21,13 @@ from podium.disk import write_text
 from podium.errors import STOPPED
 from podium.project_root import prepared_folder
 
+WITH_FILES = ("--weights", "--corrections", "--region")  # flags
 CODE = ("src", "pyproject.toml", "requirements.txt", "README.md")  # of a checkout: what pip needs to install it
 FORM = """\
 # Runs one command on a spot machine, with SkyPilot: sky jobs launch sky.yaml
 #
-# Before: name your bucket below, and copy {copied} into it, under the same paths.
+# Before: name your bucket below, and copy {copied} into it, under the same paths; also the
+# folders of runs/ that the command names (--from, --teacher, --pseudo, --weights).
 # After: the bucket's folder runs/ holds the runs.
 # A bucket has no hard links, so several machines cannot share its cells. On a volume that has them (EFS, Filestore, a
 # claim of Kubernetes), mounted in place of the bucket, add --on here to the command, and launch the file several times.
@@ -47,7 +49,6 @@ setup: pip install {package}
 run: |
   mkdir -p /bucket/runs ~/project/data/prepared/{slug}
   {links}
-  ln -sfn /bucket/runs ~/project/runs
   cd ~/project
   podium --root ~/project {words}
 """
@@ -56,8 +57,13 @@ run: |
 def write_sky(slug: str, root: Path, words: Sequence[str], extra: str = "", path: Path = Path("sky.yaml")) -> Path:
     """Writes the file of a command; `words` are those after `podium`, `extra` is what it needs of pyproject.toml."""
     name = f"podium-{slug}"[:40].lower().replace("_", "-").replace(".", "-").strip("-")
-    data = ["raw", *(["extra"] if read_card(slug, root).get("extra") else [])]
+    card = read_card(slug, root)
+    extra_folders = [str(entry.get("folder")) for entry in card.get("extra", ()) if isinstance(entry, dict)]
+    folders = list(dict.fromkeys([f"data/raw/{slug}", *extra_folders]))
     mounts, words = _mounts(slug, root, words)
+    for value in (card.get("recipe", {}).get(option) for option in ("weights", "region")):
+        if value and Path(value).is_file() and not Path(value).is_absolute():
+            mounts[f"~/project/{value}"] = Path(value)
     code = _checkout()
     mounts |= {f"~/podium/{part}": code / part for part in CODE} if code else {}
     extras = f"[{extra}]" if extra else ""
@@ -65,14 +71,20 @@ def write_sky(slug: str, root: Path, words: Sequence[str], extra: str = "", path
         slug=slug,
         name=name,
         stopped=STOPPED,
-        copied=" and ".join(["data/raw/" + slug, *(f"data/{folder}" for folder in data[1:])]),
-        mounts="".join(f"  {there}: {json.dumps(str(here.resolve()))}\n" for there, here in mounts.items()),
-        package=f'"$HOME/podium{extras}"' if code else shlex.quote(f"podium{extras}=={__version__}"),
-        links="\n  ".join(f"ln -sfn /bucket/data/{folder} ~/project/data/{folder}" for folder in data),
-        words=shlex.join(words),
+        copied=" and ".join(folders),
+        mounts="".join(f"  {json.dumps(there)}: {json.dumps(str(here.resolve()))}\n" for there, here in mounts.items()),
+        package=f'"$HOME/podium{extras}"' if code else quote(f"podium{extras}=={__version__}"),
+        links="\n  ".join(_link(folder) for folder in [*folders, "runs"]),
+        words=join(words),
     )
     write_text(path, text)
     return path
+
+
+def _link(folder: str) -> str:
+    """Returns the commands that put a folder of the bucket into its place."""
+    above = quote(str(PurePosixPath(folder).parent))
+    return f"mkdir -p ~/project/{above} && ln -sfn /bucket/{quote(folder)} ~/project/{quote(folder)}"
 
 
 def _mounts(slug: str, root: Path, words: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
@@ -80,12 +92,12 @@ def _mounts(slug: str, root: Path, words: Sequence[str]) -> tuple[dict[str, Path
     folds = sorted(prepared_folder(slug, root).glob("folds.*"))
     own = [*find_project_files(slug, root), *folds]
     mounts, changed = {f"~/project/{path.relative_to(root)}": path for path in own}, []
-    for word in words:
-        flag, sign, value = word.partition("=") if word.startswith("-") else ("", "", word)
-        if value and Path(value).is_file():
+    for before, word in zip(["", *words], words, strict=False):
+        flag, sign, value = word.partition("=") if word.startswith("-") else (before, "", word)
+        if flag in WITH_FILES and value and Path(value).is_file():
             place = f"files/{len(mounts)}-{Path(value).name}"
             mounts[f"~/project/{place}"] = Path(value)
-            word = f"{flag}{sign}{place}"
+            word = f"{flag}={place}" if sign else place
         changed.append(word)
     return mounts, changed
 

@@ -96,13 +96,15 @@ class Queue:
     jobs: dict[str, Any]  # of submitit, by the name of their cell
     queued: set[str] | None = None  # the numbers of the jobs in Slurm's queue
     looked: float = -math.inf  # when that was known
+    new: dict[str, float] = field(default_factory=dict)  # the jobs that were submitted last, and when
 
-    def submit(self, cells: Sequence[Cell], after: str = "") -> str:
-        """Submits an array, which waits for the end of an earlier one; returns its number."""
+    def submit(self, cells: Sequence[Cell], after: str = "") -> None:
+        """Submits an array, which waits for the end of these."""
         import submitit
 
-        if after:
-            own = {**DEFAULTS[SLURM]["slurm_additional_parameters"], "dependency": f"afterany:{after}"}
+        if self.where.kind == SLURM:
+            own = {"dependency": f"afterany:{after}"} if after else {}
+            own = {**DEFAULTS[SLURM]["slurm_additional_parameters"], **own}
             self.executor.update_parameters(slurm_additional_parameters=own)
         try:
             with self.executor.batch():
@@ -111,9 +113,10 @@ class Queue:
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
             raise PodiumError(f"--on {self.where}: {first_line(error)}; correct --job or the partition") from None
         self.jobs |= dict(zip(numbers, new, strict=True))
+        self.looked = -math.inf  # the queue's list has grown
+        self.new = {str(job.job_id): time.monotonic() for job in new}
         write_json(_jobs_path(self.sweep), {cell: job.job_id for cell, job in self.jobs.items()})
         say(f"podium: submitted {plural(len(cells), 'job')}: {first_few(numbers.values())}")
-        return str(new[0].job_id).partition("_")[0]
 
     def has_job(self, cell: str) -> bool:
         """Returns whether a job of the cell waits or runs."""
@@ -134,12 +137,22 @@ class Queue:
         """Returns whether Slurm's queue, which is asked once for all jobs, has the job; True if it does not answer."""
         if time.monotonic() > self.looked + self.sweep.rhythm.beat / 2:
             self.queued, self.looked = _numbers_in_queue(), time.monotonic()
-        return self.queued is None or number in self.queued
+        is_young = time.monotonic() < self.new.get(number, -math.inf) + self.sweep.rhythm.beat
+        return self.queued is None or number in self.queued or is_young
+
+    def arrays(self) -> str:
+        """Returns the numbers of the arrays that have jobs now, as Slurm's dependencies name several."""
+        alive = (str(job.job_id) for cell, job in self.jobs.items() if self.has_job(cell))
+        return ":".join(dict.fromkeys(number.partition("_")[0] for number in alive))
 
     def state_of(self, cell: str) -> str:
         """Returns what Slurm's accounting calls the state of a cell's job, in one word."""
         words = str(self.jobs[cell].state).split() or [UNKNOWN]
         return words[0].rstrip("+")
+
+    def was_taken_away(self, cell: str) -> bool:
+        """Returns whether Slurm has taken the machine away from the cell's job, and has not queued it again."""
+        return self.where.kind == SLURM and self.state_of(cell) == PREEMPTED
 
     def cancel(self, cell: str) -> None:
         """Takes a job that nobody needs out of Slurm's queue. On this machine, it ends by itself."""
@@ -179,7 +192,7 @@ def check_queue(where: Where, root: Path) -> None:
 def open_queue(sweep: Sweep, where: Where, words: Sequence[str], at_once: int, options: Mapping[str, str]) -> Queue:
     import submitit
 
-    own = {"gpus_per_node": _gpus_of_this_machine()} if where.kind == LOCAL else {}  # else submitit hides them
+    own = _gpus_of_this_machine() if where.kind == LOCAL else {}  # else submitit hides them
 
     executor = submitit.AutoExecutor(sweep.folder / "jobs", cluster=where.kind, slurm_max_num_timeout=1000)
     slurm = {"slurm_array_parallelism": at_once, "name": "podium"}
@@ -205,7 +218,7 @@ def follow(
     Of a search, `is_over` says whether nothing is left to try.
     """
     sweep = queue.sweep
-    board, tried, array = Board(sweep.folder), set[str](), ""
+    board, tried, again = Board(sweep.folder), set[str](), set[str]()
     watch, is_slurm = Watch(board, sweep.rhythm), queue.where.kind == SLURM
     try:
         while True:
@@ -220,18 +233,24 @@ def follow(
             waiting = {cell: step for cell, step in left.items() if not queue.has_job(cell.name)}
             for cell, step in waiting.items():
                 if cell.name in tried and (step.state == FREE or watch.is_dead(cell.name, step)):
-                    _end_or_try_again(board, cell, step, queue, tried)
-            new = [cell for cell in waiting if cell.name not in tried]
+                    if queue.was_taken_away(cell.name):
+                        again.add(cell.name)
+                    else:
+                        _fail(board, cell, step, queue)
+            new = [cell for cell in waiting if cell.name not in tried or cell.name in again]
             room = LARGEST_ARRAY if is_slurm else at_once - (len(left) - len(waiting))
             if new and room > 0:
-                # Each array has the cap of its own, so the next one waits for it.
-                array = queue.submit(new[:room], after=array if len(cells) > LARGEST_ARRAY else "")
-                tried |= {cell.name for cell in new[:room]}
+                # Each array has a cap of its own, so the next one waits for those before it.
+                names = {cell.name for cell in new[:room]}
+                queue.submit(new[:room], after=queue.arrays() if is_slurm and not names & again else "")
+                tried, again = tried | names, again - names
             else:
                 time.sleep(sweep.rhythm.beat)
     except KeyboardInterrupt:
-        what = "the jobs go on" if is_slurm else "the jobs of this machine stop, too, after they have saved"
-        say(f"podium: {what}; {podium_command()} jobs lists them, and the same command follows them again")
+        follows = "the jobs go on", "the same command follows them again"
+        starts = "the jobs of this machine stop, too, after they have saved", "the same command starts them again"
+        what, then = follows if is_slurm else starts
+        say(f"podium: {what}; {podium_command()} jobs lists them, and {then}")
         raise
 
 
@@ -255,26 +274,26 @@ def read_jobs(folder: Path) -> dict[str, str]:
     return {cell: number for path in sorted(folder.glob("jobs-*.json")) for cell, number in _read(path).items()}
 
 
-def _end_or_try_again(board: Board, cell: Cell, step: Step, queue: Queue, tried: set[str]) -> None:
-    """Ends a cell whose job has ended before it, unless Slurm has taken its machine away."""
-    if queue.where.kind == SLURM and queue.state_of(cell.name) == PREEMPTED:
-        tried.discard(cell.name)
-        return
+def _fail(board: Board, cell: Cell, step: Step, queue: Queue) -> None:
+    """Ends a cell whose job has ended before it."""
     lease = take(board, cell.name, step, queue.sweep.rhythm)
     if lease is not None:
         lease.end(FAILED, queue.last_line(cell.name))
 
 
-def _gpus_of_this_machine() -> int:
+def _gpus_of_this_machine() -> dict[str, Any]:
+    """Returns the options of submitit that let jobs of this machine see its GPUs, as far as this process sees them."""
     from podium.models.device import gpu_names  # it imports torch
 
-    return len(gpu_names())
+    given = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.isdecimal()]
+    numbers = tuple(map(int, given)) or tuple(range(len(gpu_names())))
+    return {"gpus_per_node": len(numbers), "local_visible_gpus": numbers} if gpu_names() else {}
 
 
 def _numbers_in_queue() -> set[str] | None:
     """Returns the numbers of this user's jobs that wait or run, as Slurm's own queue has them; None: no answer."""
-    command = ["squeue", "--noheader", "--array", "--user", getpass.getuser(), "--format", "%i"]
-    with suppress(OSError, subprocess.SubprocessError):
+    with suppress(OSError, KeyError, subprocess.SubprocessError):  # a container's user may have no name
+        command = ["squeue", "--noheader", "--array", "--user", getpass.getuser(), "--format", "%i"]
         return set(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split())
     return None
 

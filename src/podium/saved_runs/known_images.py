@@ -5,7 +5,7 @@ A run that learns from such a run, or is averaged with it, has seen them, too. (
 model; pretraining sees no labels.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,17 +51,21 @@ def find_origin(weights: str, competition: Competition, root: Path, folds: Folds
     return {KEY: {"run": run.name, "unseen_folds": unseen if is_clean else []}}
 
 
-def inherited_origin(runs: Sequence[Run]) -> dict[str, Any]:
-    """Returns what recipe.json records of a run that learns from these, fold by fold, and warns; else nothing."""
-    doubted = [run for run in runs if run.recipe.get(KEY) is not None]
+def inherited_origin(runs: Sequence[Run], own: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Returns what recipe.json records of a run that learns from these, fold by fold, and warns; else nothing.
+
+    `own` is what the weights that the new run starts from have seen.
+    """
+    doubted = {run.name: set(_unseen_folds(run)) for run in runs if run.recipe.get(KEY) is not None}
     if not doubted:
-        return {}
+        return dict(own or {})
     say(
-        f"podium: warning: {first_few(run.name for run in doubted)} knew held-out images, so the scores of what learns"
-        " from it will be too high, too, and a plain submission leaves it out"
+        f"podium: warning: {first_few(doubted)} knew held-out images. What learns from that scores too well, too, and a"
+        " plain submission leaves it out"
     )
-    unseen = [set(_unseen_folds(run)) for run in doubted]
-    return {KEY: {"run": doubted[0].name, "unseen_folds": sorted(set.intersection(*unseen))}}
+    if own:
+        doubted = {str(own[KEY]["run"]): set(own[KEY]["unseen_folds"]), **doubted}
+    return {KEY: {"run": next(iter(doubted)), "unseen_folds": sorted(set.intersection(*doubted.values()))}}
 
 
 def _run_of(weights_sha256: str, slug: str, root: Path) -> tuple[Run, int] | None:

@@ -7,10 +7,10 @@ weights of another competition's run or of a pretraining) what those were made f
 
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from podium.errors import PodiumError
 from podium.saved_runs.pretrained_backbones import PRETRAINING
 from podium.saved_runs.run_folder import Run
 from podium.terminal import plural
@@ -68,10 +68,11 @@ def _recorded(recipe: dict[str, Any]) -> list[dict[str, Any]]:
 def _owner(backbone: Path) -> tuple[Run, dict[str, Any]]:
     """Returns the pretraining that the file is of, or the run that it is a fold's model of, and its recipe."""
     if (backbone.parent / PRETRAINING).is_file():
-        recipe = {}
-        with suppress(OSError, ValueError):
-            recipe = json.loads((backbone.parent / PRETRAINING).read_text(encoding="utf-8"))
-        return Run(backbone.parent), recipe
+        path = backbone.parent / PRETRAINING
+        try:
+            return Run(backbone.parent), dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise PodiumError(f"{path}: cannot be read ({error}); restore it, or pretrain again") from None
     run = Run(backbone.parents[1])
     return run, run.recipe
 

@@ -32,6 +32,7 @@ from podium.searching.study import (
     OF_EACH_FOLD,
     OPTIONS,
     SHORT_TRAINING,
+    STUDY,
     SearchStudy,
     keep_settings,
 )
@@ -48,11 +49,13 @@ MOST_FAILURES = 3  # of trials in a row: then it is not their options
 
 def search(plan: SearchPlan) -> bool:
     """Tries trials until there are enough or the time is over; returns whether this process has judged the winner."""
+    pace = Pace(plan.request.budget, plan.request.started - plan.request.spent)
+    if not (plan.folder / STUDY).exists():
+        _refuse_short_budget(plan, pace)
     keep_settings(plan.folder, plan.settings())
     better = METRICS[plan.base.competition.metric]().better
     study = SearchStudy(plan.folder, better, plan.base.recipe.seed)
     _prepare_pixels(plan)
-    pace = Pace(plan.request.budget, plan.request.started - plan.request.spent)
     trials = Trials(plan, study, pace, choose_models(plan, pace))
     trials.run()
     if study.is_busy():
@@ -116,7 +119,8 @@ class Trials:
         self.study.enqueue_defaults(
             {model: {**choice[model], **space.drawn_for_defaults()} for model, space in self.spaces.items()}
         )
-        self._refuse_short_budget()
+        if self.study.best() is None and not self.plan.request.spent:
+            _refuse_short_budget(self.plan, self.pace)
         failures, has_time = 0, True
         while has_time:
             with self.study.claimed(self.plan.request.trials) as trial:
@@ -152,7 +156,7 @@ class Trials:
         say(f"podium: trial {trial.number}: {describe_options(options) if not is_default else options['model']}")
         known = self.study.trials()[trial.number].last_step or 0
         value = math.nan
-        for step, plan, folds in self._steps(trial.number, options):
+        for step, plan, folds in steps_of(self.plan, trial.number, options):
             if plan.unfinished_folds():
                 if not self._has_time_for(plan, trial.number, options):
                     return False
@@ -175,16 +179,6 @@ class Trials:
         say(f"podium: trial {trial.number}: {score}{is_best}")
         return True
 
-    def _steps(self, number: int, options: Options) -> Iterator[tuple[int, Plan, tuple[int, ...]]]:
-        """Yields each step, its plan, and the folds that its score is a mean over."""
-        folds, name = self.plan.folds, f"t{number}"
-        whole = self.plan.plan_of(options, name, folds[0])
-        epochs = whole.recipe.epochs // SHORT
-        short = self.plan.plan_of({**options, "epochs": epochs}, f"{name}-short", folds[0]) if epochs else whole
-        yield SHORT_TRAINING, short, folds[:1]
-        for count, fold in enumerate(folds, 1):
-            yield OF_EACH_FOLD * count, self.plan.plan_of(options, name, fold), folds[:count]
-
     def _has_time_for(self, plan: Plan, number: int, options: Options) -> bool:
         """Returns whether there is time for a step, and for a judgement, also if this trial becomes the winner."""
         if not self.pace.is_limited:
@@ -193,19 +187,31 @@ class Trials:
         most = max(sum(map(self.pace.seconds, plans)) for plans in judgements)
         return self.pace.seconds(plan) + most < self.pace.seconds_left()
 
-    def _refuse_short_budget(self) -> None:
-        """Refuses a time in which not even the defaults of one model can be tried and judged."""
-        if not self.pace.is_limited or self.study.best() is not None or self.plan.request.spent:
-            return
-        options, number = {"model": self.models[0]}, 0
-        steps = [plan for _, plan, _ in self._steps(number, options)]
-        steps.append(self.plan.plan_of(options, f"t{number}", self.plan.last_fold))
-        seconds = sum(map(self.pace.seconds, steps))
-        if seconds > self.pace.seconds_left():
-            raise PodiumError(
-                f"--budget: the defaults of {self.models[0]} alone take about {duration(seconds)} on"
-                f" {plural(len(self.plan.folds) + 1, 'fold')}; allow more, name fewer --folds or a smaller model"
-            )
+
+def steps_of(plan: SearchPlan, number: int, options: Options) -> Iterator[tuple[int, Plan, tuple[int, ...]]]:
+    """Yields each step of a trial, its plan, and the folds that its score is a mean over."""
+    folds, name = plan.folds, f"t{number}"
+    whole = plan.plan_of(options, name, folds[0])
+    epochs = whole.recipe.epochs // SHORT
+    short = plan.plan_of({**options, "epochs": epochs}, f"{name}-short", folds[0]) if epochs else whole
+    yield SHORT_TRAINING, short, folds[:1]
+    for count, fold in enumerate(folds, 1):
+        yield OF_EACH_FOLD * count, plan.plan_of(options, name, fold), folds[:count]
+
+
+def _refuse_short_budget(plan: SearchPlan, pace: Pace) -> None:
+    """Refuses a time in which not even the defaults of one model can be tried and judged."""
+    if not pace.is_limited:
+        return
+    options, number = {"model": plan.models[0]}, 0
+    steps = [step_plan for _, step_plan, _ in steps_of(plan, number, options)]
+    steps.append(plan.plan_of(options, f"t{number}", plan.last_fold))
+    seconds = sum(map(pace.seconds, steps))
+    if seconds > pace.seconds_left():
+        raise PodiumError(
+            f"--budget: the defaults of {plan.models[0]} alone take about {duration(seconds)} on"
+            f" {plural(len(plan.folds) + 1, 'fold')}; allow more, name fewer --folds or a smaller model"
+        )
 
 
 def describe_options(options: Options) -> str:

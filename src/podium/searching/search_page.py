@@ -78,7 +78,7 @@ def _curves(found: Found, trials: Sequence[FrozenTrial]) -> str:
         for name, points in (("the best so far", best), ("all folds", whole), ("short training", short))
     ]
     charts = line_chart(f"{metric} of each trial", "trial", lines)
-    ranked = sorted(trials, key=lambda trial: (DEFAULTS not in trial.user_attrs, -_last_score(trial), trial.number))
+    ranked = sorted(trials, key=_rank)
     charts += line_chart(
         f"{metric} after a short training (0) and so many folds",
         "folds",
@@ -86,6 +86,12 @@ def _curves(found: Found, trials: Sequence[FrozenTrial]) -> str:
     )
     text = "Only trials that did better than others after a short training were trained on all folds of the search."
     return section("curves", "Curves", note(text), f'<div class="charts">{charts}</div>')
+
+
+def _rank(trial: FrozenTrial) -> tuple[bool, bool, float, int]:
+    """Puts the defaults first, then those on all folds, the best first."""
+    is_partial = trial.state is not TrialState.COMPLETE
+    return DEFAULTS not in trial.user_attrs, is_partial, -_last_score(trial), trial.number
 
 
 def _last_score(trial: FrozenTrial) -> float:
@@ -105,8 +111,8 @@ def _what_mattered(trials: Sequence[FrozenTrial]) -> str:
         return section("mattered", "What mattered", note("Not known before twelve trials with scores that differ."))
     rows: list[list[Cell]] = [[item.option, item.share, item.low, item.high] for item in importances]
     text = (
-        "The share of each option in the variance of the scores after the short trainings (fANOVA), and 90 % of"
-        " resampled trials. Where the range is wide, nobody knows yet."
+        "The share of each option in the variance of the scores after the short trainings (fANOVA). From and to: the"
+        " range of 90 % of the shares that resampled trials give. Where it is wide, nobody knows yet."
     )
     return section("mattered", "What mattered", note(text), html_table(["option", "share", "from", "to"], rows))
 

@@ -27,11 +27,12 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from podium.disk import locked, write_json
 from podium.errors import InUse, PodiumError
 from podium.recipe import differences
-from podium.saved_runs.run_folder import PATIENCE, Run
+from podium.saved_runs.run_folder import PATIENCE
 
 VERSION = 2  # of study.json, and of what the trials record in their attributes
 HALVING = 2  # one trial in so many goes on from each rung
 SHORT_TRAINING, OF_EACH_FOLD = 1, 2  # steps: so the rungs are a short training, one fold, two folds, four folds, ...
+MOMENT = 0.1  # seconds that who counts the trials may hold the lock of one
 STUDY, JOURNAL = "study.json", "trials.jsonl"
 DEFAULTS, OPTIONS, SCORES, ERROR = "defaults", "options", "scores", "error"  # attributes of trials
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -73,7 +74,7 @@ class SearchStudy:
 
     def _left_trial(self, held: ExitStack) -> Trial | None:
         for trial in self.trials(TrialState.RUNNING):
-            if held.enter_context(locked(self._lock_path(trial.number))):
+            if held.enter_context(locked(self._lock_path(trial.number), patience=MOMENT)):
                 self._seed_sampler(trial.number)
                 return Trial(self.study, trial._trial_id)  # Optuna has no public way to a running trial
         return None
@@ -165,32 +166,17 @@ def _cut_half_line(path: Path) -> None:
 
 
 def keep_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Writes study.json, or refuses to go on with other settings, unless nothing was trained with those."""
+    """Writes study.json, or refuses to go on with other settings."""
     with locked(folder / ".claim.lock", patience=math.inf):
         if not (folder / STUDY).exists():
             write_json(folder / STUDY, {"version": VERSION, **settings})
             return
         recorded = read_settings(folder)
-        changes = differences(recorded, settings)
-        if changes and _has_trained_nothing(folder):
-            (folder / JOURNAL).unlink(missing_ok=True)
-            write_json(folder / STUDY, {"version": VERSION, **settings})
-        elif changes:
+        if changes := differences(recorded, settings):
             raise PodiumError(
                 f"{folder} was started with other settings: {'; '.join(changes)}. Give the same to go on, or choose"
                 " another name for this search (--name NAME)"
             )
-
-
-def _has_trained_nothing(folder: Path) -> bool:
-    """Returns whether the search was refused, or failed, before anything of its runs was written."""
-    runs = folder.parents[1].glob(f"{folder.name}-*/recipe.json")
-    return not any(Run(path.parent).has_begun() for path in runs) and not _is_trained_now(folder)
-
-
-def _is_trained_now(folder: Path) -> bool:
-    with ExitStack() as held:
-        return not all(held.enter_context(locked(path, shared=True)) for path in folder.glob(".t*.lock"))
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

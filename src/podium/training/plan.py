@@ -116,8 +116,8 @@ def make_plan(checked: CheckedRequest) -> Plan:
         _refuse_other_recipe(plan)
         _refuse_other_regions(plan)
     earlier = [run for runs in plan.earlier_runs.values() for run in runs]
-    origin = find_origin(str(plan.backbone or recipe.weights), competition, root, folds) or inherited_origin(earlier)
-    return replace(plan, facts={**made_from(earlier, plan.backbone), **origin})
+    origin = find_origin(str(plan.backbone or recipe.weights), competition, root, folds)
+    return replace(plan, facts={**made_from(earlier, plan.backbone), **inherited_origin(earlier, origin)})
 
 
 def with_run(plan: Plan, run: Run) -> Plan:

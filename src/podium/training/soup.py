@@ -78,7 +78,7 @@ class Kitchen:
     def score(self, mixture: Mixture, fold: int) -> float:
         """Returns the score of a mixture on the images that a fold holds out; higher is better."""
         if (mixture, fold) not in self.scores:
-            metric, alone = self.competition.metric, self._is_a_run_as_it_is(mixture)
+            metric, alone = self.competition.metric, self.is_a_run_as_it_is(mixture)
             run = self.runs[mixture.counts.index(1)] if alone else self.runs[0]
             held_out = run.out_of_fold(fold, self.competition.classes)
             if not alone:  # else as its training has predicted them
@@ -87,7 +87,7 @@ class Kitchen:
             self.scores[mixture, fold] = METRICS[metric]().better * evaluate(metric, known.target, known.probs)
         return self.scores[mixture, fold]
 
-    def _is_a_run_as_it_is(self, mixture: Mixture) -> bool:
+    def is_a_run_as_it_is(self, mixture: Mixture) -> bool:
         if sum(mixture.counts) > 1 or mixture.size != self.size:
             return False
         return bool(self.runs[mixture.counts.index(1)].recipe["views"] == self.runs[0].recipe["views"])
@@ -134,8 +134,8 @@ def make_soup(competition: Competition, root: Path, names: Sequence[str], reques
             shares = ", ".join(f"{count} x {run}" for run, count in soup.recipe["soup"][str(fold)].items())
             say(f"  fold {fold}  {shares}" + (f", at {mixture.size} px" if len(kitchen.sizes) > 1 else ""))
     show(results_table(soup, soup.recipe["folds"], competition.metric, competition.classes))
-    if all(sum(mixture.counts) == 1 and mixture.size == kitchen.size for mixture in chosen.values()):
-        say("podium: note: nothing is better than the best run as it is, so the soup is that run; it may be deleted")
+    if all(map(kitchen.is_a_run_as_it_is, chosen.values())):
+        say("podium: note: in each fold, a single run as it is does best, so a soup gains nothing; it may be deleted")
     say(f"podium: wrote {soup.path}")
     say(f"next: {command_for('compare', competition.slug)}")
     return soup
@@ -163,6 +163,7 @@ def _choose(kitchen: Kitchen, judges: Sequence[int]) -> Mixture:
 def _begin(soup: Run, kitchen: Kitchen, chosen: Mapping[int, Mixture]) -> None:
     """Writes recipe.json, and copies what the predictions of the first run depend on."""
     first = kitchen.runs[0]
+    used = [run for place, run in enumerate(kitchen.runs) if any(mixture.counts[place] for mixture in chosen.values())]
     counts = {
         str(fold): {run.name: count for run, count in zip(kitchen.runs, mixture.counts, strict=True) if count}
         for fold, mixture in chosen.items()
@@ -173,8 +174,8 @@ def _begin(soup: Run, kitchen: Kitchen, chosen: Mapping[int, Mixture]) -> None:
         "test_size": largest,
         "soup": counts,
         "soup_sha256": hash_weights(kitchen.runs, list(chosen)),
-        **made_from(kitchen.runs),
-        **inherited_origin(kitchen.runs),
+        **made_from(used),
+        **inherited_origin(used),
     }
     write_json(soup.path / "recipe.json", recipe)
     for path in (*region_files(first), first.path / CORRECTIONS):
