@@ -39,12 +39,12 @@ def test_the_nearest_run_is_the_twin_and_of_several_the_first(tiny: Path, podium
         assert podium(*TRAIN, name, *words)[0] == 0
     assert podium(*TRAIN, "new", "--smoothing", "0.3", "--folds", "0")[0] == 0
     run, others = run_of(tiny, "new"), [run_of(tiny, name) for name in ("far", "near")]
-    found = find_twin(run, others)
-    assert found is not None
-    assert (found[0].name, found[1]) == ("far", ["--mix"])  # both differ in one option
-    found = find_twin(run, others[1:])
-    assert found is not None
-    assert (found[0].name, found[1]) == ("near", ["--smoothing"])
+    twin = find_twin(run, others)
+    assert twin is not None
+    assert (twin.run.name, twin.changes) == ("far", ["--mix"])  # both differ in one option
+    twin = find_twin(run, others[1:])
+    assert twin is not None
+    assert (twin.run.name, twin.changes) == ("near", ["--smoothing"])
     write_json(others[1].path / "recipe.json", {**others[1].recipe, "folds_sha256": "other"})
     assert find_twin(run, [run_of(tiny, "near")]) is None
     (others[1].path / "recipe.json").write_text("{")
@@ -58,8 +58,8 @@ def test_a_difference_beyond_chance_is_called_so(tiny: Path, podium: Podium, wor
         run = run_of(tiny, name)
         for fold in run.finished():
             path = run.fold_folder(fold) / "oof.npz"
-            found = Predictions.load(path, "", is_labelled=True)
-            probs = 0 * found.probs
-            probs[range(len(probs)), (found.target.values + (name == worse)) % probs.shape[1]] = 1
-            replace(found, probs=probs).save(path)
+            predictions = Predictions.load(path, "", is_labelled=True)
+            probs = 0 * predictions.probs
+            probs[range(len(probs)), (predictions.target.values + (name == worse)) % probs.shape[1]] = 1
+            replace(predictions, probs=probs).save(path)
     assert verdict in describe_twin(load("tiny", tiny), tiny, run_of(tiny, "new"))

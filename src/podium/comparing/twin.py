@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from podium.blending.held_out import collect_held_out
 from podium.blending.pool_images import pool_held_out
@@ -34,18 +35,29 @@ ADDED = {
 FOLLOWS = {"test_size": ("finish", "image_size"), "keep": ("head_first",)}  # options, and what decides them
 
 
+class Twin(NamedTuple):
+    """A run that another one may be compared with; the least one is the nearest."""
+
+    is_no_source: bool  # the other one neither goes on from it nor takes its pseudo-labels
+    has_other_seed: bool
+    change_count: int
+    began: int  # nanoseconds
+    run: Run
+    changes: list[str]  # what the other one has in another way
+
+
 def describe_twin(competition: Competition, root: Path, run: Run) -> str:
     """Returns the gain over the run's twin, for people; nothing if it has none, or if that cannot be read."""
     with suppress(PodiumError):
-        found = find_twin(run, _others(run, runs_folder(competition.slug, root)))
-        return "" if found is None else _describe(competition, root, run, *found)
+        twin = find_twin(run, _others(run, runs_folder(competition.slug, root)))
+        return "" if twin is None else _describe(competition, root, run, twin)
     return ""
 
 
-def _describe(competition: Competition, root: Path, run: Run, twin: Run, changes: Sequence[str]) -> str:
-    other_seed = ", and in the seed" if run.recipe.get("seed") != twin.recipe.get("seed") else ""
+def _describe(competition: Competition, root: Path, run: Run, twin: Twin) -> str:
+    other_seed = ", and in the seed" if twin.has_other_seed else ""
     groups, labels = read_groups(competition, root), competition.label_of
-    pair = pool_held_out(collect_held_out([twin, run], competition.classes, groups, labels), competition)
+    pair = pool_held_out(collect_held_out([twin.run, run], competition.classes, groups, labels), competition)
     if not len(pair):
         return ""
     metric, better = competition.metric, METRICS[competition.metric]().better
@@ -56,32 +68,35 @@ def _describe(competition: Competition, root: Path, run: Run, twin: Run, changes
     verdict = "it helps here" if low > 0 else "it harms here" if high < 0 else "that may be chance"
     sign = "" if better > 0 else ", positive is better"
     return (
-        f"beside {twin.name}, which differs in {', '.join(changes)}{other_seed}: {metric} {gain:+.4f} on {len(pair):,}"
-        f" held-out images (95 % over images: {low:+.4f} to {high:+.4f}{sign}): {verdict}"
+        f"beside {twin.run.name}, which differs in {', '.join(twin.changes)}{other_seed}: {metric} {gain:+.4f} on"
+        f" {len(pair):,} held-out images (95 % over images: {low:+.4f} to {high:+.4f}{sign}): {verdict}"
     )
 
 
-def find_twin(run: Run, others: Sequence[Run]) -> tuple[Run, list[str]] | None:
-    """Returns the run that a run goes on from or learns from, or that differs in the fewest options, and those.
+def find_twin(run: Run, others: Sequence[Run]) -> Twin | None:
+    """Returns the run that a run goes on from or learns from, or else the one that differs in the fewest options.
 
     The seed is no option here, but runs of the same seed come first; of several, it is the first that was trained.
     None: there is no such run, or only the seed is new.
     """
-    found, sources = [], {run.recipe.get("start"), *str(run.recipe.get("pseudo", "")).split("+")}
-    for other in others:
-        is_fit = other.finished() and all(other.recipe.get(key) == run.recipe.get(key) for key in SAME)
-        if is_fit and "soup" not in other.recipe and not doubt_about(other):
-            changes, is_source = _changes(run, other), other.name in sources
-            has_other_seed = run.recipe.get("seed") != other.recipe.get("seed")
-            is_same_model = run.recipe["model"] == other.recipe["model"]
-            if is_source or (len(changes) <= MOST_CHANGES and is_same_model):
-                began = (other.path / "recipe.json").stat().st_mtime_ns
-                found.append((not is_source, has_other_seed, len(changes), began, other, changes))
     if "soup" in run.recipe or doubt_about(run):
         return None
-    is_only_a_seed = any(not changes for *_, changes in found)
-    found = [entry for entry in found if entry[-1] and not (is_only_a_seed and entry[0] and entry[1])]
-    return min(found, key=lambda entry: entry[:4])[-2:] if found else None
+    sources = {run.recipe.get("start"), *str(run.recipe.get("pseudo", "")).split("+")}
+    twins = []
+    for other in others:
+        is_fit = other.finished() and all(other.recipe.get(key) == run.recipe.get(key) for key in SAME)
+        if not is_fit or "soup" in other.recipe or doubt_about(other):
+            continue
+        changes, is_source = _changes(run, other), other.name in sources
+        if is_source or (len(changes) <= MOST_CHANGES and run.recipe["model"] == other.recipe["model"]):
+            has_other_seed = run.recipe.get("seed") != other.recipe.get("seed")
+            began = (other.path / "recipe.json").stat().st_mtime_ns
+            twins.append(Twin(not is_source, has_other_seed, len(changes), began, other, changes))
+    is_only_a_seed = any(not twin.changes for twin in twins)
+    twins = [
+        twin for twin in twins if twin.changes and not (is_only_a_seed and twin.is_no_source and twin.has_other_seed)
+    ]
+    return min(twins, key=lambda twin: twin[:4], default=None)
 
 
 def _changes(run: Run, other: Run) -> list[str]:
