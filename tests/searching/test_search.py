@@ -4,7 +4,7 @@ import math
 import re
 import shutil
 import signal
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import Tensor
 from forked_podium import exit_status, start_podium
 from podium import disk
 from podium.errors import InUse, NoSpaceLeft, PodiumError
-from podium.searching import search, search_plan
+from podium.searching import search, search_plan, study
 from podium.searching.pace import Pace
 from podium.searching.search_plan import plan_search
 from podium.searching.search_request import SearchRequest
@@ -190,6 +190,25 @@ def test_two_processes_train_no_trial_twice_and_what_a_killed_one_leaves_is_fini
     assert all(trial.state in FINISHED for trial in trials)
     assert not any("Traceback" in log.read_text() for log in logs)
     assert sum("winner: search-t" in log.read_text() for log in logs) >= 1
+
+
+def test_a_trial_that_ends_while_another_process_waits_for_its_lock_is_not_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, first = tmp_path / "search", ExitStack()
+    trial = first.enter_context(SearchStudy(folder, 1).claimed(1))
+    assert trial is not None
+    other = SearchStudy(folder, 1)
+
+    def ended_meanwhile(path: Path, *options: bool, **patience: float) -> AbstractContextManager[bool]:
+        if path.name == ".t0.lock":
+            trial.study.tell(trial, 0.5)
+            first.close()
+        return disk.locked(path, *options, **patience)
+
+    monkeypatch.setattr(study, "locked", ended_meanwhile)
+    with other.claimed(1) as claimed:
+        assert claimed is None
 
 
 def test_the_half_line_of_a_power_cut_is_cut_off(found: Path) -> None:

@@ -74,9 +74,13 @@ class SearchStudy:
 
     def _left_trial(self, held: ExitStack) -> Trial | None:
         for trial in self.trials(TrialState.RUNNING):
-            if held.enter_context(locked(self._lock_path(trial.number), patience=MOMENT)):
-                self._seed_sampler(trial.number)
-                return Trial(self.study, trial._trial_id)  # Optuna has no public way to a running trial
+            with ExitStack() as own:
+                is_free = own.enter_context(locked(self._lock_path(trial.number), patience=MOMENT))
+                # Who held the lock may have finished the trial since it was listed.
+                if is_free and self.trials()[trial.number].state == TrialState.RUNNING:
+                    held.push(own.pop_all())
+                    self._seed_sampler(trial.number)
+                    return Trial(self.study, trial._trial_id)  # Optuna has no public way to a running trial
         return None
 
     def _new_trial(self, held: ExitStack, most: int) -> Trial | None:
