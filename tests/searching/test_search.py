@@ -135,6 +135,17 @@ def test_a_look_that_another_process_takes_is_waited_for_and_not_shared(
     assert asked == [*[(False, 0.0)] * len(MODELS), *[(False, math.inf)] * len(MODELS)]
 
 
+def test_a_time_that_the_looks_alone_use_up_is_refused(
+    folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "learns_anew", lambda weights: False)
+    monkeypatch.setattr(Pace, "seconds", lambda pace, plan: 300.0 if "look" in plan.run.name else 0.0)
+    words = ("search", *FAST, "--device", "cpu", "--epochs", "1", "--model", *MODELS, "--folds", "0,1")
+    line = one_line(podium(*words, "--budget", "10m"))
+    assert f"after 15 min for {len(MODELS)} frozen heads; allow more" in line
+    assert not list(folds.glob("runs/tiny/search-*"))
+
+
 # --- stopped, killed, started twice ------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ The first trials are those of the defaults, and always go on. Reads what trainin
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from optuna.trial import Trial, TrialState
 
@@ -51,7 +51,7 @@ def search(plan: SearchPlan) -> bool:
     """Tries trials until there are enough or the time is over; returns whether this process has judged the winner."""
     pace = Pace(plan.request.budget, plan.request.started - plan.request.spent)
     if not (plan.folder / STUDY).exists():
-        _refuse_short_budget(plan, pace)
+        _refuse_short_budget(plan, pace, looks_of(plan).values())
     keep_settings(plan.folder, plan.settings())
     better = METRICS[plan.base.competition.metric]().better
     study = SearchStudy(plan.folder, better, plan.base.recipe.seed)
@@ -82,12 +82,19 @@ def score_on(run: Run, folds: Sequence[int], competition: Competition) -> float:
 # --- looks -------------------------------------------------------------------------------------------
 
 
-def choose_models(plan: SearchPlan, pace: Pace) -> tuple[str, ...]:
-    """Returns the better half of the models, by frozen heads on one fold; all where a head tells nothing."""
-    sizes: Sequence[ImageSize | None] = plan.request.sizes or (None,)
+def looks_of(plan: SearchPlan) -> dict[tuple[str, ImageSize | None], Plan]:
+    """Returns the frozen heads by model and size; none where a head tells nothing, or no model would be left out."""
     if len(plan.models) <= LEAST_MODELS or learns_anew(plan.base.recipe.weights):
+        return {}
+    sizes: Sequence[ImageSize | None] = plan.request.sizes or (None,)
+    return {(model, size): plan.look_of(model, size) for model in plan.models for size in sizes}
+
+
+def choose_models(plan: SearchPlan, pace: Pace) -> tuple[str, ...]:
+    """Returns the better half of the models, by frozen heads on one fold; all if none are looked at."""
+    looks = looks_of(plan)
+    if not looks:
         return plan.models
-    looks = {(model, size): plan.look_of(model, size) for model in plan.models for size in sizes}
     for patience in (0.0, math.inf):  # first what no other process does, then what none has finished
         for look in looks.values():
             with locked(plan.folder / f".{look.run.name}.lock", patience=patience) as is_mine:
@@ -96,7 +103,7 @@ def choose_models(plan: SearchPlan, pace: Pace) -> tuple[str, ...]:
                         train_folds(look)
     better = METRICS[plan.base.competition.metric]().better
     scores = {key: score_on(look.run, plan.folds[:1], plan.base.competition) for key, look in looks.items()}
-    best = {model: max(better * scores[model, size] for size in sizes) for model in plan.models}
+    best = {model: max(better * score for (own, _), score in scores.items() if own == model) for model in plan.models}
     ranked = sorted(plan.models, key=lambda model: -best[model])
     kept = ranked[: max(LEAST_MODELS, math.ceil(len(ranked) / 2))]
     rows = [[model, f"{better * best[model]:.5f}", "" if model in kept else "left out"] for model in ranked]
@@ -199,18 +206,19 @@ def steps_of(plan: SearchPlan, number: int, options: Options) -> Iterator[tuple[
         yield OF_EACH_FOLD * count, plan.plan_of(options, name, fold), folds[:count]
 
 
-def _refuse_short_budget(plan: SearchPlan, pace: Pace) -> None:
-    """Refuses a time in which not even the defaults of one model can be tried and judged."""
+def _refuse_short_budget(plan: SearchPlan, pace: Pace, looks: Collection[Plan] = ()) -> None:
+    """Refuses a time in which not even the looks are over and the defaults of one model are tried and judged."""
     if not pace.is_limited:
         return
     options, number = {"model": plan.models[0]}, 0
     steps = [step_plan for _, step_plan, _ in steps_of(plan, number, options)]
     steps.append(plan.plan_of(options, f"t{number}", plan.last_fold))
-    seconds = sum(map(pace.seconds, steps))
-    if seconds > pace.seconds_left():
+    seconds, of_looks = (sum(map(pace.seconds, plans)) for plans in (steps, looks))
+    if seconds + of_looks > pace.seconds_left():
+        heads = f", after {duration(of_looks)} for {plural(len(looks), 'frozen head')}" if looks else ""
         raise PodiumError(
             f"--budget: the defaults of {plan.models[0]} alone take about {duration(seconds)} on"
-            f" {plural(len(plan.folds) + 1, 'fold')}; allow more, name fewer --folds or a smaller model"
+            f" {plural(len(plan.folds) + 1, 'fold')}{heads}; allow more, name fewer --folds or a smaller model"
         )
 
 
