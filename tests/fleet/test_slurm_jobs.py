@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from podium.fleet import slurm_jobs
 from podium.fleet.cell_board import DONE, FAILED, Board, Rhythm
 from podium.fleet.cell_sweep import Cell, Sweep
 from podium.fleet.slurm_jobs import CellCommand, check_queue, follow, open_queue
+from podium.fleet.visible_gpus import VARIABLE
 from podium.fleet.where import LOCAL, SLURM, Where
 from podium.fleet.work import work
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of
@@ -45,6 +47,7 @@ class Executor:
 
     def __init__(self, sweep: Sweep, dying: str = "") -> None:
         self.sweep, self.dying, self.jobs, self.given = sweep, dying, list[Job](), list[dict[str, Any]]()
+        self.commands = list[CellCommand]()
 
     def batch(self) -> Any:
         from contextlib import nullcontext
@@ -57,6 +60,7 @@ class Executor:
     def submit(self, command: CellCommand) -> Job:
         job, cell = Job(len(self.jobs)), command.words[-1]
         self.jobs.append(job)
+        self.commands.append(command)
         if cell != self.dying:
             work(Board(self.sweep.folder), [cell], lambda _: None, self.sweep.rhythm)
         job.state = "FAILED" if cell == self.dying else "COMPLETED"
@@ -181,6 +185,25 @@ def test_jobs_that_slurm_does_not_know_yet_are_waited_for(sweep: Sweep, monkeypa
     assert [step.state for step in last.values()] == [DONE] * 3
 
 
+@pytest.mark.parametrize(("visible", "gpus"), [(None, "0,1"), ("3,GPU-7f3a", "3,GPU-7f3a"), ("", "")])
+def test_a_job_of_this_machine_sees_the_gpus_that_submitit_hides(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, visible: str | None, gpus: str
+) -> None:
+    monkeypatch.setattr("podium.models.device.gpu_names", lambda: ["cuda:0", "cuda:1"])
+    monkeypatch.delenv(VARIABLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(VARIABLE, visible)
+    executor = Executor(sweep)
+    replace(queue_of(sweep, executor, monkeypatch), where=Where(LOCAL)).submit(CELLS[:1])
+    (command,) = executor.commands
+    monkeypatch.setenv(VARIABLE, "hidden by submitit")
+    start = subprocess.Popen
+    seen = f"import os; raise SystemExit(os.environ['{VARIABLE}'] != '{gpus}')"
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **options: start([sys.executable, "-c", seen], **options))
+    command()
+    assert command.checkpoint().function.gpus == command.gpus
+
+
 def test_ctrl_c_leaves_the_jobs_and_says_how_to_follow_them(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,7 +228,7 @@ def test_a_command_that_saved_and_stopped_is_queued_again(monkeypatch: pytest.Mo
     command = CellCommand(["train"])
     start = subprocess.Popen
     stopping = [sys.executable, "-c", f"raise SystemExit({STOPPED})"]
-    monkeypatch.setattr(subprocess, "Popen", lambda _: start(stopping))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: start(stopping))
     with pytest.raises(PodiumError, match="status 75"):  # only if the handler of the signal does not end the process
         command()
     assert raised == [submitit.JobEnvironment._usr_sig()]

@@ -211,11 +211,11 @@ def test_a_trial_that_ends_while_another_process_waits_for_its_lock_is_not_taken
     assert trial is not None
     other = SearchStudy(folder, 1)
 
-    def ended_meanwhile(path: Path, *options: bool, **patience: float) -> AbstractContextManager[bool]:
+    def ended_meanwhile(path: Path, shared: bool = False, patience: float = 0.0) -> AbstractContextManager[bool]:
         if path.name == ".t0.lock":
             trial.study.tell(trial, 0.5)
             first.close()
-        return disk.locked(path, *options, **patience)
+        return disk.locked(path, shared, patience)
 
     monkeypatch.setattr(study, "locked", ended_meanwhile)
     with other.claimed(1) as claimed:

@@ -125,6 +125,7 @@ def test_runs_with_and_without_them_blend_and_the_lineage_names_their_licence(ex
         **{"folder": "data/extra/art", "images": 8, "weight": 0.5},
         **{"licence": "CC BY 4.0", "url": "https://example.org/art"},
     }
+    assert lineage["extra"][1]["images"] == 2  # of six: copies are not learned
     status, out, err = podium("submit", "-c", "tiny", "--runs", "without", "--name", "alone", "--anyway")
     assert status == 0, err
     assert "extra" not in json.loads(Path(out.strip()).with_suffix(".json").read_text())

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bars
 from podium.errors import PodiumError
 from podium.saved_runs.prediction_files import Predictions
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Task
@@ -168,6 +169,15 @@ def test_without_test_images_there_is_nothing_to_label(labelled: Path, podium: P
     (folder / "sample_submission.csv").unlink()
     message = one_line(podium(*TRAIN, "--name", "student", "--pseudo", "first"))
     assert "has no test images; leave it out" in message
+
+
+def test_numbers_are_not_sharpened(tmp_path: Path) -> None:
+    bars.write_competition(tmp_path, columns=bars.COLUMNS["two"])
+    podium_at(tmp_path, "folds", "-c", bars.SLUG, "--k", "3")
+    small = ("--model", "test_resnet", "--weights", "none", "--image-size", "32", "--epochs", "1")
+    podium_at(tmp_path, "train", "-c", bars.SLUG, *small, "--name", "first", "--folds", "0")
+    with pytest.raises(PodiumError, match="--sharpen 2 is for labels, but these images have numbers; leave it out"):
+        plan_of_task(tmp_path, bars.SLUG, model="test_resnet", pseudo="first", sharpen=2.0)
 
 
 # --- powers and confidence ---------------------------------------------------------------------------

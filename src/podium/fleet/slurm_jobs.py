@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from podium.disk import write_json
 from podium.errors import STOPPED, PodiumError
 from podium.fleet.cell_board import DONE, ENDED, FAILED, FREE, TAKEN, Board, Step, Watch, take
 from podium.fleet.cell_sweep import Cell, Sweep
+from podium.fleet.visible_gpus import environment_with, visible_gpus
 from podium.fleet.where import LOCAL, SLURM, Where
 from podium.terminal import first_few, first_line, plural, podium_command, say
 
@@ -58,6 +59,7 @@ class CellCommand:
 
     words: Sequence[str]
     version: str = __version__
+    gpus: Sequence[str] | None = None  # that it may use; None: those that the scheduler gives
     process: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
 
     def __call__(self) -> None:
@@ -65,7 +67,8 @@ class CellCommand:
 
         if self.version != __version__:
             raise PodiumError(f"this node has Podium {__version__}, not {self.version}; install one version on all")
-        self.process = subprocess.Popen([sys.executable, "-m", "podium", *self.words])
+        command = [sys.executable, "-m", "podium", *self.words]
+        self.process = subprocess.Popen(command, env=environment_with(self.gpus))
         while (status := self.process.poll()) is None:  # `wait` would hold a lock that `checkpoint` needs
             time.sleep(0.1)
         if status == STOPPED:
@@ -82,7 +85,7 @@ class CellCommand:
             self.process.terminate()
             while self.process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.1)
-        return submitit.helpers.DelayedSubmission(CellCommand(self.words, self.version))
+        return submitit.helpers.DelayedSubmission(replace(self, process=None))
 
 
 @dataclass
@@ -106,9 +109,11 @@ class Queue:
             own = {"dependency": f"afterany:{after}"} if after else {}
             own = {**DEFAULTS[SLURM]["slurm_additional_parameters"], **own}
             self.executor.update_parameters(slurm_additional_parameters=own)
+        gpus = visible_gpus() if self.where.kind == LOCAL else None  # submitit hides them from jobs of this machine
+        commands = [CellCommand([*self.words, "--cell", cell.name], gpus=gpus) for cell in cells]
         try:
             with self.executor.batch():
-                new = [self.executor.submit(CellCommand([*self.words, "--cell", cell.name])) for cell in cells]
+                new = [self.executor.submit(command) for command in commands]
             numbers = {cell.name: job.job_id for cell, job in zip(cells, new, strict=True)}
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
             raise PodiumError(f"--on {self.where}: {first_line(error)}; correct --job or the partition") from None
@@ -192,15 +197,13 @@ def check_queue(where: Where, root: Path) -> None:
 def open_queue(sweep: Sweep, where: Where, words: Sequence[str], at_once: int, options: Mapping[str, str]) -> Queue:
     import submitit
 
-    own = _gpus_of_this_machine() if where.kind == LOCAL else {}  # else submitit hides them
-
     executor = submitit.AutoExecutor(sweep.folder / "jobs", cluster=where.kind, slurm_max_num_timeout=1000)
     slurm = {"slurm_array_parallelism": at_once, "name": "podium"}
     if where.partition:
         slurm["slurm_partition"] = where.partition
     given = {name: _number_or_text(value) for name, value in options.items()}
     try:
-        executor.update_parameters(**DEFAULTS[where.kind], **own, **(slurm if where.kind == SLURM else {}))
+        executor.update_parameters(**DEFAULTS[where.kind], **(slurm if where.kind == SLURM else {}))
         executor.update_parameters(**given)
     except (NameError, TypeError, ValueError) as error:
         raise PodiumError(f"--job: {first_line(error)}; the names are those of submitit, such as timeout_min") from None
@@ -279,15 +282,6 @@ def _fail(board: Board, cell: Cell, step: Step, queue: Queue) -> None:
     lease = take(board, cell.name, step, queue.sweep.rhythm)
     if lease is not None:
         lease.end(FAILED, queue.last_line(cell.name))
-
-
-def _gpus_of_this_machine() -> dict[str, Any]:
-    """Returns the options of submitit that let jobs of this machine see its GPUs, as far as this process sees them."""
-    from podium.models.device import gpu_names  # it imports torch
-
-    given = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.isdecimal()]
-    numbers = tuple(map(int, given)) or tuple(range(len(gpu_names())))
-    return {"gpus_per_node": len(numbers), "local_visible_gpus": numbers} if gpu_names() else {}
 
 
 def _numbers_in_queue() -> set[str] | None:

@@ -7,7 +7,6 @@ them, and waits until they have saved.
 """
 
 import itertools
-import os
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 
 from podium.errors import STOPPED, PodiumError
 from podium.fleet.cell_board import TAKEN, Board, Lease, Rhythm, Step, take
+from podium.fleet.visible_gpus import environment_with, visible_gpus
 from podium.fleet.work import run_taken
 
 Process = subprocess.Popen[bytes]
@@ -41,15 +41,11 @@ def run_workers(
 
 def gpus_of_workers(count: int, device: str) -> list[str | None]:
     """Returns for each worker the GPU that it may use: the next one, if there are several and none is named."""
-    from podium.models.device import gpu_names, is_any_gpu  # it imports torch
+    from podium.models.device import is_any_gpu  # it imports torch
 
     if not is_any_gpu(device):
         return [None] * count
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given is None:
-        names = [str(number) for number in range(len(gpu_names()))]
-    else:
-        names = [name for name in given.split(",") if name]
+    names = visible_gpus()
     return [names[number % len(names)] if len(names) > 1 else None for number in range(count)]
 
 
@@ -65,7 +61,7 @@ def _take_free(board: Board, prefix: str, rhythm: Rhythm) -> Lease:
 
 
 def _start(words: Sequence[str], gpu: str | None) -> Process:
-    environment = os.environ if gpu is None else {**os.environ, "CUDA_VISIBLE_DEVICES": gpu}
+    environment = environment_with(None if gpu is None else [gpu])
     command = [sys.executable, "-m", "podium", *words]
     # In a group of its own, Ctrl-C reaches it once only: from here. What it would show at its end, this command shows.
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, process_group=0)
