@@ -25,6 +25,7 @@ import pandas as pd
 from PIL import Image
 
 from podium.competition.load import load
+from podium.recipe_options import FOUND_BY
 from podium.saved_runs.run_folder import Run
 
 MODEL, FOLDS = "tf_efficientnet_lite0", (0, 1)
@@ -127,7 +128,13 @@ SCENES = {
         outside=0.5,
     ),
     "small": Scene(
-        as_it_is, {"region": ("--region", "{folder}/boxes.csv"), "border": ("--region", "border")}, is_small=True
+        as_it_is,
+        {
+            "region": ("--region", "{folder}/boxes.csv"),
+            "border": ("--region", "border"),
+            "attention": ("--region", f"{FOUND_BY}{{base}}"),
+        },
+        is_small=True,
     ),
     "few": Scene(
         few_labels,
@@ -245,6 +252,9 @@ def train(work: Path, slug: str, run: str, words: Words, seed: int, length: Leng
         own = () if "--from" in words else ("--model", MODEL, "--image-size", str(length.size))
         epochs = () if {"--epochs", "--linear"} & {*words} else ("--epochs", str(length.epochs))
         folds = () if "--folds" in words else ("--folds", ",".join(map(str, FOLDS)))
+        for word in words:
+            if word.startswith(FOUND_BY):
+                podium(work, "explain", word.removeprefix(FOUND_BY), "-c", slug, "--regions")
         podium(work, "train", "-c", slug, "--name", run, *folds, "--seed", str(seed), *own, *epochs, *words)
     if not (work / "submissions" / slug / f"{run}.csv").exists():
         podium(work, "submit", "-c", slug, "--runs", *runs, "--name", run, "--decision", "none", "--anyway")

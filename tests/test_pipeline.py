@@ -179,7 +179,7 @@ def test_a_blend_of_named_runs_names_missing_folds_and_fits_no_weights_to_few_im
         assert podium(*TRAIN, "--folds", folds, "--name", name)[0] == 0
     status, out, err = podium("submit", "-c", "tiny", "--runs", "half", "whole")
     assert status == 0
-    assert "warning: half lacks its folds 1" in err
+    assert "warning: half lacks its fold 1, which is not trained yet" in err
     assert "half has held out only 12 of 24" in err
     assert "on 12 held-out images" in err
     lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())

@@ -123,7 +123,7 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         images.insert(0, f"region {recipe.region}")
     if recipe.finish:
         size, epochs = parts_of_finish(recipe.finish)
-        images.append(f"{size} px in the last {plural(epochs, 'epoch')}")
+        images.append(f"{size} px in the last {plural(epochs, 'epoch') if epochs > 1 else 'epoch'}")
     if recipe.test_size != recipe.image_size:
         images.append(f"predicted at {recipe.test_size} px")
     if recipe.augment != "none":
@@ -220,11 +220,22 @@ def check_options(values: Options, where: str = "") -> None:
             raise PodiumError(f"{flag} must be {problem}")
 
 
-def check_finish(recipe: Recipe) -> None:
-    """Refuses a size of prediction below that of the last epochs, whose images would not be stored large enough."""
-    if not recipe.finish or recipe.linear:
+def check_ends(recipe: Recipe) -> None:
+    """Refuses last epochs that a run does not have, or whose images would be smaller than before or than stored."""
+    if recipe.linear:
+        return
+    if recipe.swa > recipe.epochs:
+        raise PodiumError(
+            f"--swa {recipe.swa:g} averages the weights of so many epochs, but this run has {recipe.epochs}; use fewer"
+        )
+    if not recipe.finish:
         return
     size, epochs = parts_of_finish(recipe.finish)
+    if shorter_side(size) < shorter_side(recipe.image_size):
+        raise PodiumError(
+            f"--finish {recipe.finish} is smaller than --image-size {recipe.image_size}; the last epochs need larger"
+            " images, or leave it out"
+        )
     if epochs >= recipe.epochs:
         raise PodiumError(
             f"--finish {recipe.finish} leaves no epoch of {recipe.epochs} at {recipe.image_size} px; use fewer, or"
@@ -331,10 +342,24 @@ def problem_in(recorded: Options) -> str:
     return ""
 
 
+# What a recipe.json records by a hash whose name does not say it.
+RECORDED = {
+    "also_sha256": "further columns of the card",
+    "extra_sha256": "images from elsewhere",
+    "region_sha256": "boxes",
+    "own_parts_sha256": "code of own parts",
+}
+
+
+def what_is_recorded(key: str) -> str:
+    """Returns what a hash in a recipe.json is of."""
+    return RECORDED.get(key, key.removesuffix("_sha256").replace("_", " "))
+
+
 def differences(old: Options, new: Options) -> list[str]:
     """Lists what changed: `lr was 0.0001 and is 0.0005`, `the folds changed`."""
     return [
-        f"the {key.removesuffix('_sha256').replace('_', ' ')} changed"
+        f"the {what_is_recorded(key)} changed"
         if key.endswith("_sha256")
         else f"{key} was {'none' if old.get(key) == '' else old.get(key)} and is {'none' if value == '' else value}"
         for key, value in new.items()

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize, shorter_side
-from podium.recipe import Options, Recipe, check_finish, check_views, names_pretraining, parts_of_finish, recipe_options
+from podium.recipe import Options, Recipe, check_ends, check_views, names_pretraining, parts_of_finish, recipe_options
 from podium.recipe_options import ARCFACE, LINEAR, TIMM_POOL
 
 # Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
@@ -338,7 +338,7 @@ def fill_in_defaults(given: Options, card: Options, backbone: Backbone, data: Da
         chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
     recipe = Recipe(**{name: kind.read(chosen[name]) for name, (kind, _) in recipe_options().items()})
     check_views(recipe)
-    check_finish(recipe)
+    check_ends(recipe)
     return recipe
 
 

@@ -139,6 +139,17 @@ def test_a_difference_is_worse_only_if_it_is_more_than_chance(two_runs: Path) ->
     assert f"{-high:.4f} to {-low:.4f}" in lines[2]
 
 
+def test_the_comparison_says_what_a_run_has_learned_from(two_runs: Path, podium: Podium) -> None:
+    path = copy_run(two_runs, "good", "moved").path / "recipe.json"
+    moves = {"pseudo": "good+idle", "clean": "drop", "balance": 0.5, "head": "arcface", "extra_sha256": "0" * 64}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **moves}))
+    said = "pseudo good+idle, clean drop, head arcface, balance 0.5, images from elsewhere"
+    assert dict(runs_by_name(two_runs)["moves"]) == {"moved": said, "good": "", "idle": ""}
+    lines = podium("compare", "-c", "tiny")[1].split("\n\n")[2].splitlines()
+    (first,) = (number for number, line in enumerate(lines) if line.startswith("moved"))
+    assert " ".join(lines[first].split()[4:] + lines[first + 1].split()).startswith(said)
+
+
 def test_kaggles_score_is_that_of_the_run_alone_with_its_weights_of_today(csv: Path, podium: Podium) -> None:
     root = csv.parents[2]
     assert runs_by_name(root)["public_score"].isna().all()
@@ -205,6 +216,7 @@ def test_the_tables_fit_into_120_columns() -> None:
         "augment": "salt",
         "views": "mirror",
         "is_corrected": True,
+        "moves": "pseudo first+second, clean soften, region boxes.csv, swa 2, balance 0.5, images from elsewhere",
     }
     rows = [{"run": name, **row, **scores, **costs, "public_score": 0.5} for name in names]
     runs = pd.DataFrame([{**row, "images": 10**number} for number, row in enumerate(rows)])

@@ -280,7 +280,7 @@ def test_a_run_with_ones_own_parts_resumes_to_the_same_bits_and_not_after_an_edi
     assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "one")[0] == 0
     path.write_text(PARTS.replace("roll(2", "roll(3"))
     message = one_line(podium("train", *FAST, *OWN, "--folds", "0", "--name", "one"))
-    assert "the own parts changed" in message
+    assert "the code of own parts changed" in message
     assert "--name" in message
     (tiny / "podium.toml").unlink()
     assert "--loss must be one of" in one_line(podium("train", *FAST, *OWN, "--name", "one"))

@@ -178,7 +178,7 @@ def test_changed_boxes_cannot_resume(objects: Path, podium: Podium) -> None:
     lines = (objects / BOXES).read_text().splitlines()
     (objects / BOXES).write_text("\n".join(lines[:-1]) + "\n")
     message = one_line(podium(*TRAIN[:-4], *region, "--folds", "1", "--epochs", "3"))
-    assert "the region changed" in message
+    assert "the boxes changed" in message
     assert "another name" in message
 
 

@@ -151,7 +151,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(extra: Path, podium: Podium
         signal_in_step(patch, 3, signal.SIGTERM)
         assert podium(*TRAIN, "--name", "half")[0] == 75
     write_card(extra, CARD)
-    assert "the extra changed" in one_line(podium(*TRAIN, "--name", "half"))
+    assert "the images from elsewhere changed" in one_line(podium(*TRAIN, "--name", "half"))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,8 @@ def test_prediction_does_without_the_folder(extra: Path, podium: Podium) -> None
     shutil.rmtree(extra / "data" / "extra")
     status, _, err = podium("submit", "-c", "tiny", "--anyway")
     assert status == 0, err
-    message = one_line(podium(*TRAIN, "--name", "other"))
+    assert "there is no folder" in podium("data", "-c", "tiny")[1]
+    message = one_line(podium(*TRAIN, "--name", "other", "--dry-run"))
     assert "there is no folder" in message
     assert "--extra-weight 0 trains without these images" in message
     assert podium(*TRAIN, "--name", "other", "--extra-weight", "0")[0] == 0

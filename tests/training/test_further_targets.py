@@ -160,7 +160,7 @@ def test_other_columns_cannot_go_on(further: Path, podium: Podium) -> None:
         signal_in_step(patch, 1, signal.SIGTERM)
         assert podium(*command)[0] == 75
     write_card(further, 'also = ["height"]')
-    assert "the also changed" in one_line(podium(*command))
+    assert "the further columns of the card changed" in one_line(podium(*command))
 
 
 def test_a_student_and_a_pseudo_labelled_run_learn_them_too(further: Path, podium: Podium) -> None:
@@ -175,6 +175,8 @@ def test_a_student_and_a_pseudo_labelled_run_learn_them_too(further: Path, podiu
     [
         ('also = ["hight"]', "train.csv has no column 'hight', which also names"),
         ('also = ["code"]', "also names 'code', of which only 'code 0' has two images or more"),
+        ('also = ["target"]', "also names 'target', which holds the answers; leave it out"),
+        ('also = ["id"]', "also names 'id', which holds the ids of the images; leave it out"),
         ("also = [1]", "also must be a list of texts"),
         ('also = "height"', "also must be a list of texts"),
     ],

@@ -57,6 +57,7 @@ def test_a_run_goes_on_at_a_larger_size(tiny: Path, podium: Podium) -> None:
         (("--finish", "48:1", "--test-size", "32"), "--test-size 32 is smaller than --finish 48:1; use --test-size 48"),
         (("--finish", "48:3"), "--finish 48:3 leaves no epoch of 3 at 32 px; use fewer, or --image-size 48"),
         (("--finish", "48:1", "--budget", "9m"), "--budget may cut off the end of a run, which --finish needs"),
+        (("--finish", "24:1"), "--finish 24:1 is smaller than --image-size 32; the last epochs need larger images"),
         (("--finish", "48:1", "--linear"), "--linear cannot be combined with --finish"),
         (("--finish", "48"), "'48' is not SIZE:EPOCHS as in 320:2"),
         (("--finish", "48:0"), "'48:0' is not SIZE:EPOCHS as in 320:2"),

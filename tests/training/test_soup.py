@@ -53,8 +53,13 @@ def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch:
     status, out, err = podium("submit", "-c", "tiny", "--runs", "mixed", "--anyway")
     assert status == 0, err
     assert json.loads(Path(out.strip()).with_suffix(".json").read_text())["runs"][0]["recipe"]["soup"]
-    for words in (("compare",), ("report",), ("predict", "mixed", runs / "data")):
+    for words in (("report",), ("predict", "mixed", runs / "data")):
         assert podium(*words, "-c", "tiny")[0] == 0
+    status, out, err = podium("compare", "-c", "tiny", "--runs", "mixed", "b")
+    assert status == 0, err
+    assert "soup of a and b" in out
+    (cost,) = [line.split() for line in out.split("\n\n")[1].splitlines() if line.startswith("mixed")]
+    assert cost[-4:] == ["?"] * 4  # nothing was trained
     assert "is a soup of other runs; verify these: a, b" in one_line(podium("verify", "mixed", "-c", "tiny"))
 
 
@@ -138,16 +143,18 @@ def test_the_last_epochs_count_alike(tiny: Path) -> None:
     seen = []
     for step in range(total):
         learner.step(*a_batch())
-        if step > total - per_epoch:
+        if step >= total - per_epoch:
             seen.append(learner.model.state_dict()["head.weight"].clone())
-        else:
-            seen = [learner.model.state_dict()["head.weight"].clone()]
+    assert len(seen) == per_epoch
     average = learner.average.module.state_dict()["head.weight"]
     assert torch.allclose(average, torch.stack(seen).mean(0), atol=1e-6)
 
 
 def test_swa_resumes_and_a_budget_contradicts_it(tiny: Path, podium: Podium) -> None:
     words = ("--swa", "2", "--folds", "0", "--name", "run")
+    assert "--swa 4 averages the weights of so many epochs, but this run has 3" in one_line(
+        podium(*TRAIN, *words, "--swa", "4")
+    )
     status, _, err = podium(*TRAIN, *words)
     assert status == 0, err
     assert "swa 2" in err

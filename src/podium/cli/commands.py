@@ -181,7 +181,8 @@ def _report_search(args: argparse.Namespace) -> None:
         write_winner(found)
     elif found.winner is not None:
         submission = terminal.command_for("submit", args.competition, runs=found.run(found.winner).name)
-        terminal.say(f"next: {submission}, or --write-card for later runs")
+        keeps = ", or --write-card for later runs" if found.searched_options() else ""
+        terminal.say(f"next: {submission}{keeps}")
 
 
 def models(args: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from podium.competition.load import Competition
 from podium.tasks.task import ONE_LABEL, Task
 from podium.terminal import amount, duration, plural, table
 
+WIDTH = 120  # columns
 LONGEST_NAME = 19  # letters
 MOST_RUNS = 10  # that fit into the table of disagreements
 MOST_RUNS_IN_PAIRS = 5  # if there are more, only the pairs with the best one are tested
@@ -118,18 +120,23 @@ def _unless_unknown(value: float, describe: Callable[[float], str]) -> str:
 def _recipes_table(rows: list[dict[str, Any]]) -> str:
     names = ("optimizer", "level", "views", "is_corrected")
     differing = {name for name in names if len({row[name] for row in rows}) > 1}
-    cells = [_recipe_of(row, differing) for row in rows]
-    return table(["run", "model", "lr", "epochs", "also"], cells, text_columns=2)
+    header = ["run", "model", "lr", "epochs", "also"]
+    cells = [_recipe_of(row) for row in rows]
+    rest = WIDTH - len(table(header[:-1], cells, text_columns=2).partition("\n")[0]) - 2
+    lines = []
+    for own, row in zip(cells, rows, strict=True):
+        first, *more = wrap(_notes_on(row, differing), max(rest, len("corrected labels"))) or [""]
+        lines += [[*own, first], *([*[""] * len(own), line] for line in more)]
+    return table(header, lines, text_columns=2)
 
 
-def _recipe_of(row: dict[str, Any], differing: Collection[str]) -> list[object]:
-    is_linear = bool(row["linear"])  # then there are no steps
+def _recipe_of(row: dict[str, Any]) -> list[object]:
+    has_no_steps = bool(row["linear"]) or row["moves"].startswith("soup")
     return [
         _shortened(row["run"]),
         row["model"],
-        "" if pd.isna(row["lr"]) or is_linear else f"{row['lr']:g}",
-        "" if is_linear else row["epochs"],
-        _notes_on(row, differing),
+        "" if pd.isna(row["lr"]) or has_no_steps else f"{row['lr']:g}",
+        "" if has_no_steps else row["epochs"],
     ]
 
 
@@ -143,6 +150,7 @@ def _notes_on(row: dict[str, Any], differing: Collection[str]) -> str:
         f"views {row['views']}": "views" in differing,
         str(row["optimizer"]): "optimizer" in differing and not row["linear"],
         f"level {row['level']}": "level" in differing and not row["linear"],
+        row["moves"]: bool(row["moves"]),
         "corrected labels": "is_corrected" in differing and row["is_corrected"],
         f"seed {row['seed']}": bool(row["seed"]),
     }

@@ -17,7 +17,7 @@ from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.project_root import runs_folder
-from podium.recipe import flag_of, recipe_options, recorded_values
+from podium.recipe import flag_of, recipe_options, recorded_values, what_is_recorded
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS, evaluate
@@ -26,11 +26,11 @@ MOST_CHANGES = 3  # options
 SAME = ("competition", "folds_sha256", "data_sha256", "range", "unknown", "unknown_share")  # of twins
 # What else may be new, and the option that says the same.
 ADDED = {
-    "extra_sha256": ("images from elsewhere", "extra_weight"),
-    "also_sha256": ("the further columns of the card", "also_weight"),
-    "region_sha256": ("the boxes", "region"),
-    "corrections_sha256": ("the corrections", ""),
-    "own_parts_sha256": ("the code of own parts", ""),
+    "extra_sha256": "extra_weight",
+    "also_sha256": "also_weight",
+    "region_sha256": "region",
+    "corrections_sha256": "",
+    "own_parts_sha256": "",
 }
 FOLLOWS = {"test_size": ("finish", "image_size"), "keep": ("head_first",)}  # options, and what decides them
 
@@ -105,8 +105,8 @@ def _changes(run: Run, other: Run) -> list[str]:
     changed = [name for name in names if own.get(name) != others.get(name)]
     changed = [name for name in changed if not {*FOLLOWS.get(name, ())} & {*changed}]
     added = [
-        text
-        for key, (text, switch) in ADDED.items()
+        f"the {what_is_recorded(key)}"
+        for key, switch in ADDED.items()
         if switch not in changed and run.recipe.get(key) != other.recipe.get(key)
     ]
     return [*map(flag_of, changed), *added]

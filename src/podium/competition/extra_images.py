@@ -62,7 +62,7 @@ class ExtraImages:
     missing: tuple[str, ...] = ()  # what is wrong with entries whose folder is not there
 
     def describe(self) -> str:
-        return first_few(source.describe() for source in self.sources)
+        return "; ".join([first_few(source.describe() for source in self.sources), *self.missing]).removeprefix("; ")
 
     def as_json(self, used: pd.DataFrame) -> list[dict[str, Any]]:
         """Returns where the images that are used come from, for the recipe and the lineage."""

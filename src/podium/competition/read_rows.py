@@ -87,9 +87,14 @@ def _read_further(tables: Tables, layout: Layout, train: pd.DataFrame) -> Furthe
     """Returns the further columns that are learned; the index of `train` holds the lines of the training table."""
     if not layout.train.also or tables.train is None:
         return None
+    path, targets = layout.card.path, layout.train.targets.columns
+    for name in layout.train.also:
+        if name in (layout.train.id_column, *targets):
+            what = "the answers" if name in targets else "the ids of the images"
+            raise PodiumError(f"{path}: also names '{name}', which holds {what}; leave it out")
     cells = tables.train.rows.loc[train.index, list(layout.train.also)].set_axis(train["id"].to_numpy())
     further = FurtherTargets(cells.apply(lambda column: column.str.strip()))
-    further.check(str(layout.card.path))
+    further.check(str(path))
     return further
 
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from podium.competition.csv_files import csv_text
 from podium.competition.load import Competition
 from podium.disk import write_text
-from podium.errors import PodiumError
 from podium.images.audit import USUAL_SIZE, pair_duplicates
 from podium.images.duplicates import linked_groups
 from podium.images.store import Store, open_store, stored_side
@@ -28,8 +27,6 @@ def usable_extra(competition: Competition, root: Path) -> pd.DataFrame:
     extra = competition.extra
     if extra is None:
         return pd.DataFrame(columns=["id", "target", "image", "weight"])
-    if extra.missing:
-        raise PodiumError(f"{extra.missing[0]}; --extra-weight 0 trains without these images")
     store = open_store(competition, root, stored_side(USUAL_SIZE), keep=None)  # of whole images, as the audit
     positions = store.positions(extra.rows["image"])
     copy_of = _copies(competition, store)[positions]

@@ -424,7 +424,9 @@ def results_table(run: Run, fold_count: int, metric: str, classes: tuple[str, ..
             loss, seconds = f"{history[-1].loss:.4f}", duration(sum(record.seconds for record in history))
         except PodiumError as damage:
             say(f"podium: warning: {damage}")
-        rows.append([fold, f"{len(held_out.id):,}", f"{scores[-1]:.5f}", loss, seconds])
+        learned = [] if "soup" in run.recipe else [loss, seconds]
+        rows.append([fold, f"{len(held_out.id):,}", f"{scores[-1]:.5f}", *learned])
     spread = f" ± {np.std(scores, ddof=1):.5f}" if len(scores) > 1 else ""
-    text = table(["fold", "validated", metric, "train loss", "time"], rows)
+    learned = [] if "soup" in run.recipe else ["train loss", "time"]
+    text = table(["fold", "validated", metric, *learned], rows)
     return f"{text}\n{metric} {np.mean(scores):.5f}{spread} over {len(scores)} of {fold_count} folds"

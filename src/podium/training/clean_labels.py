@@ -144,7 +144,8 @@ def _clean(context: Context, fold: int) -> Cleaned:
     what = "leaves out" if how == "drop" else "softens"
     if strength:
         images = plural(len(cleaned.left_out if how == "drop" else cleaned.rows), "training image")
-        say(f"podium: {fold_name(fold)} {what} {images} ({strength:.0%}): heads gain {100 * gain:.1f} points by it")
+        share = f"{strength:.0%}" if how == "drop" else f"{strength:.0%} of each answer is what heads say"
+        say(f"podium: {fold_name(fold)} {what} {images} ({share}): heads gain {100 * gain:.1f} points by it")
     else:
         say(f"podium: {fold_name(fold)} {what} nothing, because heads gain no more than chance by any --clean {how}")
     return cleaned

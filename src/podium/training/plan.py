@@ -135,6 +135,7 @@ def with_options(plan: Plan, options: Options) -> Plan:
         recipe = replace(recipe, keep=0.0)
     _refuse_small_share_of_batch(recipe, plan.data.images)
     _refuse_options_of_other_tasks(recipe, competition)
+    _refuse_missing_extra(recipe, competition)
     return replace(plan, recipe=recipe, origins=_find_origins(plan, options))
 
 
@@ -228,6 +229,12 @@ def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
             f"a batch of {recipe.batch_size} images is too small for {world_size()} processes; use a larger"
             " --batch-size, or fewer processes"
         )
+
+
+def _refuse_missing_extra(recipe: Recipe, competition: Competition) -> None:
+    extra = competition.extra
+    if extra and extra.missing and recipe.extra_weight and not recipe.linear:
+        raise PodiumError(f"{extra.missing[0]}; --extra-weight 0 trains without these images")
 
 
 def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> None:
