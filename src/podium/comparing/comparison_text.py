@@ -3,7 +3,7 @@
 `podium compare` prints it. Reads and writes no files.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -123,7 +123,7 @@ def _recipes_table(rows: list[dict[str, Any]]) -> str:
     header = ["run", "model", "lr", "epochs", "also"]
     cells = [_recipe_of(row) for row in rows]
     rest = WIDTH - len(table(header[:-1], cells, text_columns=2).partition("\n")[0]) - 2
-    lines = []
+    lines: list[Sequence[object]] = []
     for own, row in zip(cells, rows, strict=True):
         first, *more = wrap(_notes_on(row, differing), max(rest, len("corrected labels"))) or [""]
         lines += [[*own, first], *([*[""] * len(own), line] for line in more)]
