@@ -44,6 +44,9 @@ def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch:
     status, _, err = podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0")
     assert status == 0, err
     assert "fold 2  3 x a, 1 x b" in err
+    (said,) = [line for line in err.splitlines() if "the best of its runs: accuracy" in line]
+    assert said.split()[2] in ("a,", "b,")
+    assert "on 36 held-out images (95 % over images: " in said
     own, first, second = (load_model(run_of(runs, name).weights_path(1))[0] for name in ("mixed", "a", "b"))
     for name, weight in own.state_dict().items():
         expected = 0.75 * first.state_dict()[name] + 0.25 * second.state_dict()[name]

@@ -377,11 +377,14 @@ def export(args: argparse.Namespace) -> None:
 
 def soup(args: argparse.Namespace) -> None:
     """Average the weights of runs, and try sizes of prediction, chosen for each fold by the others."""
+    from podium.comparing.twin import describe_gain_of_soup
     from podium.machine import Machine
     from podium.training.soup import SoupRequest, make_soup
 
-    machine = Machine(device=args.device, workers=args.workers)
-    make_soup(_competition(args), args.root, args.run_names, SoupRequest(args.name, args.test_sizes or (), machine))
+    competition, machine = _competition(args), Machine(device=args.device, workers=args.workers)
+    request = SoupRequest(args.name, args.test_sizes or (), machine)
+    beside = partial(describe_gain_of_soup, competition, args.root)
+    make_soup(competition, args.root, args.run_names, request, beside)
 
 
 def lineage(args: argparse.Namespace) -> None:

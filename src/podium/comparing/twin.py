@@ -1,7 +1,8 @@
 """Says whether what is new about a run has helped: the run beside its twin, which differs in little else.
 
-`podium train` says it at the end. Both are scored on the images that both held out, each by models that have not seen
-them, and the interval is that of the paired difference.
+`podium train` says it at the end, and `podium soup` of the best of the runs that it has averaged. Both are scored on
+the images that both held out, each by models that have not seen them, and the interval is that of the paired
+difference.
 """
 
 import math
@@ -50,14 +51,27 @@ def describe_twin(competition: Competition, root: Path, run: Run) -> str:
     """Returns the gain over the run's twin, for people; nothing if it has none, or if that cannot be read."""
     with suppress(PodiumError):
         twin = find_twin(run, _others(run, runs_folder(competition.slug, root)))
-        return "" if twin is None else _describe(competition, root, run, twin)
+        if twin is None:
+            return ""
+        other_seed = ", and in the seed" if twin.has_other_seed else ""
+        return _describe(competition, root, run, twin.run, f"which differs in {', '.join(twin.changes)}{other_seed}")
     return ""
 
 
-def _describe(competition: Competition, root: Path, run: Run, twin: Twin) -> str:
-    other_seed = ", and in the seed" if twin.has_other_seed else ""
+def describe_gain_of_soup(competition: Competition, root: Path, soup: Run) -> str:
+    """Returns the gain of averaged weights over the best of their runs; nothing if that cannot be read."""
+    with suppress(PodiumError):
+        names = {name for counts in soup.recipe["soup"].values() for name in counts}
+        runs = [Run(soup.path.parent / name) for name in sorted(names)]
+        better = METRICS[competition.metric]().better
+        best = max(runs, key=lambda run: sum(better * run.score(fold, competition.metric) for fold in soup.finished()))
+        return _describe(competition, root, soup, best, "the best of its runs")
+    return ""
+
+
+def _describe(competition: Competition, root: Path, run: Run, other: Run, what: str) -> str:
     groups, labels = read_groups(competition, root), competition.label_of
-    pair = pool_held_out(collect_held_out([twin.run, run], competition.classes, groups, labels), competition)
+    pair = pool_held_out(collect_held_out([other, run], competition.classes, groups, labels), competition)
     if not len(pair):
         return ""
     metric, better = competition.metric, METRICS[competition.metric]().better
@@ -68,8 +82,8 @@ def _describe(competition: Competition, root: Path, run: Run, twin: Twin) -> str
     verdict = "it helps here" if low > 0 else "it harms here" if high < 0 else "that may be chance"
     sign = "" if better > 0 else ", positive is better"
     return (
-        f"beside {twin.run.name}, which differs in {', '.join(twin.changes)}{other_seed}: {metric} {gain:+.4f} on"
-        f" {len(pair):,} held-out images (95 % over images: {low:+.4f} to {high:+.4f}{sign}): {verdict}"
+        f"beside {other.name}, {what}: {metric} {gain:+.4f} on {len(pair):,} held-out images (95 % over images:"
+        f" {low:+.4f} to {high:+.4f}{sign}): {verdict}"
     )
 
 

@@ -11,7 +11,7 @@ run may go in several times, and counts as often. Writes a run, as training does
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -116,8 +116,14 @@ class Kitchen:
         return predict_examples(store, store.examples(rows), model, self.machine)
 
 
-def make_soup(competition: Competition, root: Path, names: Sequence[str], request: SoupRequest) -> Run:
-    """Writes a run whose folds are soups of the named runs."""
+def make_soup(
+    competition: Competition,
+    root: Path,
+    names: Sequence[str],
+    request: SoupRequest,
+    beside: Callable[[Run], str] | None = None,
+) -> Run:
+    """Writes a run whose folds are soups of the named runs. `beside` says how it does beside another one."""
     runs = find_runs(competition.slug, root, list(names))
     _refuse_other_runs(competition, runs, request)
     soup = Run(runs_folder(competition.slug, root) / (request.name or f"soup-{'-'.join(run.name for run in runs)}"))
@@ -136,6 +142,8 @@ def make_soup(competition: Competition, root: Path, names: Sequence[str], reques
     show(results_table(soup, soup.recipe["folds"], competition.metric, competition.classes))
     if all(map(kitchen.is_a_run_as_it_is, chosen.values())):
         say("podium: note: in each fold, a single run as it is does best, so a soup gains nothing; it may be deleted")
+    elif beside is not None and (said := beside(soup)):
+        say(f"podium: {said}")
     say(f"podium: wrote {soup.path}")
     say(f"next: {command_for('compare', competition.slug)}")
     return soup
