@@ -30,7 +30,7 @@ from podium.saved_runs.made_from import KEY as MADE_FROM
 from podium.saved_runs.made_from import LICENCE, describe_images
 from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
 from podium.tasks.chance import is_better_than_chance
-from podium.terminal import command_for, first_few, plural, say, show
+from podium.terminal import command_for, first_few, plural, say, show, uses_make
 from podium.timing.budget import Budget
 from podium.training.auto_look import look_first
 from podium.training.context import Context, open_context
@@ -61,9 +61,8 @@ def train(plan: Plan, beside: Callable[[Run], str] | None = None) -> Run:
     if not any(_has_learned(run, fold, competition) for fold in run.finished()):
         say("next: other options under another --name; submissions leave this run out: it is not better than chance")
         return run
-    unfinished = [str(fold) for fold in range(plan.folds.count) if fold not in run.finished()]
-    folds = f"fold{'s' if len(unfinished) > 1 else ''} {','.join(unfinished)}"
-    first = f"the same command for {folds}, or " if unfinished else ""
+    unfinished = ",".join(str(fold) for fold in range(plan.folds.count) if fold not in run.finished())
+    first = f"the same command with {'FOLDS=' if uses_make() else '--folds '}{unfinished}, or " if unfinished else ""
     say(f"next: {first}{command_for('submit' if len(competition.test) else 'compare', competition.slug)}")
     return run
 
