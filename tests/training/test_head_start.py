@@ -352,6 +352,26 @@ def test_where_the_head_leaves_little_the_rate_is_low_unless_one_is_given(
     assert run_of(tiny, "given").history(0)[0].lr == 0.001
 
 
+def test_few_steps_of_a_net_with_batch_norm_have_a_lower_rate_unless_one_is_given(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Inner, "leaves_little", lambda *_: False)
+    status, _, err = podium(*WORDS, "--name", "few")
+    assert status == 0, err
+    few = run_of(tiny, "few")
+    start, *_, last = few.history(0)
+    assert f"{last.step} steps are few, so the learning rate is {start.lr} instead of" in err
+    assert start.lr == pytest.approx(few.recipe["lr"] * last.step / head_start.FEW_STEPS, rel=1e-2)
+    for name, epochs in {"fewer": 1, "more": 5}.items():  # what goes on has a rate for its own steps
+        words = ("--workers", "0", "--epochs", epochs, "--from", "few", "--name", name)
+        assert podium("train", "-c", "tiny", *words)[0] == 0
+        own = run_of(tiny, name)
+        first, *_, end = own.history(0)
+        assert first.lr == pytest.approx(own.recipe["lr"] * min(1, end.step / head_start.FEW_STEPS), rel=1e-2)
+    assert podium(*WORDS, "--name", "given", "--lr", "0.001")[0] == 0
+    assert run_of(tiny, "given").history(0)[0].lr == 0.001
+
+
 @pytest.mark.slow
 def test_a_run_that_goes_on_takes_over_the_low_rate_and_is_compared_with_its_start(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch

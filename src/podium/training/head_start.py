@@ -2,10 +2,11 @@
 
 Where no head can be fitted, it starts from the shares of the classes. The fitted head's score on the held-out images is
 the first record of the fold; its learning rate is the highest that follows, and lower than the recipe's where the head
-leaves little to learn. A run that goes on from another has that run's end as its first record, and its rate is as much
-lower. A run that is worse than its start later on says so.
+leaves little to learn, or where the steps are few. A run that goes on from another has that run's end as its first
+record, and its rate is lower for the same reasons. A run that is worse than its start later on says so.
 """
 
+import math
 import time
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from podium.errors import PodiumError
+from podium.models.build import backbone_of
 from podium.models.device import CPU, autocast
 from podium.models.heads import output_layers
 from podium.recipe_defaults import learns_anew
@@ -22,7 +24,7 @@ from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
-from podium.terminal import say
+from podium.terminal import plural, say
 from podium.training.augment import TestView
 from podium.training.context import scored_targets
 from podium.training.frozen_features import compute_features
@@ -36,6 +38,9 @@ NEW_WEIGHTS = 0.001  # times what timm draws: the first outputs are the shares o
 ADAPTING_IMAGES = 2_048
 WARN_AT = 1 / 3  # of the run
 CAUTIOUS = 0.02  # times the learning rate, where the head leaves little to learn
+# With fewer steps, the features of a ConvNet with batch norm fall apart at the usual rate and do not recover: it is
+# lowered in proportion. Measured on three sets, and on a fourth that was kept aside (docs/benchmarks.md).
+FEW_STEPS = 60
 
 
 def start_head(learner: Learner) -> None:
@@ -76,7 +81,7 @@ def warn_if_worse(learner: Learner) -> None:
     steps = WARN_AT * progress.total_steps
     before, last = history[-2], history[-1]
     gain = METRICS[metric]().better * (last.scores[metric] - start.scores[metric])
-    whose, remedy = "the frozen head's", "a lower --lr, --freeze 0.5 or --linear"
+    whose, remedy = "the frozen head's", "more --epochs, a lower --lr, --freeze 0.5 or --linear"
     if source:
         whose, remedy = f"that of its start, the run {source},", "a lower --lr or more --epochs"
     if before.step < steps <= last.step and gain < 0:
@@ -104,12 +109,12 @@ def _end_of(source: Run, learner: Learner) -> list[EpochRecord]:
         return []
     first, last = history[0], history[-1]
     share = first.lr / source.recipe["lr"] if first.is_start else 1.0
+    why = f"{source.name} was trained at a lower learning rate, because its start left little to learn"
+    if math.isclose(share, _share_for(learner, last.step), rel_tol=0.01):  # not because of its start
+        steps = learner.progress.total_steps
+        share, why = _share_for(learner, steps), f"{plural(steps, 'step')} are few"
     if share < 1 and not _is_given(learner):
-        rate = float(f"{rate * share:.3g}")
-        say(
-            f"podium: {fold_name(fold)}: {source.name} was trained at a lower learning rate, because its start left"
-            f" little to learn, so the learning rate is {rate} instead of {learner.recipe.lr}; --lr sets another"
-        )
+        rate = _lowered(learner, share, why)
     scores = score_held_out(competition.metric, known.target, known.probs)
     record = replace(last, epoch=0, step=0, lr=rate, scores=scores, seconds=0.0, validation_seconds=0.0, kept=None)
     say(f"  {fold_name(fold)}  {source.name}  {record.text(competition.task)}")
@@ -165,17 +170,29 @@ def imprint(learner: Learner) -> None:
 
 
 def _peak_rate(learner: Learner, fitted: FittedHead) -> float:
-    """Returns the recipe's learning rate, or a lower one where the head leaves little to learn and none was given."""
-    context, rate = learner.context, learner.recipe.lr
-    images, loss = len(context.training_rows(learner.fold)), context.competition.task.loss
-    if _is_given(learner) or not fitted.inner or not fitted.inner.leaves_little(loss, images):
+    """Returns the recipe's learning rate; a lower one where it would do harm, if none was given."""
+    context, rate, steps = learner.context, learner.recipe.lr, learner.progress.total_steps
+    if _is_given(learner):
         return rate
-    lower = float(f"{rate * CAUTIOUS:.3g}")
-    say(
-        f"podium: {fold_name(learner.fold)}: the frozen head leaves little to learn, so the learning rate is {lower}"
-        f" instead of {rate}; --lr sets another"
-    )
-    return lower
+    images, loss = len(context.training_rows(learner.fold)), context.competition.task.loss
+    if fitted.inner and fitted.inner.leaves_little(loss, images):
+        share, why = CAUTIOUS, "the frozen head leaves little to learn"
+    else:
+        share, why = _share_for(learner, steps), f"{plural(steps, 'step')} are few"
+    return rate if share == 1 else _lowered(learner, share, why)
+
+
+def _share_for(learner: Learner, steps: int) -> float:
+    """Returns how much of the learning rate a training of so many steps can bear."""
+    return min(1.0, steps / FEW_STEPS) if backbone_of(learner.recipe.model).kind == "batch norm" else 1.0
+
+
+def _lowered(learner: Learner, share: float, why: str) -> float:
+    usual = learner.recipe.lr
+    rate = float(f"{usual * share:.3g}")
+    whose = f"podium: {fold_name(learner.fold)}"
+    say(f"{whose}: {why}, so the learning rate is {rate} instead of {usual}; --lr sets another")
+    return rate
 
 
 def set_prior(learner: Learner) -> None:
