@@ -293,7 +293,7 @@ def test_a_search_whose_time_is_over_is_judged_and_goes_on(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Pace, "seconds", lambda pace, plan: 1e6 if plan.run.name == "search-t1" else 0.0)
-        status, out, err = podium(*SEARCH, "--budget", "10m")
+        status, out, err = podium(*SEARCH, "--budget", "100h")
     assert status == 0, err
     assert "the time of the search is over; the same command goes on" in err
     assert "winner: search-t0, the defaults" in out
