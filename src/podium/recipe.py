@@ -137,6 +137,13 @@ def _in_use(recipe: Recipe, *names: str) -> list[str]:
     return [f"{name.replace('_', ' ')} {value:g}" for name, value in values.items() if value != off.get(name, 0)]
 
 
+def describe_options(options: Options) -> str:
+    """Returns names and values, as a recipe.json has them."""
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in options.items()
+    )
+
+
 def count_views(views: str) -> int:
     """Returns how often an image is predicted: views are combined."""
     return math.prod(VIEWS.get(view, View(1)).images for view in views.split("+"))

@@ -360,7 +360,7 @@ def test_few_steps_of_a_net_with_batch_norm_have_a_lower_rate_unless_one_is_give
     assert status == 0, err
     few = run_of(tiny, "few")
     start, *_, last = few.history(0)
-    assert f"{last.step} steps are few, so the learning rate is {start.lr} instead of" in err
+    assert f"it makes only {last.step} steps, so the learning rate is {start.lr} instead of" in err
     assert start.lr == pytest.approx(few.recipe["lr"] * last.step / head_start.FEW_STEPS, rel=1e-2)
     for name, epochs in {"fewer": 1, "more": 5}.items():  # what goes on has a rate for its own steps
         words = ("--workers", "0", "--epochs", epochs, "--from", "few", "--name", name)

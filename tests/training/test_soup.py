@@ -60,7 +60,7 @@ def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch:
         assert podium(*words, "-c", "tiny")[0] == 0
     status, out, err = podium("compare", "-c", "tiny", "--runs", "mixed", "b")
     assert status == 0, err
-    assert "soup of a and b" in out
+    assert "soup of a+b" in out
     (cost,) = [line.split() for line in out.split("\n\n")[1].splitlines() if line.startswith("mixed")]
     assert cost[-4:] == ["?"] * 4  # nothing was trained
     assert "is a soup of other runs; verify these: a, b" in one_line(podium("verify", "mixed", "-c", "tiny"))

@@ -24,7 +24,7 @@ from podium.comparing.run_costs import costs_of
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
-from podium.recipe import NEUTRAL, recorded_values, what_is_recorded
+from podium.recipe import NEUTRAL, describe_options, recorded_values, what_is_recorded
 from podium.saved_runs.doubts import warn_of_doubts
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.submissions.kaggle_scores import find_public_scores
@@ -81,6 +81,7 @@ COLUMNS = (
         "augment",
         "views",
         "is_corrected",
+        "soup",
         "moves",
         "parameters",
         "multiply_adds",
@@ -120,7 +121,8 @@ def _recipe_of(run: Run) -> dict[str, Any]:
     facts = {
         "folds_in_all": run.recipe["folds"],
         "is_corrected": bool(run.recipe.get("corrections_sha256")),
-        "moves": ", ".join(_moves_of(run)),
+        "soup": "+".join(run.ingredients),
+        "moves": "" if run.ingredients else _moves_of(run),
     }
     return recorded_values(run.recipe, names) | facts
 
@@ -132,18 +134,11 @@ MOVES = (
 )
 
 
-def _moves_of(run: Run) -> list[str]:
-    """Returns what a run has learned from, and how, beside the usual; a soup's options are those of the first run."""
-    if "soup" in run.recipe:
-        ingredients = {name: None for counts in run.recipe["soup"].values() for name in counts}
-        return [f"soup of {' and '.join(ingredients)}"]
-    values = recorded_values(run.recipe, MOVES)
-    moves = [
-        f"{name.replace('_', ' ')} {value:g}" if isinstance(value, float) else f"{name.replace('_', ' ')} {value}"
-        for name, value in values.items()
-        if value != NEUTRAL.get(name)
-    ]
-    return moves + [what_is_recorded(key) for key in ("extra_sha256", "also_sha256") if run.recipe.get(key)]
+def _moves_of(run: Run) -> str:
+    """Returns what a run has learned from, and how, beside the usual."""
+    moves = {name: value for name, value in recorded_values(run.recipe, MOVES).items() if value != NEUTRAL[name]}
+    joined = [what_is_recorded(key) for key in ("extra_sha256", "also_sha256") if run.recipe.get(key)]
+    return ", ".join(filter(None, [describe_options(moves), *joined]))
 
 
 def _scores_of(run: Run, pair: HeldOut | None, competition: Competition, labels: Mapping[str, str]) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _recipes_table(rows: list[dict[str, Any]]) -> str:
 
 
 def _recipe_of(row: dict[str, Any]) -> list[object]:
-    has_no_steps = bool(row["linear"]) or row["moves"].startswith("soup")
+    has_no_steps = bool(row["linear"] or row["soup"])
     return [
         _shortened(row["run"]),
         row["model"],
@@ -150,6 +150,7 @@ def _notes_on(row: dict[str, Any], differing: Collection[str]) -> str:
         f"views {row['views']}": "views" in differing,
         str(row["optimizer"]): "optimizer" in differing and not row["linear"],
         f"level {row['level']}": "level" in differing and not row["linear"],
+        f"soup of {row['soup']}": bool(row["soup"]),
         row["moves"]: bool(row["moves"]),
         "corrected labels": "is_corrected" in differing and row["is_corrected"],
         f"seed {row['seed']}": bool(row["seed"]),

@@ -35,7 +35,7 @@ def costs_of(run: Run) -> dict[str, Any]:
 
 def _measured_costs(run: Run) -> dict[str, float]:
     """Rates are medians over the folds of the last epoch, whose other work has settled; times are sums."""
-    if "soup" in run.recipe:  # nothing was trained
+    if run.ingredients:  # nothing was trained
         return UNKNOWN
     histories = [run.history(fold) for fold in run.finished()]
     images = [len(run.out_of_fold(fold).id) for fold in run.finished()]

@@ -61,8 +61,7 @@ def describe_twin(competition: Competition, root: Path, run: Run) -> str:
 def describe_gain_of_soup(competition: Competition, root: Path, soup: Run) -> str:
     """Returns the gain of averaged weights over the best of their runs; nothing if that cannot be read."""
     with suppress(PodiumError):
-        names = {name for counts in soup.recipe["soup"].values() for name in counts}
-        runs = [Run(soup.path.parent / name) for name in sorted(names)]
+        runs = [Run(soup.path.parent / name) for name in soup.ingredients]
         better = METRICS[competition.metric]().better
         best = max(runs, key=lambda run: sum(better * run.score(fold, competition.metric) for fold in soup.finished()))
         return _describe(competition, root, soup, best, "the best of its runs")
@@ -93,13 +92,13 @@ def find_twin(run: Run, others: Sequence[Run]) -> Twin | None:
     The seed is no option here, but runs of the same seed come first; of several, it is the first that was trained.
     None: there is no such run, or only the seed is new.
     """
-    if "soup" in run.recipe or doubt_about(run):
+    if run.ingredients or doubt_about(run):
         return None
     sources = {run.recipe.get("start"), *str(run.recipe.get("pseudo", "")).split("+")}
     twins = []
     for other in others:
         is_fit = other.finished() and all(other.recipe.get(key) == run.recipe.get(key) for key in SAME)
-        if not is_fit or "soup" in other.recipe or doubt_about(other):
+        if not is_fit or other.ingredients or doubt_about(other):
             continue
         changes, is_source = _changes(run, other), other.name in sources
         if is_source or (len(changes) <= MOST_CHANGES and run.recipe["model"] == other.recipe["model"]):

@@ -62,7 +62,8 @@ class ExtraImages:
     missing: tuple[str, ...] = ()  # what is wrong with entries whose folder is not there
 
     def describe(self) -> str:
-        return "; ".join([first_few(source.describe() for source in self.sources), *self.missing]).removeprefix("; ")
+        found = first_few(source.describe() for source in self.sources)
+        return "; ".join(filter(None, [found, *self.missing]))
 
     def as_json(self, used: pd.DataFrame) -> list[dict[str, Any]]:
         """Returns where the images that are used come from, for the recipe and the lineage."""

@@ -112,6 +112,11 @@ class Run:
             raise PodiumError(f"{path}: it is not a recipe, {problem}; {self._restore()}")
         return dict(content)
 
+    @property
+    def ingredients(self) -> list[str]:
+        """The runs whose weights a soup averages; none of a run that was trained."""
+        return sorted({name for counts in self.recipe.get("soup", {}).values() for name in counts})
+
     def has_begun(self) -> bool:
         """Returns whether anything is trained. A run that fails before its first checkpoint leaves a recipe only."""
         return bool((self.path / "recipe.json").exists() and self._trained_files())
@@ -424,9 +429,10 @@ def results_table(run: Run, fold_count: int, metric: str, classes: tuple[str, ..
             loss, seconds = f"{history[-1].loss:.4f}", duration(sum(record.seconds for record in history))
         except PodiumError as damage:
             say(f"podium: warning: {damage}")
-        learned = [] if "soup" in run.recipe else [loss, seconds]
-        rows.append([fold, f"{len(held_out.id):,}", f"{scores[-1]:.5f}", *learned])
+        rows.append([fold, f"{len(held_out.id):,}", f"{scores[-1]:.5f}", loss, seconds])
     spread = f" ± {np.std(scores, ddof=1):.5f}" if len(scores) > 1 else ""
-    learned = [] if "soup" in run.recipe else ["train loss", "time"]
-    text = table(["fold", "validated", metric, *learned], rows)
+    header = ["fold", "validated", metric, "train loss", "time"]
+    if run.ingredients:  # nothing was trained
+        header, rows = header[:3], [row[:3] for row in rows]
+    text = table(header, rows)
     return f"{text}\n{metric} {np.mean(scores):.5f}{spread} over {len(scores)} of {fold_count} folds"

@@ -20,7 +20,7 @@ from podium.disk import locked
 from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.fleet.cell_board import LeaseLost
 from podium.image_size import ImageSize
-from podium.recipe import Options
+from podium.recipe import Options, describe_options
 from podium.recipe_defaults import learns_anew
 from podium.saved_runs.run_folder import Run
 from podium.searching.pace import Pace
@@ -220,11 +220,6 @@ def _refuse_short_budget(plan: SearchPlan, pace: Pace, looks: Collection[Plan] =
             f"--budget: the defaults of {plan.models[0]} alone take about {duration(seconds)} on"
             f" {plural(len(plan.folds) + 1, 'fold')}{heads}; allow more, name fewer --folds or a smaller model"
         )
-
-
-def describe_options(options: Options) -> str:
-    texts = [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in options.items()]
-    return ", ".join(texts)
 
 
 def _words_of(step: int) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 from optuna.trial import FrozenTrial, TrialState
 
 from podium.disk import write_text
+from podium.recipe import describe_options
 from podium.report.charts import Line, line_chart
 from podium.report.page import page
 from podium.report.sections import Cell, html_table, note, section, tiles
-from podium.searching.search import describe_options
 from podium.searching.search_report import Found, describe_judgement, find_importances, options_of
 from podium.searching.search_request import folder_of
 from podium.searching.study import DEFAULTS, OF_EACH_FOLD, SHORT_TRAINING

@@ -26,8 +26,8 @@ from podium.comparing.compare import gain_interval
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
+from podium.recipe import describe_options
 from podium.saved_runs.run_folder import Run
-from podium.searching.search import describe_options
 from podium.searching.search_request import folder_of
 from podium.searching.search_space import MODEL
 from podium.searching.study import DEFAULTS, OPTIONS, SHORT_TRAINING, SearchStudy, read_settings

@@ -17,8 +17,7 @@ from typing import Any
 
 from podium.disk import write_text
 from podium.errors import PodiumError
-from podium.recipe import flag_of
-from podium.searching.search import describe_options
+from podium.recipe import describe_options, flag_of
 from podium.searching.search_report import Found, options_of
 from podium.terminal import podium_command, say
 

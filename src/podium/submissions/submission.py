@@ -160,9 +160,9 @@ def _announce(competition: Competition, folds: Models) -> None:
     for run, run_folds in folds.items():
         missing = sorted(set(range(run.recipe["folds"])) - set(run_folds))
         if missing:
-            numbers, are = ", ".join(map(str, missing)), "s" if len(missing) > 1 else ""
-            is_not = "are" if len(missing) > 1 else "is"
-            say(f"podium: warning: {run.name} lacks its fold{are} {numbers}, which {is_not} not trained yet")
+            numbers = ", ".join(map(str, missing))
+            lacking = f"fold {numbers}, which is" if len(missing) == 1 else f"folds {numbers}, which are"
+            say(f"podium: warning: {run.name} lacks its {lacking} not trained yet")
         if doubt := doubt_about_score(run):
             say(f"podium: warning: {doubt}, and so is the expected one")
         warn_of_code(run)

@@ -104,10 +104,10 @@ def _announce(context: Context, image_count: int) -> None:
     if recipe.linear and recipe.start:
         how_often = f"with the fold's own model of {recipe.start}"
     elif image_count and recipe.weights == "none":
-        remedy = "good enough for a trial, not for a submission"
+        consequence = "good enough for a trial, not for a submission"
         if not recipe.linear and recipe.clean != "none":
-            remedy = f"the heads that judge labels for --clean {recipe.clean} can hardly tell wrong ones by them"
-        say(f"podium: warning: these are features of random weights: {remedy}")
+            consequence = f"the heads that judge labels for --clean {recipe.clean} can hardly tell wrong ones by them"
+        say(f"podium: warning: these are features of random weights: {consequence}")
     if image_count:
         say(f"podium: computing the features of {plural(image_count, 'image')}, {how_often}")
 

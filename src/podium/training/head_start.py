@@ -38,8 +38,8 @@ NEW_WEIGHTS = 0.001  # times what timm draws: the first outputs are the shares o
 ADAPTING_IMAGES = 2_048
 WARN_AT = 1 / 3  # of the run
 CAUTIOUS = 0.02  # times the learning rate, where the head leaves little to learn
-# With fewer steps, the features of a ConvNet with batch norm fall apart at the usual rate and do not recover: it is
-# lowered in proportion. Measured on three sets, and on a fourth that was kept aside (docs/benchmarks.md).
+# With fewer steps, the features of a ConvNet with batch norm may fall apart at the usual rate and not recover: it is
+# lowered in proportion. Measured with lite0 on parts of four sets (docs/benchmarks.md); for other ConvNets, a guess.
 FEW_STEPS = 60
 
 
@@ -112,7 +112,7 @@ def _end_of(source: Run, learner: Learner) -> list[EpochRecord]:
     why = f"{source.name} was trained at a lower learning rate, because its start left little to learn"
     if math.isclose(share, _share_for(learner, last.step), rel_tol=0.01):  # not because of its start
         steps = learner.progress.total_steps
-        share, why = _share_for(learner, steps), f"{plural(steps, 'step')} are few"
+        share, why = _share_for(learner, steps), _few(steps)
     if share < 1 and not _is_given(learner):
         rate = _lowered(learner, share, why)
     scores = score_held_out(competition.metric, known.target, known.probs)
@@ -178,13 +178,17 @@ def _peak_rate(learner: Learner, fitted: FittedHead) -> float:
     if fitted.inner and fitted.inner.leaves_little(loss, images):
         share, why = CAUTIOUS, "the frozen head leaves little to learn"
     else:
-        share, why = _share_for(learner, steps), f"{plural(steps, 'step')} are few"
+        share, why = _share_for(learner, steps), _few(steps)
     return rate if share == 1 else _lowered(learner, share, why)
 
 
 def _share_for(learner: Learner, steps: int) -> float:
     """Returns how much of the learning rate a training of so many steps can bear."""
     return min(1.0, steps / FEW_STEPS) if backbone_of(learner.recipe.model).kind == "batch norm" else 1.0
+
+
+def _few(steps: int) -> str:
+    return f"it makes only {plural(steps, 'step')}"
 
 
 def _lowered(learner: Learner, share: float, why: str) -> float:

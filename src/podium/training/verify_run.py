@@ -42,8 +42,8 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
         begun = [path.parent.name for path in run.path.parent.glob("*/recipe.json")]
         hint = did_you_mean(name, begun, otherwise=f"there are {', '.join(sorted(begun)) or 'none yet'}")
         raise PodiumError(f"{run.path}: nothing is trained there; {hint}")
-    if "soup" in run.recipe:
-        raise PodiumError(f"{run.path} is a soup of other runs; verify these: {', '.join(_ingredients(run))}")
+    if run.ingredients:
+        raise PodiumError(f"{run.path} is a soup of other runs; verify these: {', '.join(run.ingredients)}")
     fold = _choose_fold(run, fold)
     compile, store = "on" if run.recipe.get("compiled") else "off", "gpu" if run.recipe.get("changed_on_gpu") else "on"
     machine = replace(machine or Machine(), compile=compile, store=store)
@@ -63,10 +63,6 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
             if difference:
                 raise PodiumError(f"{repeated} is another one: {difference}; {_now(context)}")
     show(f"{repeated} is the same to the bit")
-
-
-def _ingredients(run: Run) -> list[str]:
-    return sorted({name for counts in run.recipe["soup"].values() for name in counts})
 
 
 def _choose_fold(run: Run, fold: int | None) -> int:
