@@ -352,6 +352,7 @@ def test_where_the_head_leaves_little_the_rate_is_low_unless_one_is_given(
     assert run_of(tiny, "given").history(0)[0].lr == 0.001
 
 
+@pytest.mark.slow
 def test_few_steps_of_a_net_with_batch_norm_have_a_lower_rate_unless_one_is_given(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
