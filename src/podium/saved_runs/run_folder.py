@@ -159,20 +159,6 @@ class Run:
                 f"{self.path} was started from the weights {recorded}, not {source}; choose another --name"
             )
 
-    @_alone_with_recipe
-    def keep_earlier(self, option: str, hashes: Mapping[str, str]) -> None:
-        """Records which weights of earlier runs each fold learns from; a fold begun with others cannot resume."""
-        recorded = self.recipe.get(f"{option}_sha256", {})
-        for fold, weights_hash in hashes.items():
-            folder = self.fold_folder(int(fold))
-            if recorded.get(fold, weights_hash) != weights_hash and checkpoints(folder):
-                raise PodiumError(
-                    f"{folder} was started with other weights of {option} {self.recipe[option]}; restore those, or"
-                    " delete that folder and train that fold again"
-                )
-        self.recipe[f"{option}_sha256"] = {**recorded, **hashes}
-        write_json(self.path / "recipe.json", self.recipe)
-
     def _trained_files(self) -> list[Path]:
         return [path for pattern in TRAINED_FILES for path in self.path.glob(pattern)]
 
@@ -244,6 +230,21 @@ class Run:
                 raise InUse(f"{self.path} is being trained by another process; wait, or use --name")
             _delete_leftovers(self)
             yield
+
+
+@_alone_with_recipe
+def keep_earlier(run: Run, option: str, hashes: Mapping[str, str]) -> None:
+    """Records which weights of earlier runs each fold learns from; a fold begun with others cannot resume."""
+    recorded = run.recipe.get(f"{option}_sha256", {})
+    for fold, weights_hash in hashes.items():
+        folder = run.fold_folder(int(fold))
+        if recorded.get(fold, weights_hash) != weights_hash and checkpoints(folder):
+            raise PodiumError(
+                f"{folder} was started with other weights of {option} {run.recipe[option]}; restore those, or"
+                " delete that folder and train that fold again"
+            )
+    run.recipe[f"{option}_sha256"] = {**recorded, **hashes}
+    write_json(run.path / "recipe.json", run.recipe)
 
 
 @_alone_with_recipe

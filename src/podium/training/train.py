@@ -28,7 +28,7 @@ from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_data, hash_we
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.made_from import KEY as MADE_FROM
 from podium.saved_runs.made_from import LICENCE, describe_images
-from podium.saved_runs.run_folder import CORRECTIONS, Run, results_table
+from podium.saved_runs.run_folder import CORRECTIONS, Run, keep_earlier, results_table
 from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, first_few, plural, say, show, uses_make
 from podium.timing.budget import Budget
@@ -139,7 +139,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         competition.corrections.write(run.path / CORRECTIONS)
     _warn_of_earlier_sources(plan)
     for option, hashes in earlier_hashes.items():
-        run.keep_earlier(option, hashes)
+        keep_earlier(run, option, hashes)
         for earlier in plan.earlier_runs[option]:
             warn_of_code(earlier)
         names = " and ".join(earlier.name for earlier in plan.earlier_runs[option])
