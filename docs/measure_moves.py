@@ -57,6 +57,7 @@ class Scene(NamedTuple):
     card: str = ""  # `{slug}` is the competition's name
     outside: float = 0.0  # the share of the training images that come from elsewhere
     is_small: bool = False  # the objects, each on a larger background, with a table of their boxes
+    is_of_all: bool = False  # the trouble, of the test images, too
 
 
 def as_it_is(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
@@ -148,7 +149,7 @@ SCENES = {
     ),
     "random": Scene(random_noise, {"drop": ("--clean", "drop"), "soften": ("--clean", "soften")}),
     "confusable": Scene(confusable_noise, {"drop": ("--clean", "drop"), "soften": ("--clean", "soften")}),
-    "also": Scene(coarse_labels, {"also": (), "also 1": ("--also-weight", "1")}, 'also = ["fine"]\n'),
+    "also": Scene(coarse_labels, {"also": (), "also 1": ("--also-weight", "1")}, 'also = ["fine"]\n', is_of_all=True),
     "tail": Scene(
         long_tail,
         {
@@ -178,8 +179,10 @@ def make_competition(root: Path, work: Path, slug: str, name: str) -> str:
     rows["image"] = [str(source.folder / image) for image in rows["image"]]
     rows["id"] = [f"{number:06}" for number in range(len(rows))]
     count = min(MOST_TEST, round(TEST_SHARE * len(rows)))
+    if scene.is_of_all:
+        rows = scene.plant(rows, rng)
     test, train = rows[:count], rows[count : count + MOST_TRAIN]
-    train, test = scene.plant(train, rng), test if name != "also" else scene.plant(test, np.random.default_rng(0))
+    train = train if scene.is_of_all else scene.plant(train, rng)
     outside, train = train[: round(scene.outside * len(train))], train[round(scene.outside * len(train)) :]
     for image in outside.itertuples():
         place = work / "data" / "extra" / own / image.label

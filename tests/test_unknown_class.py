@@ -147,10 +147,11 @@ def test_no_unseen_class_is_called_a_wrong_label(whales: Path, podium: Podium) -
 @pytest.mark.parametrize(
     "flags",
     [
-        ("--balance", "1", "--class-weights", "balanced", "--pseudo", "head"),
+        ("--balance", "1", "--pseudo", "head"),
+        ("--class-weights", "balanced"),
         ("--adjust", "1", "--clean", "drop", "--loss", "focal"),
     ],
-    ids=["balanced", "adjusted"],
+    ids=["balanced", "weighted", "adjusted"],
 )
 def test_options_that_count_classes_train(whales: Path, podium: Podium, flags: Sequence[str]) -> None:
     words = ("--epochs", "1", "--batch-size", "32", "--folds", "0", "--name", "other")

@@ -104,6 +104,7 @@ def test_a_run_that_goes_on_takes_the_shares_away(tiny: Path, podium: Podium) ->
         (("--linear", "--balance", "0.5"), "--linear cannot be combined with --balance"),
         (("--adjust", "1", "--balance", "1"), "--adjust and --balance do the same twice; leave out one of them"),
         (("--adjust", "1", "--class-weights", "balanced"), "--adjust and --class-weights do the same twice"),
+        (("--balance", "0.5", "--class-weights", "balanced"), "--class-weights and --balance do the same twice"),
         (("--teacher", "other", "--adjust", "1"), "--adjust and --teacher contradict each other"),
     ],
 )

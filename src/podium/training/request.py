@@ -171,9 +171,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
                     f"--linear cannot be combined with {flag}, because it only fits a head, in minutes; leave out one"
                     " of them"
                 )
-    for name in ("balance", "cap", "class_weights"):
-        if chosen["adjust"] and chosen[name] != NEUTRAL[name]:
-            raise PodiumError(f"--adjust and {flag_of(name)} do the same twice; leave out one of them")
+    _refuse_two_for_rare_classes(chosen)
     for name in ("finish", "swa"):
         if chosen[name] and request.budget is not None:
             raise PodiumError(f"--budget may cut off the end of a run, which --{name} needs; leave out one of them")
@@ -192,6 +190,14 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
     _refuse_region(options, chosen)
     if "distil" in options and not teacher:
         raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")
+
+
+def _refuse_two_for_rare_classes(chosen: Options) -> None:
+    """Refuses all pairs but --balance with --cap, which is a limit to it."""
+    for name in ("adjust", "class_weights"):
+        for other in ("balance", "cap", "class_weights"):
+            if name != other and chosen[name] != NEUTRAL[name] and chosen[other] != NEUTRAL[other]:
+                raise PodiumError(f"{flag_of(name)} and {flag_of(other)} do the same twice; leave out one of them")
 
 
 def _refuse_several_models(chosen: Options) -> None:
