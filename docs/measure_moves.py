@@ -124,7 +124,12 @@ SCENES = {
     ),
     "outside": Scene(
         as_it_is,
-        {"extra": (), "extra 0.3": ("--extra-weight", "0.3")},
+        {
+            "extra": (),
+            "extra 0.3": ("--extra-weight", "0.3"),
+            "head": ("--linear", "--extra-weight", "0"),
+            "head extra": ("--linear",),
+        },
         '[[extra]]\nfolder = "data/extra/{slug}"\n',
         outside=0.5,
     ),

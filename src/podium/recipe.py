@@ -67,7 +67,10 @@ class Recipe(ImageOptions):
         choices=CLEANING,
     )
     extra_weight: float = option(
-        "how often an epoch shows the card's [[extra]] images, times the weight of each; 0: never", 0, 100
+        "how often an epoch shows the card's [[extra]] images, or what they weigh for a head that is fitted, times the"
+        " weight of each; 0: never",
+        0,
+        100,
     )
     also_weight: float = option("what the card's further columns (also) weigh in the loss, beside the answers", 0, 100)
 

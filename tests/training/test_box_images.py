@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 from podium.competition.csv_files import read_table
 from podium.images.examples import Examples
 from podium.saved_runs.run_folder import Run
 from podium.training.box_images import ALL_OF_IT, Draw, cut, jittered
 from podium.training.randomness import BOX, generator
-from small_objects import BOXES, SLUG, plant
+from small_objects import BOXES, LABELS, SLUG, plant
 from templates import template
 from tiny import COLOURS, Podium, assert_same_fold, one_line, podium_at, signal_in_step
 
@@ -59,6 +60,22 @@ def write_column(root: Path, name: str, with_test: bool = True) -> None:
 
 
 # --- whole runs --------------------------------------------------------------------------------------
+
+
+def test_heads_learn_all_boxes_and_images_from_elsewhere(objects: Path, podium: Podium) -> None:
+    folder = objects / "data" / "extra" / "more"
+    for colour in LABELS:
+        (folder / colour).mkdir(parents=True)
+        Image.new("RGB", (96, 96), COLOURS[colour]).save(folder / colour / "0.png")
+    cards = objects / "data" / "competitions"
+    cards.mkdir(parents=True, exist_ok=True)
+    (cards / f"{SLUG}.toml").write_text("[[extra]]\nfolder = 'data/extra/more'\nweight = 0.5\n")
+    for name, words in (("fitted", ("--linear",)), ("imprinted", ("--head-first", "--head", "arcface", "--mix", "0"))):
+        epochs = () if "--linear" in words else ("--epochs", "1")
+        flags = (*epochs, "--region", boxes_of(objects), "--name", name)
+        status, _, err = podium(*TRAIN[:-2], *words, *flags)
+        assert status == 0, err
+        assert "with 3 images from elsewhere" in err
 
 
 def test_boxes_show_what_whole_images_hide(objects: Path, podium: Podium) -> None:

@@ -21,6 +21,10 @@ TRAIN = (
     *("train", "-c", "tiny", "--weights", "none", "--image-size", "32", "--workers", "0", "--device", "cpu"),
     *("--model", "test_vit", "--folds", "0", "--batch-size", "4", "--epochs", "2"),
 )
+LINEAR = (
+    *("train", "-c", "tiny", "--weights", "none", "--image-size", "32", "--workers", "0", "--device", "cpu"),
+    *("--model", "test_vit", "--folds", "0", "--linear"),
+)
 CARD = """
 [[extra]]
 folder = "data/extra/art"
@@ -138,6 +142,32 @@ def test_without_a_weight_the_bits_are_those_without_a_card(extra: Path, podium:
     assert_same_fold(run_of(extra, "off"), run_of(extra, "none"))
 
 
+@pytest.mark.parametrize("head", ["linear", "neighbours"])
+def test_a_fitted_head_learns_them(extra: Path, podium: Podium, head: str) -> None:
+    words = (*LINEAR, "--head", head)
+    for name, weight in (("with", "1"), ("without", "0")):
+        status, _, err = podium(*words, "--name", name, "--extra-weight", weight)
+        assert status == 0, err
+        assert ("with 10 images from elsewhere" in err) == (name == "with")
+        assert ("of 16, temperature" if name == "with" else "of 6, temperature") in err or head == "linear"
+    given, without = run_of(extra, "with"), run_of(extra, "without")
+    assert [source["images"] for source in given.recipe["extra"]] == [8, 2]
+    assert given.out_of_fold(0).id.tolist() == without.out_of_fold(0).id.tolist()
+    assert not np.array_equal(given.out_of_fold(0).probs, without.out_of_fold(0).probs)
+    assert podium(*words, "--name", "again")[0] == 0  # with the features that are kept
+    assert_same_fold(given, run_of(extra, "again"))
+
+
+def test_a_head_of_many_heavy_images_from_elsewhere_says_what_they_say(extra: Path, podium: Podium) -> None:
+    """All of them are cats here; the training images are half and half."""
+    write_card(extra, "[[extra]]\nfolder = 'data/extra/art'\nlabels = { feline = 'cat', dog = 'cat', sketch = 'cat' }")
+    for weight in ("0", "1", "100"):
+        assert podium(*LINEAR, "--name", f"w{weight}", "--extra-weight", weight)[0] == 0
+    cats = [run_of(extra, f"w{weight}").out_of_fold(0).probs[:, 0].mean() for weight in ("0", "1", "100")]
+    assert cats[0] < cats[1] < cats[2]
+    assert cats[2] > 0.9
+
+
 def test_an_interrupted_run_resumes_to_the_same_bits(extra: Path, podium: Podium) -> None:
     with pytest.MonkeyPatch.context() as patch:
         signal_in_step(patch, 3, signal.SIGTERM)
@@ -173,6 +203,13 @@ def test_an_interrupted_run_resumes_to_the_same_bits(extra: Path, podium: Podium
 def test_entries_that_cannot_be_right_are_refused(extra: Path, podium: Podium, card: str, problem: str) -> None:
     write_card(extra, card)
     assert problem in one_line(podium(*TRAIN, "--name", "run"))
+
+
+def test_a_dry_run_counts_them(extra: Path, podium: Podium) -> None:
+    status, out, err = podium(*TRAIN, "--name", "run", "--dry-run")
+    assert status == 0, err
+    assert "about 6 images to train on, 10 that join them, and 6 to validate" in out  # copies are not known yet
+    assert "that join" not in podium(*TRAIN, "--name", "run", "--extra-weight", "0", "--dry-run")[1]
 
 
 def test_a_table_with_unknown_images_or_two_labels_is_refused(extra: Path, podium: Podium) -> None:

@@ -66,6 +66,17 @@ def test_the_loss_of_a_head_has_the_unit_of_the_training() -> None:
     assert loss_of_head(targets_of(numbers), np.full((4, 1), 5_500, np.float32), spec) == pytest.approx(expected.item())
 
 
+def test_an_image_of_weight_two_counts_as_two_images() -> None:
+    torch.manual_seed(0)
+    outputs, targets = torch.randn(2, 5, 3), torch.randint(3, (5,)).repeat(2, 1)  # of two views
+    weights, twice = np.array([1.0, 1.0, 2.0, 2.0, 1.0]), [0, 1, 2, 2, 3, 3, 4]
+    weighed = linear_probe._weighing(F.cross_entropy, weights, 2)(outputs.flatten(0, 1), targets.flatten())
+    assert weighed.item() == pytest.approx(
+        F.cross_entropy(outputs[:, twice].flatten(0, 1), targets[:, twice].flatten())
+    )
+    assert linear_probe._weighing(F.cross_entropy, np.ones(5), 2) is F.cross_entropy
+
+
 def test_a_whole_fold_chooses_the_strength_whatever_folds_are_left(tiny: Path) -> None:
     podium_at(tiny, "folds", "-c", "tiny", "--k", "4")
     with context_of(tiny, model="test_resnet") as context:

@@ -4,7 +4,7 @@
     folder = "data/extra/wikiart"      below the project's folder; without a table, its folders are the classes
     table = "labels.csv"               in that folder: a column that names the images, and one of labels
     labels = { impressionism = "4", sketch = "" }      their words for the classes; "" leaves such images out
-    weight = 0.5                       how often an epoch shows each of them
+    weight = 0.5                       how often an epoch shows each, or what it weighs for a head
     licence = "CC BY 4.0"
 
 They are never held out, and stand in no folds.csv: runs with and without them can be compared and blended.

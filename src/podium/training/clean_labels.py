@@ -173,6 +173,7 @@ def _read(path: Path, key: str) -> Cleaned | None:
 
 
 def _open_judge(context: Context, fold: int) -> Judge:
+    context = replace(context, extra=context.extra[:0])
     model, spec, normalise = build_frozen(context, fold)
     linear_layers(model, spec, normalise)  # refuses models whose answers are no head on features
     spec = replace(spec, unknown="", unknown_share=0.0)  # no label is the class that no training image has

@@ -33,7 +33,7 @@ from podium.saved_runs.fold_names import seed_offset
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed, lock_folds
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
-from podium.tasks.task import Targets
+from podium.tasks.task import Targets, joined
 from podium.terminal import command_for, plural, say
 from podium.tracking.tracking import Tracking
 from podium.training.augment import View
@@ -51,11 +51,12 @@ class Context:
     plan: Plan
     store: Store
     folds: Folds  # as in the plan, but without the images that cannot be read
-    target_of_image: Targets  # what the images teach; `scored_targets` score
+    target_of_image: Targets  # what the training images teach, then the extra ones; `scored_targets` score
     device: torch.device
     precision: torch.dtype
     processes: Processes
-    extra: pd.DataFrame  # id, target, image, weight: of the card's images from elsewhere that join the training images
+    extra: pd.DataFrame  # id, target, image, weight: of the images from elsewhere that join the training images; where
+    # rows number both, they stand after the training images
     tracking: Tracking
     cleaned: Cleaned | None = None  # of one fold: see clean_labels.py
 
@@ -109,6 +110,15 @@ class Context:
         rng = np.random.default_rng(self.recipe.seed)
         return rng.permutation(self.training_rows(fold))[:count]
 
+    @property
+    def extra_rows(self) -> NDArray[np.int64]:
+        return len(self.folds) + np.arange(len(self.extra))
+
+    def weights(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Returns how much images count: training images 1, extra ones what the card and --extra-weight say."""
+        of_extra = self.recipe.extra_weight * self.extra["weight"].to_numpy(np.float64)
+        return np.append(np.ones(len(self.folds)), of_extra)[rows]
+
     def held_out_rows(self, fold: int) -> NDArray[np.int64]:
         return np.flatnonzero(self.folds.validates(fold))
 
@@ -119,7 +129,7 @@ class Context:
         return self.competition.further if recipe.also_weight and not recipe.linear else None
 
     def taught(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Returns what these training images teach: their targets, or rows of probabilities where some are softened."""
+        """Returns what images teach: their targets, or rows of probabilities where some are softened."""
         labels = self.target_of_image[rows]
         if self.cleaned is None or not len(self.cleaned.rows):
             return np.asarray(labels.values)
@@ -145,14 +155,12 @@ class Context:
         return ImageDataset(seen_reader(self.store, examples), self.target_of_image.values[owners], view, owners)
 
     def examples(self, rows: NDArray[np.int64]) -> Examples:
-        return self.store.examples(self.competition.train.iloc[rows])
+        return self.store.examples(self._images_of_rows.iloc[rows])
 
-    def pixel_bytes(self, fold: int) -> int:
-        """Returns how much memory the stored pixels of all that a fold learns from take."""
-        train, test = (table["image"] for table in (self.competition.train, self.competition.test))
-        own, test = train.iloc[self.training_rows(fold)], test.iloc[self.pseudo_images]
-        positions = self.store.positions([*own, *test, *self.extra["image"]])
-        return 3 * int(self.store.index[positions, 1:].prod(1).sum())
+    @cached_property
+    def _images_of_rows(self) -> pd.DataFrame:
+        train = self.competition.train
+        return pd.concat([part[["id", "image"]] for part in (train, self.extra)]) if len(self.extra) else train
 
     @cached_property
     def pseudo_images(self) -> NDArray[np.int64]:
@@ -168,20 +176,6 @@ class Context:
         """
         recipe, images = self.recipe, _epoch_images(self, self.training_rows(fold), confidence)
         return BatchSampler(images, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
-
-    def complete_spec(self, spec: ModelSpec, fold: int) -> ModelSpec:
-        """Returns the spec with the task, the range of values and, for numbers, how the fold's training images vary."""
-        task, scales = self.competition.task, tuple[tuple[float, float], ...]()
-        if not task.are_labels:
-            numbers = self.target_of_image.values[self.training_rows(fold)]
-            means, deviations = np.nanmean(numbers, 0), np.nanstd(numbers, 0)
-            deviations = np.where(deviations > 0, deviations, 1.0)  # a column that never varies
-            scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
-        spec = replace(spec, value_range=self.store.value_range, part=self.store.regions.part or None)
-        if unknown := self.competition.unknown:
-            unseen = tuple(sorted(_scored_labels(self, fold).unseen))
-            spec = replace(spec, unknown=unknown.name, unknown_share=unknown.share, unseen=unseen)
-        return replace(spec, task=task.name, scales=scales)
 
     def keep_start(self, source: str) -> None:
         """Keeps what the run starts from, once a model is built: before that, the command may still be refused."""
@@ -225,6 +219,21 @@ def _scored_labels(context: Context, fold: int) -> ScoredLabels:
     return ScoredLabels.after(taught, context.competition.classes, unknown.name)
 
 
+def complete_spec(context: Context, spec: ModelSpec, fold: int) -> ModelSpec:
+    """Returns the spec with the task, the range of values and, for numbers, how the fold's training images vary."""
+    task, scales = context.competition.task, tuple[tuple[float, float], ...]()
+    if not task.are_labels:
+        numbers = context.target_of_image.values[context.training_rows(fold)]
+        means, deviations = np.nanmean(numbers, 0), np.nanstd(numbers, 0)
+        deviations = np.where(deviations > 0, deviations, 1.0)  # a column that never varies
+        scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
+    spec = replace(spec, value_range=context.store.value_range, part=context.store.regions.part or None)
+    if unknown := context.competition.unknown:
+        unseen = tuple(sorted(_scored_labels(context, fold).unseen))
+        spec = replace(spec, unknown=unknown.name, unknown_share=unknown.share, unseen=unseen)
+    return replace(spec, task=task.name, scales=scales)
+
+
 def _epoch_images(context: Context, rows: NDArray[np.int64], confidence: NDArray[np.float64] | None) -> EpochImages:
     """Returns which images an epoch shows, and how often."""
     recipe = context.recipe
@@ -262,7 +271,7 @@ def open_context(plan: Plan) -> Iterator[Context]:
             plan=plan,
             store=store,
             folds=folds,
-            target_of_image=competition.targets,
+            target_of_image=_with_extra(competition, extra),
             device=device,
             precision=precision,
             processes=processes,
@@ -273,8 +282,14 @@ def open_context(plan: Plan) -> Iterator[Context]:
 
 def _extra_to_learn(plan: Plan) -> pd.DataFrame:
     """Returns the extra images that this run learns from."""
-    uses_extra = plan.recipe.extra_weight and not plan.recipe.linear and plan.unfinished_folds()
+    uses_extra = plan.recipe.extra_weight and plan.unfinished_folds()
     return usable_extra(plan.competition if uses_extra else replace(plan.competition, extra=None), plan.root)
+
+
+def _with_extra(competition: Competition, extra: pd.DataFrame) -> Targets:
+    """Returns the targets of the training images, then those of the extra ones."""
+    added = [competition.task.encode(extra["target"], competition.classes)] if len(extra) else []
+    return joined([competition.targets, *added])
 
 
 def _leave_out_unreadable(plan: Plan, store: Store) -> Folds:

@@ -37,14 +37,27 @@ def show_plan(plan: Plan) -> None:
     unfinished = list(plan.folds_to_train) if changes else plan.unfinished_folds()
     counts = np.array([plan.folds.validates(fold).sum() for fold in folds])
     training = np.array([plan.folds.trains(fold).sum() for fold in folds])
+    joined = _joined(plan, training.mean())
     show(
         f"\n{run.path}: {plural(len(folds), 'fold')}, {plural(len(unfinished), 'fold')} left to train;"
-        f" about {training.mean():,.0f} images to train on and {counts.mean():,.0f} to validate"
+        f" about {training.mean():,.0f} images to train on{f', {joined:,.0f} that join them,' if joined else ''}"
+        f" and {counts.mean():,.0f} to validate"
     )
     if unfinished:
         choice = plan.request.machine.device
         rate = measure_training(recipe, plan.competition.classes, choice)
-        seconds = len(unfinished) * estimate_seconds(recipe, int(training.mean()), int(counts.mean()), rate)
+        seconds = len(unfinished) * estimate_seconds(recipe, int(training.mean() + joined), int(counts.mean()), rate)
         where = device_name(pick_device(choice))
         show(f"about {duration(seconds)} on {where}, from a quick measurement ({rate:,.1f} images/s)")
     say("podium: nothing was trained or written; the same command without --dry-run trains")
+
+
+def _joined(plan: Plan, training: float) -> int:
+    """Returns how many images join those of an epoch at most: copies among extra images are not known yet."""
+    recipe, competition = plan.recipe, plan.competition
+    weights: list[float] = []
+    if competition.extra and recipe.extra_weight:
+        weights = competition.extra.rows["weight"].tolist()
+    if recipe.linear:  # it sees each once, whatever its weight
+        return len(weights)
+    return round(recipe.extra_weight * sum(weights) + (min(len(competition.test), training) if recipe.pseudo else 0))

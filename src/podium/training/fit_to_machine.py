@@ -91,7 +91,7 @@ def _fewest_parts(context: Context, alone: Context, images: int) -> int:
 def _fewest_parts_here(alone: Context, images: int) -> int:
     """Returns the parts that this process needs for so many images of a batch."""
     recipe, fold, most = alone.recipe, alone.plan.folds_to_train[0], max(1, alone.recipe.batch_size // 2)
-    pixels = alone.pixel_bytes(fold) if alone.machine.store == "gpu" else 0
+    pixels = pixel_bytes(alone, fold) if alone.machine.store == "gpu" else 0
 
     def fits(parts: int) -> bool:
         part_size = min(images, replace(recipe, accumulate=parts).part_size)
@@ -130,7 +130,7 @@ def _why_not_on_gpu(context: Context) -> str:
         return "it needs an NVIDIA GPU"
     if context.recipe.linear or not can_be_drawn(context.recipe):
         return "a GPU crops, mirrors, colours and erases only; --linear, --ops, --augment, --region need loaded images"
-    largest = max(context.pixel_bytes(fold) for fold in context.plan.folds_to_train)
+    largest = max(pixel_bytes(context, fold) for fold in context.plan.folds_to_train)
     free = -context.processes.maximum(-free_gpu_memory(context.device))[0]
     if largest > LARGEST_SHARE * free:
         return f"a fold's pixels need {largest / 1e9:,.1f} GB, more than half of what is free ({free / 1e9:,.1f} GB)"
@@ -184,3 +184,11 @@ def _weigh_compiling(context: Context, trial: Context) -> tuple[bool, str]:
     effect = f"saves {duration(saved)}" if saved > 0 else "saves nothing"
     whole = f"in a fold, which takes about {duration(seconds)}, that {effect}, and compiling takes {duration(taken)}"
     return saved > taken, f"{times}: {whole}"
+
+
+def pixel_bytes(context: Context, fold: int) -> int:
+    """Returns how much memory the stored pixels of all that a fold learns from take."""
+    train, test = (table["image"] for table in (context.competition.train, context.competition.test))
+    own, test = train.iloc[context.training_rows(fold)], test.iloc[context.pseudo_images]
+    positions = context.store.positions([*own, *test, *context.extra["image"]])
+    return 3 * int(context.store.index[positions, 1:].prod(1).sum())

@@ -1,4 +1,4 @@
-"""The features of the training images under a frozen model: computed once for all folds and runs, and kept.
+"""The features of training images and extra ones under a frozen model: once for all folds and runs, and kept.
 
 Writes data/prepared/<slug>/features-<key>/<key of images>.npz, a block of images each. The first key stands for the
 model and for all that is done to an image. Deleted features are computed again.
@@ -41,7 +41,7 @@ BLOCK = 1024  # images in a file: the most work that a killed process loses
 
 @dataclass(frozen=True)
 class Features:
-    """The features of some rows of the training table."""
+    """The features of some training images, and of the extra ones."""
 
     rows: NDArray[np.int64]  # in ascending order
     values: NDArray[np.float32]  # [views, examples, features]: a row has one example, or one for each of its boxes
@@ -65,14 +65,16 @@ class Features:
 def compute_features(
     context: Context, model: nn.Module, spec: ModelSpec, normalise: Normaliser, most: int | None = None
 ) -> Features:
-    """Returns the features of all training images, or of a sample of at most so many, from disk or computed.
+    """Returns the features of all training images, or of a sample of at most so many, and of the extra images.
 
-    Images that cannot be read have none.
+    They are read from disk or computed. Images that cannot be read have none.
     """
-    rows = np.flatnonzero(context.folds.is_used)
+    rows, extra = np.flatnonzero(context.folds.is_used), context.extra_rows
     if most is not None and len(rows) > most:
-        rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
-    blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+        rng, share = np.random.default_rng(0), most / len(rows)
+        rows, extra = (np.sort(rng.choice(part, round(share * len(part)), replace=False)) for part in (rows, extra))
+    blocks = [part[n : n + BLOCK] for part in (rows, extra) for n in range(0, len(part), BLOCK)]
+    rows = np.append(rows, extra)
     weights = merged(model).state_dict()  # low-rank updates, which differ between folds, have not begun
     key = _key(context, spec, tensors_digest({name: tensor.cpu() for name, tensor in weights.items()}, ""))
     keys = [_key_of_block(context, block, key) for block in blocks]
@@ -83,8 +85,8 @@ def compute_features(
     missing = [number for number in range(len(blocks)) if number not in by_block]
     _announce(context, sum(len(blocks[number]) for number in missing))
     images, counts = context.shown_images(rows, TestView(spec)), context.examples(rows).counts
-    ends = np.append(0, np.cumsum(counts))
-    ranges = [range(ends[n * BLOCK], ends[min((n + 1) * BLOCK, len(rows))]) for n in missing]
+    edges = np.append(0, np.cumsum(counts))[np.append(0, np.cumsum([len(block) for block in blocks]))]
+    ranges = [range(edges[number], edges[number + 1]) for number in missing]
     for number, values in zip(missing, _compute(context, model, normalise, images, ranges), strict=True):
         by_block[number] = values
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ import math
 import time
 from dataclasses import replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -160,9 +161,13 @@ def imprint(learner: Learner) -> None:
     """Gives each class of a cosine head the mean direction of its features (Qi et al., 2018)."""
     context, model = learner.context, learner.model.eval()
     features = compute_features(context, model, learner.spec, learner.normalise, MOST_IMAGES)
-    rows = features.known_among(context.training_rows(learner.fold))
-    labels = torch.from_numpy(context.target_of_image[rows].values)
+    rows = np.concatenate(
+        [features.known_among(part) for part in (context.training_rows(learner.fold), context.extra_rows)]
+    )
+    owners = rows.repeat(features.counts_of(rows))  # every box of an image counts
+    labels = torch.from_numpy(context.target_of_image[owners].values)
     directions = F.normalize(torch.from_numpy(features.of(rows)), dim=2).mean(0)
+    directions *= torch.from_numpy(context.weights(owners)[:, None]).float()
     (layer,) = output_layers(model, len(learner.spec.classes))
     means = torch.zeros(layer.weight.shape, device=CPU).index_add_(0, labels, directions)
     has_images = torch.from_numpy(context.target_of_image[rows].counts(len(means)) > 0)

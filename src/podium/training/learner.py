@@ -28,7 +28,7 @@ from podium.recipe import Recipe, image_size_at
 from podium.recipe_options import ARCFACE
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.training.augment import mix
-from podium.training.context import Context
+from podium.training.context import Context, complete_spec
 from podium.training.distill import Teacher, separate_heads
 from podium.training.kept_start import KeptStart
 from podium.training.lessons import make_lessons
@@ -300,7 +300,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
         raise PodiumError("--head arcface compares directions only; add --also-weight 0, or leave it out")
     if context.further and not add_further_outputs(model, len(spec.classes), context.further.outputs):
         raise PodiumError(f"{recipe.model} has no output layer that could learn the card's `also`; use --also-weight 0")
-    return model, context.complete_spec(spec, fold)
+    return model, complete_spec(context, spec, fold)
 
 
 def _start_average(model: nn.Module, recipe: Recipe, sampler: BatchSampler) -> ModelEmaV3 | None:

@@ -69,8 +69,7 @@ def _added(context: Context, fold: int) -> Iterator[Added]:
         taught, images = pseudo_labels(context, fold), context.pseudo_images
         yield Added(test.iloc[images], len(context.folds) + images, taught.targets, taught.confidence)
     if len(context.extra):
-        targets = competition.task.encode(context.extra["target"], competition.classes)
-        rows = len(context.folds) + len(test) + np.arange(len(context.extra))
+        targets, rows = context.target_of_image[context.extra_rows], len(test) + context.extra_rows
         yield Added(context.extra[["id", "image"]], rows, rows_of(targets, len(competition.classes)))
 
 

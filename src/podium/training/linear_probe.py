@@ -32,7 +32,7 @@ from podium.models.predict import probs_of, wanted
 from podium.recipe_options import LINEAR
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, are_right
-from podium.training.context import Context
+from podium.training.context import Context, complete_spec
 from podium.training.frozen_features import Features, compute_features, features_of
 from podium.training.losses import Loss, cross_entropy, loss_of_columns, squared_error
 from podium.training.randomness import seed_torch
@@ -97,7 +97,7 @@ def build_frozen(context: Context, fold: int) -> tuple[nn.Module, ModelSpec, Nor
     if start and spec.head != LINEAR:
         put_linear_head(model)
         spec = replace(spec, head=LINEAR)
-    spec = context.complete_spec(spec, fold)
+    spec = complete_spec(context, spec, fold)
     return model, spec, place_model(model, spec, context.device, context.precision)
 
 
@@ -229,35 +229,40 @@ def fit_head(
 ) -> tuple[Head, float, Inner | None]:
     """Fits a head to all images but the fold's; returns it, the strength of its L2 and what that was chosen by.
 
-    It is one of `strengths`, or else of STRENGTHS.
+    It is one of `strengths`, or else of STRENGTHS. Images from elsewhere are learned, and choose nothing.
     """
-    rows, device, strengths = features.known_among(context.training_rows(fold)), context.device, strengths or STRENGTHS
+    own_rows, strengths = features.known_among(context.training_rows(fold)), strengths or STRENGTHS
+    device, task_loss = context.device, context.competition.task.loss
+    rows = np.append(own_rows, features.known_among(context.extra_rows))
     owners = np.repeat(np.arange(len(rows)), features.counts_of(rows))  # every box of an image is an example
-    own = context.target_of_image[rows[owners]]
+    own = context.target_of_image[rows[owners[owners < len(own_rows)]]]
     targets = wanted(torch.from_numpy(context.taught(rows[owners])).to(device), spec)
     standard = Standardiser(torch.from_numpy(features.of(rows)).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
     bias = prior_bias(own, spec).to(device)
     start = Head(torch.zeros(len(bias), len(variances), device=device), bias)
-    fit_loss = _loss_of(own, len(spec.classes))
+    views, fit_loss, weights = len(inputs), _loss_of(own, len(spec.classes)), context.weights(rows[owners])
 
-    learns, validates = inner_split(context, fold, rows)
-    trains = torch.from_numpy(np.flatnonzero(learns[owners])).to(device)
-    judges = rows[validates]
+    learns, validates = inner_split(context, fold, own_rows)
+    is_learned = np.append(learns, np.ones(len(rows) - len(own_rows), bool))[owners]
+    trains = torch.from_numpy(np.flatnonzero(is_learned)).to(device)
+    inner_loss = _weighing(fit_loss, weights[is_learned], views)
+    judges = own_rows[validates]
     validation_targets = context.target_of_image[judges]
     prior = predict_head(context, standard.head_for_raw_features(start), features, judges, spec)
     strength, lowest_loss, best, head, inner = strengths[0], math.inf, start, start, None
     for l2 in strengths if validates.any() else ():
         part = inputs[:, trains]
-        repeated = _repeated(targets[trains], len(inputs))
-        head = _fit(part.flatten(0, 1), repeated, fit_loss, l2, variances, head)
+        repeated = _repeated(targets[trains], views)
+        head = _fit(part.flatten(0, 1), repeated, inner_loss, l2, variances, head)
         probs = predict_head(context, standard.head_for_raw_features(head), features, judges, spec)
-        loss = evaluate(context.competition.task.loss, validation_targets, probs)
+        loss = evaluate(task_loss, validation_targets, probs)
         if loss >= lowest_loss:
             break
         lowest_loss, strength, best = loss, l2, head
         inner = Inner(validation_targets, probs, prior)
-    head = _fit(inputs.flatten(0, 1), _repeated(targets, len(inputs)), fit_loss, strength, variances, best)
+    repeated, loss_of_all = _repeated(targets, views), _weighing(fit_loss, weights, views)
+    head = _fit(inputs.flatten(0, 1), repeated, loss_of_all, strength, variances, best)
     return standard.head_for_raw_features(head), strength, inner
 
 
@@ -303,6 +308,22 @@ def _loss_of(targets: Targets, classes: int) -> Loss:
     if targets.columns:
         return partial(loss_of_columns, targets.parts(classes), cross_entropy, 0.0)
     return F.cross_entropy if targets.task.sums_to_one else F.binary_cross_entropy_with_logits
+
+
+def _weighing(loss: Loss, weights: NDArray[np.float64], views: int) -> Loss:
+    """Returns the loss in which examples have these weights; those of the same weight stand together."""
+    if (weights == 1).all():
+        return loss
+    starts = np.append(0, np.flatnonzero(np.diff(weights)) + 1)
+    counts = np.diff(np.append(starts, len(weights))).tolist()
+    shares = (weights[starts] * counts / weights.sum()).tolist()
+
+    def weighed(outputs: Tensor, targets: Tensor) -> Tensor:
+        parts = (every.unflatten(0, (views, -1)).split(counts, 1) for every in (outputs, targets))
+        losses = [loss(own.flatten(0, 1), wanted.flatten(0, 1)) for own, wanted in zip(*parts, strict=True)]
+        return torch.stack([share * part for share, part in zip(shares, losses, strict=True)]).sum()
+
+    return weighed
 
 
 def _fit(inputs: Tensor, targets: Tensor, fit_loss: Loss, l2: float, variances: Tensor, start: Head) -> Head:

@@ -28,7 +28,7 @@ from podium.tasks.task import Targets
 from podium.terminal import plural, say
 from podium.timing.fold_work import FORWARD_SHARE, estimate_seconds
 from podium.timing.measure_step import measure_training
-from podium.training.context import Context, open_context
+from podium.training.context import Context, complete_spec, open_context
 from podium.training.learner import Diverged
 from podium.training.linear_probe import Inner, fit_head, fit_head_of, inner_split
 from podium.training.loop import train_fold
@@ -75,10 +75,10 @@ class Looks:
 
     def head(self, options: Options, tries_mirror: bool = False) -> Look:
         """Fits a head to frozen features; may also find out whether mirrored images keep their class."""
-        fixed = {"test_size": options["image_size"], "linear": True}
+        fixed = {"test_size": options["image_size"], "linear": True, "extra_weight": 0.0}
         with self._open({**self.options_of_pretrained(options), **fixed}) as context:
             model, spec = build_model(context.recipe, context.competition.classes)
-            spec = context.complete_spec(spec, self.fold)
+            spec = complete_spec(context, spec, self.fold)
             normalise = place_model(model, spec, context.device, context.precision)
             most = self._most_images()
             if len(context.folds) > most:  # else the run will use all features again

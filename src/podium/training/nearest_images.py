@@ -69,7 +69,9 @@ def fit_neighbours(
     features = compute_features(context, model, spec, normalise)
     rows = features.known_among(context.training_rows(fold))
     voting = choose_voting(context, fold, features, rows)
-    gallery, class_of = _gallery(context, features, rows)
+    gallery, class_of = _gallery(
+        context, features, np.append(rows, context.extra_rows)
+    )  # all: heads of neighbours are fitted to no sample
     kept = len(gallery), min(voting.voters, len(gallery))
     head = put_neighbours(model, spec.architecture, *kept).to(context.device).eval()
     head.remember(gallery, class_of)
@@ -82,6 +84,7 @@ def fit_neighbours(
 def choose_voting(context: Context, fold: int, features: Features, rows: NDArray[np.int64]) -> Voting:
     """Returns the number of voters and the temperature that suit training images which are no neighbours."""
     learns, judges = (rows[marked] for marked in inner_split(context, fold, rows))
+    learns = np.append(learns, context.extra_rows)
     target_of_image = context.target_of_image.values
     judges = judges[np.isin(target_of_image[judges], target_of_image[learns])]  # of others, no answer is right
     if len(judges) > MOST_JUDGES:

@@ -84,7 +84,7 @@ class Plan:
             "unknown": unknown.name if unknown else None,
             "unknown_share": unknown.share if unknown else None,
             "also_sha256": further.sha256 if further and self.recipe.also_weight and not self.recipe.linear else None,
-            "extra_sha256": extra.sha256 if extra and self.recipe.extra_weight and not self.recipe.linear else None,
+            "extra_sha256": extra.sha256 if extra and self.recipe.extra_weight else None,
             "test_sha256": self.competition.test_hash if self.recipe.pseudo else None,
         }
 
@@ -233,7 +233,7 @@ def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
 
 def _refuse_missing_extra(recipe: Recipe, competition: Competition) -> None:
     extra = competition.extra
-    if extra and extra.missing and recipe.extra_weight and not recipe.linear:
+    if extra and extra.missing and recipe.extra_weight:
         raise PodiumError(f"{extra.missing[0]}; --extra-weight 0 trains without these images")
 
 
