@@ -4,9 +4,9 @@
 
 ROOT holds competitions. Of each, a scene makes another one below WORK, with trouble planted in it and a hidden test of
 its own. There, runs are trained without the move and with it, two folds of four each. The runs stay in WORK, so the
-same command goes on. It ends with a table: the mean accuracy of the seeds on the hidden test, its difference from the
-runs without the move, with the standard error of the paired differences, and the same difference on held-out images,
-which is all that a user sees.
+same command goes on. It ends with a table: the mean accuracy (with a long tail: the mean over the classes) of the seeds
+on the hidden test, its difference from the runs without the move, with the standard error of the paired differences,
+and the same difference on held-out images, which is all that a user sees.
 """
 
 import argparse
@@ -36,6 +36,8 @@ NAIVE: Words = ("naive",)
 SOUP = "soup"  # a move that begins with it averages the weights of the runs that follow
 OTHER = 10  # more than the seed of a run: the seed of the run that is averaged with it
 BLEND = "blend"  # or the probabilities: what the soup is compared with
+FITTED = "fitted"  # the run that follows, with the decision that `podium submit` fits; without it, none is fitted
+UNKNOWN = "unknown"  # the class of test images whose own class training does not know
 
 
 class Length(NamedTuple):
@@ -49,7 +51,8 @@ class Scene(NamedTuple):
     """A kind of trouble, and the moves against it.
 
     In the flags of a move, `{base}` is the name of the run without it, `{other}` of such a run with another seed,
-    `{folder}` the competition's folder, and `{larger}` one and a half times its size, `{longer}` twice its epochs.
+    `{on}` of the run that goes on from it, `{folder}` the competition's folder, and `{larger}` one and a half times its
+    size, `{longer}` twice its epochs.
     """
 
     plant: Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]  # of the training rows: id, label, image
@@ -58,6 +61,7 @@ class Scene(NamedTuple):
     outside: float = 0.0  # the share of the training images that come from elsewhere
     is_small: bool = False  # the objects, each on a larger background, with a table of their boxes
     is_of_all: bool = False  # the trouble, of the test images, too
+    metric: str = "accuracy"
 
 
 def as_it_is(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
@@ -94,6 +98,13 @@ def coarse_labels(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
         name: f"group{number % (2 if len(classes) < 8 else 3)}" for number, name in enumerate(rng.permutation(classes))
     }
     return rows.assign(fine=rows["label"], label=rows["label"].map(groups))
+
+
+def hidden_classes(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Calls a third of the classes unknown."""
+    classes = rng.permutation(sorted(rows["label"].unique()))
+    is_hidden = rows["label"].isin(classes[: round(len(classes) / 3)])
+    return rows.assign(label=rows["label"].mask(is_hidden, UNKNOWN))
 
 
 def long_tail(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
@@ -150,6 +161,7 @@ SCENES = {
             "naive": NAIVE,
             "longer": ("--epochs", "{longer}"),
             "on": ("--from", "{base}", "--pseudo", "{base}", "--epochs", "3"),
+            "on blend": (BLEND, "{base}", "{on}"),
         },
     ),
     "random": Scene(random_noise, {"drop": ("--clean", "drop"), "soften": ("--clean", "soften")}),
@@ -162,7 +174,16 @@ SCENES = {
             "cap": ("--cap", "100"),
             "adjust": ("--adjust", "1"),
             "weights": ("--class-weights", "balanced"),
+            "decision": (FITTED, "{base}"),
         },
+        'metric = "balanced_accuracy"\n',
+        metric="balanced_accuracy",
+    ),
+    "strangers": Scene(
+        hidden_classes,
+        {"decision": (FITTED, "{base}")},
+        f'unknown = "{UNKNOWN}"\nunknown_share = 0.33\nmetric = "accuracy"\n',
+        is_of_all=True,
     ),
 }
 # Of a scene whose card would use the move.
@@ -188,6 +209,7 @@ def make_competition(root: Path, work: Path, slug: str, name: str) -> str:
         rows = scene.plant(rows, rng)
     test, train = rows[:count], rows[count : count + MOST_TRAIN]
     train = train if scene.is_of_all else scene.plant(train, rng)
+    train = train[train["label"] != UNKNOWN]
     outside, train = train[: round(scene.outside * len(train))], train[round(scene.outside * len(train)) :]
     for image in outside.itertuples():
         place = work / "data" / "extra" / own / image.label
@@ -249,10 +271,11 @@ class Scores(NamedTuple):
 
 
 def train(work: Path, slug: str, run: str, words: Words, seed: int, length: Length) -> Scores:
-    """Trains a run, unless it is there, and returns the accuracy of its folds' mean on the hidden test."""
-    path, runs = work / "runs" / slug / run, [run]
-    if words[:1] == [BLEND]:
+    """Trains a run, unless it is there, and returns the score of its folds' mean on the hidden test."""
+    path, runs, decision = work / "runs" / slug / run, [run], "none"
+    if words[:1] in ([BLEND], [FITTED]):
         path, runs = work / "runs" / slug / words[1], list(words[1:])
+        decision = "auto" if words[0] == FITTED else "none"
     elif words[:1] == [SOUP] and not path.exists():
         podium(work, "soup", "-c", slug, *words[1:], "--name", run)
     elif len(Run(path).finished()) < len(FOLDS):
@@ -265,11 +288,14 @@ def train(work: Path, slug: str, run: str, words: Words, seed: int, length: Leng
                 podium(work, "explain", word.removeprefix(FOUND_BY), "-c", slug, "--regions")
         podium(work, "train", "-c", slug, "--name", run, *folds, "--seed", str(seed), *own, *epochs, *words)
     if not (work / "submissions" / slug / f"{run}.csv").exists():
-        podium(work, "submit", "-c", slug, "--runs", *runs, "--name", run, "--decision", "none", "--anyway")
+        podium(work, "submit", "-c", slug, "--runs", *runs, "--name", run, "--decision", decision, "--anyway")
     answers = pd.read_csv(work / "submissions" / slug / f"{run}.csv", dtype=str).set_index("id")["label"]
     truth = pd.read_csv(work / "data" / f"{slug}-hidden.csv", dtype=str).set_index("id")["label"]
-    held_out = [Run(path).score(fold, "accuracy") for fold in FOLDS]
-    return Scores(float((answers.loc[truth.index] == truth).mean()), statistics.mean(held_out))
+    metric = SCENES[slug.partition("-naive")[0].rpartition("-")[2]].metric
+    held_out = [Run(path).score(fold, metric) for fold in FOLDS]
+    is_right = answers.loc[truth.index] == truth
+    by_class = is_right.groupby(truth).mean().mean()
+    return Scores(float(is_right.mean() if metric == "accuracy" else by_class), statistics.mean(held_out))
 
 
 def train_naive(work: Path, slug: str, seed: int, length: Length) -> Scores:
@@ -305,7 +331,12 @@ def measure(work: Path, slug: str, name: str, seeds: Sequence[int], length: Leng
     for seed in seeds:
         for move, words in moves.items():
             run = f"{move.replace(' ', '-')}-{seed}"
-            names = {"base": f"base-{seed}", "other": f"base-{seed + OTHER}", "head": f"head-{seed}"}
+            names = {
+                "base": f"base-{seed}",
+                "other": f"base-{seed + OTHER}",
+                "head": f"head-{seed}",
+                "on": f"on-{seed}",
+            }
             names |= {"larger": str(3 * length.size // 2), "longer": str(2 * length.epochs)}
             words = [word.format(**names, folder=work / "data" / "raw" / slug) for word in words]
             if names["other"] in words:

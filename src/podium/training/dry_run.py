@@ -13,6 +13,7 @@ from podium.terminal import duration, plural, say, show, table
 from podium.timing.fold_work import estimate_seconds
 from podium.timing.measure_step import measure_training
 from podium.training.auto_look import will_look
+from podium.training.memory_forecast import forecast_memory
 from podium.training.plan import Plan
 
 
@@ -43,6 +44,8 @@ def show_plan(plan: Plan) -> None:
         f" about {training.mean():,.0f} images to train on{f', {joined:,.0f} that join them,' if joined else ''}"
         f" and {counts.mean():,.0f} to validate"
     )
+    if unfinished and not recipe.linear:
+        _show_memory(plan)
     if unfinished:
         choice = plan.request.machine.device
         rate = measure_training(recipe, plan.competition.classes, choice)
@@ -50,6 +53,14 @@ def show_plan(plan: Plan) -> None:
         where = device_name(pick_device(choice))
         show(f"about {duration(seconds)} on {where}, from a quick measurement ({rate:,.1f} images/s)")
     say("podium: nothing was trained or written; the same command without --dry-run trains")
+
+
+def _show_memory(plan: Plan) -> None:
+    recipe = plan.recipe
+    memory = forecast_memory(recipe, plan.competition.classes, plan.request.machine.checkpointing)
+    needed, held, step = (f"{size / 1e9:.2g} GB" for size in (sum(memory), *memory))
+    images = f"{plural(recipe.part_size, 'image')} of {recipe.largest_size} px"
+    show(f"a GPU needs about {needed}: {held} for weights and optimizer, {step} for {images} at once")
 
 
 def _joined(plan: Plan, training: float) -> int:

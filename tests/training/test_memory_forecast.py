@@ -1,0 +1,63 @@
+"""The memory that a training step needs, by tensors without contents: as with contents, and less where it is saved."""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from podium.models.build import build_model
+from podium.models.device import CPU, autocast
+from podium.training.memory_forecast import LiveBytes, forecast_memory, live_bytes_of_step
+from tiny import FAST, Podium, recipe_of
+
+CLASSES = ("a", "b", "c")
+
+
+@pytest.mark.parametrize("name", ["test_vit", "test_convnext", "test_resnet", "test_efficientnet"])
+def test_a_step_with_contents_needs_as_much(name: str) -> None:
+    recipe = recipe_of(name, image_size=64, batch_size=8, precision="float32")
+    model, _ = build_model(recipe, CLASSES)
+    model.train()
+    real = LiveBytes()
+    with real:
+        outputs = model(torch.empty(8, 3, 64, 64, device=CPU).fill_(0.5))
+        F.cross_entropy(outputs.float(), torch.zeros(8, dtype=torch.int64, device=CPU)).backward()
+    assert live_bytes_of_step(build_model(recipe, CLASSES)[0].train(), recipe) == pytest.approx(real.peak, rel=0.1)
+    assert real.peak > sum(parameter.nbytes for parameter in model.parameters())  # the gradients alone
+
+
+def test_what_is_freed_counts_no_more() -> None:
+    with LiveBytes() as live, autocast(CPU, torch.float32):
+        for _ in range(5):
+            torch.zeros(1_000, dtype=torch.uint8, device=CPU)
+    assert (live.now, live.peak) == (0, 1_000)
+
+
+def test_less_memory_where_it_is_saved() -> None:
+    recipe = recipe_of("vit_tiny_patch16_224", image_size=224, batch_size=16)
+
+    def needed(checkpointing: bool = False, **options: object) -> int:
+        return sum(forecast_memory(recipe_of("vit_tiny_patch16_224", **{**kept, **options}), CLASSES, checkpointing))
+
+    kept: dict[str, object] = {"image_size": recipe.image_size, "batch_size": recipe.batch_size}
+    usual = needed()
+    assert needed(checkpointing=True) < usual / 2
+    assert needed(accumulate=4) < usual / 2
+    assert needed(freeze=0.8) < usual
+    assert needed(lora=8) < usual
+    assert needed(precision="float32") > usual
+    assert needed(sam=0.05) > usual
+
+
+@pytest.mark.parametrize(("size", "images"), [("1024", 16), ("2048x1024", 8)])
+def test_large_images_train_on_16_gb(size: str, images: int) -> None:
+    recipe = recipe_of("convnext_small", image_size=size, batch_size=images)
+    assert 2e9 < sum(forecast_memory(recipe, CLASSES, checkpointing=True)) < 16e9
+
+
+def test_a_dry_run_shows_it(tiny: object, podium: Podium) -> None:
+    status, out, err = podium("train", *FAST, "--model", "test_vit", "--dry-run")
+    assert status == 0, err
+    assert re.search(r"a GPU needs about 0\.\d+ GB: 0\.\d+ GB for weights and optimizer, 0\.\d+ GB for", out)
+    assert "a GPU needs" not in podium("train", *FAST, "--model", "test_vit", "--linear", "--dry-run")[1]
