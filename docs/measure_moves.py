@@ -57,7 +57,7 @@ class Scene(NamedTuple):
 
     plant: Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]  # of the training rows: id, label, image
     moves: dict[str, Words]
-    card: str = ""  # `{slug}` is the competition's name
+    card: str = ""  # `{slug}` is the competition's name, `{unknown}` the share of unknown test images
     outside: float = 0.0  # the share of the training images that come from elsewhere
     is_small: bool = False  # the objects, each on a larger background, with a table of their boxes
     is_of_all: bool = False  # the trouble, of the test images, too
@@ -182,7 +182,7 @@ SCENES = {
     "strangers": Scene(
         hidden_classes,
         {"decision": (FITTED, "{base}")},
-        f'unknown = "{UNKNOWN}"\nunknown_share = 0.33\nmetric = "accuracy"\n',
+        f'unknown = "{UNKNOWN}"\nunknown_share = {{unknown:.2f}}\nmetric = "accuracy"\n',
         is_of_all=True,
     ),
 }
@@ -231,7 +231,7 @@ def make_competition(root: Path, work: Path, slug: str, name: str) -> str:
     test.assign(label=train["label"].iloc[0]).to_csv(folder / "sample_submission.csv", index=False)
     (work / "data" / "competitions").mkdir(parents=True, exist_ok=True)
     recipe = "".join(f"{option} = {json.dumps(value)}\n" for option, value in source.recipe.items())
-    card = f"{scene.card.format(slug=own)}[recipe]\n{recipe}"
+    card = f"{scene.card.format(slug=own, unknown=(test['label'] == UNKNOWN).mean())}[recipe]\n{recipe}"
     (work / "data" / "competitions" / f"{own}.toml").write_text(card)
     podium(work, "folds", "-c", own, "--k", "4")
     test.to_csv(hidden, index=False)

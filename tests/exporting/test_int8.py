@@ -92,17 +92,31 @@ def test_every_model_is_judged_on_its_own_fold(
         return right if "float32" in description else np.roll(right, 1, axis=1)
 
     monkeypatch.setattr(int8_loss, "write_onnx", lambda whole, spec, path: None)
-    monkeypatch.setattr(int8_loss, "quantise", lambda before, after, spec, batches: calibrated.append(list(batches)))
+    monkeypatch.setattr(
+        int8_loss, "quantise", lambda before, after, spec, batches, bits: calibrated.append(list(batches))
+    )
     monkeypatch.setattr(int8_loss, "_answers", answers)
     whole = type("Whole", (), {"models": [None] * 2, "specs": [images.spec] * 2, "views": "none"})()
     monkeypatch.setattr(int8_loss, "WholeModel", lambda *parts: type("Single", (), {"eval": lambda self: None})())
-    loss = int8_loss.measure_loss(run, [0, 1], whole, images, trained / "whole.onnx")
+    loss = int8_loss.measure_loss(run, [0, 1], whole, images, trained / "whole.onnx", 7)
     assert loss.images == len(truths)
     assert (loss.before["accuracy"], loss.after["accuracy"]) == (1.0, 0.0)
     assert [sorted(ids) for ids in judged[::2]] == [sorted(run.out_of_fold(fold).id) for fold in (0, 1)]
     assert judged[::2] == judged[1::2]
     monkeypatch.setattr(int8_loss, "MOST_JUDGED", 6)
-    assert int8_loss.measure_loss(run, [0, 1], whole, images, trained / "whole.onnx").images == 6
+    assert int8_loss.measure_loss(run, [0, 1], whole, images, trained / "whole.onnx", 7).images == 6
+
+
+@pytest.mark.slow
+def test_weights_have_all_bits_on_request(trained: Path, podium: Podium) -> None:
+    status, out, err = podium("export", "-c", "tiny", "test_convnext", "--onnx", "--int8", "8", "--folds", "0")
+    assert status == 0, err
+    weights = [onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(out.strip()).graph.initializer]
+    assert max(np.abs(weight.astype(int)).max() for weight in weights if weight.dtype == np.int8) > 120
+    assert "weights are int8 with all bits" in Path(f"{out.strip()}.md").read_text()
+    assert "invalid choice: 6 (choose from 7, 8)" in one_line(
+        podium("export", "test_convnext", "--onnx", "--int8", "6")
+    )
 
 
 @pytest.mark.parametrize("region", ["border", "boxes.csv"])
@@ -127,9 +141,8 @@ def truth_of(run: Run, fold: int) -> dict[str, int]:
 
 
 def test_a_loss_is_told_with_its_sign() -> None:
-    loss = Int8Loss(
-        1200, {"accuracy": 0.9512, "log_loss": 0.2}, {"accuracy": 0.9487, "log_loss": 0.21}, 4_000_000, 10**6
-    )
+    before, after = {"accuracy": 0.9512, "log_loss": 0.2}, {"accuracy": 0.9487, "log_loss": 0.21}
+    loss = Int8Loss(1200, before, after, 7, 4_000_000, 10**6)
     assert "1.0 MB in place of 4.0 MB" in str(loss)
     assert "1,200 held-out images" in str(loss)
     assert "accuracy 0.9487 in place of 0.9512 (-0.0025)" in str(loss)

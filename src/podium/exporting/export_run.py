@@ -1,6 +1,6 @@
 """Exports the models of a run, and compares the file with them before it is kept.
 
-    podium export RUN --onnx [--int8] | --torch [--folds 0-2] [--views VIEWS] [--output FILE]
+    podium export RUN --onnx [--int8 [8]] | --torch [--folds 0-2] [--views VIEWS] [--output FILE]
 
 Writes FILE and, beside it, its model card, FILE.md. ONNX needs three more packages (PACKAGES).
 """
@@ -43,7 +43,7 @@ class ExportRequest:
     folds: Sequence[int] = ()  # default: all that are finished
     views: str = ""  # default: the run's
     path: Path | None = None  # default: in the run's folder
-    int8: bool = False
+    int8: int = 0  # bits of the weights; 0: float32
 
 
 def export_run(competition: Competition, root: Path, run: Run, request: ExportRequest) -> Path:
@@ -69,7 +69,7 @@ def export_run(competition: Competition, root: Path, run: Run, request: ExportRe
                 " nothing was written: try --folds 0, or the other format"
             )
         if images is not None:
-            temporary, loss = _to_int8(run, request.folds, whole, images, temporary)
+            temporary, loss = _to_int8(run, request, whole, images, temporary)
         with atomic(path) as written:
             shutil.copyfile(temporary, written)
     card = path.with_name(f"{path.name}.md")
@@ -79,13 +79,13 @@ def export_run(competition: Competition, root: Path, run: Run, request: ExportRe
 
 
 def _to_int8(
-    run: Run, folds: Sequence[int], whole: WholeModel, images: TrainingImages, path: Path
+    run: Run, request: ExportRequest, whole: WholeModel, images: TrainingImages, path: Path
 ) -> tuple[Path, Int8Loss]:
     """Returns the file in int8, and what that costs: of each fold's model on images that it has not seen."""
     smaller = path.with_name(f"int8-{path.name}")
     with _explained(run, "int8"):
-        quantise(path, smaller, whole.specs[0], images.of_fold(folds[0]).sample())
-        loss = measure_loss(run, folds, whole, images, path)
+        quantise(path, smaller, whole.specs[0], images.of_fold(request.folds[0]).sample(), request.int8)
+        loss = measure_loss(run, request.folds, whole, images, path, request.int8)
     return smaller, replace(loss, bytes_before=path.stat().st_size, bytes_after=smaller.stat().st_size)
 
 

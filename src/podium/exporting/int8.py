@@ -17,21 +17,21 @@ from podium.models.look_inside import modules_of
 TRANSFORMERS = ("vit", "swin")  # kinds of look_inside.py
 LAYERS = ("Conv", "MatMul", "Gemm")  # nearly all weights; softmax, say, would lose small probabilities
 CUTS = ("Relu", "Clip")  # become part of the layer before them, whose range then ends where they cut it off
-# Of the weights: processors without VNNI add two products of int8 in 16 bits, which overflow with all eight.
-SEVEN_BITS = {"per_channel": True, "reduce_range": True}
 
 
-def quantise(source: Path, path: Path, spec: ModelSpec, batches: Iterable[Tensor]) -> None:
-    """Writes `path`; the batches of images are those that ranges are measured on."""
+def quantise(source: Path, path: Path, spec: ModelSpec, batches: Iterable[Tensor], bits: int) -> None:
+    """Writes `path`; the batches of images are those that ranges are measured on, the bits those of the weights."""
     from onnxruntime.quantization import quantize_dynamic, quantize_static  # type: ignore[import-untyped]
     from onnxruntime.quantization.shape_inference import quant_pre_process  # type: ignore[import-untyped]
 
+    # Processors without VNNI add two products of int8 in 16 bits, which overflow with all eight bits.
+    how = {"per_channel": True, "reduce_range": bits < 8}
     prepared = path.with_name(f"prepared-{path.name}")
     quant_pre_process(source, prepared, skip_symbolic_shape=True)
     if is_dynamic(spec):
-        quantize_dynamic(prepared, path, [name for name in LAYERS if name != "Conv"], **SEVEN_BITS)
+        quantize_dynamic(prepared, path, [name for name in LAYERS if name != "Conv"], **how)
     else:
-        quantize_static(prepared, path, _Batches(batches), op_types_to_quantize=[*LAYERS, *CUTS], **SEVEN_BITS)
+        quantize_static(prepared, path, _Batches(batches), op_types_to_quantize=[*LAYERS, *CUTS], **how)
     prepared.unlink()
 
 

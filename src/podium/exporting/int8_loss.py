@@ -40,6 +40,7 @@ class Int8Loss:
     images: int
     before: dict[str, float]  # scores by the name of the metric
     after: dict[str, float]
+    bits: int  # of the weights
     bytes_before: int = 0
     bytes_after: int = 0
 
@@ -97,7 +98,9 @@ def open_images(competition: Competition, root: Path, run: Run, spec: ModelSpec)
     return TrainingImages(competition, open_store(competition, root, side, regions=regions_of(run)), spec)
 
 
-def measure_loss(run: Run, folds: Sequence[int], whole: WholeModel, images: TrainingImages, path: Path) -> Int8Loss:
+def measure_loss(
+    run: Run, folds: Sequence[int], whole: WholeModel, images: TrainingImages, path: Path, bits: int
+) -> Int8Loss:
     """Scores each fold's model, alone, in float32 and in int8; `path` is the file of all of them in float32."""
     floats, int8s, truths = [], [], []
     judging = sum(not holds_nothing_out(fold) for fold in folds)
@@ -111,7 +114,7 @@ def measure_loss(run: Run, folds: Sequence[int], whole: WholeModel, images: Trai
         if len(folds) > 1:  # else the file holds this model alone already
             before = path.with_name("float32.onnx")
             write_onnx(WholeModel([whole.models[number]], [spec], whole.views).eval(), spec, before)
-        quantise(before, after, spec, seen.sample(held_out.id))
+        quantise(before, after, spec, seen.sample(held_out.id), bits)
         ids = held_out.id[rows].tolist()
         floats.append(_answers(before, seen, ids, f"fold {fold}, float32"))
         int8s.append(_answers(after, seen, ids, f"fold {fold}, int8"))
@@ -121,7 +124,7 @@ def measure_loss(run: Run, folds: Sequence[int], whole: WholeModel, images: Trai
     before_scores, after_scores = (
         {name: evaluate(name, targets, np.concatenate(answers)) for name in metrics} for answers in (floats, int8s)
     )
-    return Int8Loss(len(targets), before_scores, after_scores)
+    return Int8Loss(len(targets), before_scores, after_scores, bits)
 
 
 def _answers(path: Path, images: TrainingImages, ids: list[str], description: str) -> NDArray[np.float32]:

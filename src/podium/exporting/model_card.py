@@ -141,11 +141,12 @@ def _input_and_output(spec: ModelSpec, views: str) -> str:
 
 def _int8(spec: ModelSpec, loss: Int8Loss) -> list[str]:
     ranges = "a range for each call (dynamic)" if is_dynamic(spec) else "ranges measured on training images (static)"
+    bits = "with all bits, which overflow in x86 processors without VNNI" if loss.bits > 7 else "of seven bits"
     return [
         "## What int8 costs",
         "",
-        f"The scores above are those of the models in float32. In this file, weights are int8, and activations have"
-        f" {ranges}: {loss.sizes}. On {loss.images:,} held-out images, each answered by the one model that was not"
+        f"The scores above are those of the models in float32. In this file, weights are int8 {bits}, and activations"
+        f" have {ranges}: {loss.sizes}. On {loss.images:,} held-out images, each answered by the one model that was not"
         " trained on it, made int8 alone:",
         "",
         *(f"- {change}" for change in loss.changes),
