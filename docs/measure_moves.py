@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,9 +69,9 @@ def as_it_is(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     return rows
 
 
-def few_labels(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+def few_labels(rows: pd.DataFrame, rng: np.random.Generator, share: float = 0.25) -> pd.DataFrame:
     """Leaves a few labelled images of each class; the hidden test is as large as it was."""
-    few = rows.groupby("label", group_keys=False).sample(frac=0.25, random_state=0)
+    few = rows.groupby("label", group_keys=False).sample(frac=share, random_state=0)
     least = rows.groupby("label", group_keys=False).head(8)
     return rows[rows["id"].isin({*few["id"], *least["id"]})]
 
@@ -163,6 +164,9 @@ SCENES = {
             "on": ("--from", "{base}", "--pseudo", "{base}", "--epochs", "3"),
             "on blend": (BLEND, "{base}", "{on}"),
         },
+    ),
+    "tenth": Scene(
+        partial(few_labels, share=0.1), {"pseudo": ("--pseudo", "{base}"), "longer": ("--epochs", "{longer}")}
     ),
     "random": Scene(random_noise, {"drop": ("--clean", "drop"), "soften": ("--clean", "soften")}),
     "confusable": Scene(confusable_noise, {"drop": ("--clean", "drop"), "soften": ("--clean", "soften")}),

@@ -66,6 +66,18 @@ def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch:
     assert "is a soup of other runs; verify these: a, b" in one_line(podium("verify", "mixed", "-c", "tiny"))
 
 
+def test_a_run_and_its_frozen_head_are_averaged(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert podium("train", *FAST, "--model", "test_vit", "--linear", "--name", "head")[0] == 0
+    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((1, 1), 32))
+    status, _, err = podium("soup", "a", "head", "-c", "tiny", "--name", "between", "--workers", "0")
+    assert status == 0, err
+    end, start, own = (
+        load_model(run_of(runs, name).weights_path(0))[0].state_dict() for name in ("a", "head", "between")
+    )
+    assert all(torch.allclose(own[name], (end[name] + start[name]) / 2, atol=1e-6) for name in own)
+    assert podium("submit", "-c", "tiny", "--runs", "between", "--anyway")[0] == 0
+
+
 def test_the_images_of_a_fold_choose_nothing_of_its_own_model(runs: Path, podium: Podium) -> None:
     asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     original = soup._choose
