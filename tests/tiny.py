@@ -75,7 +75,7 @@ def two_trained_runs(root: Path) -> None:
         podium_at(root, "train", *FAST, *words)
 
 
-def recipe_of(model: str, weights: str = "none", image_size: int = 64, **options: object) -> "Recipe":
+def recipe_of(model: str, weights: str = "none", image_size: int | str = 64, **options: object) -> "Recipe":
     """Returns the whole recipe of a model."""
     from podium.models.build import resolve_recipe
 
