@@ -61,6 +61,7 @@ class Scene(NamedTuple):
     card: str = ""  # `{slug}` is the competition's name, `{unknown}` the share of unknown test images
     outside: float = 0.0  # the share of the training images that come from elsewhere
     is_small: bool = False  # the objects, each on a larger background, with a table of their boxes
+    is_plain: bool = False  # that background, of one random colour
     is_of_all: bool = False  # the trouble, of the test images, too
     metric: str = "accuracy"
 
@@ -154,6 +155,7 @@ SCENES = {
         },
         is_small=True,
     ),
+    "bordered": Scene(as_it_is, {"border": ("--region", "border")}, is_small=True, is_plain=True),
     "few": Scene(
         few_labels,
         {
@@ -224,7 +226,7 @@ def make_competition(root: Path, work: Path, slug: str, name: str) -> str:
         (folder / part).mkdir(parents=True)
         for image, number in zip(images["image"], images["id"], strict=True):
             if scene.is_small:
-                boxes.append((number, *paste_small(image, folder / part / f"{number}.jpg", rng)))
+                boxes.append((number, *paste_small(image, folder / part / f"{number}.jpg", rng, scene.is_plain)))
             else:
                 shutil.copy(image, folder / part / f"{number}{Path(image).suffix}")
     if boxes:
@@ -242,14 +244,15 @@ def make_competition(root: Path, work: Path, slug: str, name: str) -> str:
     return own
 
 
-def paste_small(image: str, target: Path, rng: np.random.Generator) -> tuple[int, int, int, int]:
-    """Writes the image at a third of its sides somewhere on a background of soft random colours; returns its box."""
+def paste_small(image: str, target: Path, rng: np.random.Generator, is_plain: bool) -> tuple[int, int, int, int]:
+    """Writes the image at a third of its sides somewhere on a background of random colours, or one; returns its box."""
     with Image.open(image) as opened:
         picture = opened.convert("RGB")
     side = 3 * max(picture.size)
     side = min(side, 480)
     picture.thumbnail((side // 3, side // 3))
-    colours = Image.fromarray(rng.integers(256, size=(12, 12, 3), dtype=np.uint8))
+    count = 1 if is_plain else 12
+    colours = Image.fromarray(rng.integers(256, size=(count, count, 3), dtype=np.uint8))
     background = colours.resize((side, side), Image.Resampling.BICUBIC)
     x, y = (int(rng.integers(side - own + 1)) for own in picture.size)
     background.paste(picture, (x, y))
