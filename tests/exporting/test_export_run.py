@@ -25,7 +25,10 @@ from podium.training.fold_model import FoldModel, prepare
 from tiny import FAST, Podium, one_line, run_of
 from training.learners import TASKS, learner_of_task
 
-TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--epochs", "1", "--name", "first")
+TRAIN = (
+    *("train", *FAST, "--device", "cpu", "--model", "test_vit", "--epochs", "1", "--name", "first"),
+    *("--precision", "float32"),  # as the exported file, on every processor
+)
 
 
 @pytest.fixture

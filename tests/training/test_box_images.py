@@ -140,7 +140,8 @@ def test_a_submission_needs_no_table_any_more_and_is_rebuilt(objects: Path, podi
 
 def test_a_finished_head_predicts_held_out_boxes_as_its_model_does(objects: Path, podium: Podium) -> None:
     """A head is fitted to features; its predictions of several boxes are pooled as those of the model."""
-    assert podium(*TRAIN[:-2], "--region", boxes_of(objects), "--name", "head", "--linear")[0] == 0
+    exact = ("--precision", "float32")  # bfloat16 rounds batches of other sizes otherwise
+    assert podium(*TRAIN[:-2], "--region", boxes_of(objects), "--name", "head", "--linear", *exact)[0] == 0
     run = run_at(objects, "head")
     from podium.competition.load import load
     from podium.machine import Machine
