@@ -11,6 +11,8 @@ PYTHON ?= python3
 override COMP := $(firstword $(subst /, ,$(lastword $(subst /competitions/, ,$(COMP)))))
 
 READY  := $(VENV)/.ready
+DEV    := $(VENV)/.with-dev
+SET_UP := $(PYTHON) src/set_up.py --venv '$(VENV)' $(if $(TORCH),--torch $(TORCH)) $(if $(CONSTRAINTS),--constraints $(CONSTRAINTS))
 BIN    := $(VENV)/bin
 PODIUM := PODIUM_CALLED_BY=make $(BIN)/podium
 RAW    := $(DATA)/raw/$(COMP)
@@ -18,7 +20,7 @@ FOLDED := $(DATA)/prepared/$(COMP)/folds.csv
 
 # An environment runs the code of one clone. A second one that shares it would run that code, or replace it.
 CODE  := $(shell cat '$(VENV)'/lib/python3*/site-packages/__editable__.podium-*.pth 2>/dev/null)
-OWNER := $(or $(shell cat '$(VENV)/.ready' 2>/dev/null),$(patsubst %/src,%,$(CODE)))
+OWNER := $(or $(shell head -n 1 '$(VENV)/.ready' 2>/dev/null),$(patsubst %/src,%,$(CODE)))
 ifneq ($(and $(OWNER),$(filter-out help clean,$(MAKECMDGOALS))),)
 ifneq ($(OWNER),$(CURDIR))
   $(error $(VENV) is the environment of $(OWNER), whose code it runs; name another one with VENV=, or delete it)
@@ -26,8 +28,9 @@ endif
 endif
 
 # Make ignores variables that it does not know, or that a target does not use: then a misspelt one changes nothing.
-ALWAYS   := COMP VENV PYTHON CONSTRAINTS ARGS
+ALWAYS   := COMP VENV PYTHON TORCH CONSTRAINTS ARGS
 TRAINING := MODEL FOLDS EPOCHS LR BATCH SIZE SEED SEEDS WEIGHTS NAME GPUS BUDGET
+USED_BY_setup         := WITH
 USED_BY_folds         := K CORRECTIONS
 USED_BY_pretrain      := MODEL EPOCHS LR BATCH SIZE SEED NAME
 USED_BY_train         := $(TRAINING) CORRECTIONS
@@ -67,7 +70,7 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare models  # their output may go to another program
 .PHONY: help setup data audit folds models pretrain train search submit predict explain compare road doctor kaggle-train kaggle-bundle \
-  demo bench notebook test test-all test-fast measure-tests chaos lint constraints clean
+  demo bench notebook test test-all test-fast measure-tests chaos lint lock clean
 
 help:  ## show this list
 	@echo 'usage: make TARGET [VARIABLE=...]    default: COMP=$(COMP)'
@@ -75,7 +78,9 @@ help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
 	  do printf '  %-14s %s\n' "$$name" "$$text"; done
 
-setup: $(READY)  ## make the Python environment, in VENV=.venv  [CONSTRAINTS=constraints.txt]
+setup:  ## make the Python environment, in VENV=.venv  [WITH="onnx slurm" TORCH=auto|cpu|default CONSTRAINTS=constraints.txt]
+	@$(SET_UP) $(if $(WITH),--with $(WITH))
+	@echo 'next: make demo'
 
 data: $(READY)  ## download and unpack the competition's files  [COMP= ARGS=--card]
 	$(PODIUM) data -c $(COMP) $(ARGS)
@@ -96,7 +101,7 @@ pretrain: $(READY) | $(RAW)  ## learn features from all images, without labels: 
 train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,$(ARGS)),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h CORRECTIONS=FILE ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
-search: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS)),$(FOLDED))  ## search the options of models: MODEL="a b"  [COMP= BUDGET=4h FOLDS= NAME= SEED= WEIGHTS= ARGS="--on slurm --at-once 8"]
+search: $(VENV)/.with-search | $(if $(MODEL)$(findstring --model,$(ARGS)),$(FOLDED))  ## search the options of models: MODEL="a b"  [COMP= BUDGET=4h FOLDS= NAME= SEED= WEIGHTS= ARGS="--on slurm --at-once 8"]
 	$(PODIUM) search -c $(COMP) $(strip $(call flag,MODEL,model) $(call flag,BUDGET,budget) $(call flag,FOLDS,folds) \
 	  $(call flag,NAME,name) $(call flag,SEED,seed) $(call flag,WEIGHTS,weights) $(ARGS))
 
@@ -145,35 +150,34 @@ demo: $(READY)  ## run the whole pipeline on handwritten digits, without a netwo
 bench: $(READY) | $(RAW)  ## measure training, compared with a bare training loop  [COMP= MODEL="a b" ARGS=]
 	$(PODIUM) bench -c $(COMP) $(call flag,MODEL,model) $(ARGS)
 
-notebook: $(READY)  ## open the notebooks in Jupyter
+notebook: $(VENV)/.with-notebooks  ## open the notebooks in Jupyter
 	$(BIN)/jupyter lab notebooks
 
-test: $(READY)  ## run the tests: two at a time, then those that need the machine alone
+test: $(DEV)  ## run the tests: two at a time, then those that need the machine alone
 	$(BIN)/pytest -n 2 --dist worksteal -m "not alone and not all"
 	$(BIN)/pytest -m alone $$(grep -rl "mark[.]alone" tests)
 
-test-all: $(READY)  ## run the tests, and their second rounds, many seeds and many forms; before a release
+test-all: $(DEV)  ## run the tests, and their second rounds, many seeds and many forms; before a release
 	$(BIN)/pytest -n 2 --dist worksteal -m "not alone"
 	$(BIN)/pytest -m alone $$(grep -rl "mark[.]alone" tests)
 
-test-fast: $(READY)  ## run the tests that take a tenth of a second at most: in a minute
+test-fast: $(DEV)  ## run the tests that take a tenth of a second at most: in a minute
 	$(BIN)/pytest -n 2 -m "not slow and not alone and not all"
 
-measure-tests: $(READY)  ## run the tests, and write down which are too slow for test-fast
+measure-tests: $(DEV)  ## run the tests, and write down which are too slow for test-fast
 	$(BIN)/pytest -n 2 --dist worksteal -m "not alone" --measure
 
-chaos: $(READY)  ## kill training at random moments, compare the results to the bit  [KILLS=25]
+chaos: $(DEV)  ## kill training at random moments, compare the results to the bit  [KILLS=25]
 	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(KILLS)
 
-lint: $(READY)  ## check style, types and which room imports which
+lint: $(DEV)  ## check style, types and which room imports which
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 
-constraints: $(READY)  ## write down the versions of all packages, after the tests have passed
-	@{ echo '# The versions that the tests last passed with: make setup CONSTRAINTS=constraints.txt'; \
-	  $(BIN)/pip freeze --exclude-editable; } > constraints.txt
+lock: $(READY)  ## write the newest versions of all packages that fit into constraints.txt
+	@$(SET_UP) --lock
 
 clean:  ## delete caches; keeps data, runs and submissions
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -181,12 +185,11 @@ clean:  ## delete caches; keeps data, runs and submissions
 
 # Files that the targets above depend on.
 
-$(READY): requirements.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo 'Podium needs Python 3.11 or newer: make PYTHON=python3.11 ...' >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check $(if $(CONSTRAINTS),-c $(CONSTRAINTS)) -r requirements.txt -e .
-	@echo '$(CURDIR)' > $@
+$(READY): pyproject.toml
+	@$(SET_UP)
+
+$(VENV)/.with-%: pyproject.toml
+	@$(SET_UP) --with $*
 
 $(RAW): | $(READY)
 	$(PODIUM) data -c $(COMP)

@@ -53,7 +53,7 @@ REST = [line for line in OTHERS if line not in TRAINING and line != "make demo"]
 def clone_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a newcomer has after cloning and downloading, with this environment in the place of .venv."""
     folder = tmp_path_factory.mktemp("clone")
-    for name in ("Makefile", "requirements.txt"):
+    for name in ("Makefile", "pyproject.toml"):
         shutil.copy2(ROOT / name, folder / name)
     shutil.copytree(ROOT / "data" / "competitions", folder / "data" / "competitions")
     for name in ("src", "tests"):
@@ -225,7 +225,7 @@ def test_an_environment_belongs_to_one_clone(clone: Path, tmp_path_factory: pyte
     assert make(clone, "-n", "doctor").returncode == 0
     other = tmp_path_factory.mktemp("other clone")
     shutil.copy2(clone / "Makefile", other / "Makefile")
-    shutil.copy2(clone / "requirements.txt", other / "requirements.txt")  # newer: it would be installed
+    shutil.copy2(clone / "pyproject.toml", other / "pyproject.toml")  # newer: it would be installed
     shared = f"VENV={clone / '.venv'}"
     for target in ("doctor", "setup", "test"):
         done = make(other, target, shared)

@@ -188,7 +188,7 @@ def test_users_of_make_learn_how_to_give_a_flag(podium: Podium, monkeypatch: pyt
 
 def make(*words: str) -> "subprocess.CompletedProcess[str]":
     """Runs make with an environment that is ready, and prints the words of podium's command, one per line."""
-    ready = ("READY=Makefile", "--old-file=Makefile")  # else make could set up an environment first
+    ready = ("READY=Makefile", "--old-file=Makefile", "--old-file=.venv/.with-search")  # else make could set up first
     command = ["make", "-s", *ready, "PODIUM=printf '%s\\n'", *words]
     return subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
 
@@ -213,9 +213,9 @@ def test_make_refuses_a_variable_that_it_does_not_know(variable: str, remedy: st
     ("target", "variable", "remedy"),
     [
         ("submit", "RUN=test_vit", "did you mean RUNS?"),
-        ("folds", "FOLDS=3", "there are COMP, VENV, PYTHON, CONSTRAINTS, ARGS, CORRECTIONS, K"),
+        ("folds", "FOLDS=3", "there are COMP, VENV, PYTHON, TORCH, CONSTRAINTS, ARGS, CORRECTIONS, K"),
         ("compare", "MODEL=test_vit", "did you mean MODELS"),
-        ("search", "EPOCHS=3", "there are COMP, VENV, PYTHON, CONSTRAINTS, ARGS, BUDGET, FOLDS, MODEL, NAME"),
+        ("search", "EPOCHS=3", "there are COMP, VENV, PYTHON, TORCH, CONSTRAINTS, ARGS, BUDGET, FOLDS, MODEL, NAME"),
     ],
 )
 def test_make_refuses_a_variable_that_the_target_does_not_use(target: str, variable: str, remedy: str) -> None:

@@ -149,10 +149,11 @@ def test_a_missing_package_is_named_with_the_command(
     monkeypatch.setitem(__import__("sys").modules, package, None)
     tables = {name: "never read", "train.csv": table("id,label", "1,a", "2,b")}
     message = load_error(tmp_path, [], tables)
-    assert f"{name}: only the package {package} can read it; pip install {package}" in message
+    assert f"{name}: reading it needs {package}" in message
+    assert "pip install 'podium[formats]'" in message
     message = load_error(tmp_path, ["train/1.jpg"], tables)
     assert "train.csv: 1 of 2 rows have no image" in message
-    assert f"pip install {package}" in message
+    assert "pip install 'podium[formats]'" in message
 
 
 @pytest.mark.parametrize("is_struct", [False, True])

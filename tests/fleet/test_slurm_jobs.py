@@ -278,7 +278,7 @@ def test_without_submitit_the_extra_that_brings_it_is_named(
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name, *rest: (name != "submitit" and find(name, *rest)) or None
+        "importlib.util.find_spec", lambda name, *rest: None if name == "submitit" else find(name, *rest)
     )
     assert "pip install 'podium[slurm]'" in one_line(podium(*TRAIN, "--on", "slurm"))
 

@@ -433,7 +433,8 @@ def test_a_7z_archive_without_its_package_is_refused_with_the_command(
 ) -> None:
     monkeypatch.setitem(sys.modules, "py7zr", None)
     message = refusal_of(tmp_path, make_zip({"train.7z": b"packed"}))
-    assert "(train.7z in it): Podium needs the package py7zr to unpack it; install it (pip install py7zr)" in message
+    assert "(train.7z in it): unpacking it needs py7zr" in message
+    assert "pip install 'podium[formats]'" in message
 
 
 @pytest.mark.parametrize("entries", [{}, {"train/": b""}])

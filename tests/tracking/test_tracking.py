@@ -172,7 +172,7 @@ def test_a_package_that_is_missing_is_named_before_anything_else(
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "wandb" else find(name, *rest))
-    assert "--track wandb needs a package" in (message := one_line(podium(*TRAIN, "--track", "wandb")))
+    assert "--track wandb needs wandb" in (message := one_line(podium(*TRAIN, "--track", "wandb")))
     assert "pip install 'podium[wandb]'" in message
     assert not run_of(tiny).path.exists()
 

@@ -126,10 +126,11 @@ def jobs(args: argparse.Namespace) -> None:
 def search(args: argparse.Namespace) -> None:
     """Search the options of a run with Optuna, and judge the winner on a fold that the search has not seen."""
     from podium.cli.cells import check_flags
-    from podium.searching.search_request import SearchRequest, refuse_without_optuna
+    from podium.extras import refuse_without
+    from podium.searching.search_request import SearchRequest
     from podium.timing.budget import process_start
 
-    refuse_without_optuna()
+    refuse_without("search", "podium search")
     check_flags(args)
     if args.on and not args.model:
         raise PodiumError(f"--on {args.on} searches; name models with --model, or leave it out")

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from podium.competition.card import read_card
 from podium.errors import PodiumError
 from podium.extensions.extension_files import loaded_extensions
+from podium.extras import requirements_of
 from podium.models.build import PERMISSIVE, licence_of
 from podium.models.hub import JOIN, backbones_in, check_model_name, check_weights_available, package_to_use, timm_name
 from podium.recipe_defaults import AUTO_PRETRAINED, expand_auto
@@ -61,12 +62,8 @@ def doctor(slug: str, root: Path, models: Sequence[str], device: str) -> None:
 
 
 def _packages() -> Iterator[Finding]:
-    from packaging.requirements import Requirement
-
     problems = []
-    for requirement in map(Requirement, importlib.metadata.requires("podium") or []):
-        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):  # of an extra, such as podium[onnx]
-            continue
+    for requirement in requirements_of():
         try:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:

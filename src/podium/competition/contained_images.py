@@ -14,8 +14,9 @@ from podium.competition.card import Card
 from podium.competition.find_files import Files, Role, is_for_validation, role_in_path
 from podium.containers.image_place import Place, file_of, place_of
 from podium.containers.open_container import Container, open_container
-from podium.containers.pixel_names import MissingPackage, UnknownShape
+from podium.containers.pixel_names import UnknownShape
 from podium.errors import PodiumError
+from podium.extras import MissingPackage
 from podium.terminal import first_few, plural
 
 TEST_USAGES = {"publictest", "privatetest"}  # in the column Usage of a table of all rows

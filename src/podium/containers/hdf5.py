@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from podium.containers.image_place import MAX_BYTES
-from podium.containers.pixel_names import import_package
 from podium.errors import PodiumError
+from podium.extras import import_package
 from podium.terminal import first_line
 
 
@@ -17,7 +17,7 @@ class Hdf5File:
     has_ids = True
 
     def __init__(self, path: Path, shape: str) -> None:
-        h5py = import_package("h5py", path)
+        h5py = import_package("h5py", "formats", f"{path}: reading it")
         try:
             self.file = h5py.File(path, "r")
             self.names = list(self.file)

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.containers.pixel_names import import_package, names_of, pixel_columns, shape_of
+from podium.containers.pixel_names import names_of, pixel_columns, shape_of
 from podium.errors import PodiumError
+from podium.extras import import_package
 from podium.terminal import first_few
 
 COLUMNS_AT_ONCE = 1024  # of pixels: bounds the memory
@@ -22,8 +23,9 @@ READING = threading.Lock()
 
 class ParquetFile:
     def __init__(self, path: Path, shape: str) -> None:
-        self.path, self.arrow = path, import_package("pyarrow", path)
-        parquet = import_package("pyarrow.parquet", path)
+        reading = f"{path}: reading it"
+        self.path, self.arrow = path, import_package("pyarrow", "formats", reading)
+        parquet = import_package("pyarrow.parquet", "formats", reading)
         try:
             self.file = parquet.ParquetFile(path)
         except (OSError, ValueError) as error:

@@ -1,11 +1,8 @@
 """Tells pixels from other columns by their names, and the height and width of an image from their number."""
 
-import importlib
 import math
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -21,10 +18,6 @@ ID_NAME = re.compile(r"(.*[\W_])?id|.*[a-z]I[dD]|(image|file)_?name", re.IGNOREC
 
 class UnknownShape(PodiumError):
     """The number of pixels does not tell height and width; the card can."""
-
-
-class MissingPackage(PodiumError):
-    """A package that reads this kind of file is not installed."""
 
 
 def pixel_columns(names: Sequence[str], numbers: bool = True) -> range:
@@ -61,11 +54,3 @@ def names_of(rows: pd.DataFrame, count: int) -> tuple[list[str], bool]:
         if ID_NAME.fullmatch(str(column)) and rows[column].is_unique:
             return list(rows[column]), True
     return [str(row) for row in range(1, count + 1)], False
-
-
-def import_package(module: str, path: Path) -> Any:
-    package = module.split(".")[0]
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise MissingPackage(f"{path}: only the package {package} can read it; pip install {package}") from None

@@ -2,10 +2,9 @@
 
     podium export RUN --onnx [--int8 [8]] | --torch [--folds 0-2] [--views VIEWS] [--output FILE]
 
-Writes FILE and, beside it, its model card, FILE.md. ONNX needs three more packages (PACKAGES).
+Writes FILE and, beside it, its model card, FILE.md. ONNX needs the extra `onnx`.
 """
 
-import importlib.util
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from podium.exporting.int8 import quantise
 from podium.exporting.int8_loss import Int8Loss, TrainingImages, measure_loss, open_images
 from podium.exporting.model_card import model_card
 from podium.exporting.whole_model import WholeModel
+from podium.extras import refuse_without
 from podium.image_size import square_side
 from podium.models.device import CPU
 from podium.models.model_file import load_model
@@ -31,7 +31,6 @@ from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.run_folder import Run
 from podium.terminal import first_line, plural, say
 
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MOST_ONNX = 1.9e9  # bytes
 TOLERANCE = 1e-4  # between the file's probabilities and those of the models (of numbers: of their deviation)
 EXPORTABLE_VIEWS = {"none", "mirror", "flip", "turn"}  # ONNX has no operator for the others
@@ -128,10 +127,8 @@ def _checked(run: Run, request: ExportRequest, path: Path) -> ExportRequest:
     if form == "onnx" and size > MOST_ONNX:
         gigabytes = f"{size / 1e9:.1f} GB"
         raise PodiumError(f"an ONNX file holds 2 GB, and these models have {gigabytes}; try --folds 0, or --torch")
-    lacking = [name for name in PACKAGES if importlib.util.find_spec(name) is None] if form == "onnx" else []
-    if lacking:
-        install = f"pip install {' '.join(PACKAGES)}"
-        raise PodiumError(f"--onnx needs packages that are not installed ({', '.join(lacking)}): {install}")
+    if form == "onnx":
+        refuse_without("onnx", "--onnx")
     return replace(request, folds=folds or finished)
 
 

@@ -22,7 +22,7 @@ from podium.errors import STOPPED
 from podium.project_root import prepared_folder
 
 WITH_FILES = ("--weights", "--corrections", "--region")  # flags
-CODE = ("src", "pyproject.toml", "requirements.txt", "README.md")  # of a checkout: what pip needs to install it
+CODE = ("src", "pyproject.toml", "README.md")  # of a checkout: what pip needs to install it
 FORM = """\
 # Runs one command on a spot machine, with SkyPilot: sky jobs launch sky.yaml
 #

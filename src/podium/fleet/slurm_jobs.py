@@ -8,7 +8,6 @@ these command lines (of no data and no weights). `--on local` runs the jobs on t
 """
 
 import getpass
-import importlib.util
 import json
 import math
 import os
@@ -26,6 +25,7 @@ from typing import Any
 from podium import __version__
 from podium.disk import write_json
 from podium.errors import STOPPED, PodiumError
+from podium.extras import refuse_without
 from podium.fleet.cell_board import DONE, ENDED, FAILED, FREE, TAKEN, Board, Step, Watch, take
 from podium.fleet.cell_sweep import Cell, Sweep
 from podium.fleet.visible_gpus import environment_with, visible_gpus
@@ -179,8 +179,7 @@ class Queue:
 
 def check_queue(where: Where, root: Path) -> None:
     """Refuses what would fail on every node."""
-    if importlib.util.find_spec("submitit") is None:
-        raise PodiumError(f"--on {where} needs a package that is not installed: pip install 'podium[slurm]'")
+    refuse_without("slurm", f"--on {where}")
     if where.kind != SLURM:
         return
     if missing := [name for name in ("sbatch", "srun") if shutil.which(name) is None]:

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from podium.errors import PodiumError
+from podium.extras import import_package
 from podium.terminal import progress_bar
 
 ARCHIVE_NAME = r"(?i)\.(zip|7z|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$"
@@ -104,10 +105,10 @@ def _extract_tar(archive: Path, folder: NewFolder) -> None:
 
 
 def _extract_7z(archive: Path, folder: NewFolder) -> None:
-    from py7zr import SevenZipFile
+    py7zr = import_package("py7zr", "formats", "unpacking it")
 
     # py7zr uses threads unless it gets an open file; an interruption would not end them.
-    with _told_as("7z"), archive.open("rb") as packed, SevenZipFile(packed) as file:
+    with _told_as("7z"), archive.open("rb") as packed, py7zr.SevenZipFile(packed) as file:
         if file.needs_password():
             raise PodiumError("it is protected with a password")
         members = [member for member in file.files if not member.is_directory]

@@ -18,7 +18,8 @@ from podium.blending.select_runs import select_runs
 from podium.competition.load import Competition
 from podium.disk import rename_durably, write_json, write_text
 from podium.errors import PodiumError
-from podium.kaggle.inside_kernel import NOT_IN_BUNDLES, read_requirements
+from podium.extras import COPY, declared_lines, requirements_of
+from podium.kaggle.inside_kernel import NOT_IN_BUNDLES
 from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_code_files, name_project_files
 from podium.kaggle.push_kernel import make_kernel_name
@@ -70,6 +71,7 @@ def _write_files(folder: Path, root: Path, slug: str, runs: Sequence[Run], datas
     """Writes all of the bundle but the packages."""
     for path, name in [*find_code_files(), *name_project_files(slug, root)]:
         _copy(path, folder / name)
+    write_text(folder / COPY.name, "\n".join(declared_lines()))
     for run in runs:
         _copy_run(run, folder / "runs" / slug / run.name)
     metadata = {"id": f"INSERT_USER/{dataset}", "title": dataset.replace("-", " "), "licenses": [{"name": "other"}]}
@@ -94,7 +96,7 @@ def _copy_run(run: Run, target: Path) -> None:
 
 def _download_packages(folder: Path) -> None:
     """Downloads the packages that Kaggle's image may lack, for its Python and not for this one. torch is there."""
-    packages = [name for name in read_requirements() if not name.startswith(("torch", *NOT_IN_BUNDLES))]
+    packages = [str(one) for one in requirements_of() if one.name not in ("torch", *NOT_IN_BUNDLES)]
     say(f"podium: downloading packages for Python {PYTHON}")
     platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]

@@ -21,14 +21,17 @@ from typing import Any
 
 import podium
 from podium.errors import STOPPED, PodiumError
+from podium.extras import requirements_of
 
 KAGGLE = Path(os.environ.get("PODIUM_KAGGLE", "/kaggle"))
-CODE = Path(podium.__file__).parents[2]  # where this package was unpacked: src/, requirements.txt and PROJECT
+CODE = Path(podium.__file__).parents[
+    2
+]  # where this package was unpacked: src/, requirements.txt (extras.py) and PROJECT
 PROJECT = "project"  # the folder of the files that come from the user's root: card, folds, podium.toml, extensions
 # Seconds until training is asked to stop. Kaggle ends a kernel after twelve hours and then keeps none of its output.
 LIMIT = 11.0 * 3600
 GRACE = 900.0  # seconds to stop in: the current step and a save
-NOT_IN_BUNDLES = ("kaggle", "six", "pyarrow", "h5py")  # packages: not for prediction, or large and in Kaggle's image
+NOT_IN_BUNDLES = ("kaggle", "six")  # packages that prediction does not need
 REPORT = "podium.json"  # in the output of a kernel: how its training ended
 
 
@@ -131,20 +134,11 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{CODE / 'src'}:{os.environ.get('PYTHONPATH', '')}"}
 
 
-def read_requirements() -> list[str]:
-    """Returns the packages that training and prediction need, without those for notebooks and tests."""
-    text = (CODE / "requirements.txt").read_text().partition("# For the notebooks")[0]
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return [line for line in lines if line]
-
-
 def _install_packages(pip_options: Sequence[str]) -> None:
     """Installs the packages that Kaggle's image lacks or has in another version. Refuses to replace torch, whose build
     must fit the driver."""
-    from packaging.requirements import Requirement
-
     missing = []
-    for requirement in map(Requirement, read_requirements()):
+    for requirement in requirements_of():
         try:
             version = importlib.metadata.version(requirement.name)
             if requirement.specifier.contains(version, prereleases=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import podium
 from podium.competition.project_files import find_project_files
-from podium.errors import PodiumError
+from podium.extras import COPY, declared_lines
 from podium.kaggle.inside_kernel import PROJECT
 
 
@@ -20,6 +20,7 @@ def build_kernel_script(slug: str, root: Path, call: str) -> str:
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:  # packed as one: the files are small, and alike
         for path, name in [*find_code_files(), *name_project_files(slug, root)]:
             file.write(path, name)
+        file.writestr(COPY.name, "\n".join(declared_lines()))
         for path in sorted((root / "data" / "prepared" / slug).glob("folds.*")):
             file.write(path, f"{PROJECT}/{path.relative_to(root)}")
     lines = "\n".join(re.findall(".{1,120}", base64.b64encode(lzma.compress(archive.getvalue(), preset=9)).decode()))
@@ -43,10 +44,7 @@ def find_code_files() -> list[tuple[Path, str]]:
     package = Path(podium.__file__).parent
     sources = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".c", ".toml"))
     files = [(path, f"src/podium/{path.relative_to(package)}") for path in sources]
-    requirements = package.parents[1] / "requirements.txt"
-    if not requirements.is_file():
-        raise PodiumError(f"{requirements} is missing; run podium from a checkout of its repository")
-    return [*files, (requirements, "requirements.txt")]
+    return files
 
 
 def name_project_files(slug: str, root: Path) -> list[tuple[Path, str]]:

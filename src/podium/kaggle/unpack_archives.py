@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from podium.errors import PodiumError
+from podium.extras import MissingPackage
 from podium.kaggle.archive_kinds import ARCHIVE_NAME, MARGIN, BrokenArchive, NewFolder, extract
 
 MAX_RATIO = 200  # unpacked size over packed size: images reach 1.1, tables 20, a zip bomb 1,000
@@ -88,10 +89,10 @@ def _move(source: Path, target: Path) -> None:
 
 def _describe(error: Exception) -> str:
     match error:
+        case MissingPackage():
+            return error.problem
         case PodiumError() | BrokenArchive():
             return str(error)
-        case ModuleNotFoundError():
-            return f"Podium needs the package {error.name} to unpack it"
         case FileExistsError():
             return f"it holds {Path(error.filename).name} twice"
         case OSError():
@@ -101,7 +102,7 @@ def _describe(error: Exception) -> str:
 
 
 def _remedy(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        return f"install it (pip install {error.name})"
+    if isinstance(error, MissingPackage):
+        return error.remedy
     is_of_the_machine = isinstance(error, OSError) and not isinstance(error, FileExistsError)
     return "fix that" if is_of_the_machine else "delete it"

@@ -3,7 +3,6 @@
 Nothing heavy is imported before a misspelt name is found, nor where Optuna is not installed.
 """
 
-import importlib.util
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from podium.competition.card import read_card
 from podium.errors import PodiumError
+from podium.extras import refuse_without
 from podium.image_size import ImageSize
 from podium.machine import Machine
 from podium.models.hub import expand_pattern, timm_name
@@ -54,7 +54,7 @@ def check_search(slug: str, root: Path, request: SearchRequest, is_elsewhere: bo
 
     A machine elsewhere has weights of its own.
     """
-    refuse_without_optuna()
+    refuse_without("search", "podium search")
     if world_size() > 1:
         raise PodiumError("a search trains in one process; start the same command several times instead of torchrun")
     if not request.models:
@@ -76,8 +76,3 @@ def check_search(slug: str, root: Path, request: SearchRequest, is_elsewhere: bo
     for options in [check_request(slug, root, single) for single in singles]:
         check_weights(slug, root, options, only_shown=is_elsewhere)
     return models
-
-
-def refuse_without_optuna() -> None:
-    if importlib.util.find_spec("optuna") is None:
-        raise PodiumError("podium search needs a package that is not installed: pip install 'podium[search]'")

@@ -3,7 +3,6 @@
 Each keeps what it is told on this machine, and sends nothing to its makers, unless the user's environment says so.
 """
 
-import importlib.util
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from podium.errors import PodiumError
+from podium.extras import refuse_without
 from podium.saved_runs.fold_names import fold_folder_name
 
 LONGEST_TEXT = 500  # characters of an option; MLflow limits them
@@ -146,5 +145,4 @@ TRACKERS: dict[str, Callable[[TrackedFold], Tracker]] = {"tensorboard": TensorBo
 
 def refuse_missing_packages(names: Sequence[str]) -> None:
     for name in names:
-        if importlib.util.find_spec(name) is None:
-            raise PodiumError(f"--track {name} needs a package that is not installed: pip install 'podium[{name}]'")
+        refuse_without(name, f"--track {name}")
