@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forked_podium import exit_status, start_podium
-from podium.terminal import columns_of, table
+from podium.terminal import columns_of, progress_bar, table
 from tiny import FAST
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "40", "--folds", "0")
@@ -77,3 +77,21 @@ def test_columns_are_aligned_whatever_the_letters() -> None:
     assert lines[1].startswith("书包 ")
     assert columns_of("书包") == 4
     assert columns_of("cafe\u0301") == 4
+
+
+def test_a_log_gets_few_lines_of_a_long_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = iter(range(1000))
+    monkeypatch.setattr("podium.terminal.time.monotonic", lambda: float(next(seconds)))
+    with progress_bar(total=100, desc="decoding", unit="image") as bar:
+        for _ in range(100):
+            bar.update()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "podium: decoding: 2 of 100 images; about 98 s left",
+        "podium: decoding: 10 of 100 images; about 90 s left",
+        "podium: decoding: 42 of 100 images; about 58 s left",
+    ]
+    assert list(progress_bar(range(2), desc="runs")) == [0, 1]
+    assert not capsys.readouterr().err

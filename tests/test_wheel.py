@@ -30,7 +30,7 @@ def test_a_wheel_goes_from_the_sample_to_a_submission(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path / "clone" / name)
     source = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-    build = [sys.executable, "-c", source, tmp_path]
+    build = [sys.executable, "-c", source, str(tmp_path)]
     subprocess.run(build, cwd=tmp_path / "clone", check=True, capture_output=True)
     (wheel,) = tmp_path.glob("podium-*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")

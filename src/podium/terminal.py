@@ -3,12 +3,14 @@
 import os
 import re
 import sys
+import time
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from operator import length_hint
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Self
 
 from podium.project_root import DEFAULT_COMPETITION
 
@@ -64,11 +66,68 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
 
 
-def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Shows a rate and the time left; prints nothing into a pipe or a log."""
+def progress_bar(iterable: Iterable[Any] | None = None, in_log: bool = True, **options: Any) -> Any:
+    """Shows a rate and the time left: as a bar in a terminal, and with `in_log` as few lines in a pipe or a log."""
+    if in_log and not quiet and not sys.stderr.isatty():
+        return LogLines(iterable, **options)
     from tqdm import tqdm
 
     return tqdm(iterable, disable=quiet or None, dynamic_ncols=True, leave=False, **options)
+
+
+class LogLines:
+    """Says now and then how far a long work is: after two seconds, and each time it has taken four times as long."""
+
+    FIRST, GROWTH, LONGEST = 2.0, 4.0, 600.0  # seconds
+
+    def __init__(
+        self,
+        iterable: Iterable[Any] | None = None,
+        total: float | None = None,
+        initial: float = 0,
+        desc: str = "",
+        unit: str = "it",
+        unit_scale: bool = False,
+        **only_in_a_terminal: Any,
+    ) -> None:
+        self.iterable, self.desc, self.unit, self.bytes = iterable, desc, unit, unit_scale
+        self.total = total if total is not None or iterable is None else length_hint(iterable) or None
+        self.first, self.n = initial, initial
+        self.started = time.monotonic()
+        self.next, self.wait = self.started + self.FIRST, self.FIRST
+
+    def update(self, count: float = 1) -> None:
+        self.n += count
+        now = time.monotonic()
+        if now >= self.next and (self.total is None or self.n < self.total):
+            self.wait = min(self.wait * self.GROWTH, self.LONGEST)
+            self.next = now + self.wait
+            say(f"podium: {self._text(now - self.started)}")
+
+    def _text(self, seconds: float) -> str:
+        if self.bytes:
+            done, of = f"{self.n / 1e6:,.0f}", "" if self.total is None else f" of {self.total / 1e6:,.0f}"
+            text = f"{self.desc}: {done}{of} MB"
+        else:
+            of = "" if self.total is None else f" of {self.total:,.0f}"
+            text = f"{self.desc}: {self.n:,.0f}{of} {self.unit}s"
+        if self.total is None or self.n <= self.first:
+            return f"{text} in {duration(seconds)}"
+        return f"{text}; about {duration(seconds * (self.total - self.n) / (self.n - self.first))} left"
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.iterable or ():
+            yield item
+            self.update()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.iterable = None
 
 
 # --- formatting --------------------------------------------------------------------------------------

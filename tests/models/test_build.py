@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from podium.errors import PodiumError
-from podium.models.build import backbone_of, build_model, licence_of, rebuild_model
+from podium.models.build import backbone_of, build_model, rebuild_model
+from podium.models.catalogue import licence_of
 from podium.models.model_file import save_model
 from tiny import recipe_of
 

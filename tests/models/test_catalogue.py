@@ -10,8 +10,8 @@ import pytest
 
 from extension_file import write_extension
 from podium.models import catalogue
-from podium.models.build import PERMISSIVE, licence_of
-from podium.models.catalogue import describe, read_catalogue, table_fits
+from podium.models.build import PERMISSIVE
+from podium.models.catalogue import describe, licence_of, read_catalogue, table_fits
 from podium.models.costs import count_costs
 from podium.models.hub import registered_names
 from podium.models.model_list import FIRST_CHOICES, epoch_on_cpu

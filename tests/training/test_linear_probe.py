@@ -17,18 +17,22 @@ from torch import Tensor
 import bars
 from by_array import targets_of
 from podium.competition.csv_files import read_table
+from podium.competition.load import load
 from podium.errors import PodiumError
 from podium.folds.folds import Folds
 from podium.image_size import sides_of
+from podium.machine import Machine
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import DTYPES
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.predict import predict_proba, scaled
+from podium.saved_runs.run_folder import has_shared_backbone
 from podium.tasks.task import NUMBERS
-from podium.training import frozen_features, linear_probe
+from podium.training import fold_model, frozen_features, linear_probe
 from podium.training.augment import TestView
 from podium.training.context import Context
+from podium.training.fold_model import FoldModel
 from podium.training.frozen_features import Features, features_of
 from podium.training.linear_probe import (
     Head,
@@ -41,6 +45,7 @@ from podium.training.linear_probe import (
 )
 from podium.training.loader import batches_in_order, load_batches
 from podium.training.losses import squared_error
+from podium.training.test_predictions import kept_predictions, open_stores, predict_examples
 from podium.training.train import train
 from tiny import FAST, Podium, assert_same_fold, podium_at, recipe_of, run_of, signal_in_step, weights_hash
 from training.damage import cut_end, flip_bit
@@ -96,7 +101,7 @@ def blocks_of(root: Path) -> list[Path]:
 
 
 def ten_images_in(path: Path) -> bool:
-    return bool(np.load(path)["features"].shape[1] == 10)
+    return bool(len(np.load(path)["features"]) == 10)
 
 
 class Passes:
@@ -131,7 +136,7 @@ def test_it_goes_all_the_way_to_a_submission(tiny3: Path, podium: Podium, model:
     run = run_of(tiny3, model)
     names = ["metrics.jsonl", "model.safetensors", "oof.npz"]
     assert [sorted(path.name for path in run.fold_folder(fold).iterdir()) for fold in range(3)] == [names] * 3
-    assert len(blocks_of(tiny3)) == 1
+    assert len(blocks_of(tiny3)) == 2  # one block of images, in two views
     (record,) = run.history(0)
     keys = {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "views", "images_per_s", "seconds", "l2"}
     assert keys <= set(record.to_json())
@@ -255,6 +260,59 @@ def test_a_damaged_block_is_computed_again(
     assert passes.images == PROOF + 10
     assert (f"{damaged.name}: cannot be read" in err) == (damage is not replace_by_another_models)
     assert weights_hash(tiny3, "test_vit") == expected
+
+
+TEST_IMAGES = 7
+LEARNS = ("--model", "test_convnext", "--linear")
+
+
+@pytest.mark.parametrize("head", ["linear", "neighbours"])
+def test_the_features_of_test_images_are_computed_once_for_all_folds_runs_and_views(
+    tiny3: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, head: str
+) -> None:
+    assert podium(*LINEAR, *LEARNS, "--name", "a", "--head", head)[0] == 0
+    passes = Passes(monkeypatch)
+    monkeypatch.setattr(fold_model, "features_of", frozen_features.features_of)
+    status, _, err = podium("submit", "-c", "tiny", "--runs", "a", "--anyway")
+    assert status == 0, err
+    assert passes.images == 3 * PROOF + 2 * TEST_IMAGES  # two views
+    assert err.count("computing the features of 7 images at 32 px, once for all folds and runs") == 1
+    run, competition = run_of(tiny3, "a"), load("tiny", tiny3)
+    store = open_stores(competition, tiny3, [run], Machine())[run]
+    for fold in range(3):
+        model = FoldModel.load(run, fold, "cpu")
+        probs = predict_examples(store, store.examples(competition.test), model, Machine(workers=0))
+        kept = kept_predictions(competition, store, run, fold)
+        assert kept is not None
+        assert np.array_equal(kept.probs, probs)  # to the bit
+    assert podium(*LINEAR, *LEARNS, "--name", "b", "--folds", "0", "--views", "none")[0] == 0
+    passes.images = 0
+    assert podium("submit", "-c", "tiny", "--runs", "b", "--anyway")[0] == 0
+    assert passes.images == PROOF
+
+
+def test_own_images_pass_the_backbone_once_for_all_folds(
+    tiny3: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert podium(*LINEAR, *LEARNS, "--name", "a")[0] == 0
+    images = [tiny3 / "data" / "raw" / "tiny" / "test_image" / f"{number:03d}.jpg" for number in range(3)]
+    passes = Passes(monkeypatch)
+    monkeypatch.setattr(fold_model, "features_of", frozen_features.features_of)
+    status, shared, err = podium("predict", "-c", "tiny", "a", *images, "--csv")
+    assert status == 0, err
+    assert passes.images == 3 * PROOF + 2 * len(images)
+    monkeypatch.setattr(FoldModel, "backbone_key", "")
+    assert podium("predict", "-c", "tiny", "a", *images, "--csv")[1] == shared
+
+
+def test_folds_with_backbones_of_their_own_share_nothing(tiny3: Path, podium: Podium) -> None:
+    assert podium("train", *FAST, "--model", "test_convnext", "--epochs", "1", "--name", "tuned")[0] == 0
+    assert podium(*LINEAR, "--from", "tuned", "--name", "more")[0] == 0
+    for name, shares in (("tuned", False), ("more", False)):
+        assert has_shared_backbone(run_of(tiny3, name)) is shares
+    status, _, err = podium("submit", "-c", "tiny", "--runs", "more", "--anyway")
+    assert status == 0, err
+    assert "computing the features" not in err
 
 
 # --- which models ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from podium.blending.decision import Decision, decision_from_json, sum_to_one
 from podium.blending.pool import MEAN, Pool, pool_from_json
 from podium.blending.stack import Inputs, Stack, stack_from_json
+from podium.tasks.ranks import average_ranks
 from podium.tasks.task import Targets
 
 Probs = NDArray[np.float64]  # [runs, images, classes] or [images, classes]
@@ -182,9 +183,7 @@ def _sigmoid(logits: Probs) -> Probs:
 
 def _ranks(probs: Probs) -> Probs:
     """Returns the share of the images with a lower probability of the class; equal ones share their mean."""
-    from scipy.stats import rankdata
-
-    return np.asarray((rankdata(probs, axis=0) - 0.5) / len(probs))
+    return np.asarray((average_ranks(probs) - 0.5) / len(probs))
 
 
 # What is averaged, and how the mean becomes probabilities again.

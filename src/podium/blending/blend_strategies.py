@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
 
 from podium.blending.blend import (
     MIN_PROB,
@@ -50,6 +49,8 @@ def fit_convex(probs: Probs, targets: Targets, metric: str) -> Weights:
 
     The search for the best score is for metrics other than the loss.
     """
+    from scipy.optimize import minimize
+
     loss = _loss_of(probs, targets)
     weights = _minimise(loss, len(probs))
     if metric == "log_loss":
@@ -79,6 +80,8 @@ def _loss_of(probs: Probs, targets: Targets) -> Loss:
 
 def _minimise(loss: Loss, count: int) -> Weights:
     """Returns the best weights. The losses are convex in the weights, so a local minimum is the global one."""
+    from scipy.optimize import minimize
+
     result = minimize(
         loss,
         np.full(count, 1 / count),
@@ -239,6 +242,8 @@ def random_part(images: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 def find_temperature(loss: Callable[[float], float]) -> float:
     """Returns the temperature that minimises the loss."""
+    from scipy.optimize import minimize_scalar
+
     bounds = (np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))
     return float(np.exp(minimize_scalar(lambda log: loss(np.exp(log)), bounds=bounds, method="bounded").x))
 

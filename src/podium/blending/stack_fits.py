@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import minimize
 
 from podium.blending.stack import SHRINKAGE, TREE_KEYS, Inputs, Probs, Stack, Tree, inputs_of
 from podium.blending.strategy_names import STACKS
@@ -43,6 +42,8 @@ def fit_linear(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Stack
 
 def _minimise(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs, penalty: float) -> Probs:
     """Returns the weights of the inputs, for each class."""
+    from scipy.optimize import minimize
+
     shape = inputs.shape[1], mean.shape[1]
 
     def penalised(flat: Probs) -> tuple[float, Probs]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from podium import terminal
 from podium.cli import flags
 from podium.errors import PodiumError
+from podium.light_torch import start_torch
 
 if TYPE_CHECKING:
     from podium.competition.load import Competition
@@ -209,6 +210,7 @@ def pretrain(args: argparse.Namespace) -> None:
         machine=_plain_machine(args),
     )
     plan = plan_pretraining(args.competition, args.root, request)
+    start_torch()
     from podium.pretraining.pretrain import pretrain
 
     print(pretrain(plan))
@@ -216,6 +218,7 @@ def pretrain(args: argparse.Namespace) -> None:
 
 def bench(args: argparse.Namespace) -> None:
     """Measure training, compared with a plain loop around timm's model on this machine."""
+    start_torch()
     from podium.machine import Machine
     from podium.training.bench import bench
 
@@ -285,6 +288,7 @@ def _submit(args: argparse.Namespace, competition: "Competition", machine: "Mach
 
 def predict(args: argparse.Namespace) -> None:
     """Predict images of your own with a run, or with the blend of a submission."""
+    start_torch()
     from podium.machine import Machine
     from podium.submissions.predict_images import find_models, predict_images
 
@@ -298,6 +302,7 @@ def predict(args: argparse.Namespace) -> None:
 
 def verify(args: argparse.Namespace) -> None:
     """Train a fold of a run again, and say whether it is the same to the bit."""
+    start_torch()
     from podium.machine import Machine
     from podium.training.verify_run import verify_fold
 
@@ -307,6 +312,7 @@ def verify(args: argparse.Namespace) -> None:
 
 def explain(args: argparse.Namespace) -> None:
     """Draw what a model looks at and what it has learned: attention, Grad-CAM, receptive field, filters, positions."""
+    start_torch()
     from podium.explain.explain_models import ExplainRequest, explain_models
     from podium.explain.picture_names import PICTURES
 
@@ -360,6 +366,7 @@ def compare(args: argparse.Namespace) -> None:
 
 def report(args: argparse.Namespace) -> None:
     """Write pages that show the runs in a browser: curves, confusions, mistakes, doubtful labels, costs."""
+    start_torch()
     from podium.report.write_report import write_reports
 
     print(write_reports(_competition(args), args.root, args.runs, args.except_names))
@@ -367,6 +374,7 @@ def report(args: argparse.Namespace) -> None:
 
 def export(args: argparse.Namespace) -> None:
     """Write a run's models as one file for other programs, and a card that describes it."""
+    start_torch()
     from podium.exporting.export_run import ExportRequest, export_run
     from podium.saved_runs.run_folder import find_runs
 
@@ -378,6 +386,7 @@ def export(args: argparse.Namespace) -> None:
 
 def soup(args: argparse.Namespace) -> None:
     """Average the weights of runs, and try sizes of prediction, chosen for each fold by the others."""
+    start_torch()
     from podium.comparing.twin import describe_gain_of_soup
     from podium.machine import Machine
     from podium.training.soup import SoupRequest, make_soup

@@ -18,7 +18,9 @@ from podium.competition.card import read_card
 from podium.errors import PodiumError
 from podium.extensions.extension_files import loaded_extensions
 from podium.extras import requirements_of
-from podium.models.build import PERMISSIVE, licence_of
+from podium.light_torch import import_torch
+from podium.models.build import PERMISSIVE
+from podium.models.catalogue import licence_of
 from podium.models.hub import JOIN, backbones_in, check_model_name, check_weights_available, package_to_use, timm_name
 from podium.recipe_defaults import AUTO_PRETRAINED, expand_auto
 from podium.terminal import command_for, first_line, plural, say, show, table
@@ -94,6 +96,7 @@ def _extensions(slug: str, root: Path) -> Iterator[Finding]:
 
 
 def _devices(name: str) -> Iterator[Finding]:
+    import_torch()
     from podium.models.device import gpu_names, has_any_gpu, has_gpu
 
     yield from map(_device, gpu_names() if name == "auto" and has_gpu() else [name])

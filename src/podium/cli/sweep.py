@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from podium.errors import PodiumError
+from podium.light_torch import start_torch
 from podium.recipe import Options
 from podium.terminal import first_few, say, show
 from podium.torchrun import started_by_torchrun
@@ -119,6 +120,7 @@ def _smallest_model_first(requests: Sequence[Request], models: Sequence[str]) ->
 def train_request(args: argparse.Namespace, request: Request) -> str:
     """Trains a run in this process; returns its name."""
     checked = check_before_plan(args.competition, args.root, request, only_shown=args.dry_run)
+    start_torch()
     from podium.training.plan import make_plan
 
     plan = make_plan(checked)

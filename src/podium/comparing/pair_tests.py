@@ -50,8 +50,6 @@ def _compare_pair(
 
 def mcnemar(pair: HeldOut) -> tuple[int, int, float]:
     """Returns how many images only the first, and only the second of two runs classifies correctly, and the p-value."""
-    from scipy.stats import binomtest
-
     if pair.targets.task.are_labels:
         right, other_right = are_right(pair.targets, pair.probs)
     else:  # the run that is closer is right
@@ -59,7 +57,16 @@ def mcnemar(pair: HeldOut) -> tuple[int, int, float]:
         right, other_right = error < other_error, other_error < error
     only_run, only_other = int((right & ~other_right).sum()), int((other_right & ~right).sum())
     differing = only_run + only_other
-    return only_run, only_other, float(binomtest(only_run, differing).pvalue) if differing else 1.0
+    return only_run, only_other, _binomial_test(only_run, differing)
+
+
+def _binomial_test(successes: int, trials: int) -> float:
+    """Returns the probability that a fair coin is at least as uneven."""
+    term = total = 1  # the binomial coefficients, as whole numbers of any size
+    for count in range(1, min(successes, trials - successes) + 1):
+        term = term * (trials - count + 1) // count
+        total += term
+    return min(1.0, float(2 * total / 2**trials))
 
 
 def correct(p_values: list[float]) -> list[float]:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from podium.errors import PodiumError
+from podium.light_torch import start_torch
 from podium.models.model_file import read_spec
 from podium.recipe import count_views, recorded_values
 from podium.saved_runs.epoch_record import EpochRecord
@@ -25,7 +26,7 @@ UNKNOWN = dict.fromkeys(("images_per_s", "predicted_per_s", "memory_mb", "second
 def costs_of(run: Run) -> dict[str, Any]:
     """Returns the costs of training and prediction; NaN for those that the run's files do not tell."""
     weights = run.fold_folder(run.finished()[0]) / "model.safetensors"
-    costs = {"parameters": _count_parameters(weights), "multiply_adds": _count_multiply_adds(weights)}
+    costs = {"parameters": _count_parameters(weights), "multiply_adds": _multiply_adds(run, weights)}
     try:
         return costs | _measured_costs(run)
     except (PodiumError, LookupError, TypeError, ValueError) as error:
@@ -69,12 +70,15 @@ def _count_parameters(path: Path) -> int:
         ) from None
 
 
-def _count_multiply_adds(path: Path) -> float:
-    """Returns those of one image of the training size; NaN if the model is one of files that are not loaded now."""
+def _multiply_adds(run: Run, path: Path) -> float:
+    """Returns those of one image of the training size: recorded, or counted, which takes seconds, for an older run."""
+    if "multiply_adds" in run.recipe:
+        return float(run.recipe["multiply_adds"])
+    start_torch()
     from podium.models.costs import multiply_adds_at
 
     spec = read_spec(path)
     try:
         return multiply_adds_at(spec.architecture, spec.image_size, len(spec.classes))
-    except Exception:  # an extension's model can raise anything
+    except Exception:  # an extension's model can raise anything, also where its file is not loaded now
         return math.nan

@@ -7,16 +7,18 @@ counts as the class.
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, hstack
 
 from podium.errors import PodiumError
 from podium.folds.folds import Ints
 from podium.tasks.task import ONE_LABEL, SEPARATOR, SEVERAL_LABELS, Task
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Floats = NDArray[np.float64]
 
@@ -228,6 +230,8 @@ class _Dealer:
             self.totals[fold] += self.sizes[group]
 
     def exchange_groups(self, groups: Ints, rng: np.random.Generator) -> None:
+        from scipy.sparse import coo_array, hstack
+
         cells = self.cells
         shares = coo_array((cells.images / self.class_sizes[cells.label], (cells.group, cells.label))).tocsr()
         shares = hstack([shares, self.sizes[:, None] / self.sizes.sum()], format="csr")[groups]
@@ -273,7 +277,7 @@ class _Exchange:
     the shares that the folds hold.
     """
 
-    def __init__(self, shares: csr_array, folds: Ints, k: int) -> None:
+    def __init__(self, shares: "csr_array", folds: Ints, k: int) -> None:
         self.shares, self.folds, self.k = shares, folds.copy(), k
         self.squares = shares.multiply(shares).sum(1)
         self.held = np.stack([shares[folds == fold].sum(0) for fold in range(k)])

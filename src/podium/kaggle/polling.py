@@ -31,7 +31,7 @@ class Poll:
         Continues after Kaggle's other errors: after a lost connection or a 429 the next request may succeed.
         """
         start, pauses = time.monotonic(), chain(self.pauses, repeat(self.pauses[-1]))
-        with progress_bar(desc=description, bar_format=PROGRESS) as progress:
+        with progress_bar(in_log=False, desc=description, bar_format=PROGRESS) as progress:
             while True:
                 problem = ""
                 try:

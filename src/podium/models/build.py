@@ -126,10 +126,8 @@ def module_of(name: str) -> str:
     return str(_timm().models.model_entrypoint(name).__module__)
 
 
-def licence_of(name: str) -> str | None:
-    """Returns the licence of the pretrained weights as timm knows it; None if there are no weights."""
-    if len(names := backbones_in(name)) > 1:
-        return SOURCES.join(dict.fromkeys(licence_of(part) or "unknown" for part in names))
+def licence_in_timm(name: str) -> str | None:
+    """Returns the licence of a model's pretrained weights; None if there are no weights. catalogue.py knows it, too."""
     config = _weights_config(name)
     return str(config.license or "unknown") if config is not None and config.has_weights else None
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from podium.extensions.extension_files import extension_models
-from podium.models.hub import registered_names
+from podium.models.build import SOURCES, licence_in_timm
+from podium.models.hub import backbones_in, registered_names
 from podium.zoo.registry import ZOO, names_in, register_zoo
 
 TABLE = Path(__file__).parent / "catalogue.csv"
@@ -63,6 +64,17 @@ def table_fits() -> bool:
     """Returns whether the table describes the version of timm that is installed."""
     with TABLE.open(encoding="utf-8") as file:
         return file.readline().split()[-1] == importlib.metadata.version("timm")
+
+
+def licence_of(name: str) -> str | None:
+    """Returns the licence of the pretrained weights as timm knows it; None if there are no weights."""
+    if len(names := backbones_in(name)) > 1:
+        return SOURCES.join(dict.fromkeys(licence_of(part) or "unknown" for part in names))
+    of_model = _read_table().get(name.partition(".")[0], []) if table_fits() else []
+    for weights in of_model:
+        if weights.name == name or "." not in name:  # the first are those of the plain name
+            return weights.licence or None
+    return licence_in_timm(name)
 
 
 def origin_of(model: str) -> str:

@@ -11,6 +11,7 @@ from podium.zoo.registry import register_zoo
 if TYPE_CHECKING:
     from torch import nn
 
+SMALL = 60_000_000  # parameters of a model whose one image is computed faster than torch's compiler is imported
 CLASSES = 1_000  # as papers count; the classes of a competition change the head only
 
 
@@ -55,7 +56,9 @@ def multiply_adds_at(name: str, image_size: ImageSize, classes: int) -> int:
     options: dict[str, Any] = {"num_classes": classes}
     if _needs_size(name):
         options["img_size"] = sides_of(image_size)
-    return look_inside(name, lambda model: _multiply_adds(model, image_size), **options)
+    is_small = look_inside(name, _parameters, **options) < SMALL
+    device = "cpu" if is_small else "meta"
+    return look_inside(name, lambda model: _multiply_adds(model, image_size), device, **options)
 
 
 def _needs_size(name: str) -> bool:

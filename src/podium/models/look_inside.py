@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 Seen = TypeVar("Seen")
 
 
-def look_inside(name: str, look: "Callable[[nn.Module], Seen]", **options: Any) -> Seen:
-    """Builds the model on torch's device meta; on the CPU if it needs the values of its tensors."""
+def look_inside(name: str, look: "Callable[[nn.Module], Seen]", device: str = "meta", **options: Any) -> Seen:
+    """Builds the model on torch's device meta; on the CPU if it needs the values of its tensors.
+
+    Its weights have no initial values. To use the model on meta imports torch's compiler, which takes a second.
+    """
     import timm
     import torch
 
@@ -22,12 +25,34 @@ def look_inside(name: str, look: "Callable[[nn.Module], Seen]", **options: Any) 
 
     def look_on(device: str) -> Seen:
         with warnings.catch_warnings(action="ignore"), torch.device(device):
-            return look(timm.create_model(name, pretrained=False, **options).eval().requires_grad_(False))
+            with without_values():
+                model = timm.create_model(name, pretrained=False, **options)
+            return look(model.eval().requires_grad_(False))
 
     try:
-        return look_on("meta")
+        return look_on(device)
     except (RuntimeError, NotImplementedError):
         return look_on("cpu")
+
+
+def without_values() -> Any:
+    """Leaves out the drawing of initial weights: it takes seconds, and on meta it imports torch's compiler."""
+    from torch import linspace, nn
+    from torch.overrides import TorchFunctionMode
+
+    def changes_weights(function: Any, args: Any) -> bool:
+        name = getattr(function, "__name__", "")
+        changes = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
+        return changes and len(args) > 0 and isinstance(args[0], nn.Parameter)
+
+    class WithoutValues(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if getattr(function, "__module__", "") == "torch.nn.init" or changes_weights(function, args):
+                return args[0] if args else kwargs["tensor"]
+            options = {"device": "cpu"} if function is linspace else {}  # the rates of stochastic depth, read at once
+            return function(*args, **{**options, **(kwargs or {})})
+
+    return WithoutValues()
 
 
 class Modules(NamedTuple):

@@ -62,7 +62,7 @@ def _read_metadata(path: Path) -> dict[str, str]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="np") as file:
             return file.metadata() or {}
     except (SafetensorError, OSError) as error:
         reason = first_line(error)

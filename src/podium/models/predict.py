@@ -106,6 +106,15 @@ def views_of(images: Tensor, views: str) -> list[Tensor]:
     return batches
 
 
+def names_of_views(views: str) -> list[str]:
+    """Returns a name for each of the batches that `views_of` returns; that of the images themselves is empty."""
+    names = [""]
+    for view in views.split("+"):
+        further = VIEWS[view].images - 1 if view in VIEWS else 0
+        names += [f"{name}+{view} {number}" for name in names for number in range(further)]
+    return names
+
+
 def _apply_view(images: Tensor, view: str) -> list[Tensor]:
     match view:
         case "mirror":

@@ -26,7 +26,7 @@ from podium.image_size import shorter_side
 from podium.images.decode import Pixels
 from podium.images.few_greys import refuse_few_greys
 from podium.images.store import Store, open_store, stored_side
-from podium.models.build import licence_of
+from podium.models.catalogue import licence_of
 from podium.models.device import (
     autocast,
     copied_ahead,

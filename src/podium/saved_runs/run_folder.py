@@ -59,6 +59,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     **dict.fromkeys(("extra", "made_from"), list),
     "range": (str, list, NoneType),
     "compiled": bool,
+    "multiply_adds": int,
     "changed_on_gpu": bool,
 }
 Classes = tuple[str, ...]
@@ -150,14 +151,23 @@ class Run:
     def keep_source(self, source: str) -> None:
         """Records which weights the run starts from, which is known once its first model is built."""
         if not (recorded := self.recorded_source):
-            self.recipe["weights_source"] = source
-            write_json(self.path / "recipe.json", self.recipe)
+            self._record("weights_source", source)
             if source != "none":
                 say(f"podium: weights: {source}")
         elif recorded != source:
             raise PodiumError(
                 f"{self.path} was started from the weights {recorded}, not {source}; choose another --name"
             )
+
+    @_alone_with_recipe
+    def keep_cost(self, multiply_adds: int) -> None:
+        """Records what the model costs for one image: to count it takes longer than all that compares runs."""
+        if "multiply_adds" not in self.recipe:
+            self._record("multiply_adds", multiply_adds)
+
+    def _record(self, name: str, value: Any) -> None:
+        self.recipe[name] = value
+        write_json(self.path / "recipe.json", self.recipe)
 
     def _trained_files(self) -> list[Path]:
         return [path for pattern in TRAINED_FILES for path in self.path.glob(pattern)]
@@ -337,6 +347,12 @@ def _known(identity: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value for key, value in identity.items() if value is not None
     }  # there may be no extensions and no corrections
+
+
+def has_shared_backbone(run: Run) -> bool:
+    """Returns whether all folds have the same backbone: only their heads were fitted, and not to another run's."""
+    recorded = recorded_values(run.recipe, ("linear", "start"))
+    return bool(recorded["linear"]) and not recorded["start"]
 
 
 def package_versions() -> dict[str, str]:

@@ -5,13 +5,15 @@
 Reads runs/<slug>/<run>/fold*/model.safetensors and, for a submission, the JSON beside its CSV. Writes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from podium.blending.blend import Blend, Probs, equal_blend
 from podium.blending.strategy_names import RANK
@@ -30,6 +32,7 @@ from podium.training.fold_model import FoldModel
 from podium.training.own_images import list_images, read_blocks
 
 Folds = Mapping[Run, Sequence[int]]
+Features = dict[str, NDArray[np.float32]]  # of a block of images, by the backbone that they come from
 
 
 @dataclass(frozen=True)
@@ -116,9 +119,11 @@ def predict_images(folds: Folds, blend: Blend, images: Any, machine: Machine | N
             for block in read_blocks(listed, specs):
                 unreadable |= block.unreadable
                 if len(block.readable):
-                    zeros = np.zeros((len(block.readable), len(classes)))
+                    zeros, features = np.zeros((len(block.readable), len(classes))), Features()
                     means = [
-                        _mean_of_folds(models[n], n, blend, block.prepared, classes) if n in models else zeros
+                        _mean_of_folds(models[n], partial(blend.calibrate, n), block.prepared, features, classes)
+                        if n in models
+                        else zeros
                         for n in range(len(folds))
                     ]
                     probs[block.readable] = blend.average(means)
@@ -134,13 +139,17 @@ def predict_images(folds: Folds, blend: Blend, images: Any, machine: Machine | N
 
 
 def _mean_of_folds(
-    models: Sequence[FoldModel], run_number: int, blend: Blend, prepared: Mapping[Any, Any], classes: tuple[str, ...]
+    models: Sequence[FoldModel],
+    calibrate: Callable[[Probs], Probs],
+    prepared: Mapping[Any, Any],
+    features: Features,
+    classes: tuple[str, ...],
 ) -> Probs:
     """Returns the mean of a run's fold models, calibrated as for a submission, with the classes in this order."""
     total: Probs = np.zeros((1, 1))
     counts = models_by_class([model.spec for model in models], classes)
     for model, does_count in zip(models, counts, strict=True):
-        probs = model.predict_prepared(prepared[model.spec]).astype(np.float64)
-        own = blend.calibrate(run_number, probs[:, [model.spec.classes.index(name) for name in classes]])
+        probs = model.predict_prepared(prepared[model.spec], features).astype(np.float64)
+        own = calibrate(probs[:, [model.spec.classes.index(name) for name in classes]])
         total = total + own * does_count
     return np.asarray(total / counts.sum(0))

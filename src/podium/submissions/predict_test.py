@@ -18,7 +18,6 @@ from podium.competition.load import Competition
 from podium.images.store import Store
 from podium.machine import Machine
 from podium.models.model_file import read_spec
-from podium.models.predict import models_by_class
 from podium.saved_runs.run_folder import Run
 from podium.terminal import plural, say
 from podium.training.test_predictions import open_stores, predict_test
@@ -65,6 +64,8 @@ def _models_by_class(competition: Competition, run: Run, folds: Sequence[int]) -
     """Marks which models count in the mean of a class; of most competitions, all do."""
     if competition.unknown is None:
         return np.ones((len(folds), len(competition.classes)), dtype=bool)
+    from podium.models.predict import models_by_class  # it imports torch
+
     return models_by_class([read_spec(run.weights_path(fold)) for fold in folds], competition.classes)
 
 

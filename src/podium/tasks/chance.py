@@ -79,7 +79,8 @@ def _orders_images(targets: Targets, probs: Array) -> bool:
     The mean rank of these images tells as much as AUC, and is computed for thousands of classes at once.
     """
     import numpy as np
-    from scipy.stats import rankdata
+
+    from podium.tasks.ranks import average_ranks
 
     if targets.task.has_columns:
         return False
@@ -87,9 +88,9 @@ def _orders_images(targets: Targets, probs: Array) -> bool:
         counts = targets.counts(probs.shape[1])
         ranked = np.sort(np.argsort(-counts, kind="stable")[: max(2, MOST_RANKED // len(probs))])  # of the classes
         ranks = np.empty((len(probs), len(ranked)), np.float32)  # holds halves exactly, up to eight million images
-        for start in range(0, len(ranked), RANKED_CLASSES):  # rankdata makes five tables
+        for start in range(0, len(ranked), RANKED_CLASSES):  # not of thousands at once
             columns = slice(start, start + RANKED_CLASSES)
-            ranks[:, columns] = rankdata(probs[:, ranked[columns]], axis=0)
+            ranks[:, columns] = average_ranks(probs[:, ranked[columns]])
         images = np.flatnonzero(np.isin(targets.values, ranked))
         columns_of = np.searchsorted(ranked, targets.values[images])
         weights = 1 / counts[targets.values[images]]  # all classes count the same
@@ -98,8 +99,8 @@ def _orders_images(targets: Targets, probs: Array) -> bool:
             return float((ranks[order[images], columns_of].astype(np.float64) / len(probs) * weights).sum())
 
         return _stands_out(mean_rank, len(targets))
-    ranks, shares = rankdata(probs, axis=0) / len(probs), targets.values / targets.values.sum(0).clip(1)
-    return _stands_out(lambda order: float((ranks[order] * shares).sum()), len(targets))
+    places, shares = average_ranks(probs) / len(probs), targets.values / targets.values.sum(0).clip(1)
+    return _stands_out(lambda order: float((places[order] * shares).sum()), len(targets))
 
 
 def _beats_dealt(metric: str, targets: Targets, probs: Array) -> bool:

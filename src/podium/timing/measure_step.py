@@ -15,11 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from podium.image_size import area_of, sides_of
-from podium.models.build import build_model
 from podium.models.device import autocast, is_cpu, pick_device, pick_precision, prepare_device, wait_for
-from podium.models.frozen_layers import set_training
 from podium.models.hardware_errors import explain_hardware_errors
-from podium.models.place import place_model
 from podium.recipe import Recipe
 
 CPU_PIXELS = 4 * 224**2  # of a step on a CPU: larger batches take longer, and are hardly faster per image
@@ -67,6 +64,10 @@ def seconds_of(device: torch.device, work: Callable[[], object], times: int = 1)
 
 def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str) -> float:
     """Returns the training images per second of the recipe's model, at its image size and precision: takes seconds."""
+    from podium.models.build import build_model  # these import timm, which a plain step does not need
+    from podium.models.frozen_layers import set_training
+    from podium.models.place import place_model
+
     device = pick_device(device_choice)
     prepare_device(device, deterministic=False)
     precision = pick_precision(recipe.precision, device)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from podium.errors import PodiumError
-from podium.image_size import shorter_side
+from podium.image_size import shorter_side, sides_of
 from podium.images.cut import cut_out
 from podium.images.decode import Pixels, shrink
 from podium.images.store import stored_side
 from podium.models.build import ModelSpec
-from podium.models.device import autocast, device_name, pick_device, pick_precision, precision_name, prepare_device
+from podium.models.device import CPU, autocast, device_name, pick_device, pick_precision, precision_name, prepare_device
+from podium.models.heads import head_layers
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
-from podium.models.predict import predict_proba
+from podium.models.predict import predict_proba, probs_of
 from podium.saved_runs.doubts import warn_of_code
-from podium.saved_runs.run_folder import Run
+from podium.saved_runs.run_folder import Run, has_shared_backbone
 from podium.training.augment import TestView
-from podium.training.frozen_features import features_of
+from podium.training.frozen_features import Backbone, features_of
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class FoldModel:
     precision: torch.dtype
     views: str
     batch_size: int
+    is_one_of_many: bool = False  # whose backbones are the same: those of a run of heads
 
     @staticmethod
     def load(run: Run, fold: int, device_choice: str) -> "FoldModel":
@@ -45,7 +48,8 @@ class FoldModel:
         precision = pick_precision(run.recipe["precision"], device)
         normalise = place_model(model, spec, device, precision)
         part_size = math.ceil(run.recipe["batch_size"] / run.recipe.get("accumulate", 1))
-        return FoldModel(model.eval(), spec, normalise, precision, run.recipe["views"], part_size)
+        views, is_one_of_many = run.recipe["views"], has_shared_backbone(run)
+        return FoldModel(model.eval(), spec, normalise, precision, views, part_size, is_one_of_many)
 
     @property
     def device(self) -> torch.device:
@@ -55,13 +59,62 @@ class FoldModel:
     def computed_on(self) -> str:
         return f"{device_name(self.device)}, {precision_name(self.precision)}"
 
-    def predict_prepared(self, images: Tensor) -> NDArray[np.float32]:
-        """Returns a row of probabilities per image; `images` are uint8, as `prepare` returns them."""
-        return self.predict((part, part) for part in images.split(self.batch_size))
+    def predict_prepared(
+        self, images: Tensor, computed: dict[str, NDArray[np.float32]] | None = None
+    ) -> NDArray[np.float32]:
+        """Returns a row of probabilities per image; `images` are uint8, as `prepare` returns them.
+
+        `computed` keeps the features of these images for other models that have the same backbone.
+        """
+        if computed is None or not self.backbone_key:
+            return self.predict((part, part) for part in images.split(self.batch_size))
+        if self.backbone_key not in computed:
+            computed[self.backbone_key] = self.backbone.features(images)
+        return self.predict_features(computed[self.backbone_key])
 
     def predict(self, batches: Iterable[tuple[Tensor, Tensor]], progress: Any = None) -> NDArray[np.float32]:
         """Returns a row of probabilities per image."""
         return predict_proba(self.model, batches, self.normalise, self.precision, self.views, progress)
+
+    @property
+    def backbone(self) -> Backbone:
+        return Backbone(self.model, self.spec, self.normalise, self.precision, self.views, self.batch_size)
+
+    @cached_property
+    def backbone_key(self) -> str:
+        """Returns the same for all models whose features of an image are the same; nothing if they are its own."""
+        return self.backbone.key() if self.is_one_of_many and self.shared_head is not None else ""
+
+    @cached_property
+    def shared_head(self) -> nn.Module | None:
+        """Returns the layer that makes the answers from features; None if the model has no such layer, or several.
+
+        It is tried on two images whether the features make the same answers to the bit.
+        """
+        layers = head_layers(self.model)
+        if len(layers) != 1 or not hasattr(self.model, "forward_head"):
+            return None
+        pixels = torch.randint(256, (2, *sides_of(self.spec.test_size), 3), dtype=torch.uint8, device=CPU)
+        try:
+            with torch.inference_mode(), autocast(self.device, self.precision):
+                images = self.normalise(pixels)
+                answers = layers[0](features_of(self.model, images).float())
+                return layers[0] if torch.equal(answers, self.model(images)) else None
+        except (RuntimeError, TypeError, AttributeError):  # a family of timm whose parts fit in another way
+            return None
+
+    @torch.inference_mode()
+    def predict_features(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns what `predict` returns of the images with these features, [views, images, features], to the bit."""
+        assert self.shared_head is not None
+        parts = []
+        for start in range(0, features.shape[1], self.batch_size):
+            batch = torch.from_numpy(features[:, start : start + self.batch_size]).to(self.device)
+            with autocast(self.device, self.precision):
+                logits = [self.shared_head(view) for view in batch]
+            parts.append(torch.stack([probs_of(of_view, self.spec) for of_view in logits]).mean(0))
+        probs: NDArray[np.float32] = torch.cat(parts).cpu().numpy()
+        return probs
 
     @torch.inference_mode()
     def features(self, images: Tensor) -> NDArray[np.float32]:

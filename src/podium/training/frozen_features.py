@@ -1,16 +1,15 @@
-"""The features of training images and extra ones under a frozen model: once for all folds and runs, and kept.
+"""The features of images under a frozen model: once for all folds and runs, in training and in prediction, and kept.
 
-Writes data/prepared/<slug>/features-<key>/<key of images>.npz, a block of images each. The first key stands for the
-model and for all that is done to an image. Deleted features are computed again.
+Writes data/prepared/<slug>/features-<key>/<key of images and view>.npz, a block of images each. The first key stands
+for the model without its head, and for all that is done to an image. Deleted features are computed again.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,15 +21,18 @@ from podium.disk import atomic
 from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
 from podium.image_size import sides_of
+from podium.images.examples import Examples
 from podium.images.regions import WHOLE
+from podium.images.store import Store
 from podium.models.build import ModelSpec
 from podium.models.device import CPU, autocast, copied_ahead
 from podium.models.hardware_errors import explain_hardware_errors
+from podium.models.heads import head_layers
 from podium.models.low_rank import merged
 from podium.models.normalise import Normaliser
-from podium.models.predict import views_of
+from podium.models.predict import names_of_views, views_of
 from podium.models.tensors import tensors_digest
-from podium.project_root import prepared_folder
+from podium.recipe_options import LINEAR
 from podium.terminal import plural, progress_bar, say
 from podium.training.augment import TestView
 from podium.training.context import Context
@@ -61,6 +63,58 @@ class Features:
         return rows[np.isin(rows, self.rows, assume_unique=True)]
 
 
+class Backbone(NamedTuple):
+    """A model that gives features, and all that these depend on beside the images."""
+
+    model: nn.Module
+    spec: ModelSpec
+    normalise: Normaliser
+    precision: torch.dtype
+    views: str
+    batch_size: int
+
+    def key(self) -> str:
+        """Hashes everything that features are computed from, except the images and the view. Heads give none."""
+        model = merged(self.model)  # low-rank updates, which differ between folds, have not begun
+        heads = [id(layer) for layer in head_layers(model)]
+        prefixes = tuple(f"{name}." for name, module in model.named_modules() if id(module) in heads)
+        tensors = {name: part.cpu() for name, part in model.state_dict().items() if not name.startswith(prefixes)}
+        digest = tensors_digest(tensors, "")
+        of_answers: dict[str, Any] = {
+            "unknown": "",
+            "unknown_share": 0.0,
+            "unseen": (),
+            "scales": (),
+            "neighbours": None,
+        }
+        spec = replace(self.spec, head=LINEAR, **of_answers)
+        inputs: list[Any] = [spec.as_json(), digest, self.batch_size, str(self.precision)]
+        own = own_parts_digest({"model": self.spec.architecture, "views": self.views})
+        if own is not None:
+            inputs.append(own)
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+
+    def compute(self, batch: Tensor, chosen: Sequence[int]) -> Tensor:
+        """Returns the features of a batch in the views of these numbers: [views, images, features]."""
+        with autocast(self.normalise.device, self.precision):
+            views = views_of(self.normalise(batch), self.views)
+            return torch.stack([features_of(self.model, views[number]).float() for number in chosen])
+
+    @torch.inference_mode()
+    def features(self, images: Tensor) -> NDArray[np.float32]:
+        """Returns the features of uint8 images in all views: [views, images, features]."""
+        views = range(len(names_of_views(self.views)))
+        parts = [self.compute(part, views) for part in images.split(self.batch_size)]
+        values: NDArray[np.float32] = torch.cat(parts, 1).cpu().numpy()
+        return values
+
+
+def features_of(model: Any, images: Tensor) -> Tensor:
+    """Returns what the model's last layer gets."""
+    features: Tensor = model.forward_head(model.forward_features(images), pre_logits=True)
+    return features
+
+
 @torch.inference_mode()
 def compute_features(
     context: Context, model: nn.Module, spec: ModelSpec, normalise: Normaliser, most: int | None = None
@@ -75,106 +129,125 @@ def compute_features(
         rows, extra = (np.sort(rng.choice(part, round(share * len(part)), replace=False)) for part in (rows, extra))
     blocks = [part[n : n + BLOCK] for part in (rows, extra) for n in range(0, len(part), BLOCK)]
     rows = np.append(rows, extra)
-    weights = merged(model).state_dict()  # low-rank updates, which differ between folds, have not begun
-    key = _key(context, spec, tensors_digest({name: tensor.cpu() for name, tensor in weights.items()}, ""))
-    keys = [_key_of_block(context, block, key) for block in blocks]
-    folder = prepared_folder(context.competition.slug, context.plan.root) / f"features-{key[:16]}"
-    paths = [folder / f"{block_key[:16]}.npz" for block_key in keys]
-    kept = {number: _read(path, block_key) for number, (path, block_key) in enumerate(zip(paths, keys, strict=True))}
-    by_block = {number: values for number, values in kept.items() if values is not None}
-    missing = [number for number in range(len(blocks)) if number not in by_block]
-    _announce(context, sum(len(blocks[number]) for number in missing))
-    images, counts = context.shown_images(rows, TestView(spec)), context.examples(rows).counts
-    edges = np.append(0, np.cumsum(counts))[np.append(0, np.cumsum([len(block) for block in blocks]))]
-    ranges = [range(edges[number], edges[number + 1]) for number in missing]
-    for number, values in zip(missing, _compute(context, model, normalise, images, ranges), strict=True):
-        by_block[number] = values
-        folder.mkdir(parents=True, exist_ok=True)
-        with atomic(paths[number]) as temporary, temporary.open("wb") as file:
-            np.savez(file, features=values, key=np.array(keys[number]))
-    return Features(rows, np.concatenate([by_block[number] for number in range(len(blocks))], 1), counts)
+    recipe = context.recipe
+    backbone = Backbone(model, spec, normalise, context.precision, recipe.views, recipe.part_size)
+    examples = [context.examples(block) for block in blocks]
+    images = context.shown_images(rows, TestView(spec))
+    values = _KeptFeatures(backbone, context.store, context.workers).of(images, examples, context)
+    return Features(rows, values, context.examples(rows).counts)
 
 
-def features_of(model: Any, images: Tensor) -> Tensor:
-    """Returns what the model's last layer gets."""
-    features: Tensor = model.forward_head(model.forward_features(images), pre_logits=True)
-    return features
+@torch.inference_mode()
+def features_of_examples(
+    backbone: Backbone, store: Store, images: ImageDataset, examples: Examples, workers: int
+) -> NDArray[np.float32]:
+    """Returns the features of the images that the examples show, [views, examples, features], read or computed.
+
+    The batches are those in which all images would be predicted.
+    """
+    length = max(1, BLOCK // backbone.batch_size) * backbone.batch_size
+    positions = [examples.positions[start : start + length] for start in range(0, len(examples.positions), length)]
+    blocks = [Examples(part, np.ones(len(part), np.int64)) for part in positions]
+    return _KeptFeatures(backbone, store, workers).of(images, blocks)
 
 
-def _announce(context: Context, image_count: int) -> None:
-    recipe, how_often = context.recipe, "once for all folds and runs"
-    if recipe.linear and recipe.start:
-        how_often = f"with the fold's own model of {recipe.start}"
-    elif image_count and recipe.weights == "none":
-        consequence = "good enough for a trial, not for a submission"
-        if not recipe.linear and recipe.clean != "none":
-            consequence = f"the heads that judge labels for --clean {recipe.clean} can hardly tell wrong ones by them"
-        say(f"podium: warning: these are features of random weights: {consequence}")
-    if image_count:
-        say(f"podium: computing the features of {plural(image_count, 'image')}, {how_often}")
+class _KeptFeatures:
+    """Reads the blocks that are kept, and computes and keeps the others."""
+
+    def __init__(self, backbone: Backbone, store: Store, workers: int) -> None:
+        self.backbone, self.store, self.workers, self.key = backbone, store, workers, backbone.key()
+        self.folder = store.path.parent / f"features-{self.key[:16]}"
+        self.views = names_of_views(backbone.views)
+
+    def of(
+        self, images: ImageDataset, blocks: Sequence[Examples], context: Context | None = None
+    ) -> NDArray[np.float32]:
+        """Returns the features of all images; `blocks` are the examples that they show, in the same order."""
+        keys = [[self._key_of(block, view) for view in self.views] for block in blocks]
+        values = [[self._read(key) for key in of_block] for of_block in keys]
+        missing = {n: lacking for n, of_block in enumerate(values) if (lacking := _missing_in(of_block))}
+        edges = np.append(0, np.cumsum([len(block.positions) for block in blocks]))
+        ranges = [range(edges[number], edges[number + 1]) for number in missing]
+        if missing:
+            _announce(context, self.backbone.spec, sum(map(len, ranges)))
+        for (number, views), computed in zip(
+            missing.items(), self._compute(images, ranges, list(missing.values())), strict=True
+        ):
+            for view, features in zip(views, computed, strict=True):
+                values[number][view] = features
+                self._write(keys[number][view], features)
+        return np.stack([np.concatenate([of_block[n] for of_block in values]) for n in range(len(self.views))])
+
+    def _compute(
+        self, images: ImageDataset, blocks: list[range], views: list[list[int]]
+    ) -> Iterator[NDArray[np.float32]]:
+        """Yields the features of the blocks of images in the views that each of them lacks."""
+        backbone, device = self.backbone, self.backbone.normalise.device
+        block_batches = [_batches_of(block, backbone.batch_size) for block in blocks]
+        images_left = sum(len(batch) for batches in block_batches for batch in batches)
+        loading = load_batches(images, [batch for batches in block_batches for batch in batches], self.workers)
+        loading = copied_ahead(loading, device)
+        count = len(images.rows)
+        bar = progress_bar(total=count, initial=count - images_left, desc="features", unit="image")
+
+        def try_batch(image_count: int) -> None:
+            shape = image_count, *sides_of(backbone.spec.test_size), 3
+            backbone.compute(torch.zeros(shape, dtype=torch.uint8, device=CPU), range(len(self.views)))
+
+        with explain_hardware_errors(backbone.batch_size, try_batch), bar:
+            for batches, chosen in zip(block_batches, views, strict=True):
+                parts = []
+                for batch, _ in islice(loading, len(batches)):
+                    parts.append(backbone.compute(batch, chosen))
+                    bar.update(len(batch))
+                values: NDArray[np.float32] = torch.cat(parts, 1).cpu().numpy()
+                if not np.isfinite(values).all():
+                    model = backbone.spec.architecture
+                    raise PodiumError(f"the features of {model} are not finite; try --precision float32")
+                yield values
+
+    # --- on disk ---
+
+    def _key_of(self, block: Examples, view: str) -> str:
+        inputs = [self.key, self.store.digest(block.first), view]
+        if self.store.regions is not WHOLE:
+            inputs += [split_part(name)[1] for name in self.store.names[block.positions].tolist()]
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+
+    def _write(self, key: str, features: NDArray[np.float32]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic(self.folder / f"{key[:16]}.npz") as temporary, temporary.open("wb") as file:
+            np.savez(file, features=features, key=np.array(key))
+
+    def _read(self, key: str) -> Any:
+        """Reads a block; None if it is missing, damaged or computed from something else."""
+        path = self.folder / f"{key[:16]}.npz"
+        try:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                return file["features"] if str(file["key"]) == key else None
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
+            say(f"podium: warning: {path}: cannot be read ({error}); its features are computed again")
+            return None
 
 
-def _compute(
-    context: Context, model: nn.Module, normalise: Normaliser, images: ImageDataset, blocks: list[range]
-) -> Iterator[NDArray[np.float32]]:
-    """Yields the features of the blocks of images."""
-    recipe, count = context.recipe, len(images.rows)
-    block_batches = [_batches_of(block, recipe.part_size) for block in blocks]
-    images_left = sum(len(batch) for batches in block_batches for batch in batches)
-    loading = load_batches(images, [batch for batches in block_batches for batch in batches], context.workers)
-    loading = copied_ahead(loading, context.device)
-    bar = progress_bar(total=count, initial=count - images_left, desc="features", unit="image")
-
-    def compute(batch: Tensor) -> Tensor:
-        with autocast(context.device, context.precision):
-            views = views_of(normalise(batch), recipe.views)
-            return torch.stack([features_of(model, view).float() for view in views])
-
-    def try_batch(image_count: int) -> None:
-        compute(torch.zeros(image_count, *sides_of(recipe.test_size), 3, dtype=torch.uint8, device=CPU))
-
-    with explain_hardware_errors(recipe.batch_size, try_batch), bar:
-        for batches in block_batches:
-            parts = []
-            for batch, _ in islice(loading, len(batches)):
-                parts.append(compute(batch))
-                bar.update(len(batch))
-            values: NDArray[np.float32] = torch.cat(parts, 1).cpu().numpy()
-            if not np.isfinite(values).all():
-                raise PodiumError(f"the features of {recipe.model} are not finite; try --precision float32")
-            yield values
+def _missing_in(of_block: Sequence[Any]) -> list[int]:
+    return [number for number, values in enumerate(of_block) if values is None]
 
 
 def _batches_of(images: range, batch_size: int) -> list[list[Key]]:
     return [[(0, image) for image in images[start : start + batch_size]] for start in range(0, len(images), batch_size)]
 
 
-def _key(context: Context, spec: ModelSpec, weights_digest: str) -> str:
-    """Hashes everything that features are computed from, except the images."""
-    recipe, spec = context.recipe, replace(spec, unknown="", unknown_share=0.0, unseen=())  # of the answers only
-    inputs: list[Any] = [spec.as_json(), weights_digest, recipe.views, recipe.part_size, str(context.precision)]
-    own = own_parts_digest({"model": recipe.model, "views": recipe.views})
-    if own is not None:
-        inputs.append(own)
-    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
-
-
-def _key_of_block(context: Context, rows: NDArray[np.int64], key: str) -> str:
-    store, examples = context.store, context.examples(rows)
-    inputs = [key, store.digest(examples.first)]
-    if store.regions is not WHOLE:
-        inputs += [split_part(name)[1] for name in store.names[examples.positions].tolist()]
-    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
-
-
-def _read(path: Path, key: str) -> NDArray[np.float32] | None:
-    """Reads a block; None if it is missing, damaged or computed from something else."""
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            values: NDArray[np.float32] = file["features"]
-            return values if str(file["key"]) == key else None
-    except FileNotFoundError:
-        return None
-    except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
-        say(f"podium: warning: {path}: cannot be read ({error}); its features are computed again")
-        return None
+def _announce(context: Context | None, spec: ModelSpec, image_count: int) -> None:
+    """Says what is computed; before the heads of training are fitted to it, also what may be wrong with it."""
+    recipe, how_often = context.recipe if context else None, "once for all folds and runs"
+    if recipe and recipe.linear and recipe.start:
+        how_often = f"with the fold's own model of {recipe.start}"
+    elif recipe and recipe.weights == "none":
+        consequence = "good enough for a trial, not for a submission"
+        if not recipe.linear and recipe.clean != "none":
+            consequence = f"the heads that judge labels for --clean {recipe.clean} can hardly tell wrong ones by them"
+        say(f"podium: warning: these are features of random weights: {consequence}")
+    say(f"podium: computing the features of {plural(image_count, 'image')} at {spec.test_size} px, {how_often}")

@@ -41,6 +41,8 @@ from podium.training.schedule import learning_rate
 CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
 MAX_BAD_STEPS = 10  # in a row: a step with non-finite gradients is skipped, but so many mean that training diverged
 
+MOST_SIZES = 1_000  # of images, each of which torch.compile compiles anew: with --grow a run has several
+
 
 class Diverged(PodiumError):
     """The loss, the gradients or the weights are not finite."""
@@ -336,6 +338,9 @@ def _network(model: nn.Module, context: Context) -> Any:
         network.broadcast_buffers = False  # Processes.broadcast_statistics does it, before they are needed
     if not context.machine.compiled:
         return network
+    import torch._dynamo
+
+    torch._dynamo.config.recompile_limit = MOST_SIZES
     return torch.compile(network, mode="reduce-overhead" if _repeats_one_pass(context) else "default")
 
 

@@ -26,6 +26,7 @@ class LiveLine:
     def __init__(self, learner: Learner, forecast: Forecast) -> None:
         self.learner, self.forecast, progress = learner, forecast, learner.progress
         self.bar = progress_bar(
+            in_log=False,  # which gets a line for each epoch
             total=progress.total_steps,
             initial=progress.step,
             desc=f"{fold_name(learner.fold)}",

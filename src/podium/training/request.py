@@ -13,6 +13,7 @@ from podium.competition.card import read_card
 from podium.containers.image_place import BORDER
 from podium.disk import check_name
 from podium.errors import PodiumError
+from podium.light_torch import start_torch
 from podium.machine import Machine
 from podium.models.hub import (
     JOIN,
@@ -80,6 +81,7 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
         options = go_on_from(slug, root, options, request.name)
         check_options(options)
     if options.get("model") == "auto":
+        start_torch()
         from podium.models.device import device_kind, pick_device  # it imports torch
 
         chosen = _choice_of_begun_run(slug, root, request)

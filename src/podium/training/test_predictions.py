@@ -16,6 +16,7 @@ from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
 from podium.images.examples import Examples
 from podium.images.store import Store, open_store, side_of_run
+from podium.light_torch import start_torch
 from podium.machine import Machine
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.prediction_files import Predictions
@@ -26,6 +27,7 @@ from podium.terminal import progress_bar, say
 
 if TYPE_CHECKING:
     from podium.training.fold_model import FoldModel
+    from podium.training.loader import ImageDataset
 
 
 def open_stores(competition: Competition, root: Path, runs: Iterable[Run], machine: Machine) -> dict[Run, Store]:
@@ -106,13 +108,30 @@ def _compute(
     store: Store, examples: Examples, run: Run, fold: int, machine: Machine
 ) -> tuple[NDArray[np.float32], str]:
     """Returns the probabilities of these images, and the device and the precision that computed them."""
-    from podium.models.hardware_errors import explain_hardware_errors  # these import torch, which kept predictions
-    from podium.training.fold_model import FoldModel  # do not need
+    start_torch()  # which kept predictions do not need
+    from podium.models.hardware_errors import explain_hardware_errors
+    from podium.training.fold_model import FoldModel
 
     count, description = len(examples.positions), f"{run.name} {fold_name(fold)}"
-    with explain_hardware_errors(), progress_bar(total=count, desc=description, unit="image") as progress:
+    with explain_hardware_errors():
         fold_model = FoldModel.load(run, fold, machine.device)
-        return predict_examples(store, examples, fold_model, machine, progress), fold_model.computed_on
+        if fold_model.backbone_key:
+            probs = _predict_from_features(store, examples, fold_model, machine)
+        else:
+            with progress_bar(total=count, desc=description, unit="image") as progress:
+                probs = predict_examples(store, examples, fold_model, machine, progress)
+    return probs, fold_model.computed_on
+
+
+def _predict_from_features(
+    store: Store, examples: Examples, fold_model: "FoldModel", machine: Machine
+) -> NDArray[np.float32]:
+    """Returns the same probabilities; all folds and runs with this backbone share what takes time."""
+    from podium.training.frozen_features import features_of_examples
+
+    dataset, workers = _images_of(store, examples, fold_model, machine)
+    features = features_of_examples(fold_model.backbone, store, dataset, examples, workers)
+    return np.asarray(examples.pooled(fold_model.predict_features(features)))
 
 
 def predict_examples(
@@ -120,15 +139,24 @@ def predict_examples(
 ) -> NDArray[np.float32]:
     """Returns the probabilities of the rows that the examples show."""
     from podium.models.device import copied_ahead
+    from podium.training.loader import batches_in_order, load_batches
+
+    dataset, workers = _images_of(store, examples, fold_model, machine)
+    loader = load_batches(dataset, batches_in_order(len(dataset.rows), fold_model.batch_size), workers)
+    return np.asarray(examples.pooled(fold_model.predict(copied_ahead(loader, fold_model.device), progress)))
+
+
+def _images_of(
+    store: Store, examples: Examples, fold_model: "FoldModel", machine: Machine
+) -> "tuple[ImageDataset, int]":
+    """Returns the images as the model sees them, and how many processes load them."""
     from podium.training.augment import TestView
     from podium.training.box_images import seen_reader
-    from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
+    from podium.training.loader import ImageDataset, pick_workers
 
-    count, view = len(examples.positions), TestView(fold_model.spec)
-    dataset = ImageDataset(seen_reader(store, examples), np.full(count, -1), view, np.arange(count))
-    batches = batches_in_order(count, fold_model.batch_size)
-    loader = load_batches(dataset, batches, pick_workers(machine.workers, fold_model.device))
-    return np.asarray(examples.pooled(fold_model.predict(copied_ahead(loader, fold_model.device), progress)))
+    count = len(examples.positions)
+    images = ImageDataset(seen_reader(store, examples), np.full(count, -1), TestView(fold_model.spec), np.arange(count))
+    return images, pick_workers(machine.workers, fold_model.device)
 
 
 def class_frequencies(competition: Competition, classes: Sequence[str]) -> NDArray[np.float32]:

@@ -9,6 +9,7 @@ with --deterministic, the result is the same to the bit as without the interrupt
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,11 +19,13 @@ from podium.competition.load import Competition
 from podium.extensions.own_parts import own_parts
 from podium.folds.folds_csv import warn_unless_certified
 from podium.image_size import sides_of
-from podium.models.build import licence_of, warn_of_licence
+from podium.models.build import warn_of_licence
+from podium.models.catalogue import licence_of
+from podium.models.costs import multiply_adds_at
 from podium.models.device import CPU, device_name, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
-from podium.recipe import describe
+from podium.recipe import Recipe, describe
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_data, hash_weights
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
@@ -71,7 +74,16 @@ def train_folds(plan: Plan) -> None:
     """Trains the chosen folds, and says nothing of their results."""
     with open_context(plan) as context:
         _train_folds(context)
+        if context.processes.is_first:
+            _record_cost(plan.run, context.recipe, len(plan.competition.classes))
         context.processes.wait()
+
+
+def _record_cost(run: Run, recipe: Recipe, classes: int) -> None:
+    """Counts while torch is there what comparing shows of the model; a model of the project may not be countable."""
+    if "multiply_adds" not in run.recipe:
+        with suppress(Exception):
+            run.keep_cost(multiply_adds_at(recipe.model, recipe.image_size, classes))
 
 
 def _has_learned(run: Run, fold: int, competition: Competition) -> bool:
