@@ -31,14 +31,14 @@ def write_files(folder: Path, images: Iterable[str], tables: dict[str, str]) -> 
 
 
 def load_files(
-    root: Path, images: Iterable[str], tables: dict[str, str], card: str = "", folder: str = ""
+    root: Path, images: Iterable[str], tables: dict[str, str], card: str = "", folder: str = "", **settings: object
 ) -> Competition:
     """Writes these files in a folder of the competition, and the card; loads the competition."""
     write_files(raw_path(root, folder), images, tables)
     if card:
         card_path(root).parent.mkdir(parents=True, exist_ok=True)
         card_path(root).write_text(card)
-    return load(SLUG, root)
+    return load(SLUG, root, **settings)
 
 
 def load_error(root: Path, images: Iterable[str], tables: dict[str, str], card: str = "") -> str:

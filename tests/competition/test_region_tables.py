@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from layouts import IMAGES, TABLES, load_files, raw_path, table
+from layouts import IMAGES, TABLES, load_files, table
 from podium.competition.load import Competition
 from podium.competition.region_tables import read_boxes_of_column, read_boxes_of_file
 from podium.errors import PodiumError
@@ -109,8 +109,8 @@ def read_column(root: Path, *cells: str) -> dict[str, list[tuple[float, ...]]]:
     """Writes a column of these cells, of the images 1 to 5; returns the boxes by image."""
     train = table("id,target,place", *(f'{n},{"cat" if n != 2 else "dog"},"{cells[n - 1]}"' for n in (1, 2, 3)))
     test = table("id,place", *(f'{n},"{cells[n - 1]}"' for n in (4, 5)))
-    competition = load_files(root, IMAGES, {**TABLES, "train.csv": train, "test.csv": test})
-    read = read_boxes_of_column("place", competition, root)
+    competition = load_files(root, IMAGES, {**TABLES, "train.csv": train, "test.csv": test}, features=["place"])
+    read = read_boxes_of_column("place", competition)
     return {image: [tuple(box[:4]) for box in boxes] for (_, image), boxes in read.of_row.items()}
 
 
@@ -130,7 +130,8 @@ def test_a_cell_that_is_no_box_is_refused_with_its_id(tmp_path: Path, cell: str,
     assert problem in str(refused.value)
 
 
-def test_a_column_that_is_not_there_is_refused(competition: Competition, tmp_path: Path) -> None:
-    assert raw_path(tmp_path).is_dir()
+def test_a_column_that_is_not_there_is_refused(tmp_path: Path, competition: Competition) -> None:
+    with pytest.raises(PodiumError, match="--region: there is no such file, and train.csv has no column 'place'"):
+        load_files(tmp_path, IMAGES, TABLES, features=["place"])
     with pytest.raises(PodiumError, match="--region place: there is no such file, and the tables of it do not both"):
-        read_boxes_of_column("place", competition, tmp_path)
+        read_boxes_of_column("place", competition)

@@ -137,6 +137,9 @@ def note_on_missing_columns(card: Card, key: str, table: Table, names: list[str]
     problem = f"{table.path.name} has no column {first_few(map(repr, missing))}"
     columns = first_few(table.rows.columns)
     refusal = f"{card.path}: {problem}, which {key} names; its columns are {columns}; correct that name"
+    if key in card.typed:  # by --region, which may name a column of boxes
+        refusal = f"--region: there is no such file, and {problem}; its columns are {columns}; correct that name, or"
+        refusal += " give a CSV file of boxes"
     return card.drop(key, f"{problem}, so this competition's {key} are not used", refusal)
 
 

@@ -200,7 +200,7 @@ def load(
 
 
 def load_and_report(
-    slug: str, root: Path, corrections_file: Path | None = None, with_columns: bool = False, /, **settings: str
+    slug: str, root: Path, corrections_file: Path | None = None, with_columns: bool = False, /, **settings: Any
 ) -> Competition:
     """Loads a competition and prints its notes."""
     competition = load(slug, root, corrections_file, with_columns, **settings)

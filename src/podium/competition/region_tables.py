@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from podium.competition.csv_files import read_table
-from podium.competition.load import Competition, load
+from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.terminal import first_few
 
@@ -75,13 +75,10 @@ def read_boxes_of_file(path: Path, competition: Competition) -> ReadBoxes:
     return _checked(ReadBoxes(str(path), of_row))
 
 
-def read_boxes_of_column(column: str, competition: Competition, root: Path) -> ReadBoxes:
-    """Reads a column that the training table and the test table have."""
-    try:
-        features = load(competition.slug, root, features=[column]).features
-    except PodiumError:  # it was loaded before, so it is the column
-        features = None
-    if features is None:
+def read_boxes_of_column(column: str, competition: Competition) -> ReadBoxes:
+    """Reads a column of the training table and the test table, with which the competition was loaded."""
+    features = competition.features
+    if features is None or column not in features.names:
         raise PodiumError(
             f"--region {column}: there is no such file, and the tables of {competition.slug} do not both have such a"
             " column; correct that, or give a CSV file of boxes"

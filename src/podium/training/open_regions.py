@@ -36,7 +36,7 @@ def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
         return BoxesOfFolds(jitter=recipe.region_jitter, of_folds=of_folds)
     if file := file_of_region(recipe.region):
         return make(read_boxes_of_file(file, competition))
-    return make(read_boxes_of_column(recipe.region, competition, plan.root))
+    return make(read_boxes_of_column(recipe.region, competition))
 
 
 def _frame_of(recipe: Recipe) -> Frame:

@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from podium.competition.card import read_card
 from podium.competition.load import Competition, load_and_report
+from podium.containers.image_place import BORDER
 from podium.disk import sha256
 from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
@@ -18,7 +20,7 @@ from podium.images.usual_shape import usual_shape
 from podium.models.build import backbone_of, resolve_recipe
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import Options, Recipe, run_of_region
+from podium.recipe import Options, Recipe, file_of_region, run_of_region
 from podium.recipe_defaults import Data, layers_of, origins_of
 from podium.recipe_options import ARCFACE, LINEAR, LOSSES
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
@@ -100,7 +102,7 @@ class Plan:
 
 def make_plan(checked: CheckedRequest) -> Plan:
     slug, root, request, options = checked.slug, checked.root, checked.request, checked.options
-    competition = load_and_report(slug, root, request.corrections)
+    competition = _load(slug, root, request, options)
     folds = read_folds(competition, root)
     numbers = request.folds
     if options.get("start") and not numbers:
@@ -118,6 +120,15 @@ def make_plan(checked: CheckedRequest) -> Plan:
     earlier = [run for runs in plan.earlier_runs.values() for run in runs]
     origin = find_origin(str(plan.backbone or recipe.weights), competition, root, folds)
     return replace(plan, facts={**made_from(earlier, plan.backbone), **inherited_origin(earlier, origin)})
+
+
+def _load(slug: str, root: Path, request: Request, options: Options) -> Competition:
+    """Reads the tables, with the column that holds the boxes of --region."""
+    card = read_card(slug, root)
+    region = {**card.get("recipe", {}), **options}.get("region", "")
+    is_column = region and region != BORDER and file_of_region(region) is None and not run_of_region(region)
+    settings = {"features": [*card.get("features", ()), region]} if is_column else {}
+    return load_and_report(slug, root, request.corrections, **settings)
 
 
 def with_run(plan: Plan, run: Run) -> Plan:
