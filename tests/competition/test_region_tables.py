@@ -131,7 +131,7 @@ def test_a_cell_that_is_no_box_is_refused_with_its_id(tmp_path: Path, cell: str,
 
 
 def test_a_column_that_is_not_there_is_refused(tmp_path: Path, competition: Competition) -> None:
-    with pytest.raises(PodiumError, match="--region: there is no such file, and train.csv has no column 'place'"):
+    with pytest.raises(PodiumError, match=r"--region: there is no such file, and train\.csv has no column 'place'"):
         load_files(tmp_path, IMAGES, TABLES, features=["place"])
     with pytest.raises(PodiumError, match="--region place: there is no such file, and the tables of it do not both"):
         read_boxes_of_column("place", competition)

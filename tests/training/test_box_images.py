@@ -213,7 +213,7 @@ def test_boxes_that_were_changed_in_the_run_are_refused(objects: Path, podium: P
     ("words", "problem"),
     [
         (("--region", "nowhere.csv"), "--region nowhere.csv: there is no such file; give"),
-        (("--region", "breed"), "--region breed: there is no such file, and the tables of objects do not both have"),
+        (("--region", "breed"), "--region: there is no such file, and train.csv has no column 'breed'"),
         (("--region-margin", "0.2"), "--region-margin is for boxes; give them with --region, or leave it out"),
         (("--region", "border", "--region-jitter", "0.2"), "--region-jitter is for boxes"),
         (("--region", "boxes.csv", "--linear", "--region-jitter", "0.2"), "--linear cannot be combined with"),
@@ -226,7 +226,7 @@ def test_what_cannot_be_right_is_refused(objects: Path, podium: Podium, words: t
 
 def test_a_column_must_be_in_both_tables(objects: Path, podium: Podium) -> None:
     write_column(objects, "place", with_test=False)
-    assert "do not both have such a column" in one_line(podium(*TRAIN, "--region", "place"))
+    assert "test.csv has no column 'place'" in one_line(podium(*TRAIN, "--region", "place"))
 
 
 def test_a_gpu_that_holds_the_pixels_does_not_cut_boxes() -> None:
