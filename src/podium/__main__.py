@@ -22,6 +22,7 @@ from podium.cli.flags import WITHOUT_COMPETITION, parser
 from podium.disk import check_utf8
 from podium.end_soon import end_soon_after_sigterm, exit_stopped, stop_line
 from podium.errors import STOPPED, PodiumError
+from podium.machine import fix_threads
 from podium.project_root import DEFAULT_COMPETITION, find_root, usual_competition
 
 
@@ -50,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not args.root.samefile(terminal.root) and not terminal.quiet:
             print(f"podium: using the project in {args.root}", file=sys.stderr)
         _choose_competition(args)
+        if number := getattr(args, "threads", None):
+            fix_threads(number)
         with end_soon_after_sigterm():
             args.run(args)
             sys.stdout.flush()

@@ -1,17 +1,22 @@
 """What a command computes on, and how. It changes no result, except by rounding."""
 
 import contextlib
+import math
 import os
 import re
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from podium.errors import PodiumError
 
 MOST_WORKERS = 256
 STORE = ("on", "off", "gpu", "auto")
 COMPILE = ("on", "off", "auto")
+CGROUPS = Path("/sys/fs/cgroup")
+SHORTEST_LOOK, LONGEST_LOOK = 0.5, 60.0  # seconds over which the load of other programs is measured
 TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
@@ -58,8 +63,68 @@ class Machine:
 
 
 def usable_cores() -> int:
-    """Returns the number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Returns the number of CPU cores that this process may use: those of its affinity, or of its container's quota."""
+    return max(1, math.ceil(min(len(_own_cores()), _quota())))
+
+
+def _own_cores() -> set[int]:
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def _quota() -> float:
+    """Returns how many cores the time of this container is worth (cgroup v2, or v1); infinite without a limit."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        own = Path("/proc/self/cgroup").read_text().splitlines()[-1].rpartition(":")[2].strip("/")
+        for folder in (CGROUPS / own, CGROUPS):  # in a container, its own group may be mounted as the root
+            if (folder / "cpu.max").exists():
+                most, period = (folder / "cpu.max").read_text().split()
+                return math.inf if most == "max" else int(most) / int(period)
+    with contextlib.suppress(OSError, ValueError):
+        old = [int((CGROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period")]
+        return old[0] / old[1] if old[0] > 0 else math.inf
+    return math.inf
+
+
+class Load:
+    """How many cores other programs have kept busy since the last look; programs that give way do not count."""
+
+    def __init__(self) -> None:
+        self.seen = _cpu_seconds()
+
+    def look(self) -> float:
+        """Returns how many cores, and begins a new count; waits if the last look was too short ago, or too long."""
+        if not SHORTEST_LOOK <= time.monotonic() - self.seen.at <= LONGEST_LOOK:
+            self.seen = _cpu_seconds()
+            time.sleep(SHORTEST_LOOK)
+        before, self.seen = self.seen, _cpu_seconds()
+        by_others = (self.seen.busy - before.busy) - (self.seen.own - before.own)
+        return max(0.0, by_others) / (self.seen.at - before.at)
+
+
+class CpuSeconds(NamedTuple):
+    at: float  # time
+    busy: float  # seconds that this process's cores have computed for anyone
+    own: float  # and for this process
+
+
+def _cpu_seconds() -> CpuSeconds:
+    busy = 0.0
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/stat").read_text().splitlines():
+            name, *ticks = line.split()
+            if re.fullmatch(r"cpu\d+", name) and int(name[3:]) in _own_cores():
+                user, _, system, _, _, irq, softirq, steal = map(int, ticks[:8])  # without nice and idle
+                busy += (user + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    times = os.times()
+    return CpuSeconds(time.monotonic(), busy, times.user + times.system)
+
+
+load_of_others = Load()
+
+
+def fix_threads(number: int) -> None:
+    """Lets computing take so many threads, whatever other programs do; also in processes that are started from now."""
+    os.environ["OMP_NUM_THREADS"] = str(number)
 
 
 def memory_mb() -> int:

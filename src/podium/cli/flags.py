@@ -446,6 +446,8 @@ def _device_flags(command: argparse.ArgumentParser) -> None:
     _device_flag(command)
     text = "processes that load images; never changes the result"
     command.add_argument("--workers", type=_count, metavar="N", help=text)
+    text = "threads that compute on a CPU (default: as many as cores are free when a run begins; it keeps their number)"
+    command.add_argument("--threads", type=_positive, metavar="N", help=text)
 
 
 def _deterministic_flag(command: argparse.ArgumentParser) -> None:

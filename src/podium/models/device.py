@@ -12,6 +12,7 @@ import torch
 from podium import terminal
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of
+from podium.models.cpu_threads import threads
 from podium.operators.memory import keep_freed_memory
 from podium.torchrun import local_rank
 
@@ -105,12 +106,16 @@ def device_name(device: torch.device) -> str:
     return terminal.plural(torch.get_num_threads(), "CPU core") if is_cpu(device) else device.type
 
 
-def prepare_device(device: torch.device, deterministic: bool) -> None:
-    """Chooses a GPU's fastest kernels, or those that give the same bits every time. On a CPU they are the same.
+def prepare_device(
+    device: torch.device, deterministic: bool, recorded_threads: int | None = None, follows_load: bool = False
+) -> None:
+    """Chooses a GPU's fastest kernels, or those that give the same bits every time; on a CPU, how many threads compute.
 
     On any device, memory that a step frees is kept for the next step.
     """
     keep_freed_memory()
+    if is_cpu(device):
+        threads.settle(recorded_threads, follows_load)
     if not is_gpu(device):
         return
     if device.index is not None:

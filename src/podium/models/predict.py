@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from podium.errors import PodiumError
 from podium.models.build import ModelSpec
+from podium.models.cpu_threads import threads
 from podium.models.device import CPU, autocast
 from podium.models.normalise import Normaliser
 from podium.recipe_options import VIEWS
@@ -31,6 +32,7 @@ def predict_proba(
     model.eval()
     batch_probs = []
     for images, _ in batches:
+        threads.take_for_batch(len(images))
         with autocast(normalise.device, precision):
             logits = [model(view) for view in views_of(normalise(images), views)]
         # Stays on the device: copying every batch to the CPU would make the GPU wait.

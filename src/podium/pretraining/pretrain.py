@@ -78,7 +78,7 @@ def pretrain(plan: PretrainingPlan) -> Path:
     """Pretrains until the schedule ends, or until a signal stops it; returns the path of the weights."""
     machine, folder, recipe = plan.request.machine, plan.folder, plan.recipe
     device = pick_device(machine.device)
-    prepare_device(device, machine.deterministic)
+    prepare_device(device, machine.deterministic, folder.recorded_threads)
     precision = pick_precision(recipe.precision, device)
     with folder.lock(), explain_hardware_errors(recipe.batch_size):
         pool = open_pool(plan, device)
@@ -91,6 +91,7 @@ def pretrain(plan: PretrainingPlan) -> Path:
         identity["weights_source"] = learner.spec.source
         licence = licence_of(recipe.model) if recipe.weights == "pretrained" else None
         facts = {"images": len(pool.readable), "device": device_name(device), "computed_in": precision_name(precision)}
+        facts["threads"] = torch.get_num_threads()
         folder.begin(identity, {**facts, "local_size": learner.sizes.small, **({LICENCE: licence} if licence else {})})
         announce(plan, pool, learner)
         run_schedule(plan, pool, learner)

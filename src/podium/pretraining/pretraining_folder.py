@@ -57,6 +57,11 @@ class PretrainingFolder:
     def is_finished(self) -> bool:
         return self.backbone.exists()
 
+    @property
+    def recorded_threads(self) -> int | None:
+        """Returns how many threads it has begun with on a CPU; 0 for torch's own choice, as older ones have it."""
+        return int(self._recorded().get("threads", 0)) if self.has_begun() else None
+
     def has_begun(self) -> bool:
         return self.is_finished or bool(checkpoints(self.path))
 

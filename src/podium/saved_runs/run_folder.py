@@ -59,7 +59,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     **dict.fromkeys(("extra", "made_from"), list),
     "range": (str, list, NoneType),
     "compiled": bool,
-    "multiply_adds": int,
+    **dict.fromkeys(("multiply_adds", "threads"), int),
     "changed_on_gpu": bool,
 }
 Classes = tuple[str, ...]
@@ -353,6 +353,11 @@ def has_shared_backbone(run: Run) -> bool:
     """Returns whether all folds have the same backbone: only their heads were fitted, and not to another run's."""
     recorded = recorded_values(run.recipe, ("linear", "start"))
     return bool(recorded["linear"]) and not recorded["start"]
+
+
+def recorded_threads(run: Run) -> int | None:
+    """Returns how many threads a run computes with on a CPU; 0 for torch's own choice, which older runs have taken."""
+    return int(run.recipe.get("threads", 0)) if (run.path / "recipe.json").exists() else None
 
 
 def package_versions() -> dict[str, str]:

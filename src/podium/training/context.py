@@ -253,7 +253,7 @@ def open_context(plan: Plan) -> Iterator[Context]:
     """Picks the device, joins the processes, locks the run and opens the pixel store."""
     machine = plan.request.machine
     device = pick_device(machine.device)
-    prepare_device(device, machine.deterministic)
+    prepare_device(device, machine.deterministic, plan.recorded_threads)
     recipe, competition = plan.recipe, plan.competition
     precision = pick_precision(recipe.precision, device)
     with (

@@ -24,7 +24,7 @@ from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import predict_proba, probs_of
 from podium.saved_runs.doubts import warn_of_code
-from podium.saved_runs.run_folder import Run, has_shared_backbone
+from podium.saved_runs.run_folder import Run, has_shared_backbone, recorded_threads
 from podium.training.augment import TestView
 from podium.training.frozen_features import Backbone, features_of
 
@@ -42,7 +42,7 @@ class FoldModel:
     @staticmethod
     def load(run: Run, fold: int, device_choice: str) -> "FoldModel":
         device = pick_device(device_choice)
-        prepare_device(device, deterministic=False)
+        prepare_device(device, deterministic=False, recorded_threads=recorded_threads(run), follows_load=True)
         torch.backends.cudnn.benchmark = False  # kernels chosen by their speed could change the last digits
         model, spec = open_model(run, fold)
         precision = pick_precision(run.recipe["precision"], device)

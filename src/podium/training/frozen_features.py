@@ -25,6 +25,7 @@ from podium.images.examples import Examples
 from podium.images.regions import WHOLE
 from podium.images.store import Store
 from podium.models.build import ModelSpec
+from podium.models.cpu_threads import threads
 from podium.models.device import CPU, autocast, copied_ahead
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.heads import head_layers
@@ -96,6 +97,7 @@ class Backbone(NamedTuple):
 
     def compute(self, batch: Tensor, chosen: Sequence[int]) -> Tensor:
         """Returns the features of a batch in the views of these numbers: [views, images, features]."""
+        threads.take_for_batch(len(batch))
         with autocast(self.normalise.device, self.precision):
             views = views_of(self.normalise(batch), self.views)
             return torch.stack([features_of(self.model, views[number]).float() for number in chosen])

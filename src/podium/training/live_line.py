@@ -10,6 +10,7 @@ from typing import Self
 
 from torch import Tensor
 
+from podium.models.cpu_threads import threads
 from podium.saved_runs.fold_names import fold_name
 from podium.terminal import duration, progress_bar
 from podium.timing.forecast import Forecast
@@ -38,6 +39,7 @@ class LiveLine:
 
     def update(self, loss: Tensor) -> None:
         """Counts a step."""
+        threads.watch()
         self.bar.total = self.learner.progress.total_steps
         if not self.bar.disable and time.monotonic() >= self.next_reading:
             self.next_reading = time.monotonic() + SECONDS

@@ -29,7 +29,7 @@ from podium.saved_runs.known_images import find_origin, inherited_origin
 from podium.saved_runs.made_from import made_from
 from podium.saved_runs.pretrained_backbones import find_backbone
 from podium.saved_runs.regions_of_run import found_regions
-from podium.saved_runs.run_folder import Run, find_runs, refuse_pretraining
+from podium.saved_runs.run_folder import Run, find_runs, recorded_threads, refuse_pretraining
 from podium.tasks.metrics import METRICS
 from podium.terminal import podium_command
 from podium.torchrun import world_size
@@ -89,6 +89,12 @@ class Plan:
             "extra_sha256": extra.sha256 if extra and self.recipe.extra_weight else None,
             "test_sha256": self.competition.test_hash if self.recipe.pseudo else None,
         }
+
+    @property
+    def recorded_threads(self) -> int | None:
+        """Returns how many threads the run has begun with on a CPU; None if it has not begun."""
+        recorded: int | None = self.facts.get("threads")
+        return recorded_threads(self.run) if recorded is None else recorded
 
     def asked_identity(self) -> dict[str, Any]:
         """Returns the identity without what the first call of the run chooses."""

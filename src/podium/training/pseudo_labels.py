@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from podium.errors import PodiumError
@@ -77,9 +78,10 @@ def _answers(context: Context, run: Run, fold: int) -> Probs:
     """Returns a run's answers for the readable test images, by its model of this fold."""
     plan, machine = context.plan, context.machine
     store = open_stores(plan.competition, plan.root, [run], machine)[run].of_fold(fold)
+    number = torch.get_num_threads()
     with context.processes.first_then_others():  # the others find what the first has predicted
         predictions = predict_test(plan.competition, store, run, fold, machine)
-    prepare_device(context.device, machine.deterministic)  # prediction has chosen other kernels
+    prepare_device(context.device, machine.deterministic, number)  # prediction has chosen other kernels
     return _of_taught_classes(context, predictions.probs[context.pseudo_images])
 
 

@@ -22,7 +22,7 @@ from podium.image_size import sides_of
 from podium.models.build import warn_of_licence
 from podium.models.catalogue import licence_of
 from podium.models.costs import multiply_adds_at
-from podium.models.device import CPU, device_name, precision_name
+from podium.models.device import CPU, device_name, is_cpu, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
 from podium.recipe import Recipe, describe
@@ -138,6 +138,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         "device": device_name(context.device),
         "computed_in": precision_name(context.precision),
         "compiled": context.machine.compiled,
+        **({"threads": torch.get_num_threads()} if is_cpu(context.device) else {}),
         "changed_on_gpu": context.machine.store == "gpu",
         **_sources(context),
         **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),

@@ -24,7 +24,7 @@ from podium.project_root import runs_folder
 from podium.recipe import NEUTRAL, Recipe
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.earlier_runs import hash_weights
-from podium.saved_runs.run_folder import TRIAL_PREFIX, Run, package_versions
+from podium.saved_runs.run_folder import TRIAL_PREFIX, Run, package_versions, recorded_threads
 from podium.terminal import did_you_mean, plural, say, show
 from podium.training.clean_labels import with_clean_labels
 from podium.training.context import Context, open_context
@@ -50,6 +50,7 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
     plan = _plan_of(slug, root, run, fold, machine)
     with run.lock(), tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, dir=run.path) as folder:
         trial = Run(Path(folder))
+        plan = replace(plan, facts={**plan.facts, "threads": recorded_threads(run)})
         with open_context(with_run(plan, trial)) as context:
             shutil.copy(run.path / "recipe.json", trial.path)
             _refuse_other_beginning(context, run, fold)
