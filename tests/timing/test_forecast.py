@@ -88,3 +88,23 @@ def test_the_time_left_counts_validation(monkeypatch: pytest.MonkeyPatch) -> Non
     assert checking.total == pytest.approx(60 + 30 * (0.5 + checked) / 3 + 30 * (0.5 * 2 + checked) / 3)
     forecast.deadline = clock.now + 7
     assert forecast.seconds_left(30 - 1) == pytest.approx(7)
+
+
+def test_a_forecast_follows_the_machine_and_counts_all_folds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    forecast = Forecast(work_of(epochs=40, views="none"), 10, later=(1.0, 1.0))
+    for step in range(600):
+        forecast.start_step(step)
+        clock.now += 1.0 if step < 300 else 4.0  # another program has begun
+    assert forecast.recent_pace(600) == pytest.approx(4.0, rel=0.05)
+    left = forecast.seconds_left(600)
+    assert left == pytest.approx(4.0 * forecast.work_left(600), rel=0.05)
+    assert forecast.seconds_left_of_all(600) == pytest.approx(left + 8.0 * forecast.work_left(0), rel=0.05)
+    first, *later = [line for line in capsys.readouterr().err.splitlines() if "3 folds of 40 epochs" in line]
+    assert first.startswith("podium: 10.0 images/s; 3 folds of 40 epochs will take about 65 min")
+    assert 1 <= len(later) <= 4
+    assert later[-1].startswith("podium: 2.5 images/s")
+    assert " more, to about " in later[-1]
+    assert math.isnan(Forecast(work_of(epochs=4), 10).seconds_left_of_all(5))

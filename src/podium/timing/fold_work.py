@@ -34,9 +34,14 @@ def _images_checked(share: float, training: int) -> int:
     return 2 * min(CHECKED_IMAGES, training) if share else 0
 
 
+def feature_seconds(recipe: Recipe, training: int, held_out: int, images_per_s: float) -> float:
+    """Returns the seconds that the features of so many images take under the frozen backbone, once for all folds."""
+    return (training + held_out) * recipe.view_count * FORWARD_SHARE / images_per_s
+
+
 def estimate_seconds(recipe: Recipe, training: int, held_out: int, images_per_s: float) -> float:
     """Returns the seconds that one fold of so many images takes, if so many are trained on in a second."""
-    features = (training + held_out) * recipe.view_count * FORWARD_SHARE / images_per_s
+    features = feature_seconds(recipe, training, held_out, images_per_s)
     if recipe.linear:
         return features
     seconds = FoldWork(recipe, training, held_out).total / images_per_s

@@ -1,13 +1,17 @@
-"""Forecasts how long a fold takes from its first steps, and shortens its schedule to meet a deadline."""
+"""Forecasts how long a fold takes from its latest steps, and shortens its schedule to meet a deadline."""
 
 import math
 import time
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
 
 from podium.terminal import duration, plural, say
 from podium.timing.fold_work import FoldWork
+
+WINDOW = 60.0  # seconds: of the steps that a forecast looks at, and between two that are said
+MOVED = 0.25  # of the time left: then the end is said again
 
 
 class Forecast:
@@ -22,17 +26,22 @@ class Forecast:
         self.work, self.batch_size, self.later, self.deadline = work, batch_size, later, deadline
         self.epoch_ends = work.per_epoch * np.arange(work.epochs + 1)
         self.first_step, self.start, self.started_at = start, start, math.nan
-        self.is_reported = False
+        self.latest: deque[tuple[float, float]] = deque()  # time and work done, once a second
+        self.reported_at = self.reported_end = -math.inf
 
     def start_step(self, step: int) -> None:
         """Call it before each step. The first step does not count: it allocates memory and chooses kernels."""
         if step == self.first_step:
             return
+        now = time.monotonic()
         if math.isnan(self.started_at):
-            self.started_at, self.start = time.monotonic(), step
-        elif not self.is_reported and self.is_settled(step):
-            self.is_reported = True
-            self._report(step)
+            self.started_at, self.start = now, step
+        elif self.is_settled(step) and self._is_news(step, now):
+            self._report(step, now)
+        if not self.latest or now - self.latest[-1][0] >= 1:
+            self.latest.append((now, self._work_done(step)))
+            while len(self.latest) > 2 and now - self.latest[1][0] > WINDOW:
+                self.latest.popleft()
 
     def is_settled(self, step: int) -> bool:
         """True once enough steps are done to forecast the next ones."""
@@ -43,13 +52,24 @@ class Forecast:
         """Returns the seconds per step, with validation and saving."""
         return (time.monotonic() - self.started_at) / (self._work_done(step) - self._work_done(self.start))
 
+    def recent_pace(self, step: int) -> float:
+        """Returns the seconds per step of the last minute: other programs come and go."""
+        at, done = self.latest[0] if self.latest else (self.started_at, self._work_done(self.start))
+        work = self._work_done(step) - done
+        return (time.monotonic() - at) / work if work > 0 else self.seconds_per_step(step)
+
     def work_left(self, step: int) -> float:
         """Returns the work until the fold is finished."""
         return self.work.total - self._work_done(step)
 
     def seconds_left(self, step: int) -> float:
         """Returns the seconds until the fold is finished."""
-        return min(self.seconds_per_step(step) * self.work_left(step), self.deadline - time.monotonic())
+        return min(self.recent_pace(step) * self.work_left(step), self.deadline - time.monotonic())
+
+    def seconds_left_of_all(self, step: int) -> float:
+        """Returns the seconds until this fold and those after it are finished."""
+        later = sum(self.later)
+        return self.recent_pace(step) * (self.work_left(step) + later * self.work_left(0)) if later else math.nan
 
     def last_step(self, step: int, planned: int) -> int:
         """Returns the step after which training ends: as planned, or earlier to meet the deadline."""
@@ -64,13 +84,21 @@ class Forecast:
         training = np.interp(step, self.epoch_ends, self.work.training)
         return float(training + self.work.validation * (step // self.work.per_epoch))
 
-    def _report(self, step: int) -> None:
-        pace = self.seconds_per_step(step)
-        seconds = pace * (self.work_left(step) + sum(self.later) * self.work_left(0))
-        if not self.later:
-            seconds = min(seconds, self.deadline - time.monotonic())
+    def _is_news(self, step: int, now: float) -> bool:
+        """Returns whether nothing was said yet, or the end lies elsewhere than was said."""
+        if now - self.reported_at < WINDOW:
+            return False
+        moved = abs(now + self._seconds_of_all(step) - self.reported_end)
+        return moved > max(WINDOW, MOVED * self._seconds_of_all(step))
+
+    def _seconds_of_all(self, step: int) -> float:
+        return self.seconds_left_of_all(step) if self.later else self.seconds_left(step)
+
+    def _report(self, step: int, now: float) -> None:
+        seconds, is_first = self._seconds_of_all(step), self.reported_at == -math.inf
+        self.reported_at, self.reported_end = now, now + seconds
         end = time.strftime("%a %H:%M", time.localtime(time.time() + seconds))
         folds = f"{1 + len(self.later)} folds" if self.later else "this fold"
-        rate = f"{self.batch_size / pace:,.1f} images/s"
-        epochs = plural(self.work.epochs, "epoch")
-        say(f"podium: {rate}; {folds} of {epochs} will take about {duration(seconds)}, to about {end}")
+        rate = f"{self.batch_size / self.recent_pace(step):,.1f} images/s"
+        epochs, more = plural(self.work.epochs, "epoch"), "" if is_first else " more"
+        say(f"podium: {rate}; {folds} of {epochs} will take about {duration(seconds)}{more}, to about {end}")

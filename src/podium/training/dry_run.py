@@ -10,7 +10,7 @@ import numpy as np
 from podium.models.device import device_name, pick_device
 from podium.recipe import differences, recorded_values
 from podium.terminal import duration, plural, say, show, table
-from podium.timing.fold_work import estimate_seconds
+from podium.timing.fold_work import estimate_seconds, feature_seconds
 from podium.timing.measure_step import measure_training
 from podium.training.auto_look import will_look
 from podium.training.memory_forecast import forecast_memory
@@ -49,9 +49,13 @@ def show_plan(plan: Plan) -> None:
     if unfinished:
         choice = plan.request.machine.device
         rate = measure_training(recipe, plan.competition.classes, choice)
-        seconds = len(unfinished) * estimate_seconds(recipe, int(training.mean() + joined), int(counts.mean()), rate)
-        where = device_name(pick_device(choice))
-        show(f"about {duration(seconds)} on {where}, from a quick measurement ({rate:,.1f} images/s)")
+        images = int(training.mean() + joined), int(counts.mean())
+        a_fold = estimate_seconds(recipe, *images, rate)
+        of_all = a_fold if recipe.linear and not recipe.start else len(unfinished) * a_fold
+        if recipe.head_first and not recipe.linear:  # the features are computed once for all folds, and so are a head's
+            of_all -= (len(unfinished) - 1) * feature_seconds(recipe, *images, rate)
+        where, left = device_name(pick_device(choice)), plural(len(unfinished), "fold")
+        show(f"about {duration(of_all)} for {left} on {where}, from a quick measurement ({rate:,.1f} images/s)")
     say("podium: nothing was trained or written; the same command without --dry-run trains")
 
 

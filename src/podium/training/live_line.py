@@ -4,6 +4,7 @@ It stands below what is printed, in a terminal only. A pipe or a log gets the li
 the last of these are left out.
 """
 
+import math
 import time
 from types import TracebackType
 from typing import Self
@@ -52,7 +53,9 @@ class LiveLine:
         """Returns as many as fit of: the time left, the loss, the scores after the last epoch, the rate."""
         progress, parts = self.learner.progress, []
         if self.forecast.is_settled(progress.step):
-            parts.append(f"{duration(self.forecast.seconds_left(progress.step))} left")
+            of_all, folds = self.forecast.seconds_left_of_all(progress.step), 1 + len(self.forecast.later)
+            all_folds = "" if math.isnan(of_all) else f" ({duration(of_all)} of {folds} folds)"
+            parts.append(f"{duration(self.forecast.seconds_left(progress.step))} left{all_folds}")
         if self.loss is not None:
             parts.append(f"loss {self.loss:.4f}")
         if progress.history:
