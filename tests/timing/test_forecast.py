@@ -98,10 +98,11 @@ def test_a_forecast_follows_the_machine_and_counts_all_folds(
     for step in range(600):
         forecast.start_step(step)
         clock.now += 1.0 if step < 300 else 4.0  # another program has begun
-    assert forecast.recent_pace(600) == pytest.approx(4.0, rel=0.05)
+    pace = forecast.recent_pace(600)
+    assert pace == pytest.approx(4.0, rel=0.2)  # validations are work, too, and take no time here
     left = forecast.seconds_left(600)
-    assert left == pytest.approx(4.0 * forecast.work_left(600), rel=0.05)
-    assert forecast.seconds_left_of_all(600) == pytest.approx(left + 8.0 * forecast.work_left(0), rel=0.05)
+    assert left == pytest.approx(pace * forecast.work_left(600))
+    assert forecast.seconds_left_of_all(600) == pytest.approx(left + 2 * pace * forecast.work_left(0))
     first, *later = [line for line in capsys.readouterr().err.splitlines() if "3 folds of 40 epochs" in line]
     assert first.startswith("podium: 10.0 images/s; 3 folds of 40 epochs will take about 65 min")
     assert 1 <= len(later) <= 4
