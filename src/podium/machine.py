@@ -16,7 +16,7 @@ MOST_WORKERS = 256
 STORE = ("on", "off", "gpu", "auto")
 COMPILE = ("on", "off", "auto")
 CGROUPS = Path("/sys/fs/cgroup")
-SHORTEST_LOOK, LONGEST_LOOK = 0.5, 60.0  # seconds over which the load of other programs is measured
+FRESH, SHORTEST_LOOK, LONGEST_LOOK = 3.0, 0.5, 60.0  # seconds over which the load of other programs is measured
 TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
@@ -89,16 +89,20 @@ class Load:
     """How many cores other programs have kept busy since the last look; programs that give way do not count."""
 
     def __init__(self) -> None:
-        self.seen = _cpu_seconds()
+        self.seen, self.last = _cpu_seconds(), -1.0
 
     def look(self) -> float:
-        """Returns how many cores, and begins a new count; waits if the last look was too short ago, or too long."""
-        if not SHORTEST_LOOK <= time.monotonic() - self.seen.at <= LONGEST_LOOK:
+        """Returns how many cores, and begins a new count: the last answer, or after a wait, if that was just now."""
+        age = time.monotonic() - self.seen.at
+        if age < FRESH and self.last >= 0:
+            return self.last
+        if not SHORTEST_LOOK <= age <= LONGEST_LOOK:
             self.seen = _cpu_seconds()
             time.sleep(SHORTEST_LOOK)
         before, self.seen = self.seen, _cpu_seconds()
         by_others = (self.seen.busy - before.busy) - (self.seen.own - before.own)
-        return max(0.0, by_others) / (self.seen.at - before.at)
+        self.last = max(0.0, by_others) / (self.seen.at - before.at)
+        return self.last
 
 
 class CpuSeconds(NamedTuple):

@@ -2,7 +2,6 @@
 
 import math
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -45,8 +44,15 @@ def plan_of(root: Path, **options: object) -> Plan:
 class SeenBefore(Looks):
     """Looks whose results are given: the loss of a head at each size, and of a trial of each model."""
 
-    def __init__(self, plan: Plan, heads: dict[Any, float], trials: dict[str, float], megapixels_per_s: float) -> None:
-        super().__init__(plan)
+    def __init__(
+        self,
+        plan: Plan,
+        heads: dict[Any, float],
+        trials: dict[str, float],
+        megapixels_per_s: float,
+        seconds: float = 55.0,
+    ) -> None:
+        super().__init__(plan, seconds)
         self.heads, self.trials, self.speed = heads, trials, megapixels_per_s * 1e6
         self.asked_for: list[Any] = []
 
@@ -141,6 +147,9 @@ def test_where_features_know_little_a_model_from_scratch_may_win(
     assert (small, large) == ("resnet10t", AUTO_PRETRAINED)
     _, seen = decide({96: 0.2, 128: 0.2})
     assert seen == [96, 128]  # here it is not tried
+    choice, seen = decide(heads, resnet10t=1.0)
+    assert seen == [96, 128, "resnet10t"]  # worse than the head that fine-tuning starts from
+    assert choice.options["model"] == AUTO_PRETRAINED
 
 
 def plan_model(decide: Callable[..., tuple[Choice, list[Any]]], heads: dict[Any, float], **trials: float) -> str:
@@ -171,9 +180,9 @@ def test_the_sides_of_oblong_images_have_their_shape() -> None:
 
 def test_options_that_are_given_are_not_changed(decide: Callable[..., tuple[Choice, list[Any]]]) -> None:
     choice, seen = decide(
-        {64: 0.5}, options={"image_size": 64, "mirror": 0.0, "lr": 1e-4}, **{AUTO_PRETRAINED: 0.2, "resnet10t": 1}
+        {64: 0.5}, options={"image_size": 64, "mirror": 0.0, "lr": 1e-4}, **{AUTO_PRETRAINED: 0.2, "resnet10t": 0.4}
     )
-    assert seen == [64, AUTO_PRETRAINED, "resnet10t"]
+    assert seen == [64, "resnet10t", AUTO_PRETRAINED]
     assert (choice.options["image_size"], choice.options["lr"], choice.options["mirror"]) == (64, 1e-4, 0.0)
     choice, seen = decide({64: 0.5}, options={"image_size": 64, "linear": True})
     assert seen == [64]
@@ -201,11 +210,33 @@ def test_time_grows_with_the_images_and_a_budget_replaces_it(tiny: Path) -> None
     assert 400 < auto_look.seconds_allowed(Looks(plan)) < 500  # of two folds
 
 
-def test_a_small_budget_leaves_no_time_to_look_at_large_sizes(tiny: Path) -> None:
-    request = Request({"model": "auto"}, budget=100.0, started=time.monotonic() - 30)
-    looks = SeenBefore(make_plan(check_before_plan("tiny", tiny, request)), {"96x72": 0.2, 96: 0.2}, {}, 100.0)
-    choose(looks)
-    assert looks.asked_for == ["96x72", 96]
+def test_the_look_ends_in_time_and_leaves_some_for_a_trial(tiny: Path) -> None:
+    def seen_by(seconds: float, of_a_look: float, heads: dict[Any, float]) -> tuple[list[Any], Choice]:
+        looks = SeenBefore(plan_of(tiny), heads, {AUTO_PRETRAINED: 0.2}, 2.0, seconds)
+        looks.seen_pixels, looks.seconds_of_seeing = 96.0**2, of_a_look
+        choice = choose(looks)
+        return looks.asked_for, choice
+
+    heads = {"96x72": 0.4, 96: 0.4, "128x96": 0.3, "160x120": 0.2, "224x168": 0.1}
+    assert seen_by(100.0, 1.0, heads)[0] == [*heads, AUTO_PRETRAINED]
+    assert seen_by(100.0, 15.0, heads)[0][:-1] == ["96x72", 96, "128x96", "160x120"]  # 82 s would leave too few
+    little = {**heads, "160x120": 0.04, "224x168": 0.045}
+    assert seen_by(100.0, 15.0, little)[0] == list(little)  # no trial is needed
+    seen, choice = seen_by(4.0, 0.1, heads)
+    assert seen == list(heads)  # nothing can be tried, so the head that was seen is the choice
+    assert choice.options["linear"]
+
+
+def test_a_small_budget_shortens_the_look(tiny: Path) -> None:
+    request = Request({"model": "auto"}, budget=100.0)
+    assert auto_look.seconds_to_look(make_plan(check_before_plan("tiny", tiny, request))) == 20.0
+    assert auto_look.seconds_to_look(plan_of(tiny)) == auto_look.LOOK_SECONDS <= 60
+
+
+def test_the_less_a_trial_has_trained_the_more_a_whole_run_gains() -> None:
+    assert auto_look.gain_of_run(0.1, share=0.5) == pytest.approx(0.2)
+    assert auto_look.gain_of_run(0.1, share=0.0625) == pytest.approx(0.4)
+    assert auto_look.gain_of_run(-0.1, share=0.01) == 0.0
 
 
 # --- with real images and weights -----------------------------------------------------------------------

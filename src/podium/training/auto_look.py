@@ -1,4 +1,4 @@
-"""What `--model auto` takes on a CPU: looks at the training images decide, in about a minute (looks.py).
+"""What `--model auto` takes on a CPU: looks at the training images decide, within a minute (looks.py).
 
 Heads on the frozen features of a small pretrained model say at which size and in which shape the images tell their
 classes, and whether a mirrored image keeps its class. Where they leave little to learn, the head is the choice.
@@ -7,6 +7,7 @@ that, or a model from scratch, short trainings decide. recipe.json records what 
 does not look again.
 """
 
+import math
 import tempfile
 import time
 from dataclasses import replace
@@ -23,7 +24,7 @@ from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
 from podium.terminal import duration, plural, say, show, table
 from podium.torchrun import world_size
-from podium.training.looks import LARGEST, SMALLEST, Look, Looks
+from podium.training.looks import LARGEST, SMALLEST, Look, Looks, Trial
 from podium.training.plan import Plan, with_options
 
 SIZES = (SMALLEST, 128, 160, LARGEST)  # of the longer side
@@ -32,11 +33,16 @@ LARGER_PAYS = 0.95  # of the loss at the smaller size
 SQUARE_PAYS = 0.95  # of the loss in the images' own oblong shape, which has fewer pixels
 SECONDS = (210, 420)  # that a fold may take without the look: few images gain little from long runs
 IMAGES_PER_SECOND = 15  # of that time, between the two
-TRIAL_SECONDS = 30.0  # or a smaller share of the time that a fold may take
+LOOK_SECONDS = 55.0  # that the look may take, or a smaller share of a budget
+LOOK_SHARE = 0.2
+TRIAL_SECONDS = (5.0, 20.0)  # of training, at least and at most, or a smaller share of the time that a fold may take
 TRIAL_SHARE = 0.15
-LOOK_SHARE = 0.2  # of a budget: then no larger size is looked at
-WHOLE_RUN = 2.0  # how many times a trial's gain over the head a whole run gains
-KNOWS_LITTLE = 0.12  # of the loss that the frozen head leaves: then a model from scratch may be better
+FOR_TRIAL = 0.4  # of the time of the look, where the features leave something to learn
+IN_TRAINING = 0.7  # of the time of a trial; the rest is for its head and its predictions
+# How many times a trial's gain over the head a whole run gains, if the trial has this share of its epochs; with a
+# smaller share, the root of the ratio as many times.
+WHOLE_RUN, TRIED_SHARE = 2.0, 0.25
+KNOWS_LITTLE = 0.15  # of the loss that the frozen head leaves: then a model from scratch may be better
 # What fine-tuning leaves of the frozen head's errors, on the measured sets (docs/benchmarks.md).
 ERRORS_LEFT = (0.05, 0.75)
 LOSS_LEFT = 0.75  # of its loss: a guess, because smoothed labels may even raise it
@@ -72,9 +78,10 @@ def look_first(plan: Plan) -> Plan:
         return plan
     started = time.monotonic()
     fold = plan.folds_to_train[0]
-    say(f"podium: auto looks at training images of fold {fold}, and at none of its held-out images")
+    most = duration(seconds_to_look(plan))
+    say(f"podium: auto looks at training images of fold {fold}, and at none of its held-out images: for at most {most}")
     with tempfile.TemporaryDirectory() as folder:
-        looks = Looks(replace(plan, run=Run(Path(folder))))
+        looks = Looks(replace(plan, run=Run(Path(folder))), seconds_to_look(plan))
         choice = choose(looks)
     chosen = with_options(plan, choice.options)
     _show_choice(looks, chosen.recipe, choice)
@@ -96,22 +103,27 @@ def choose(looks: Looks) -> Choice:
     in_time = [head for head in heads if looks.seconds_of(looks.recipe_of(head.options)) <= allowed]
     start = in_time[-1] if in_time else heads[0]
     tuned = Choice(fine_tuning(looks, start, allowed), best, _expected_score(looks.metric, start))
-    needs_trial, may_be_scratch = best.loss < LOSS_LEFT * start.loss and may_be_linear(looks), best.left > KNOWS_LITTLE
-    if not needs_trial and not may_be_scratch:
-        return tuned
-    seconds = min(TRIAL_SECONDS, TRIAL_SHARE * allowed)
-    trial = looks.trial(tuned.options, seconds)
-    if needs_trial and start.loss - WHOLE_RUN * max(0.0, start.loss - trial.loss) > best.loss:
-        size = best.options["image_size"]
-        say(f"podium: there is no time to fine-tune at {size} px, so auto takes the head on features of this size")
-        return linear
-    if may_be_scratch:
-        from_scratch = looks.options_from_scratch()
-        scratch = looks.trial(from_scratch, seconds)
-        if scratch.loss < trial.loss:
+    tried = None
+    if best.loss < LOSS_LEFT * start.loss and may_be_linear(looks):
+        tried = try_out(looks, tuned.options, allowed)
+        if tried is None or start.loss - gain_of_run(start.loss - tried.loss, tried.share) > best.loss:
+            size = best.options["image_size"]
+            say(f"podium: there is no time to fine-tune at {size} px, so auto takes the head on features of this size")
+            return linear
+    if best.left > KNOWS_LITTLE and (scratch := try_out(looks, looks.options_from_scratch(), allowed)):
+        if scratch.loss < best.loss:  # else it need not be compared with a fine-tuning, which starts there
+            tried = tried or try_out(looks, tuned.options, allowed)
+        if scratch.loss < (tried.loss if tried else best.loss):
             than = "above" if METRICS[looks.metric]().better > 0 else "below"
-            return Choice(from_scratch, best, f"{than} {scratch.score:.3f}")
+            return Choice(looks.options_from_scratch(), best, f"{than} {scratch.score:.3f}")
     return tuned
+
+
+def try_out(looks: Looks, options: Options, allowed: float) -> Trial | None:
+    """Returns what a short training shows; None if there is no time for one that would tell anything."""
+    shortest, longest = (min(seconds, TRIAL_SHARE * allowed) for seconds in TRIAL_SECONDS)
+    seconds = min(longest, IN_TRAINING * looks.seconds_left)
+    return looks.trial(options, seconds) if seconds >= shortest else None
 
 
 def may_be_linear(looks: Looks) -> bool:
@@ -127,9 +139,10 @@ def look_at_sizes(looks: Looks) -> list[Look]:
     heads = [look_at_shapes(looks)]
     is_square = isinstance(heads[0].options["image_size"], int)
     for side in SIZES[1:]:
-        if is_late(looks):
-            break
         size = side if is_square else oblong_size(side, looks.plan.data.shape)
+        reserved = 0.0 if heads[-1].leaves_little else FOR_TRIAL * looks.seconds
+        if looks.seconds_to_see(size) > looks.seconds_left - reserved:
+            break
         larger = looks.head({**heads[-1].options, "image_size": size})
         if larger.loss > LARGER_PAYS * heads[-1].loss:
             break
@@ -137,9 +150,15 @@ def look_at_sizes(looks: Looks) -> list[Look]:
     return heads
 
 
-def is_late(looks: Looks) -> bool:
-    request = looks.plan.request
-    return request.budget is not None and time.monotonic() - request.started > LOOK_SHARE * request.budget
+def seconds_to_look(plan: Plan) -> float:
+    """Returns how long the look may take: less with a small budget."""
+    budget = plan.request.budget
+    return LOOK_SECONDS if budget is None else min(LOOK_SECONDS, LOOK_SHARE * budget)
+
+
+def gain_of_run(gain: float, share: float) -> float:
+    """Returns what a whole run gains over the head, if a trial with this share of its epochs gains so much."""
+    return WHOLE_RUN * max(0.0, gain) * math.sqrt(max(1.0, TRIED_SHARE / share))
 
 
 def look_at_shapes(looks: Looks) -> Look:

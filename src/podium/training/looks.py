@@ -23,6 +23,7 @@ from podium.models.build import build_model
 from podium.models.place import place_model
 from podium.recipe import Options, Recipe
 from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_PRETRAINED, AUTO_WITH_MANY, OPTIONS_OF_LEVEL
+from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets
 from podium.terminal import plural, say
@@ -40,7 +41,7 @@ SECONDS_OF_LARGEST = 20.0  # that a look at the largest size takes, if that is e
 MIRROR_COSTS = 1.05  # times the loss without mirrored images
 RATE_OPTIONS = {"lr", "norm", "batch_size", "optimizer"}  # one of these was chosen, and the rest has to suit it
 # So that the losses of a trial and of a head can be compared; and a trial is short.
-PLAIN = {"smoothing": 0.0, "pseudo": "", "clean": "none", "extra_weight": 0.0}
+PLAIN = {"smoothing": 0.0, "pseudo": "", "clean": "none", "extra_weight": 0.0, "views": "none"}
 
 
 class Look(NamedTuple):
@@ -58,12 +59,15 @@ class Trial(NamedTuple):
 
     loss: float  # the log loss, or that of the task
     score: float  # by the competition's metric
+    share: float = 1.0  # of the epochs of a whole run
 
 
 class Looks:
-    """Looks at the images of one plan, whose run is a folder that is deleted afterwards."""
+    """Looks at the images of one plan, whose run is a folder that is deleted afterwards, for so many seconds."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, seconds: float = math.inf) -> None:
+        self.seconds, self.end = seconds, time.monotonic() + seconds
+        self.seen_pixels, self.seconds_of_seeing = 0.0, 0.0  # of the looks at heads
         self.plan, self.fold = plan, plan.folds_to_train[0]
         self.given = {name: value for name, value in plan.request.options.items() if name != "model"}
         self.asked: Mapping[str, Any] = {**plan.competition.recipe, **self.given}
@@ -74,8 +78,15 @@ class Looks:
         self.seen: list[dict[str, Any]] = []  # for recipe.json
 
     def head(self, options: Options, tries_mirror: bool = False) -> Look:
-        """Fits a head to frozen features; may also find out whether mirrored images keep their class."""
+        """Fits a head to frozen features of one view, so that sizes can be compared in half the time.
+
+        May also find out, with both views, whether mirrored images keep their class.
+        """
+        started = time.monotonic()
+        tries_mirror = tries_mirror and not {"mirror", "views", "level"} & self.asked.keys()
         fixed = {"test_size": options["image_size"], "linear": True, "extra_weight": 0.0}
+        if not tries_mirror:
+            fixed["views"] = "none"
         with self._open({**self.options_of_pretrained(options), **fixed}) as context:
             model, spec = build_model(context.recipe, context.competition.classes)
             spec = complete_spec(context, spec, self.fold)
@@ -85,14 +96,13 @@ class Looks:
                 context = replace(context, folds=context.folds.without(~context.folds.trains(self.fold)))
             fitted = fit_head_of(context, self.fold, model, spec, normalise, most)
             look = self._judge(options, fitted.inner)
-            if (
-                tries_mirror
-                and not {"mirror", "views", "level"} & self.asked.keys()
-                and len(fitted.features.values) > 1
-            ):
+            if tries_mirror and len(fitted.features.values) > 1:
                 plain = replace(fitted.features, values=fitted.features.values[:1])
                 without = self._judge({**options, "mirror": 0.0}, fit_head(context, self.fold, plain, spec)[2])
-                look = without if look.loss > MIRROR_COSTS * without.loss else look
+                keeps_class = look.loss <= MIRROR_COSTS * without.loss
+                look = without._replace(options=options) if keeps_class else without
+            pixels = area_of(options["image_size"]) * context.recipe.view_count
+            self.seen_pixels, self.seconds_of_seeing = float(pixels), time.monotonic() - started
         mirrored = ", not mirrored" if look.options.get("mirror") == 0.0 else ""
         self._report(f"frozen features at {options['image_size']} px{mirrored}", look)
         return look
@@ -109,7 +119,9 @@ class Looks:
             whole = estimate_seconds(recipe, len(learned), len(judging), rate)
             epochs = min(max(1, round(recipe.epochs * seconds / whole)), recipe.epochs)
             short = context.with_recipe(replace(context.recipe, epochs=epochs))
-            found = self._train(replace(short, folds=context.folds.inside(self.fold, learned, judging)), 3 * seconds)
+            deadline = max(seconds, min(3 * seconds, self.seconds_left))
+            found = self._train(replace(short, folds=context.folds.inside(self.fold, learned, judging)), deadline)
+        found = found._replace(share=round(epochs * len(learned) / (recipe.epochs * self.training), 4))
         what = {"model": recipe.model, "image_size": recipe.image_size, "epochs": epochs}
         has_diverged = math.isinf(found.loss)
         self.seen.append({**what, **({"diverged": True} if has_diverged else found._asdict())})
@@ -133,6 +145,15 @@ class Looks:
         return Trial(*self._measure(predictions.target, predictions.probs))
 
     # --- recipes and their time ---
+
+    @property
+    def seconds_left(self) -> float:
+        return self.end - time.monotonic()
+
+    def seconds_to_see(self, size: ImageSize) -> float:
+        """Returns about how long a look at a head takes, as the last one took; a part of that does not grow."""
+        grows = area_of(size) / self.seen_pixels if self.seen_pixels else 1.0
+        return self.seconds_of_seeing * max(grows, 0.5)
 
     def options_of_pretrained(self, options: Options) -> Options:
         """Returns the options of a run with the pretrained model; what the user or a level sets stays."""
@@ -170,7 +191,8 @@ class Looks:
 
     @contextmanager
     def _open(self, options: Options) -> Iterator[Context]:
-        with open_context(with_options(self.plan, options)) as context:
+        folder = self.plan.run.path / str(len(self.seen))  # of its own: a run has one recipe
+        with open_context(with_options(replace(self.plan, run=Run(folder)), options)) as context:
             yield context
 
     def _judge(self, options: Options, inner: Inner | None) -> Look:
