@@ -23,7 +23,7 @@ def test_it_measures_every_model_and_leaves_only_its_figures(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:
     (tiny / "data" / "raw" / "tiny" / "train_image" / "003.jpg").write_bytes(b"")  # training would refuse it
-    monkeypatch.setattr(bench, "WINDOWS", 2)
+    monkeypatch.setattr(bench, "WINDOWS", (2, 2))
     monkeypatch.setattr(bench, "SECONDS", 0.01)
     file, models = tiny / "figures.json", ["test_convnext", "test_resnet"]
     words = ("--image-size", "32", "--batch-size", "4", "--json", file, "--workers", workers)

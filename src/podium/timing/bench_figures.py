@@ -35,6 +35,8 @@ class Measurement:
     bare_step: Rate  # of timm's own model
     training: Rate
     training_share: float  # of the bare step's rate
+    share_by_window: Rate  # the same in each window, and its extremes
+    windows: int
     bare_forward: Rate
     prediction: Rate
     prediction_share: float
@@ -57,6 +59,11 @@ def bench_table(measurements: Sequence[Measurement]) -> str:
         rows.append([name, "training step", measured.bare_step, measured.training, share, first_step, memory])
         share = f"{measured.prediction_share:.3f}"
         rows.append(["", "forward pass", measured.bare_forward, measured.prediction, share, "", ""])
+        low, high = f"{measured.share_by_window.lowest:.2f}", f"{measured.share_by_window.highest:.2f}"
+        notes.append(
+            f"{measured.model}: medians of {measured.windows} measurements in turn; the share of training lay between"
+            f" {low} and {high}"
+        )
         notes.append(f"{measured.model}: {_describe_operators(measured)}")
     first = measurements[0]
     title = f"images/s on {first.device}, {first.precision}, {first.workers} workers"

@@ -4,12 +4,13 @@
 
 In one process and in turn: the plain step (forward, backward and update of a batch that is on the device already, with
 the model as timm builds it) and the step of `podium train` with its loader; then the plain forward pass and prediction.
-At last, the step without each kind of exchanged operators. Reports medians, and the lowest and highest. Writes nothing
-but FILE.
+At last, the step without each kind of exchanged operators. Reports medians, and the lowest and highest. A model takes
+at most two minutes: on a slow processor there are fewer images in a step, and fewer windows. Writes nothing but FILE.
 """
 
 import copy
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -40,6 +41,7 @@ from podium.models.device import (
     gpu_peak_mb,
     is_cpu,
     micro_batch_limit,
+    pick_device,
     precision_name,
 )
 from podium.models.hardware_errors import explain_hardware_errors
@@ -48,12 +50,12 @@ from podium.models.predict import predict_proba
 from podium.operators import kernels
 from podium.operators.exchange import exchange_operators
 from podium.operators.memory import freed_memory_returned
-from podium.recipe import Options
+from podium.recipe import Options, Recipe
 from podium.saved_runs.run_folder import Run
 from podium.terminal import plural, say, show
 from podium.timing.bench_figures import Measurement, Rate, bench_table
 from podium.timing.budget import process_start
-from podium.timing.measure_step import PlainStep, seconds_of
+from podium.timing.measure_step import PlainStep, measure_training, seconds_of
 from podium.training.augment import TestView
 from podium.training.context import Context, open_context
 from podium.training.learner import Learner
@@ -63,8 +65,11 @@ from podium.training.optimizer import create_optimizer
 from podium.training.plan import Plan, data_of
 from podium.training.request import Request, check_request
 
-WINDOWS = 9
+WINDOWS = (3, 9)  # at least and at most, as the time allows
 SECONDS = 3.0  # minimum length of a window
+LONGEST_STEP = 1.5  # seconds, on a CPU; smaller batches take less time, and an image as long
+MOST_SECONDS = 110.0  # for a model
+SHARES = {"training": 0.5, "prediction": 0.3, "operators": 0.2}  # of these
 FOLDS = 5
 
 
@@ -84,7 +89,7 @@ def bench(
     for request, request_options in zip(requests, checked, strict=True):
         folds = Folds.of(np.arange(len(competition.train)) % FOLDS)
         data = data_of(competition, folds)
-        recipe = resolve_recipe(request_options, competition.recipe, data)
+        recipe = _in_time(resolve_recipe(request_options, competition.recipe, data), competition, request)
         with tempfile.TemporaryDirectory() as folder:
             run = Run(Path(folder))
             plan = Plan(competition, root, request, run, recipe, folds, (0,), data)
@@ -97,6 +102,30 @@ def bench(
         write_text(file, json.dumps([asdict(measurement) for measurement in measurements], indent=2) + "\n")
         say(f"podium: wrote {file}")
     return measurements
+
+
+def _in_time(recipe: Recipe, competition: Competition, request: Request) -> Recipe:
+    """Returns the recipe with as many images in a step as a slow processor computes in time; a given number stays."""
+    if "batch_size" in request.options or not is_cpu(pick_device(request.machine.device)):
+        return recipe
+    rate = measure_training(recipe, competition.classes, request.machine.device)
+    most = 2 ** max(1, int(math.log2(max(2.0, LONGEST_STEP * rate))))
+    return replace(recipe, batch_size=min(recipe.batch_size, most))
+
+
+class Windows:
+    """Counts the measurements of one kind: as many as fit into its share of the time."""
+
+    def __init__(self, kind: str) -> None:
+        self.started, self.seconds = time.monotonic(), SHARES[kind] * MOST_SECONDS
+
+    def __iter__(self) -> Iterator[int]:
+        least, most = WINDOWS
+        for number in range(most):
+            taken = time.monotonic() - self.started
+            if number >= least and taken * (number + 1) / number > self.seconds:
+                return
+            yield number
 
 
 def _measure(context: Context, started: float) -> Measurement:
@@ -125,6 +154,8 @@ def _measure(context: Context, started: float) -> Measurement:
         bare_step=Rate.of(bare_rates),
         training=Rate.of(training_rates),
         training_share=round(statistics.median(training_rates) / statistics.median(bare_rates), 3),
+        share_by_window=Rate.of([whole / bare for whole, bare in zip(training_rates, bare_rates, strict=True)]),
+        windows=len(bare_rates),
         bare_forward=Rate.of(forward_rates),
         prediction=Rate.of(prediction_rates),
         prediction_share=round(statistics.median(prediction_rates) / statistics.median(forward_rates), 3),
@@ -182,7 +213,7 @@ def _training_rates(
     steps = max(1, round(SECONDS / seconds_of(context.device, plain.step)))
     images = steps * context.recipe.batch_size
     plain_rates, whole_rates = [], []
-    for _ in range(WINDOWS):
+    for _ in Windows("training"):
         with freed_memory_returned():
             plain.step()
             plain_rates.append(images / seconds_of(context.device, plain.step, steps))
@@ -207,7 +238,7 @@ def _prediction_rates(
         predict_proba(learner.trained_model, batches, learner.normalise, context.precision, "none")
 
     forward_rates, prediction_rates = [], []
-    for window in range(WINDOWS + 1):
+    for window in Windows("prediction"):
         with freed_memory_returned():
             plain.forward()
             forward_seconds = seconds_of(context.device, plain.forward, passes)
@@ -237,7 +268,7 @@ def _operator_gains(context: Context, plain: PlainLoop, exchanged: Mapping[str, 
     every = frozenset(exchanged)
     passes = {"": make_pass(every), **{kind: make_pass(every - {kind}) for kind in every}} if every else {}
     seconds: dict[str, list[float]] = {kind: [] for kind in passes}
-    for window in range(WINDOWS + 1):
+    for window in Windows("operators"):
         for kind, forward_backward in passes.items():
             taken = seconds_of(context.device, forward_backward)
             if window:  # the first is a warm-up
