@@ -132,7 +132,7 @@ def measure(root: Path, case: Case, device: str, small: bool) -> dict[str, Any]:
 
 @contextmanager
 def short_windows() -> Iterator[None]:
-    with mock.patch.object(bench, "WINDOWS", 3), mock.patch.object(bench, "SECONDS", 0.4):
+    with mock.patch.object(bench, "WINDOWS", (3, 3)), mock.patch.object(bench, "SECONDS", 0.4):
         yield
 
 

@@ -281,7 +281,7 @@ def free_gpu_memory() -> None:
 
 @on_any_device
 def test_bench_measures_the_device(tiny: Path, podium: Podium, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "WINDOWS", 1)
+    monkeypatch.setattr(bench, "WINDOWS", (2, 2))
     monkeypatch.setattr(bench, "SECONDS", 0.01)
     file = tiny / "figures.json"
     words = ("--model", "test_resnet", "--image-size", "32", "--batch-size", "4", "--workers", "0")

@@ -67,7 +67,7 @@ from podium.training.request import Request, check_request
 
 WINDOWS = (3, 9)  # at least and at most, as the time allows
 SECONDS = 3.0  # minimum length of a window
-LONGEST_STEP = 1.5  # seconds, on a CPU; smaller batches take less time, and an image as long
+LONGEST_STEP = 3.0  # seconds, on a CPU; smaller batches take less time, and an image as long
 MOST_SECONDS = 110.0  # for a model
 SHARES = {"training": 0.5, "prediction": 0.3, "operators": 0.2}  # of these
 FOLDS = 5
