@@ -6,6 +6,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from operator import length_hint
 from pathlib import Path
@@ -24,21 +25,39 @@ COLOURS = {"podium: error:": "31", "podium: warning:": "33", "next:": "36"}  # r
 
 root = Path()  # --root as the user gave it, so that printed commands can be pasted
 quiet = False  # true in all processes of a group except the first
+brief = False  # true while a command tells its steps in its own words
 said_once: set[str] = set()  # by this command
+
+
+SAID_IN_BRIEF = re.compile("podium: (warning|error):|  fold |.* will take about ")
+
+
+@contextmanager
+def in_brief() -> Iterator[None]:
+    """Leaves out what the parts of a command say, but for warnings, scores of folds, times and progress."""
+    global brief
+    brief = True
+    try:
+        yield
+    finally:
+        brief = False
 
 
 def show(text: str) -> None:
     """Prints a result."""
-    if not quiet:
+    if not quiet and not brief:
         print(printable(text))
 
 
 def say(text: str) -> None:
     """Prints progress or advice, never into a result that another program reads."""
+    if not quiet and (not brief or SAID_IN_BRIEF.match(text)):
+        _write(text)
+
+
+def _write(text: str) -> None:
     from tqdm import tqdm
 
-    if quiet:
-        return
     try:
         tqdm.write(coloured(printable(text)), file=sys.stderr)
     except BrokenPipeError:  # the reader has closed the pipe; continue without output
@@ -102,7 +121,7 @@ class LogLines:
         if now >= self.next and (self.total is None or self.n < self.total):
             self.wait = min(self.wait * self.GROWTH, self.LONGEST)
             self.next = now + self.wait
-            say(f"podium: {self._text(now - self.started)}")
+            _write(f"podium: {self._text(now - self.started)}")
 
     def _text(self, seconds: float) -> str:
         if self.bytes:

@@ -33,6 +33,13 @@ def sample(args: argparse.Namespace) -> None:
     write_digits(args.root)
 
 
+def demo(args: argparse.Namespace) -> None:
+    """Go the whole way on the built-in competition, in a minute: files, folds, two models, submission, report."""
+    from podium.cli.demo import demo
+
+    demo(args.root)
+
+
 def audit(args: argparse.Namespace) -> None:
     """Check every image: bad files, duplicates, leaks into the test set, labels that disagree or are probably wrong."""
     if args.suspects is not None:
@@ -529,4 +536,5 @@ COMMANDS: dict[str, flags.Command] = {
     "kaggle-bundle": (kaggle_bundle, flags.kaggle_bundle),
     "doctor": (doctor, flags.doctor),
     "sample": (sample, flags.no_flags),
+    "demo": (demo, flags.no_flags),
 }

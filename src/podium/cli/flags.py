@@ -18,7 +18,7 @@ from podium.terminal import did_you_mean, seconds_of
 
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
 EIGHT = "(default: 8)"
-WITHOUT_COMPETITION = ("sample", "score", "lineage")
+WITHOUT_COMPETITION = ("sample", "demo", "score", "lineage")
 
 # The function that runs a command, and the one that adds its flags.
 Command = tuple[Callable[[argparse.Namespace], None], Callable[[argparse.ArgumentParser], None]]

@@ -19,14 +19,23 @@ from podium.competition.describe import describe
 from podium.competition.load import Competition
 from podium.project_root import runs_folder
 from podium.report.page import page
+from podium.report.predicted import predicted_section
 from podium.report.run_page import REPORT
 from podium.report.sections import Cell, Link, html_table, note, section, tiles
+from podium.saved_runs.run_folder import Run
 from podium.submissions.kaggle_scores import read_history
 from podium.terminal import amount, duration, plural
 
 MOST_RUNS = 12  # in the table of pairs
 FEW_PAIRS = 10  # that the page shows at once; more are folded
-LINKS = {"#runs": "Runs", "#costs": "Scores and costs", "#pairs": "Pairs", "#kaggle": "Kaggle", "#data": "Data"}
+LINKS = {
+    "#predicted": "Predicted and confused",
+    "#runs": "Runs",
+    "#costs": "Scores and costs",
+    "#pairs": "Pairs",
+    "#kaggle": "Kaggle",
+    "#data": "Data",
+}
 
 
 def competition_page(competition: Competition, root: Path, pages: Collection[Path]) -> str:
@@ -40,15 +49,18 @@ def competition_page(competition: Competition, root: Path, pages: Collection[Pat
         ("training images", f"{len(competition.train):,}", f"{len(competition.classes)} classes"),
         ("test images", f"{len(competition.test):,}", ""),
     ]
+    predicted = predicted_section(competition, Run(folder / str(best["run"])))
+    links = {link: text for link, text in LINKS.items() if predicted or link != "#predicted"}
     parts = [
         tiles(facts),
+        predicted,
         _runs_section(runs, folder, pages),
         _costs_section(runs),
         _pairs_section(competition, root, runs),
         _kaggle_section(root / "submissions" / competition.slug / "history.csv"),
         section("data", "Data", f'<div class="wide"><pre>{escape(describe(competition))}</pre></div>'),
     ]
-    return page(competition.title, plural(len(runs), "run"), parts, {}, LINKS)
+    return page(competition.title, plural(len(runs), "run"), parts, {}, links)
 
 
 def _runs_section(runs: pd.DataFrame, folder: Path, pages: Collection[Path]) -> str:
