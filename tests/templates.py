@@ -1,56 +1,85 @@
-"""Projects that many tests begin from: built once for all workers of pytest, and kept for later sessions."""
+"""Projects that many tests begin from: built once for all workers of pytest, and kept for later sessions.
+
+A template is kept until something changes that it depends on: the code that ran while it was built (traced_code.py),
+the data files of podium, or the machine. Other code may change.
+"""
 
 import fcntl
 import inspect
+import json
 import os
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
+from traced_code import code_that_runs
+
 TESTS = Path(__file__).parent
+PROJECT = TESTS.parent
 STORE = TESTS / ".templates"  # git ignores it, and it may be deleted
-KEPT = 3  # states of the code whose templates stay
+DEPENDS = "depends.json"
+KEPT = 3  # of each template, for states of the code that come back
 
 
 def template(build: Callable[..., None], *kind: str) -> Path:
     """Returns a folder that `build(folder, *kind)` has filled; tests work in copies of it."""
-    folder = STORE / _state() / "-".join([Path(inspect.getfile(build)).stem, build.__name__, *kind])
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
+    shelf = STORE / "-".join([Path(inspect.getfile(build)).stem, build.__name__, *kind])
+    shelf.mkdir(parents=True, exist_ok=True)
+    with shelf.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            unfinished = folder.with_suffix(".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir()
-            build(unfinished, *kind)
-            unfinished.rename(folder)
-    return folder
+        return _find(shelf) or _build(shelf, build, *kind)
+
+
+def _find(shelf: Path) -> Path | None:
+    """Returns a folder all of whose dependencies are as they were."""
+    for record in sorted(shelf.glob(f"*/{DEPENDS}")):
+        recorded = json.loads(record.read_text())
+        if recorded == _state(recorded):
+            return record.parent / "project"
+    return None
+
+
+def _build(shelf: Path, build: Callable[..., None], *kind: str) -> Path:
+    older = sorted(shelf.glob("*/"), key=lambda path: path.stat().st_mtime)
+    for path in [path for path in older if path.name != "unfinished"][: 1 - KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
+    unfinished = shelf / "unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    (unfinished / "project").mkdir(parents=True)
+    with code_that_runs(PROJECT / "src" / "podium", TESTS) as files:
+        build(unfinished / "project", *kind)
+    data = [path for path in (PROJECT / "src" / "podium").rglob("*") if path.suffix in (".csv", ".toml", ".c")]
+    names = [str(path.relative_to(PROJECT)) for path in {*files, *data}]
+    state = _state(dict.fromkeys([*names, *_machine()]))
+    (unfinished / DEPENDS).write_text(json.dumps(state, indent=0))
+    folder = shelf / sha256(json.dumps(state).encode()).hexdigest()[:16]
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
+    return folder / "project"
+
+
+def _state(names: Mapping[str, object]) -> dict[str, str]:
+    """Returns what these dependencies are now: the hash of a file, or a fact about the machine."""
+    return {name: _machine().get(name) or _hash(name) for name in sorted(names)}
 
 
 @cache
-def _state() -> str:
-    """Returns a name for all that templates depend on, code and machine, and forgets those of older states."""
-    facts = [version(name) for name in ("torch", "timm", "numpy", "albumentations")]
-    facts += [_processor(), os.environ.get("ONEDNN_MAX_CPU_ISA", "")]
-    digest = sha256(repr(facts).encode())
-    for path in sorted([*(TESTS.parent / "src" / "podium").rglob("*"), *TESTS.rglob("*.py")]):
-        if path.is_file() and path.suffix != ".pyc" and STORE not in path.parents:
-            digest.update(str(path.relative_to(TESTS.parent)).encode() + path.read_bytes())
-    name = digest.hexdigest()[:16]
-    older = sorted((path for path in STORE.glob("*") if path.name != name), key=lambda path: path.stat().st_mtime)
-    for path in older[: 1 - KEPT]:
-        shutil.rmtree(path, ignore_errors=True)
-    return name
+def _hash(name: str) -> str:
+    path = PROJECT / name
+    return sha256(path.read_bytes()).hexdigest() if path.exists() else "missing"
 
 
-def _processor() -> str:
-    """Returns what decides about bits: the name of the processor, and the instructions that it has."""
+@cache
+def _machine() -> dict[str, str]:
+    """Returns what decides about bits beside the code: the packages, and the processor with its instructions."""
+    packages = {name: version(name) for name in ("torch", "timm", "numpy", "albumentations")}
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.processor()
-    return "".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
+        lines = [f"model name: {platform.processor()}"]
+    processor = "".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
+    return {**packages, "processor": f"{processor} {os.environ.get('ONEDNN_MAX_CPU_ISA', '')}"}
