@@ -36,7 +36,10 @@ OLDEST_UV = (0, 7)  # earlier ones do not know --torch-backend, or install no gr
 # What `--with dev` brings beside the group of that name: the features that the tests try.
 TRIED_BY_TESTS = ("formats", "notebooks", "onnx", "search", "slurm")
 # What training imports, in two halves for two processor cores.
-TRIED = ("timm, torch._dynamo", "albumentations, pandas, scipy.optimize, sklearn.metrics, podium.training.request")
+TRIED = (
+    "from podium.light_torch import import_timm; import_timm(); import podium.training.train",
+    "import albumentations, pandas, scipy.optimize, sklearn.metrics, podium.cli.flags, podium.submissions.submission",
+)
 QUICK = {"UV_HTTP_TIMEOUT": "8", "UV_HTTP_CONNECT_TIMEOUT": "8", "UV_HTTP_RETRIES": "0"}  # to find out who answers
 TORCH_CHOICES = ("auto", "cpu", "default")
 Words = list["str | Path"]
@@ -172,13 +175,13 @@ def try_packages(venv: Path) -> None:
     progress = Progress("importing the packages, which compiles them")
     processes = [
         subprocess.Popen(
-            [venv / "bin" / "python", "-c", f"import {names}"],
+            [venv / "bin" / "python", "-c", program],
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for names in TRIED
+        for program in TRIED
     ]
     try:
         while any(process.poll() is None for process in processes):

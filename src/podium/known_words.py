@@ -33,6 +33,7 @@ FLAGS = {
     "--layer-decay": ("llrd", "layerwise-lr-decay", "discriminative-lr"),
     "--precision": ("amp", "fp16", "bf16", "half", "mixed-precision", "amp-dtype"),
     "--workers": ("num-workers", "dataloader-num-workers", "jobs"),
+    "--threads": ("num-threads", "omp-num-threads", "nthreads", "n-jobs", "cpus"),
     "--processes": ("gpus", "num-gpus", "nproc-per-node", "world-size"),
     "--device": ("gpu", "cuda", "cpu", "accelerator"),
     "--folds": ("fold", "val-fold"),
