@@ -152,7 +152,7 @@ test: $(DEV)  ## run the tests: two at a time, then those that need the machine 
 	$(BIN)/pytest -m alone $$(grep -rl "mark[.]alone" tests)
 
 test-all: $(DEV)  ## run the tests, and their second rounds, many seeds and many forms; before a release
-	$(BIN)/pytest -n 2 --dist worksteal -m "not alone"
+	PODIUM_TEST_ALL=1 $(BIN)/pytest -n 2 --dist worksteal -m "not alone"
 	$(BIN)/pytest -m alone $$(grep -rl "mark[.]alone" tests)
 
 test-fast: $(DEV)  ## run the tests that take a tenth of a second at most: in a minute

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from measured_time import Measure, mark_slow
 from signal_from_outside import _end_at_sigterm  # noqa: F401
 from templates import template
-from tiny import Podium, tiny_with_folds, two_trained_runs
+from tiny import Podium, tiny_with_folds, two_trained_runs, with_a_submission
 
 # A shell starts background jobs with SIGINT ignored; tests interrupt commands with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -119,8 +119,7 @@ def two_runs(trained_root: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def csv(two_runs: Path, podium: Podium) -> Path:
-    """A submission of the run `good`, in that copy."""
-    status, out, err = podium("submit", "-c", "tiny", "--runs", "good")
-    assert status == 0, err
-    return Path(out.strip())
+def csv(tmp_path: Path) -> Path:
+    """A submission of the run `good`, in a copy of that project."""
+    shutil.copytree(template(with_a_submission), tmp_path, dirs_exist_ok=True)
+    return tmp_path / "submissions" / "tiny" / "good.csv"

@@ -1,7 +1,7 @@
 """Projects that many tests begin from: built once for all workers of pytest, and kept for later sessions.
 
 A template is kept until something changes that it depends on: the code that ran while it was built (traced_code.py),
-the data files of podium, or the machine. Other code may change.
+the data files of podium, or the machine. Other code may change. In CI, where none is kept, nothing is traced.
 """
 
 import fcntl
@@ -20,6 +20,7 @@ from traced_code import code_that_runs
 
 TESTS = Path(__file__).parent
 PROJECT = TESTS.parent
+SOURCE = PROJECT / "src" / "podium"
 STORE = TESTS / ".templates"  # git ignores it, and it may be deleted
 DEPENDS = "depends.json"
 KEPT = 3  # of each template, for states of the code that come back
@@ -50,9 +51,13 @@ def _build(shelf: Path, build: Callable[..., None], *kind: str) -> Path:
     unfinished = shelf / "unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     (unfinished / "project").mkdir(parents=True)
-    with code_that_runs(PROJECT / "src" / "podium", TESTS) as files:
+    if os.environ.get("CI"):
         build(unfinished / "project", *kind)
-    data = [path for path in (PROJECT / "src" / "podium").rglob("*") if path.suffix in (".csv", ".toml", ".c")]
+        files = {*SOURCE.rglob("*.py"), *TESTS.rglob("*.py")}
+    else:
+        with code_that_runs(SOURCE, TESTS) as files:
+            build(unfinished / "project", *kind)
+    data = [path for path in SOURCE.rglob("*") if path.suffix in (".csv", ".toml", ".c")]
     names = [str(path.relative_to(PROJECT)) for path in {*files, *data}]
     state = _state(dict.fromkeys([*names, *_machine()]))
     (unfinished / DEPENDS).write_text(json.dumps(state, indent=0))

@@ -49,9 +49,10 @@ def test_a_measurement_runs(script: Script, words: tuple[str, ...], output: str)
 
 
 @pytest.mark.slow
+@pytest.mark.all
 def test_the_ablation_says_its_cost_prints_a_table_and_goes_on(script: Script) -> None:
     words = (
-        *("-c", "tiny", "--models", "tf_efficientnet_lite0", "--size", "32", "--epochs", "2", "--seeds", "0"),
+        *("-c", "tiny", "--models", "tf_efficientnet_lite0", "--size", "32", "--epochs", "1", "--seeds", "0"),
         *("--changes", "frozen head", "defaults"),
     )
     table = script("measure_finetuning.py", ".", *words)

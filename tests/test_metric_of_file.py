@@ -44,13 +44,13 @@ def use_metric(root: Path, slug: str, source: str, card: str) -> None:
 def test_runs_are_trained_compared_and_submitted_by_it(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 50)
+    monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 20)
     use_metric(tiny, "tiny", ERROR_RATE, 'metric = "metric.py:score"\nbetter = "lower"')
     status, out, err = podium("data", "-c", "tiny")
     assert status == 0, err
     assert "metric   metric.py:score, set in" in out
     for name in ("a", "b"):
-        words = ("train", *FAST, "--model", "test_resnet", "--epochs", "3")
+        words = ("train", *FAST, "--model", "test_resnet", "--epochs", "1")
         status, out, err = podium(*words, "--name", name, "--seed", len(name))
         assert status == 0, err
     competition = load("tiny", tiny)

@@ -18,9 +18,15 @@ from tiny import write_competition
 NOTEBOOKS = sorted(Path(__file__).parents[1].glob("notebooks/*.ipynb"))
 WITHOUT_TRAINING = "01_look_at_the_data"
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+
+
 # Training on the digits takes a minute: before a release. The other notebooks run on the small competition each time.
-first_notebook = [
+ON_DIGITS = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.all] if path.stem != WITHOUT_TRAINING else [])
+    for path in NOTEBOOKS
+]
+ELSEWHERE = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.all] if path.stem == WITHOUT_TRAINING else [])
     for path in NOTEBOOKS
 ]
 
@@ -92,7 +98,7 @@ def test_begins_with_its_question(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", first_notebook)
+@pytest.mark.parametrize("path", ON_DIGITS)
 def test_runs_from_clean(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     pictures, text = execute(notebook, kernel, tmp_path)
@@ -104,7 +110,7 @@ def test_runs_from_clean(path: Path, kernel: KernelManager, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@each_notebook
+@pytest.mark.parametrize("path", ELSEWHERE)
 def test_another_competition(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
     """Only the constant at the top changes. The competition is small, and one of its classes has a single image."""
     images = write_competition(tmp_path) / "train_image"

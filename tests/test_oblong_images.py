@@ -86,14 +86,14 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("model", "options"),
     [
         ("test_resnet", ("--grow", "0.6", "--views", "mirror+zoom")),
-        ("test_vit", ("--fit", "pad", "--ops", "1")),
+        pytest.param("test_vit", ("--fit", "pad", "--ops", "1"), marks=pytest.mark.all),
         ("test_vit", ("--fit", "squash", "--test-size", "48x32")),
         ("test_resnet", ("--linear",)),
     ],
 )
 def test_models_learn_and_predict(folded: Path, podium: Podium, model: str, options: tuple[str, ...]) -> None:
     name = "-".join([model, *(option.strip("-") for option in options)])
-    status, _, err = podium("--root", folded, *TRAIN, "--model", model, "--epochs", "3", "--name", name, *options)
+    status, _, err = podium("--root", folded, *TRAIN, "--model", model, "--epochs", "2", "--name", name, *options)
     assert status == 0, err
     assert f"{model} at 48x32 px" in err
     assert run_of(folded, name).recipe["image_size"] == "48x32"
@@ -108,6 +108,7 @@ def test_models_learn_and_predict(folded: Path, podium: Podium, model: str, opti
     assert podium("--root", folded, "compare", "-c", "tiny")[0] == 0
 
 
+@pytest.mark.all
 def test_a_run_resumes_to_the_bit(folded: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("--root", folded, *TRAIN, "--model", "test_resnet", "--epochs", "3", "--folds", "0", "--name")
     assert podium(*words, "whole")[0] == 0

@@ -10,6 +10,7 @@ from podium.__main__ import main
 from podium.errors import PodiumError
 from podium.library import load
 from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG, find_root, usual_competition
+from second_round import first_of
 from tiny import FAST, Podium, one_line, write_competition
 
 
@@ -97,7 +98,9 @@ def test_the_help_says_that_the_sample_does_not_count(podium: Podium, capsys: py
     assert f"not counting '{DIGITS_SLUG}'" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("command", ["predict", "explain", "submit", "compare", "report"])
+@pytest.mark.parametrize(
+    "command", first_of(["predict", "submit"], ["predict", "explain", "submit", "compare", "report"])
+)
 def test_a_run_of_another_competition_is_named(tiny: Path, podium: Podium, command: str) -> None:
     assert podium("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")[0] == 0
     write_competition(tiny, "other-shapes")

@@ -29,7 +29,7 @@ def marks(tmp_path: Path, podium: Podium) -> Path:
 
 def three_runs(root: Path) -> None:
     write_competition(root)
-    podium_at(root, "folds", "-c", SLUG, "--k", "3")
+    podium_at(root, "folds", "-c", SLUG, "--k", "2")
     train_three(root, TRAIN, FAST)
 
 

@@ -75,6 +75,12 @@ def two_trained_runs(root: Path) -> None:
         podium_at(root, "train", *FAST, *words)
 
 
+def with_a_submission(root: Path) -> None:
+    """Makes that project with a submission of `good`."""
+    two_trained_runs(root)
+    podium_at(root, "submit", "-c", "tiny", "--runs", "good")
+
+
 def recipe_of(model: str, weights: str = "none", image_size: int | str = 64, **options: object) -> "Recipe":
     """Returns the whole recipe of a model."""
     from podium.models.build import resolve_recipe

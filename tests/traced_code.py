@@ -18,24 +18,23 @@ def code_that_runs(*folders: Path) -> Iterator[set[Path]]:
     What a function imports counts if the function ran, what a module imports counts always: from either, a constant
     may have been read without running anything.
     """
-    codes, files = set[CodeType](), set[Path]()
-    seen: dict[CodeType, None] = {}
+    codes, seen, files = set[CodeType](), set[CodeType](), set[Path]()
     starts = tuple(str(folder) for folder in folders)
 
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code not in seen:
-            seen[frame.f_code] = None
+    def note(frame: FrameType, event: str, _: object) -> None:  # of a call; without a return value, of no line in it
+        if frame.f_code not in seen:
+            seen.add(frame.f_code)
             if frame.f_code.co_filename.startswith(starts):
                 codes.add(frame.f_code)
 
-    before = sys.getprofile()
-    sys.setprofile(note)
-    threading.setprofile(note)
+    before = sys.gettrace()
+    sys.settrace(note)
+    threading.settrace(note)
     try:
         yield files
     finally:
-        sys.setprofile(before)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        sys.settrace(before)
+        threading.settrace(None)  # type: ignore[arg-type]
     waiting = [Path(code.co_filename) for code in codes]
     waiting += [path for code in list(codes) for path in _imported(code, starts)]
     while waiting:

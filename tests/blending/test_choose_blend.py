@@ -24,10 +24,10 @@ def interval_of(choice: BlendChoice) -> Interval:
 @pytest.mark.slow
 def test_equal_runs_get_equal_weights_and_a_useless_run_gets_almost_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium.blending.choose_blend.MOST_STACKED", 0)
-    alike = choose_blend(simulate_runs((2.0, 2.0, 2.0), 3000, 0), "accuracy", 1000)
+    alike = choose_blend(simulate_runs((2.0, 2.0, 2.0), 1500, 0), "accuracy", 1000)
     assert alike.blend.strategy == "equal"
     assert alike.blend.weights == pytest.approx((1 / 3,) * 3)
-    unlike = choose_blend(simulate_runs((3.0, 2.5, 0.2), 3000, 1), "accuracy", 1000)
+    unlike = choose_blend(simulate_runs((3.0, 2.5, 0.2), 1500, 1), "accuracy", 1000)
     assert unlike.blend.strategy != "equal"
     assert unlike.blend.weights[2] < 0.1
     candidates = {candidate.strategy: candidate for candidate in unlike.candidates}
@@ -47,20 +47,21 @@ def test_a_stack_is_taken_if_it_is_clearly_better_than_all_others() -> None:
     assert scores[1] > scores[0] + 0.05
 
 
-def test_a_stack_is_not_taken_for_a_gain_that_may_be_chance() -> None:
+@pytest.mark.parametrize("times", first_of([3], [3, 10]))
+def test_a_stack_is_not_taken_for_a_gain_that_may_be_chance(times: int) -> None:
     """Labels that are drawn from the mean of the runs: no blend can be better than that mean."""
     taken = []
-    for seed in range(10):
+    for seed in range(times):
         rng = np.random.default_rng(seed)
         runs = simulate_runs((1.0, 1.0), 600, seed)
         sums = runs.probs.mean(0).cumsum(1)
         labels = (rng.random((len(sums), 1)) > sums[:, :-1]).sum(1)
         drawn = replace(runs, targets=replace(runs.targets, values=labels))
         taken.append(choose_blend(drawn, "log_loss", 1000).blend.strategy.startswith("stacked"))
-    assert sum(taken) <= 1
+    assert sum(taken) <= times // 10
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_of([0], range(3)))
 def test_a_blend_that_hurts_loses_against_the_best_single_run(seed: int) -> None:
     """Eight runs that make the same errors outvote a strong one where weights are equal."""
     strengths = (3.0, *(0.6,) * 8)

@@ -14,6 +14,7 @@ from podium.blending.decision import Decision
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
 from podium.blending.held_out import HeldOut
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
+from second_round import first_of
 
 
 def estimate_of(choice: BlendChoice) -> Estimate:
@@ -25,20 +26,22 @@ def with_fold_gain(choice: BlendChoice, metric: str, fold_probs: Sequence[Sequen
 
 
 @pytest.mark.slow
-def test_the_interval_covers_the_test_score_about_as_often_as_it_claims() -> None:
+@pytest.mark.parametrize("times", first_of([20], [20, 60]))
+def test_the_interval_covers_the_test_score_about_as_often_as_it_claims(times: int) -> None:
     covered = 0
-    for seed in range(60):
+    for seed in range(times):
         choice = choose_blend(simulate_runs((2.0, 1.5), 400, seed), "accuracy", 300, "equal")
         test = simulate_runs((2.0, 1.5), 300, 999 + seed)
         low, high = estimate_of(choice).interval
         covered += low <= evaluate("accuracy", test.targets, choice.blend.apply(test.probs)) <= high
-    assert covered >= 54  # of 60; 57 are expected
+    assert covered >= 0.9 * times  # 0.95 are expected
 
 
 @pytest.mark.slow
-def test_the_interval_covers_the_score_of_a_mean_over_folds_too() -> None:
+@pytest.mark.parametrize("times", first_of([10], [10, 40]))
+def test_the_interval_covers_the_score_of_a_mean_over_folds_too(times: int) -> None:
     covered = covered_without_gain = 0
-    for seed in range(40):
+    for seed in range(times):
         held_out = simulate_runs((2.0,), 1500, seed, shared_noise=0.9)
         models = simulate_runs((2.0,) * 5, 1000, 999 + seed, shared_noise=0.9)
         choice = choose_blend(held_out, "accuracy", 1000)
@@ -47,13 +50,13 @@ def test_the_interval_covers_the_score_of_a_mean_over_folds_too() -> None:
         covered += low <= score <= high
         low, high = estimate_of(choice).interval
         covered_without_gain += low <= score <= high
-    assert covered >= 36  # of 40; 38 are expected
-    assert covered_without_gain < 20
+    assert covered >= 0.9 * times  # 0.95 are expected
+    assert covered_without_gain < 0.5 * times
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("metric", ["accuracy", "log_loss", "macro_f1"])
-@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize("metric", first_of(["accuracy", "log_loss"], ["accuracy", "log_loss", "macro_f1"]))
+@pytest.mark.parametrize("temperature", first_of([2.0], [1.0, 2.0]))
 def test_the_gain_of_a_mean_over_folds_is_estimated_without_labels(metric: str, temperature: float) -> None:
     """Five models make partly different errors. At temperature 2 each is less confident than it should be."""
     models = simulate_runs((2.0,) * 5, 4000, 11, shared_noise=0.8)
@@ -72,7 +75,7 @@ def test_the_gain_of_a_mean_over_folds_is_estimated_without_labels(metric: str, 
     assert abs(gain_of_two_runs) < abs(estimate.fold_gain)
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
+@pytest.mark.parametrize("metric", first_of(["accuracy"], ["accuracy", "log_loss"]))
 def test_images_in_groups_tell_less_than_independent_images(metric: str) -> None:
     """Ten copies of each image, in one group, give the interval of the images without copies."""
     single = simulate_runs((2.0, 1.0), 400, 5)

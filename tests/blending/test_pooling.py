@@ -22,7 +22,7 @@ from submissions.competitions import make_competition
 from tiny import Podium
 
 IMAGES = 4  # of an answer
-TRAIN = ("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "6", "--mix", "0", "--views", "none")
+TRAIN = ("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "5", "--mix", "0", "--views", "none")
 
 
 def make_held_out(shows: float, seed: int, answers: int = 150) -> HeldOut:
@@ -116,7 +116,7 @@ def spread_over_patients(run: Run) -> float:
 
 def test_from_files_to_a_row_for_each_patient(tmp_path: Path, podium: Podium) -> None:
     write_patients(tmp_path)
-    status, _, err = podium("folds", "-c", SLUG, "--k", "3")
+    status, _, err = podium("folds", "-c", SLUG, "--k", "2")
     assert status == 0, err
     folds = pd.read_csv(tmp_path / "data" / "prepared" / SLUG / "folds.csv")
     assert folds["fold"].groupby(folds["id"].str.split("_").str[0]).nunique().max() == 1

@@ -15,9 +15,9 @@ SHORT: Mapping[str, Mapping[str, Any]] = {"demo-head": {"image_size": 32}, "demo
 
 @pytest.fixture
 def short_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the demo train for a moment, on a fifth of the digits."""
+    """Lets the demo train for a moment, on an eighth of the digits."""
     scans, digits = sklearn.datasets.load_digits(return_X_y=True)
-    monkeypatch.setattr(sklearn.datasets, "load_digits", lambda return_X_y: (scans[:360], digits[:360]))
+    monkeypatch.setattr(sklearn.datasets, "load_digits", lambda return_X_y: (scans[:220], digits[:220]))
     for name, options in SHORT.items():
         monkeypatch.setitem(demo.RUNS, name, {**demo.RUNS[name], **options})
 

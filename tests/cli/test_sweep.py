@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from forked_podium import run_group
+from podium.__main__ import main
 from podium.models.costs import count_parameters
 from podium.saved_runs.run_folder import find_runs
+from second_round import first_of
 from tiny import FAST, Podium, one_line, run_of
 
 TRAIN = ("train", *FAST, "--epochs", "1", "--folds", "0")
@@ -48,12 +50,19 @@ def test_a_given_option_and_the_card_come_before_the_recipe_of_the_first(tiny: P
     assert [run_of(tiny, "test_vit").recipe[name] for name in ("lr", "warmup")] == [0.01, 0.5]
 
 
+@pytest.mark.parametrize("size", first_of([1], [1, 2]))
 def test_several_processes_get_the_recipe_of_the_first(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
+    """What the processes are told, to one process in place of a group and to a group."""
+
     def launch(count: int, device: str, words: list[str]) -> None:  # torchrun takes seconds to start
         own = words[: words.index("--processes")] + words[words.index("--processes") + 2 :]
-        assert run_group(count, own, tiny / "group.log") == [0] * count, (tiny / "group.log").read_text()
+        assert count == 2
+        if size == 1:
+            assert main(own) == 0
+        else:
+            assert run_group(count, own, tiny / "group.log") == [0] * count, (tiny / "group.log").read_text()
 
     monkeypatch.setattr("podium.training.processes.launch_processes", launch)
     words = (*TRAIN, "--model", "test_convnext", "test_vit", "--one-recipe", "--processes", "2", "--device", "cpu")
@@ -62,7 +71,10 @@ def test_several_processes_get_the_recipe_of_the_first(
     assert run_of(tiny, "test_vit").recipe["lr"] == run_of(tiny, "test_convnext").recipe["lr"] == 0.00075
 
 
-def test_a_pattern_stands_for_all_models_that_it_matches(tiny: Path, podium: Podium) -> None:
+def test_a_pattern_stands_for_all_models_that_it_matches(
+    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.training.dry_run.measure_training", lambda *_: 100.0)
     status, out, err = podium(*TRAIN, "--model", "test_*vit3", "--one-recipe", "--dry-run")
     assert status == 0, err
     assert "test_vit3" in out
@@ -98,7 +110,7 @@ def test_the_smallest_model_gives_the_first_linear_look(tiny: Path, podium: Podi
 
 
 def test_the_model_auto_gives_its_name_to_the_run(tiny: Path, podium: Podium) -> None:
-    status, _, err = podium("train", "-c", "tiny", "--model", "auto", "--epochs", "1", "--workers", "0", "--folds", "0")
+    status, _, err = podium(*TRAIN, "--model", "auto")
     assert status == 0, err
     assert trained(tiny) == {"auto"}
 
@@ -145,7 +157,7 @@ def test_a_run_shows_its_recipe_before_it_trains(tiny: Path, podium: Podium) -> 
 
 def test_a_finished_run_goes_on_under_another_name(tiny: Path, podium: Podium) -> None:
     options = ("--model", "test_vit", "--lr", "3e-3", "--mix", "0", "--crop", "1")
-    assert podium("train", *FAST, *options, "--epochs", "8", "--name", "first")[0] == 0
+    assert podium("train", *FAST, *options, "--epochs", "5", "--name", "first")[0] == 0
     first = run_of(tiny, "first")
     status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--from", "first", "--epochs", "2")
     assert status == 0, err

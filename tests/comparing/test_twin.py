@@ -51,7 +51,9 @@ def test_the_nearest_run_is_the_twin_and_of_several_the_first(tiny: Path, podium
     assert "beside far" in describe_twin(load("tiny", tiny), tiny, run)
 
 
-@pytest.mark.parametrize(("worse", "verdict"), [("base", "it helps here"), ("new", "it harms here")])
+@pytest.mark.parametrize(
+    ("worse", "verdict"), [pytest.param("base", "it helps here", marks=pytest.mark.all), ("new", "it harms here")]
+)
 def test_a_difference_beyond_chance_is_called_so(tiny: Path, podium: Podium, worse: str, verdict: str) -> None:
     for name, words in {"base": (), "new": ("--smoothing", "0.3")}.items():
         assert podium(*TRAIN, name, *words)[0] == 0

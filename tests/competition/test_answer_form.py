@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -20,6 +20,7 @@ from podium.competition.answer_form import (
     ProbabilityForm,
     RankingForm,
 )
+from second_round import examples
 
 CLASSES = ("cat", "7", "a b", "dog")
 PARTS = ("hat=red", "hat=blue", "coat=red", "coat=none", "coat=x")
@@ -53,6 +54,7 @@ def columns_of(form: AnswerForm, rows: Sequence[Sequence[str]]) -> "list[pd.Seri
 
 
 @pytest.mark.parametrize("name", FORMS)
+@settings(max_examples=examples(100))
 @given(seed=st.integers(0, 10_000))
 def test_what_is_written_is_read_back(name: str, seed: int) -> None:
     form = FORMS[name]

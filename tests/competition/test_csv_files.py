@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from podium.competition.csv_files import csv_style_of, read_table
 from podium.errors import PodiumError
+from second_round import examples
 
-on_disk = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+on_disk = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 cells = texts | st.sampled_from(
     ["007", "1e5", "True", "NA", "None", "null", " padded ", "", '"', "a,b", "a\nb", "a\r\nb"]

@@ -1,6 +1,7 @@
 """A file in int8 is smaller, answers nearly the same, and says what that costs on images that its models never saw."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from podium.exporting.int8_loss import Int8Loss, TrainingImages, open_images
 from podium.models.model_file import load_model
 from podium.saved_runs.run_folder import Run
 from podium.training.fold_model import FoldModel
-from tiny import FAST, Podium, one_line, run_of
+from templates import template
+from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--epochs", "1")
 
@@ -26,10 +28,15 @@ def images(trained: Path) -> TrainingImages:
     return open_images(library.load("tiny", root=trained), trained, run_of(trained, "test_convnext"), spec)
 
 
+def with_a_trained_convnext(root: Path) -> None:
+    tiny_with_folds(root)
+    podium_at(root, *TRAIN, "--model", "test_convnext", "--folds", "0,1")
+
+
 @pytest.fixture
-def trained(tiny: Path, podium: Podium) -> Path:
-    assert podium(*TRAIN, "--model", "test_convnext", "--folds", "0,1")[0] == 0
-    return tiny
+def trained(tmp_path: Path) -> Path:
+    shutil.copytree(template(with_a_trained_convnext), tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 @pytest.mark.slow
@@ -109,7 +116,9 @@ def test_every_model_is_judged_on_its_own_fold(
 
 @pytest.mark.slow
 def test_weights_have_all_bits_on_request(trained: Path, podium: Podium) -> None:
-    status, out, err = podium("export", "-c", "tiny", "test_convnext", "--onnx", "--int8", "8", "--folds", "0")
+    status, out, err = podium(
+        "export", "-c", "tiny", "test_convnext", "--onnx", "--int8", "8", "--folds", "0", "--views", "none"
+    )
     assert status == 0, err
     weights = [onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(out.strip()).graph.initializer]
     assert max(np.abs(weight.astype(int)).max() for weight in weights if weight.dtype == np.int8) > 120

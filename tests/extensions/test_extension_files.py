@@ -28,6 +28,7 @@ from podium.tasks.task import SEVERAL_TARGETS
 from podium.training.augment import TrainView
 from podium.training.loader import ImageDataset, batches_in_order, load_batches
 from podium.training.losses import make_label_loss
+from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
 from training.test_augment import SPEC, noise
 
@@ -168,7 +169,7 @@ def test_a_function_that_fails_or_returns_something_else_is_named(tmp_path: Path
 # --- augmentation ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", first_of(["fork"], ["fork", "spawn"]))
 def test_loader_processes_of_any_kind_augment_as_one_process_does(
     tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ def lines_of(folder: Path) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", first_of([0, 1], range(100)))
+@pytest.mark.parametrize("seed", first_of([0], range(100)))
 def test_killed_workers_lose_no_cell_and_no_cell_is_done_twice(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     workers, killed = [start(tmp_path) for _ in range(WORKERS)], set()

@@ -28,6 +28,7 @@ from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path, write_folds
 from podium.folds.strategies import Split
 from podium.tasks.task import ONE_LABEL
+from second_round import examples
 from tiny import Podium
 
 FoldOfImage = dict[str, int]
@@ -389,7 +390,7 @@ def test_the_certificate_counts_right(
     }
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(image_rows, min_size=1, max_size=40), st.integers(2, 4), st.integers(0, 3))
 def test_the_certificate_of_our_own_folds_holds(
     tmp_path_factory: pytest.TempPathFactory, rows: list[ImageRow], k: int, seed: int

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
 from podium.errors import PodiumError
 from podium.folds.split import assign_folds
+from second_round import examples
 
 labels = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=200)
 labels_and_groups = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20)), min_size=1, max_size=120)
@@ -34,6 +35,7 @@ def try_to_assign(targets: Sequence[str], groups: Sequence[str], k: int, seed: i
 # --- without groups ----------------------------------------------------------------------------------
 
 
+@settings(max_examples=examples(100))
 @given(labels, st.integers(2, 7), st.integers(0, 5))
 def test_folds_differ_by_at_most_one_image_of_each_class_and_in_all(targets: list[str], k: int, seed: int) -> None:
     class_counts = Counter(targets)
@@ -56,6 +58,7 @@ def test_folds_differ_by_at_most_one_image_of_each_class_and_in_all(targets: lis
     assert sizes.max() - sizes.min() <= 1
 
 
+@settings(max_examples=examples(100))
 @given(labels.filter(lambda targets: max(Counter(targets).values()) >= 3), st.integers(0, 5))
 def test_the_same_seed_gives_the_same_folds(targets: list[str], seed: int) -> None:
     assert assign_folds(targets, 3, seed).tolist() == assign_folds(targets, 3, seed).tolist()
@@ -69,6 +72,7 @@ def test_another_seed_gives_other_folds() -> None:
 # --- with groups -------------------------------------------------------------------------------------
 
 
+@settings(max_examples=examples(100))
 @given(labels_and_groups, st.integers(2, 5), st.integers(0, 5))
 def test_a_group_is_in_one_fold_and_in_none_if_it_holds_all_images_of_a_class(
     images: list[tuple[str, int]], k: int, seed: int
@@ -85,6 +89,7 @@ def test_a_group_is_in_one_fold_and_in_none_if_it_holds_all_images_of_a_class(
     assert folds.tolist() == assign_folds(targets, k, seed, groups).tolist()
 
 
+@settings(max_examples=examples(100))
 @given(group_sizes, st.integers(2, 5), st.integers(0, 5))
 def test_folds_differ_in_images_of_a_class_by_at_most_its_largest_group(
     sizes_of_class: dict[str, list[int]], k: int, seed: int
@@ -110,6 +115,7 @@ def test_folds_differ_in_images_of_a_class_by_at_most_its_largest_group(
             assert counts.max() - counts.min() <= max(sizes)
 
 
+@settings(max_examples=examples(100))
 @given(labels, st.integers(2, 5), st.integers(0, 5))
 def test_groups_of_one_image_change_nothing(targets: list[str], k: int, seed: int) -> None:
     folds = try_to_assign(targets, [str(number) for number in range(len(targets))], k, seed)

@@ -115,7 +115,7 @@ def adapt_statistics(root: Path, device: torch.device) -> None:
 
 def predict_all_views(root: Path, device: torch.device) -> None:
     """The values are asked for once, at the end: not batch by batch."""
-    learner = learner_of(root, **ON_ACCELERATOR, model="test_resnet", batch_size=4)
+    learner = learner_of(root, **ON_ACCELERATOR, model="test_resnet")
     with answered() as questions:
         move_learner(learner, torch.float32, device)
         assert len(validate(learner, "mirror+flip+turn+zoom").probs) > 8

@@ -15,6 +15,7 @@ from PIL import Image
 
 from pictures import BLUE, RED, bomb, png, saved, two_colours, two_values
 from podium.images.decode import BadImage, decode, decode_with_header, read_image
+from second_round import examples
 
 IMAGE = two_colours(RED, BLUE)
 
@@ -210,7 +211,7 @@ SOUND_FILES = [
 ]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     sound=st.sampled_from(SOUND_FILES),
     changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4),

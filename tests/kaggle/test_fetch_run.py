@@ -23,18 +23,20 @@ def without(files: Files, part: str) -> Files:
 @pytest.mark.parametrize(
     ("damage", "problem", "kernel_count"),
     [
-        (lambda files: {}, "left no podium.json", 2),
+        pytest.param(lambda files: {}, "left no podium.json", 2, marks=pytest.mark.all),
         (lambda files: {**files, "podium.json": b"{}"}, "left no podium.json", 2),
         (
             lambda files: {**files, "podium.json": b'{"exit": 0, "token": "x", "folds": []}'},
             "has not trained this run",
             2,
         ),
-        (lambda files: {"podium.json": files["podium.json"]}, "has not trained this run", 2),
+        pytest.param(
+            lambda files: {"podium.json": files["podium.json"]}, "has not trained this run", 2, marks=pytest.mark.all
+        ),
         (lambda files: {**files, "runs/tiny/test_vit/recipe.json": b"<html>"}, "is incomplete or damaged", 1),
         (lambda files: {**files, "runs/tiny/test_vit/fold1/oof.npz": b""}, "is incomplete or damaged", 1),
-        (lambda files: without(files, "fold1/oof"), "is incomplete or damaged", 1),
-        (lambda files: without(files, "recipe"), "is incomplete or damaged", 1),
+        pytest.param(lambda files: without(files, "fold1/oof"), "is incomplete or damaged", 1, marks=pytest.mark.all),
+        pytest.param(lambda files: without(files, "recipe"), "is incomplete or damaged", 1, marks=pytest.mark.all),
     ],
 )
 def test_incomplete_output_is_not_taken_and_the_same_command_continues(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from second_round import first_of
 from stand_ins.kaggle_kernels import KernelMachine
 from stand_ins.kaggle_service import TOKEN, Service, kaggle
 from tiny import Podium, one_line
@@ -14,15 +15,23 @@ from tiny import Podium, one_line
 UPLOAD = ("kaggle-bundle", "-c", "tiny", "--upload")
 
 
-@pytest.fixture
+@pytest.fixture(params=first_of(["instant"], ["instant", "real"]))
 def service_with_run(
-    service: Service, pip: None, trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    service: Service,
+    pip: None,
+    trained_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Service:
-    """A Kaggle that runs notebooks; the user has a trained run."""
+    """A Kaggle that runs notebooks, or has what they make at once; the user has a trained run."""
     monkeypatch.setattr("podium.kaggle.publish_bundle.PAUSE", 0.0)
     # The notebook is tried in test_bundle.py; here the stand-in of Kaggle's machines runs it.
     monkeypatch.setattr("podium.kaggle.bundle.try_offline", lambda *_: "nothing")
-    service.run_kernel = KernelMachine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", service)
+    csv = tmp_path / "submissions" / "tiny" / "test_vit.csv"
+    service.run_kernel = lambda kernel: {"submission.csv": csv.read_bytes()}
+    if request.param == "real":
+        service.run_kernel = KernelMachine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", service)
     shutil.copytree(trained_run, tmp_path / "runs" / "tiny" / "test_vit")
     return service
 

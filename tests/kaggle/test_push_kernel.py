@@ -26,7 +26,7 @@ def test_a_kernel_that_fails_shows_its_log_and_another_can_follow(
 
 
 def test_what_kaggle_says_of_a_kernel_it_refuses_is_shown(
-    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    service: Service, packed_fast: None, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.push_error = "Maximum weekly GPU quota of 30.00 hours reached"
     with kaggle(service, monkeypatch):

@@ -4,11 +4,13 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from extension_file import write_extension
 from podium.saved_runs.run_folder import Run
+from second_round import first_of
 from stand_ins.kaggle_kernels import KNOBS, STOP_AFTER_FOLD_0, TRAIN, InstantKernels, KernelMachine, parse_arguments
 from stand_ins.kaggle_service import TOKEN, Service, kaggle
 from tiny import Podium, one_line
@@ -19,15 +21,45 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path / "runs" / "tiny" / "test_vit")
 
 
+class SecondIsReal:
+    """Service.run_kernel that returns fold 0 of a trained run first, as Kaggle keeps it, and then runs kernels."""
+
+    def __init__(self, trained_run: Path, machine: KernelMachine) -> None:
+        self.machine = machine
+        self.instant = InstantKernels(trained_run)
+        self.instant.stop_after = [[0]]
+
+    def __call__(self, kernel: dict[str, Any]) -> dict[str, bytes]:
+        if self.machine.outputs:
+            return self.machine(kernel)
+        files = self.instant(kernel)
+        self.machine.outputs[kernel["slug"]] = folder = self.machine.folder / "first"
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        return files
+
+
 @pytest.mark.slow
-def test_a_run_is_trained_in_two_real_kernels_and_comes_back(
-    service: Service, run: Run, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("real_kernels", first_of([1], [1, 2]))
+def test_a_run_is_trained_in_two_kernels_and_comes_back(
+    service: Service,
+    packed_fast: None,
+    run: Run,
+    tmp_path: Path,
+    podium: Podium,
+    monkeypatch: pytest.MonkeyPatch,
+    real_kernels: int,
 ) -> None:
     """Kaggle's time is over after the first fold, so a second kernel continues what the first one left."""
     competition = tmp_path / "data" / "raw" / "tiny"
     write_extension(tmp_path, name="own/mine.py")
     words = ("--loss", "absolute", "--augment", "dark")
-    service.run_kernel = machine = KernelMachine(tmp_path / "kaggle", competition, service, STOP_AFTER_FOLD_0)
+    machine = KernelMachine(tmp_path / "kaggle", competition, service, STOP_AFTER_FOLD_0 if real_kernels == 2 else "")
+    service.run_kernel = machine
+    if real_kernels == 1:
+        assert podium("train", "-c", "tiny", *KNOBS, *words, "--device", "cpu", "--folds", "0")[0] == 0
+        service.run_kernel = SecondIsReal(run.path.rename(tmp_path / "trained"), machine)
     with kaggle(service, monkeypatch):
         status, _, err = podium(*TRAIN, *words)
     assert status == 0, err

@@ -67,7 +67,10 @@ def test_a_house_model_is_fine_tuned_from_the_hub_and_later_from_the_cache(
     tiny: Path, podium: Podium, hub_files: Path, use_hub: Callable[[str], None]
 ) -> None:
     # After training at a rate too small to move a weight, the weights show where they came from.
-    train = ("train", "-c", "tiny", "--model", HOUSE_MODEL, "--epochs", "1", "--batch-size", "8", "--lr", "1e-9")
+    train = (
+        *("train", "-c", "tiny", "--model", HOUSE_MODEL, "--epochs", "1", "--batch-size", "8", "--lr", "1e-9"),
+        *("--keep", "0", "--views", "none"),
+    )
     with serve(hub_files) as (address, requests):
         use_hub(address)
         status, _, err = podium(*train, "--folds", "0")

@@ -75,11 +75,15 @@ def test_seeds_and_other_models_can_follow(tiny: Path, podium: Podium) -> None:
     assert run_of(tiny, f"{SECOND}-linear").finished() == run_of(tiny, f"{FIRST}-and-{SECOND}-linear").finished() == [0]
 
 
+@pytest.mark.all
 def test_the_whole_model_can_be_exported(tiny: Path, podium: Podium) -> None:
-    podium_at(tiny, "folds", "-c", "tiny", "--k", "2")
-    podium_at(tiny, *LINEAR, "--name", "both")
-    status, _, err = podium("export", "both", "-c", "tiny", "--torch")
+    podium_at(tiny, *LINEAR, "--folds", "0", "--name", "both")
+    status, _, err = podium("export", "both", "-c", "tiny", "--torch", "--views", "none")
     assert status == 0, err
+
+
+def test_timm_cannot_have_the_model(tiny: Path) -> None:
+    podium_at(tiny, *LINEAR, "--folds", "0", "--name", "both")
     with pytest.raises(PodiumError, match="is no model of timm"):
         export_model(run_of(tiny, "both").weights_path(0), tiny / "model.safetensors")
 

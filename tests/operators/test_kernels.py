@@ -14,14 +14,28 @@ from podium.operators import kernels
 needs_kernels = pytest.mark.skipif(bool(kernels.problem()), reason=kernels.problem())
 
 
+# Compiles in a fifth of the time, and only once.
+COMPILER = """#!/bin/sh
+PATH=/usr/local/bin:/usr/bin:/bin
+for output; do :; done
+case $output in *.o) kept=$(dirname "$0")/kept.o ;; *) kept=$(dirname "$0")/kept.so ;; esac
+if [ ! -f "$kept" ]; then cc "$@" -O1 || exit; cp "$output" "$kept"; fi
+cp "$kept" "$output"
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bin") / "cc"
+    path.write_text(COMPILER)
+    path.chmod(0o755)
+    return path
+
+
 @pytest.fixture
-def compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: Path) -> Path:
     """A new cache folder; the kernels that are loaded stay so."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    compiler = tmp_path / "bin" / "cc"
-    compiler.parent.mkdir()
-    compiler.write_text('#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin exec cc "$@" -O1\n')  # in a fifth of the time
-    compiler.chmod(0o755)
     monkeypatch.setenv("PATH", str(compiler.parent), prepend=os.pathsep)
     monkeypatch.setattr(kernels, "_library", kernels._library.__wrapped__)
     return tmp_path / "cache" / "podium"

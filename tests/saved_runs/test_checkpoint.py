@@ -17,6 +17,7 @@ from podium.saved_runs.checkpoint import CheckpointWriter, checkpoints, restore_
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.training.learner import Learner
 from podium.training.learner_state import COUNTERS, learner_state, restore_learner
+from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, run_of, signal_in_step
 from training.damage import cut_end, empty, flip_bit
 from training.learners import a_batch, copy_state, learner_of
@@ -106,7 +107,7 @@ def test_a_checkpoint_of_something_else_is_refused(tiny: Path) -> None:
     assert restore(tiny, learner)
 
 
-@pytest.mark.parametrize("damage", [flip_bit, cut_end, empty])
+@pytest.mark.parametrize("damage", first_of([flip_bit], [flip_bit, cut_end, empty]))
 def test_if_the_newest_checkpoint_is_damaged_the_one_before_serves(
     tiny: Path, podium: Podium, damage: Callable[[Path], None]
 ) -> None:

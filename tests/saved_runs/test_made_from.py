@@ -11,6 +11,7 @@ from podium.disk import write_json
 from podium.saved_runs.known_images import folds_seen_before
 from podium.saved_runs.run_folder import Run
 from podium.training import soup
+from second_round import first_of
 from templates import template
 from tiny import FAST, Podium, podium_at, run_of, write_competition
 
@@ -53,20 +54,18 @@ def words_of(flag: str) -> tuple[str, ...]:
     return (*(mixed if flag == "soup" else (*TRAIN, flag, "b")), "--name", "new")
 
 
-@pytest.mark.parametrize("flag", ["--teacher", "soup"])
+@pytest.mark.parametrize("flag", first_of(["--teacher"], ["--teacher", "soup"]))
 def test_what_learns_from_a_run_names_its_licence_and_images(runs: Path, podium: Podium, flag: str) -> None:
     record(run_of(runs, "b"), weights_source="test_vit.x from hub", weights_licence=LICENCE, extra=[ART])
-    words = (
-        (*TRAIN, "--name", "new", flag, "b") if flag != "soup" else ("soup", "a", "b", "-c", "tiny", "--name", "new")
-    )
-    status, _, err = podium(*words)
+    fold = ("--folds", "0") if flag != "soup" else ()
+    status, _, err = podium(*words_of(flag), *fold)
     assert status == 0, err
     if flag != "soup":
         assert f"the weights test_vit.x from hub of tiny/b are licensed {LICENCE}" in err
         assert "tiny/b has learned from 9 images of data/extra/art (CC BY-NC 4.0)" in err
     entry = recorded(runs, "new")["made_from"][-1]
     assert (entry["run"], entry["weights_licence"], entry["extra"]) == ("tiny/b", LICENCE, [ART])
-    status, _, err = podium(*TRAIN, "--name", "newest", "--from", "new")
+    status, _, err = podium(*TRAIN, "--name", "newest", "--from", "new", "--folds", "0")
     assert status == 0, err
     assert [entry["run"] for entry in recorded(runs, "newest")["made_from"]][-2:] == ["tiny/b", "tiny/new"]
     status, out, err = podium("submit", "-c", "tiny", "--anyway", "--runs", "newest")
@@ -98,12 +97,11 @@ def test_a_run_of_another_competition_brings_its_licence(runs: Path, podium: Pod
 
 @pytest.mark.parametrize("flag", ["--from", "soup"])
 def test_what_learns_from_a_doubted_run_is_doubted(runs: Path, podium: Podium, flag: str) -> None:
-    record(run_of(runs, "b"), weights_have_seen={"run": "x", "unseen_folds": [1]})
-    words = (
-        (*TRAIN, "--name", "new", flag, "b") if flag != "soup" else ("soup", "a", "b", "-c", "tiny", "--name", "new")
-    )
-    status, _, err = podium(*words)
+    record(run_of(runs, "b"), weights_have_seen={"run": "x", "unseen_folds": [1]}, weights_licence=LICENCE, extra=[ART])
+    status, _, err = podium(*words_of(flag))
     assert status == 0, err
+    entry = recorded(runs, "new")["made_from"][-1]
+    assert (entry["run"], entry["weights_licence"], entry["extra"]) == ("tiny/b", LICENCE, [ART])
     assert "warning: b knew held-out images." in err
     assert recorded(runs, "new")["weights_have_seen"] == {"run": "b", "unseen_folds": [1]}
     assert folds_seen_before(run_of(runs, "new")) == [0, 2]

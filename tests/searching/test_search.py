@@ -35,6 +35,7 @@ from templates import template
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
 
 MODELS = ("test_vit", "test_convnext", "test_resnet")
+TWO_TRIALS = (*SEARCH[:-1], "2")
 
 
 @pytest.fixture
@@ -155,12 +156,12 @@ def test_a_search_that_is_stopped_goes_on_with_the_trial_that_was_running(
     for step in (2, 5):
         with monkeypatch.context() as patch:
             signal_in_step(patch, step, signal.SIGINT)
-            status, _, err = podium(*SEARCH)
+            status, _, err = podium(*TWO_TRIALS)
             assert status == 75, err
             assert "run the same command again to resume" in err
     assert "RUNNING" in [state for state, _, _ in trials_of(folds)]
-    assert podium(*SEARCH)[0] == 0
-    assert trials_of(folds) == trials_of(template(searched))
+    assert podium(*TWO_TRIALS)[0] == 0
+    assert trials_of(folds) == trials_of(template(searched))[:2]
 
 
 def note_and_die(root: Path, after_steps: int) -> None:
@@ -185,7 +186,7 @@ def note_and_die(root: Path, after_steps: int) -> None:
 
 @pytest.mark.slow
 def test_two_processes_train_no_trial_twice_and_what_a_killed_one_leaves_is_finished(folds: Path) -> None:
-    words = ("--root", folds, *SEARCH, "--trials", "5")
+    words = ("--root", folds, *SEARCH)
     logs = [folds / f"log{number}" for number in range(3)]
     killed, second = (
         start_podium(words, log, before=partial(note_and_die, folds, steps))
@@ -197,7 +198,7 @@ def test_two_processes_train_no_trial_twice_and_what_a_killed_one_leaves_is_fini
     trained = (folds / "trained").read_text().splitlines()
     assert len(trained) == len(set(trained))
     trials = SearchStudy(folder_of_search(folds), 1).trials()
-    assert len(trials) == 5
+    assert len(trials) == 3
     assert all(trial.state in FINISHED for trial in trials)
     assert not any("Traceback" in log.read_text() for log in logs)
     assert sum("winner: search-t" in log.read_text() for log in logs) >= 1
@@ -269,6 +270,7 @@ def test_a_time_that_is_too_short_for_the_defaults_is_refused_and_its_remedy_wor
     assert "was started with other settings: folds" in one_line(podium(*SEARCH, "--trials", "1"))
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("kind", [NoSpaceLeft, InUse])
 def test_a_trial_that_is_not_at_fault_is_kept_for_the_same_command(
     folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, kind: type[PodiumError]
@@ -281,24 +283,25 @@ def test_a_trial_that_is_not_at_fault_is_kept_for_the_same_command(
     with monkeypatch.context() as patch:
         patch.setattr(search, "train_folds", train)
         patch.setattr(search, "score_on", lambda run, *_: float(not run.name.startswith("search-t0")))
-        assert "of something else" in one_line(podium(*SEARCH))
+        assert "of something else" in one_line(podium(*TWO_TRIALS))
     assert [state for state, _, _ in trials_of(folds)] == ["COMPLETE", "RUNNING"]
-    status, _, err = podium(*SEARCH)
+    status, _, err = podium(*TWO_TRIALS)
     assert status == 0, err
     assert "FAIL" not in [state for state, _, _ in trials_of(folds)]
 
 
+@pytest.mark.all
 def test_a_search_whose_time_is_over_is_judged_and_goes_on(
     folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Pace, "seconds", lambda pace, plan: 1e6 if plan.run.name == "search-t1" else 0.0)
-        status, out, err = podium(*SEARCH, "--budget", "100h")
+        status, out, err = podium(*TWO_TRIALS, "--budget", "100h")
     assert status == 0, err
     assert "the time of the search is over; the same command goes on" in err
     assert "winner: search-t0, the defaults" in out
-    assert podium(*SEARCH)[0] == 0
-    assert trials_of(folds) == trials_of(template(searched))
+    assert podium(*TWO_TRIALS)[0] == 0
+    assert trials_of(folds) == trials_of(template(searched))[:2]
 
 
 def test_a_time_that_ends_before_any_trial_does_leaves_a_report_without_a_winner(

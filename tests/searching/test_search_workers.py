@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from forked_podium import exit_status, start_podium
 from podium.cli import search_workers
 from podium.errors import STOPPED
 from podium.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, Rhythm, Step, take
@@ -23,7 +24,8 @@ from podium.fleet.worker_processes import gpus_of_workers, run_workers
 from podium.searching.search_plan import plan_search
 from podium.searching.search_request import SearchRequest
 from searching.searches import SEARCH as COMMAND
-from searching.searches import three_folds, trials_of
+from searching.searches import searched, three_folds, trials_of
+from second_round import first_of
 from templates import template
 from tiny import Podium, one_line
 
@@ -39,6 +41,12 @@ def folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def found(folds: Path) -> Path:
+    shutil.copytree(template(searched), folds, dirs_exist_ok=True)
+    return folds
+
+
 def board_of(root: Path) -> Board:
     return Board(root / "runs/tiny/.cells")
 
@@ -48,8 +56,28 @@ def states(root: Path) -> list[str]:
     return [step.state for cell, step in steps.items() if cell.startswith("search@worker-")]
 
 
+class Forked:
+    """A worker's process, forked from a server that has imported podium."""
+
+    def __init__(self, words: Sequence[str], log: Path) -> None:
+        self.process = start_podium(words, log, environment={"PODIUM_BEAT": "0.2s"})
+
+    def wait(self) -> int:
+        return exit_status(self.process)
+
+    def terminate(self) -> None:
+        self.process.terminate()
+
+
 @pytest.mark.slow
-def test_processes_search_together_and_the_command_shows_the_report(folds: Path, podium: Podium) -> None:
+@pytest.mark.parametrize("forked", first_of([True], [True, False]))
+def test_processes_search_together_and_the_command_shows_the_report(
+    folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, forked: bool
+) -> None:
+    if forked:
+        monkeypatch.setattr(
+            "podium.fleet.worker_processes._start", lambda words, gpu: Forked(words, folds / "worker.log")
+        )
     status, out, err = podium(*TWO_TRIALS, "--on", "here", "--at-once", "2")
     assert status == 0, err
     assert out.count("search search: 2 trials") == 1
@@ -236,13 +264,10 @@ def test_a_worker_that_was_queued_again_has_spent_the_time_of_its_beats(tmp_path
     assert sorted(board.beats_so_far("s@worker-0", board.last_steps()["s@worker-0"])) == [0, 2, 3]
 
 
-def test_a_worker_whose_time_is_spent_tries_nothing_and_judges(
-    folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_whose_time_is_spent_tries_nothing_and_judges(found: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from podium.searching.search import search
 
-    assert podium(*COMMAND[:-1], "1")[0] == 0
-    capsys.readouterr()
+    before = trials_of(found)
     request = SearchRequest(
         ["test_vit"],
         {"weights": "none", "image_size": 32, "batch_size": 8, "epochs": 3, "lr": 1e-3},
@@ -250,9 +275,9 @@ def test_a_worker_whose_time_is_spent_tries_nothing_and_judges(
         budget=3600,
         spent=3599,
     )
-    assert search(plan_search("tiny", folds, request, ("test_vit",)))
+    assert search(plan_search("tiny", found, request, ("test_vit",)))
     assert "the time of the search is over" in capsys.readouterr().err
-    assert len([row for row in trials_of(folds) if row[0] == "COMPLETE"]) == 1
+    assert [trial for trial in trials_of(found) if trial[0] != "RUNNING"] == before
 
 
 def test_workers_that_have_not_begun_are_not_waited_for_once_the_search_has_ended(
@@ -312,8 +337,7 @@ def test_slurm_is_refused_where_there_is_none(folds: Path, podium: Podium, monke
     assert "there is no sbatch on PATH" in one_line(podium(*COMMAND, "--on", "slurm:gpu"))
 
 
-def test_other_settings_are_refused_before_a_worker_begins(folds: Path, podium: Podium) -> None:
-    assert podium(*COMMAND[:-1], "1")[0] == 0
+def test_other_settings_are_refused_before_a_worker_begins(found: Path, podium: Podium) -> None:
     message = one_line(podium(*COMMAND, "--smoothing", "0.1", "--on", "here"))
     assert "was started with other settings" in message
-    assert states(folds) == []
+    assert states(found) == []

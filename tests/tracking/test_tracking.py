@@ -17,6 +17,7 @@ from podium.machine import Machine
 from podium.saved_runs.fold_names import WHOLE
 from podium.tracking.trackers import TRACKERS, TrackedFold
 from podium.tracking.tracking import FILE, Tracking
+from second_round import first_of
 from stand_ins.trackers import Calls, install, stand_ins
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
 
@@ -50,7 +51,7 @@ def test_every_tracker_can_be_asked_for_and_installed() -> None:
     assert set(TRACKERS) <= set(extras)
 
 
-@pytest.mark.parametrize("tracker", TRACKERS)
+@pytest.mark.parametrize("tracker", first_of(["mlflow", "wandb"], TRACKERS))
 def test_a_tracker_sees_every_epoch_of_every_fold_and_the_recipe(
     tiny: Path, podium: Podium, calls: Calls, tracker: str
 ) -> None:
@@ -67,7 +68,7 @@ def test_a_tracker_sees_every_epoch_of_every_fold_and_the_recipe(
     assert options["epochs"] == "3"
 
 
-@pytest.mark.parametrize("tracker", TRACKERS)
+@pytest.mark.parametrize("tracker", first_of(["tensorboard", "mlflow"], TRACKERS))
 def test_a_stopped_run_goes_on_in_the_same_place_and_changes_no_bit(
     tiny: Path, podium: Podium, calls: Calls, tracker: str
 ) -> None:
@@ -107,7 +108,10 @@ def test_an_epoch_that_a_killed_process_told_is_not_told_again(tiny: Path, podiu
     assert [call["purge_step"] for call in calls.read("begin")] == [None, 3, 3]
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"tensorboard": {"id": 1}}', '{"tensorboard": 3}'])
+DAMAGED = ("", "[]", '{"tensorboard": {"id": 1}}', '{"tensorboard": 3}')
+
+
+@pytest.mark.parametrize("content", first_of(["", '{"tensorboard": 3}'], DAMAGED))
 def test_a_tracker_whose_file_is_damaged_begins_anew(tiny: Path, podium: Podium, calls: Calls, content: str) -> None:
     assert podium(*TRAIN, "--folds", "0")[0] == 0
     run = run_of(tiny)
@@ -147,24 +151,24 @@ def test_a_tracker_that_fails_is_left_out_with_one_warning(
     tiny: Path, podium: Podium, calls: Calls, failing: str
 ) -> None:
     calls.failing = failing
-    status, _, err = podium(*TRAIN, "--track", "wandb+mlflow")
+    status, _, err = podium(*TRAIN, "--folds", "0", "--track", "wandb+mlflow")
     assert status == 0
     warnings = [line for line in err.splitlines() if "warning" in line and "out of order" in line]
     assert len(warnings) == 2
     for name, warning in zip(("wandb", "mlflow"), warnings, strict=True):
         assert f"{name} fails ({failing} is out of order)" in warning
         assert "no longer follows test_vit" in warning
-    assert run_of(tiny).finished() == [0, 1]
+    assert run_of(tiny).finished() == [0]
 
 
 def test_a_tracker_that_fails_takes_no_other_with_it(
     tiny: Path, podium: Podium, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mlflow.entities", None)
-    status, _, err = podium(*TRAIN, "--track", "mlflow+tensorboard")
+    status, _, err = podium(*TRAIN, "--folds", "0", "--track", "mlflow+tensorboard")
     assert status == 0
     assert "mlflow fails" in err
-    assert [call["epoch"] for call in calls.read("record")] == [1, 2, 3] * 2
+    assert [call["epoch"] for call in calls.read("record")] == [1, 2, 3]
 
 
 def test_a_package_that_is_missing_is_named_before_anything_else(

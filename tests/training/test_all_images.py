@@ -8,7 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from podium.exporting import export_run
+from podium.exporting.file_forms import FORMS, Form
 from podium.folds.folds import Folds
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.prediction_files import Predictions
@@ -22,6 +25,17 @@ TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--batch-size
 def with_a_run_of_two_folds(root: Path) -> None:
     tiny_with_folds(root)
     podium_at(root, *TRAIN)
+
+
+def with_a_model_of_all_images(root: Path) -> None:
+    with_a_run_of_two_folds(root)
+    podium_at(root, *TRAIN, "--folds", "all")
+
+
+@pytest.fixture
+def all_trained(tmp_path: Path) -> Path:
+    shutil.copytree(template(with_a_model_of_all_images), tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 @pytest.fixture
@@ -89,9 +103,12 @@ def test_models_of_all_images_join_the_mean_of_their_run(folds_trained: Path, po
 
 
 @pytest.mark.parametrize("command", ["compare", "report", "explain", "export", "predict"])
-def test_every_other_command_goes_on(folds_trained: Path, podium: Podium, command: str, tmp_path: Path) -> None:
-    assert podium(*TRAIN, "--folds", "all")[0] == 0
-    images = folds_trained / "data" / "raw" / "tiny" / "test_image"
+def test_every_other_command_goes_on(
+    all_trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, command: str, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(FORMS, "torch", Form(".pt2", lambda whole, spec, path: path.touch(), lambda path: torch.relu))
+    monkeypatch.setattr(export_run, "_largest_difference", lambda whole, exported: 0.0)
+    images = all_trained / "data" / "raw" / "tiny" / "test_image"
     words = {
         "compare": ("compare", "-c", "tiny"),
         "report": ("report", "-c", "tiny"),
@@ -111,6 +128,7 @@ def test_every_other_command_goes_on(folds_trained: Path, podium: Podium, comman
         assert "no image says what it costs a model of all images" in message
 
 
+@pytest.mark.all
 def test_an_interrupted_model_resumes_to_the_same_bits(folds_trained: Path, podium: Podium) -> None:
     for name in ("interrupted", "undisturbed"):
         shutil.copytree(run_of(folds_trained).path, run_of(folds_trained, name).path)

@@ -266,6 +266,7 @@ def test_auto_records_what_it_saw_and_does_not_look_again(
 
 
 @pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize(("leaves_little", "model"), [(True, AUTO_PRETRAINED), (False, "resnet10t")])
 def test_a_head_and_a_model_from_scratch_are_trained_and_resumed_too(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, leaves_little: bool, model: str
@@ -304,7 +305,7 @@ def test_a_head_that_auto_chose_goes_on_within_a_budget(
 
 @pytest.mark.slow
 def test_a_trial_that_diverges_or_is_stopped_leaves_nothing(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = plan_of(tiny, image_size=32, batch_size=4, epochs=2)
+    plan = plan_of(tiny, image_size=32, batch_size=8, epochs=1)
     looks = Looks(replace(plan, run=Run(tiny / "looks")))
     options = looks.options_of_pretrained({"image_size": 32})
     with pytest.MonkeyPatch.context() as patch:
@@ -360,7 +361,7 @@ def test_the_looks_see_no_label_of_the_held_out_images(tiny: Path, tmp_path: Pat
     for number, each in enumerate((plan, blind)):
         looks = Looks(replace(each, run=Run(tmp_path / f"trial{number}")))
         head = looks.head({"image_size": 32}, tries_mirror=True)
-        trial = looks.trial(looks.options_of_pretrained({"image_size": 32, "epochs": 2}), seconds=100.0)
+        trial = looks.trial(looks.options_of_pretrained({"image_size": 32, "epochs": 1}), seconds=100.0)
         seen.append((head.loss, head.score, trial.loss, trial.score))
     assert seen[0] == seen[1]
     assert not list(tmp_path.glob("trial*/fold*"))

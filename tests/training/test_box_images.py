@@ -89,6 +89,7 @@ def test_boxes_show_what_whole_images_hide(objects: Path, podium: Podium) -> Non
     assert whole < 0.9 < boxes
 
 
+@pytest.mark.all
 def test_a_run_on_boxes_resumes_to_the_bit_and_can_be_verified(objects: Path, podium: Podium) -> None:
     region = ("--region", boxes_of(objects), "--region-jitter", "0.2")
     with pytest.MonkeyPatch.context() as patch:
@@ -106,7 +107,7 @@ def test_a_run_on_boxes_resumes_to_the_bit_and_can_be_verified(objects: Path, po
 def test_workers_and_a_store_without_pixels_see_the_same_boxes(objects: Path, podium: Podium) -> None:
     region = ("--region", boxes_of(objects), "--region-jitter", "0.1")
     for name, words in (("here", ()), ("there", ("--workers", "1")), ("decoded", ("--store", "off"))):
-        status, _, err = podium(*TRAIN, *region, "--name", name, *words)
+        status, _, err = podium(*TRAIN, *region, "--epochs", "1", "--name", name, *words)
         assert status == 0, err
     for name in ("there", "decoded"):
         assert_same_fold(run_at(objects, "here"), run_at(objects, name))
@@ -115,7 +116,7 @@ def test_workers_and_a_store_without_pixels_see_the_same_boxes(objects: Path, po
 def test_a_column_of_boxes_gives_the_same_run_as_a_file(objects: Path, podium: Podium) -> None:
     write_column(objects, "place")
     for name, region in (("file", boxes_of(objects)), ("column", "place")):
-        status, _, err = podium(*TRAIN, "--region", region, "--name", name)
+        status, _, err = podium(*TRAIN, "--region", region, "--epochs", "1", "--name", name)
         assert status == 0, err
     file, column = (run_at(objects, name) for name in ("file", "column"))
     assert file.recipe["region_sha256"] == column.recipe["region_sha256"]

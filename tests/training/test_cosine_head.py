@@ -53,7 +53,14 @@ def test_rare_classes_have_larger_margins() -> None:
     assert class_margins(np.array([7, 7])) == pytest.approx([0.5, 0.5])  # ArcFace's own
 
 
-@pytest.mark.parametrize(("name", "pool"), [("test_vit", "both"), ("test_convnext", "gem"), ("test_resnet", "default")])
+@pytest.mark.parametrize(
+    ("name", "pool"),
+    [
+        ("test_vit", "both"),
+        pytest.param("test_convnext", "gem", marks=pytest.mark.all),
+        ("test_resnet", "default"),
+    ],
+)
 def test_a_saved_model_answers_as_the_trained_one_and_training_goes_on_from_it(
     tmp_path: Path, name: str, pool: str
 ) -> None:

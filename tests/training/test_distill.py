@@ -26,6 +26,7 @@ from podium.training.augment import TestView
 from podium.training.distill import TEMPERATURE, Teacher, separate_heads
 from podium.training.learner import Learner
 from podium.training.loader import batches_in_order, load_batches
+from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, recipe_of, run_of, signal_in_step, weights_hash
 from training.learners import CPU, context_of
 
@@ -114,7 +115,13 @@ def test_a_head_for_the_teacher_learns_its_decision(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "heads"), [(DEIT, 2), ("pit_ti_distilled_224", 2), ("pit_ti_224", 1), ("resnet10t", 1)]
+    ("model", "heads"),
+    [
+        (DEIT, 2),
+        pytest.param("pit_ti_distilled_224", 2, marks=pytest.mark.all),
+        pytest.param("pit_ti_224", 1, marks=pytest.mark.all),
+        ("resnet10t", 1),
+    ],
 )
 def test_a_model_with_a_head_for_the_teacher_is_known_by_its_output(model: str, heads: int) -> None:
     size = 224 if model.startswith("pit") else 32
@@ -129,12 +136,12 @@ def test_a_model_with_a_head_for_the_teacher_is_known_by_its_output(model: str, 
 
 
 @pytest.mark.slow
-def test_students_go_all_the_way_to_a_submission(taught: Path, podium: Podium) -> None:
-    for model, teacher in (
-        ("test_vit", "test_convnext"),
-        (DEIT, "test_vit"),
-        ("test_resnet", "test_vit+test_convnext"),
-    ):
+@pytest.mark.all
+@pytest.mark.parametrize("more", [(), ((DEIT, "test_vit"),)])
+def test_students_go_all_the_way_to_a_submission(
+    taught: Path, podium: Podium, more: tuple[tuple[str, str], ...]
+) -> None:
+    for model, teacher in (("test_vit", "test_convnext"), ("test_resnet", "test_vit+test_convnext"), *more):
         status, out, err = teach(podium, f"of-{model}", "--teacher", teacher, model=model)
         assert status == 0, err
         assert f"taught by {' and '.join(teacher.split('+'))}" in err
@@ -163,7 +170,7 @@ def test_the_student_depends_on_its_teacher(taught: Path, podium: Podium) -> Non
         ("both", "--teacher", "test_vit+test_convnext"),
         ("more", "--teacher", "test_vit", "--distil", "0.9"),
     ):
-        status, _, err = teach(podium, name, "--folds", "0", *words)
+        status, _, err = teach(podium, name, "--folds", "0", "--epochs", "1", *words)
         assert status == 0, err
         hashes[name] = weights_hash(taught, name)
     assert hashes["nothing"] == hashes["alone"]
@@ -207,6 +214,7 @@ def test_micro_batches_are_taught_like_the_whole_batch(
 
 
 @pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize(("model", "grow"), [("test_resnet", "0.6"), (DEIT, "0")])
 def test_a_student_stopped_anywhere_ends_with_the_same_bits(
     taught: Path, podium: Podium, model: str, grow: str
@@ -225,7 +233,7 @@ def test_a_student_stopped_anywhere_ends_with_the_same_bits(
     assert_same_fold(run_of(taught, "stopped"), run_of(taught, "undisturbed"))
 
 
-@pytest.mark.parametrize("distil", ["0.5", "1"])
+@pytest.mark.parametrize("distil", first_of(["0.5"], ["0.5", "1"]))
 def test_both_heads_of_a_distilled_model_learn_and_its_file_gives_the_reported_predictions(
     taught: Path, podium: Podium, distil: str
 ) -> None:

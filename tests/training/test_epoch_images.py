@@ -13,6 +13,7 @@ from podium.models.heads import output_layers
 from podium.training.epoch_images import ClassBalance
 from podium.training.head_start import start_head
 from podium.training.losses import log_shares
+from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
 from training.learners import TASKS, learner_of, learner_of_task
 
@@ -47,7 +48,11 @@ def test_another_epoch_shows_other_images_of_a_common_class() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--balance", "0.5"), ("--cap", "4"), ("--adjust", "1"), ("--balance", "1", "--cap", "5")]
+    "words",
+    first_of(
+        [("--adjust", "1")],
+        [("--balance", "0.5"), ("--cap", "4"), ("--adjust", "1"), ("--balance", "1", "--cap", "5")],
+    ),
 )
 def test_an_interrupted_run_resumes_to_the_same_bits(tiny: Path, podium: Podium, words: tuple[str, ...]) -> None:
     command = (*TRAIN, *words)

@@ -14,6 +14,7 @@ from podium.models.model_file import load_model
 from podium.training.augment import TrainView
 from podium.training.learner import Learner
 from podium.training.losses import loss_of_further
+from second_round import first_of
 from templates import template
 from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, signal_in_step, write_competition
 from training.learners import context_of
@@ -93,7 +94,10 @@ def test_podium_data_says_what_is_learned_beside(further: Path, podium: Podium) 
     assert 'also = ["height", "site"]' in podium("data", "-c", "tiny", "--card")[1]
 
 
-@pytest.mark.parametrize("model", ["test_vit", "test_convnext", "test_resnet", "deit_tiny_distilled_patch16_224"])
+MODELS = ["test_vit", "test_convnext", "test_resnet", "deit_tiny_distilled_patch16_224"]
+
+
+@pytest.mark.parametrize("model", first_of(["test_vit", "test_resnet"], MODELS))
 def test_a_model_learns_them_and_its_file_is_as_without(further: Path, podium: Podium, model: str) -> None:
     for name, weight in (("with", "1"), ("without", "0")):
         status, _, err = podium(*TRAIN, "--model", model, "--name", name, "--also-weight", weight)
@@ -143,6 +147,7 @@ def test_the_loss_is_the_mean_over_known_cells(further: Path) -> None:
     assert loss.item() == pytest.approx((squared + crossed).item() / 2, rel=1e-4)
 
 
+@pytest.mark.all
 def test_an_interrupted_run_resumes_to_the_same_bits(further: Path, podium: Podium) -> None:
     command = (*TRAIN, "--model", "test_vit", "--mix", "0.5", "--keep", "0.3", "--head-first")
     with pytest.MonkeyPatch.context() as patch:
@@ -163,6 +168,7 @@ def test_other_columns_cannot_go_on(further: Path, podium: Podium) -> None:
     assert "the further columns of the card changed" in one_line(podium(*command))
 
 
+@pytest.mark.all
 def test_a_student_and_a_pseudo_labelled_run_learn_them_too(further: Path, podium: Podium) -> None:
     assert podium(*TRAIN, "--model", "test_vit", "--name", "first")[0] == 0
     words = ("--teacher", "first", "--pseudo", "first", "--name", "second")

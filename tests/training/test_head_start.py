@@ -34,12 +34,23 @@ from tiny import FAST, Podium, assert_same_fold, recipe_of, run_of, signal_in_st
 from training.learners import learner_of
 
 LITE0 = PACKAGES[0].model
-# Two epochs of three steps with real weights of ImageNet.
+Words = tuple[object, ...]
+SMALL = "test_efficientnet"
+# Two epochs of three steps.
 WORDS = (
-    *("train", "-c", "tiny", "--model", LITE0, "--image-size", "32", "--batch-size", "4", "--epochs", "2"),
-    *("--keep", "0.3"),
+    *("train", "-c", "tiny", "--image-size", "32", "--batch-size", "4", "--epochs", "2", "--keep", "0.3"),
     *("--folds", "0", "--device", "cpu", "--workers", "0"),
 )
+REAL = (*WORDS, "--model", LITE0)  # with real weights of ImageNet
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Words:
+    """The same with a small model, whose weights are in a file."""
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("weights") / "small.pt"
+    torch.save(timm.create_model(SMALL).state_dict(), path)
+    return (*WORDS, "--model", SMALL, "--weights", str(path))
 
 
 def frozen_head_of(history: str) -> str:
@@ -71,9 +82,9 @@ def write_numbers(root: Path) -> None:
     ("slug", "write"),
     [
         (stripes.SLUG, write_tags),
-        (stripes.SLUG, write_columns),
+        pytest.param(stripes.SLUG, write_columns, marks=pytest.mark.all),
         (marks.SLUG, marks.write_competition),
-        (bars.SLUG, write_number),
+        pytest.param(bars.SLUG, write_number, marks=pytest.mark.all),
         (bars.SLUG, write_numbers),
     ],
     ids=["tags", "columns of 0 and 1", "several targets", "a number", "two numbers"],
@@ -95,8 +106,8 @@ def test_training_starts_at_the_score_of_the_linear_run(
 
 @pytest.mark.slow
 def test_real_weights_start_at_the_score_of_the_linear_run(tiny: Path, podium: Podium) -> None:
-    assert podium(*WORDS, "--linear", "--name", "linear")[0] == 0
-    status, _, err = podium(*WORDS, "--name", "tuned")
+    assert podium(*REAL, "--linear", "--name", "linear")[0] == 0
+    status, _, err = podium(*REAL, "--name", "tuned")
     assert status == 0, err
     (linear,), tuned = run_of(tiny, "linear").history(0), run_of(tiny, "tuned").history(0)
     assert tuned[0].scores == pytest.approx(linear.scores, abs=1e-3)
@@ -134,8 +145,7 @@ tiny_vit_5m_224 visformer_tiny vit_small_patch32_224 vit_tiny_r_s16_p8_224 ese_v
 xcit_nano_12_p16_224 test_vit test_convnext test_nfnet
 """
 FIRST_FAMILIES = """
-test_vit test_convnext test_nfnet resnet10t tf_efficientnet_lite0 vit_small_patch32_224 convnext_zepto_rms lcnetv2_small
-mobilenetv3_small_050 levit_128s mambaout_femto xcit_nano_12_p16_224
+test_vit test_convnext test_nfnet resnet10t tf_efficientnet_lite0 mobilenetv3_small_050 levit_128s
 """
 
 
@@ -217,12 +227,14 @@ def test_from_scratch_the_head_is_timm_s(tiny: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", first_of([1], [0, 1, 4]))
-def test_a_stopped_run_with_a_fitted_head_resumes_to_the_same_bits(tiny: Path, podium: Podium, step: int) -> None:
-    assert podium(*WORDS, "--name", "undisturbed")[0] == 0
+def test_a_stopped_run_with_a_fitted_head_resumes_to_the_same_bits(
+    tiny: Path, podium: Podium, small: Words, step: int
+) -> None:
+    assert podium(*small, "--name", "undisturbed")[0] == 0
     with pytest.MonkeyPatch.context() as patch:
         signal_in_step(patch, step, signal.SIGINT)
-        assert podium(*WORDS, "--name", "stopped")[0] == 75
-    status, _, err = podium(*WORDS, "--name", "stopped")
+        assert podium(*small, "--name", "stopped")[0] == 75
+    status, _, err = podium(*small, "--name", "stopped")
     assert status == 0, err
     assert "frozen head" not in err  # the checkpoint holds it
     stopped, undisturbed = run_of(tiny, "stopped"), run_of(tiny, "undisturbed")
@@ -232,16 +244,16 @@ def test_a_stopped_run_with_a_fitted_head_resumes_to_the_same_bits(tiny: Path, p
 
 @pytest.mark.slow
 def test_the_final_weights_keep_a_share_of_the_start(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "loss_on_training_images", lambda learner, model: 0.0)
     states = []
     for share in ("0", "0.3", "0.95"):
-        assert podium(*WORDS, "--lr", "0.001", "--keep", share, "--name", f"keep-{share}")[0] == 0
+        assert podium(*small, "--lr", "0.001", "--keep", share, "--name", f"keep-{share}")[0] == 0
         states.append(load_tensors(run_of(tiny, f"keep-{share}").weights_path(0))[0])
     trained, between, near = states  # the training itself is the same
     moved = [name for name, tensor in trained.items() if not torch.equal(tensor, near[name])]
-    assert len(moved) > 100
+    assert len(moved) > 40
     for name in moved:
         start = (near[name] - 0.05 * trained[name]) / 0.95
         assert torch.allclose(between[name], 0.7 * trained[name] + 0.3 * start, atol=1e-4), name
@@ -277,9 +289,11 @@ def test_no_share_of_the_start_is_kept_beyond_a_barrier() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_says_that_it_keeps_nothing(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_says_that_it_keeps_nothing(
+    tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(KeptStart, "choose", lambda kept, trained, loss_of: (trained, 0.0))
-    status, _, err = podium(*WORDS, "--name", "kept")
+    status, _, err = podium(*small, "--name", "kept")
     assert status == 0, err
     assert "fold 0 keeps nothing of its start (--keep 0.3)" in err
     assert [record.kept for record in run_of(tiny, "kept").history(0)] == [None, 0, 0]
@@ -302,9 +316,9 @@ def test_nothing_is_kept_where_statistics_of_batch_norm_change_or_no_head_was_fi
 
 
 @pytest.mark.slow
-def test_a_student_and_a_longer_run_start_from_a_head_too(tiny: Path, podium: Podium) -> None:
-    assert podium(*WORDS, "--name", "teacher")[0] == 0
-    status, _, err = podium(*WORDS, "--name", "student", "--teacher", "teacher")
+def test_a_student_and_a_longer_run_start_from_a_head_too(tiny: Path, podium: Podium, small: Words) -> None:
+    assert podium(*small, "--name", "teacher")[0] == 0
+    status, _, err = podium(*small, "--name", "student", "--teacher", "teacher")
     assert status == 0, err
     assert "frozen head" in err
     status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "teacher")
@@ -316,48 +330,48 @@ def test_a_student_and_a_longer_run_start_from_a_head_too(tiny: Path, podium: Po
 
 
 @pytest.mark.slow
-def test_a_run_within_a_budget_starts_from_the_fitted_head(tiny: Path, podium: Podium) -> None:
-    status, _, err = podium(*WORDS, "--name", "budget", "--budget", "3h")
+def test_a_run_within_a_budget_starts_from_the_fitted_head(tiny: Path, podium: Podium, small: Words) -> None:
+    status, _, err = podium(*small, "--name", "budget", "--budget", "3h")
     assert status == 0, err
     assert [record.epoch for record in run_of(tiny, "budget").history(0)] == [0, 1, 2]
 
 
 @pytest.mark.slow
 def test_a_run_below_the_frozen_head_says_so_with_the_remedy(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status, _, err = podium(*WORDS, "--epochs", "3", "--lr", "1", "--warmup", "0", "--name", "wild")
+    status, _, err = podium(*small, "--epochs", "3", "--lr", "1", "--warmup", "0", "--name", "wild")
     assert status == 0, err
     (warning,) = [line for line in err.splitlines() if "worse than the frozen head's" in line]
     assert all(remedy in warning for remedy in ("--lr", "--freeze", "--linear"))
-    status, _, err = podium(*WORDS, "--epochs", "3", "--lr", "1e-9", "--name", "calm")
+    status, _, err = podium(*small, "--epochs", "3", "--lr", "1e-9", "--name", "calm")
     assert status == 0, err
     assert "worse than the frozen head's" not in err
 
 
 @pytest.mark.slow
 def test_where_the_head_leaves_little_the_rate_is_low_unless_one_is_given(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Inner, "leaves_little", lambda *_: True)
-    status, _, err = podium(*WORDS, "--name", "low")
+    status, _, err = podium(*small, "--name", "low")
     assert status == 0, err
     assert "leaves little to learn, so the learning rate is" in err
     low = run_of(tiny, "low")
     start, *_, last = low.history(0)
     assert start.lr == pytest.approx(head_start.CAUTIOUS * low.recipe["lr"], rel=1e-2)
     assert last.lr <= start.lr
-    status, _, err = podium(*WORDS, "--name", "given", "--lr", "0.001")
+    status, _, err = podium(*small, "--name", "given", "--lr", "0.001")
     assert status == 0, err
     assert run_of(tiny, "given").history(0)[0].lr == 0.001
 
 
 @pytest.mark.slow
 def test_few_steps_of_a_net_with_batch_norm_have_a_lower_rate_unless_one_is_given(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Inner, "leaves_little", lambda *_: False)
-    status, _, err = podium(*WORDS, "--name", "few")
+    status, _, err = podium(*small, "--name", "few")
     assert status == 0, err
     few = run_of(tiny, "few")
     start, *_, last = few.history(0)
@@ -369,16 +383,16 @@ def test_few_steps_of_a_net_with_batch_norm_have_a_lower_rate_unless_one_is_give
         own = run_of(tiny, name)
         first, *_, end = own.history(0)
         assert first.lr == pytest.approx(own.recipe["lr"] * min(1, end.step / head_start.FEW_STEPS), rel=1e-2)
-    assert podium(*WORDS, "--name", "given", "--lr", "0.001")[0] == 0
+    assert podium(*small, "--name", "given", "--lr", "0.001")[0] == 0
     assert run_of(tiny, "given").history(0)[0].lr == 0.001
 
 
 @pytest.mark.slow
 def test_a_run_that_goes_on_takes_over_the_low_rate_and_is_compared_with_its_start(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Inner, "leaves_little", lambda *_: True)
-    assert podium(*WORDS, "--name", "low")[0] == 0
+    assert podium(*small, "--name", "low")[0] == 0
     more = ("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "low")
     status, _, err = podium(*more, "--name", "calm")
     assert status == 0, err
@@ -386,16 +400,16 @@ def test_a_run_that_goes_on_takes_over_the_low_rate_and_is_compared_with_its_sta
     assert run_of(tiny, "calm").history(0)[0].lr == pytest.approx(rate, rel=1e-2)
     assert f"the learning rate is {rate:.3g} instead" in err
     assert "--lr" in err
-    status, _, err = podium(*more, "--name", "wild", "--lr", "1", "--warmup", "0")
+    status, _, err = podium(*more, "--name", "wild", "--lr", "0.1", "--warmup", "0")
     assert status == 0, err
-    assert run_of(tiny, "wild").history(0)[0].lr == 1
+    assert run_of(tiny, "wild").history(0)[0].lr == 0.1
     (warning,) = [line for line in err.splitlines() if "worse than" in line]
     assert all(words in warning for words in ("run low", "--lr", "--name"))
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_from_one_whose_records_are_lost(tiny: Path, podium: Podium) -> None:
-    assert podium(*WORDS, "--folds", "0", "--name", "first")[0] == 0
+def test_a_run_goes_on_from_one_whose_records_are_lost(tiny: Path, podium: Podium, small: Words) -> None:
+    assert podium(*small, "--folds", "0", "--name", "first")[0] == 0
     lost = run_of(tiny, "first").fold_folder(0) / "metrics.jsonl"
     lost.unlink()
     status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "first")
@@ -440,23 +454,25 @@ def test_adapted_statistics_are_those_of_the_training_images(tiny: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["train", "frozen"])
-def test_the_statistics_of_batch_norm_change_only_in_training_them(tiny: Path, podium: Podium, norm: str) -> None:
-    status, _, err = podium(*WORDS, "--norm", norm, "--keep", "0", "--name", norm)
+def test_the_statistics_of_batch_norm_change_only_in_training_them(
+    tiny: Path, podium: Podium, small: Words, norm: str
+) -> None:
+    status, _, err = podium(*small, "--norm", norm, "--keep", "0", "--name", norm)
     assert status == 0, err
     trained = load_tensors(run_of(tiny, norm).fold_folder(0) / "model.safetensors")[0]
-    pretrained = build_model(recipe_of(LITE0, "pretrained"), ("a", "b"))[0].state_dict()
+    pretrained = torch.load(str(small[-1]))
     is_same = torch.equal(trained["bn1.running_mean"], pretrained["bn1.running_mean"])
     assert is_same == (norm == "frozen")
     assert not torch.equal(trained["bn1.weight"], pretrained["bn1.weight"])  # which are learned in both
 
 
 @pytest.mark.slow
-def test_frozen_layers_stay_as_they_are(tiny: Path, podium: Podium) -> None:
-    status, _, err = podium(*WORDS, "--freeze", "0.5", "--name", "half")
+def test_frozen_layers_stay_as_they_are(tiny: Path, podium: Podium, small: Words) -> None:
+    status, _, err = podium(*small, "--freeze", "0.5", "--name", "half")
     assert status == 0, err
     trained = load_tensors(run_of(tiny, "half").fold_folder(0) / "model.safetensors")[0]
-    pretrained = build_model(recipe_of(LITE0, "pretrained"), ("a", "b"))[0].state_dict()
+    pretrained = torch.load(str(small[-1]))
     same = [name for name in pretrained if name.startswith("blocks") and torch.equal(trained[name], pretrained[name])]
-    assert "blocks.0.0.conv_dw.weight" in same
+    assert "blocks.0.0.conv.weight" in same
     assert torch.equal(trained["conv_stem.weight"], pretrained["conv_stem.weight"])
-    assert "blocks.6.0.conv_pw.weight" not in same
+    assert "blocks.4.0.conv_pw.weight" not in same

@@ -96,7 +96,7 @@ def test_killed_and_signalled_with_any_number_of_loader_processes_a_run_ends_wit
     ends = (
         (0, 2, signal.SIGKILL, -9),  # before there is any checkpoint
         (1, 5, signal.SIGKILL, -9),
-        (8, 7, signal.SIGTERM, 75),
+        (3, 7, signal.SIGTERM, 75),
         (2, 11, signal.SIGKILL, -9),
         (1, 13, signal.SIGINT, 75),
     )

@@ -11,6 +11,7 @@ from podium.models.model_file import load_model
 from podium.recipe import describe, image_size_at
 from podium.timing.fold_work import FoldWork
 from podium.training.learner import Learner
+from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
 from training.learners import a_batch, learner_of
 from training.test_augment import recipe
@@ -79,7 +80,7 @@ def test_a_model_that_takes_one_size_only_is_refused(tiny: Path, podium: Podium)
 # --- activations -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ["test_vit", "test_convnext"])
+@pytest.mark.parametrize("model", first_of(["test_vit"], ["test_vit", "test_convnext"]))
 def test_activations_that_are_computed_again_give_the_same_bits(tiny: Path, podium: Podium, model: str) -> None:
     command = (*TRAIN, "--model", model, "--drop-path", "0.2", "--mix", "0.5")
     for name, flags in (("kept", ()), ("again", ("--checkpointing",))):

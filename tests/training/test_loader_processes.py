@@ -14,13 +14,15 @@ from podium.saved_runs.checkpoint import checkpoints
 from podium.training import shared_memory
 from podium.training.learner import Learner
 from podium.training.loader import ImageDataset, Key
+from second_round import first_of
 from tiny import Podium, one_line, run_of
 from training.resuming import TRAIN, assert_resumes_to_the_same_bits
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("is_noticed", [True, False])  # at once, by a signal, or when its next batch is due
+# It is noticed at once, by a signal, or when its next batch is due.
+@pytest.mark.parametrize("is_noticed", first_of([True], [True, False]))
 def test_a_killed_loader_process_is_reported_and_the_same_command_resumes(
     tiny: Path, podium: Podium, is_noticed: bool
 ) -> None:

@@ -37,7 +37,7 @@ def scramble_generators() -> None:
     [
         ("test_vit", ()),
         ("test_resnet", ("--grow", "0.6")),
-        ("test_resnet", ("--optimizer", "muon")),
+        pytest.param("test_resnet", ("--optimizer", "muon"), marks=pytest.mark.all),
         pytest.param("test_convnext", (), marks=pytest.mark.all),
         pytest.param("test_vit", ("--optimizer", "muon"), marks=pytest.mark.all),
     ],

@@ -57,8 +57,8 @@ MOVES = (
     ("model", "more"),
     [
         ("test_resnet", ("--pool", "gem")),
-        ("test_vit", ("--lora", "4", "--pool", "both", "--drop-path", "0")),
-        ("test_convnext", ("--checkpointing",)),
+        pytest.param("test_vit", ("--lora", "4", "--pool", "both", "--drop-path", "0"), marks=pytest.mark.all),
+        pytest.param("test_convnext", ("--checkpointing",), marks=pytest.mark.all),
     ],
 )
 def test_all_moves_train_resume_and_submit(everything: Path, podium: Podium, model: str, more: tuple[str, ...]) -> None:
@@ -75,10 +75,11 @@ def test_all_moves_train_resume_and_submit(everything: Path, podium: Podium, mod
     assert status == 0, err
 
 
+@pytest.mark.all
 def test_models_of_all_images_and_soups_of_boxes_submit(everything: Path, podium: Podium) -> None:
     boxes = ("--model", "test_resnet", "--region", everything / BOXES)
     for words in (("--name", "own"), ("--folds", "all", "--name", "own"), ("--seed", "1", "--name", "second")):
-        status, _, err = podium(*TRAIN, *boxes, *words)
+        status, _, err = podium(*TRAIN, *boxes, "--epochs", "1", *words)
         assert status == 0, err
     assert Run(everything / "runs" / SLUG / "own").models() == [0, 1, WHOLE]
     status, _, err = podium("soup", "own", "second", "-c", SLUG, "--name", "mixed", "--workers", "0")

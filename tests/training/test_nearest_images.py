@@ -19,6 +19,7 @@ from podium.training.context import Context
 from podium.training.frozen_features import Features
 from podium.training.nearest_images import TEMPERATURES, VOTERS, choose_voting
 from podium.training.request import Request, check_request
+from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of
 from training.learners import context_of, other_tasks, plan_of_task
 
@@ -91,9 +92,10 @@ def test_a_fold_is_repeated_to_the_bit(tiny: Path, podium: Podium) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_exported(tiny: Path, podium: Podium) -> None:
+@pytest.mark.parametrize("form", first_of(["--torch"], ["--torch", "--onnx"]))
+def test_it_is_exported(tiny: Path, podium: Podium, form: str) -> None:
     assert podium(*NEIGHBOURS, "--folds", "0", "--name", "near")[0] == 0
-    status, out, err = podium("export", "-c", "tiny", "near", "--onnx")
+    status, out, err = podium("export", "-c", "tiny", "near", form, "--views", "none")
     assert status == 0, err
     assert Path(out.strip()).is_file()  # it was compared with the model before
 
@@ -110,7 +112,9 @@ def test_it_is_explained(tiny: Path, podium: Podium) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", [(), ("--head", "arcface", "--pool", "gem", "--mix", "0")], ids=["plain", "arcface"]
+    "options",
+    [(), pytest.param(("--head", "arcface", "--pool", "gem", "--mix", "0"), marks=pytest.mark.all)],
+    ids=["plain", "arcface"],
 )
 def test_each_fold_takes_the_backbone_of_the_same_fold_and_its_training_images(
     tiny: Path, podium: Podium, options: tuple[str, ...]

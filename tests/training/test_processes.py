@@ -13,20 +13,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 import torch
 
 from forked_podium import SERVER, exit_status, group_environments, run_group, start_podium
 from podium.models.tensors import load_tensors
-from podium.models.weight_packages import PACKAGES
 from podium.saved_runs.run_folder import Run
 from podium.training.context import open_context
 from podium.training.learner import Learner
 from podium.training.loop import training_batches
 from podium.training.processes import Processes
+from second_round import first_of
 from tiny import Podium, assert_same_fold, one_line, podium_at, run_of, weights_hash, write_competition
 from training.learners import TASKS, plan_of_task
 
-LITE0 = PACKAGES[0].model
+SMALL = "test_efficientnet"
 TRAIN = (
     *("train", "-c", "tiny", "--device", "cpu", "--weights", "none", "--image-size", "32", "--batch-size", "8"),
     *("--precision", "float32", "--mix", "0.7", "--workers", "0"),
@@ -67,24 +68,24 @@ def test_the_shares_of_all_processes_are_all_rows() -> None:
 
 
 @pytest.mark.slow
-def test_a_fold_of_several_processes_is_that_of_one(root: Path) -> None:
-    command = (*ONE_FOLD, "--epochs", "3")
+@pytest.mark.parametrize("size", first_of([2], [2, 4]))
+def test_a_fold_of_several_processes_is_that_of_one(root: Path, size: int) -> None:
+    command = (*ONE_FOLD, "--epochs", "2")
     podium_at(root, *command, "--name", "one")
     podium_at(root, *command, "--name", "other", "--seed", "1")
     one = run_of(root, "one")
     assert not torch.allclose(weights(one), weights(run_of(root, "other")), atol=2e-2)  # weights could differ
-    for size in (2, 4):
-        output = train_in_group(root, size, *command, "--name", f"group{size}")
-        assert f"{size} processes" in output
-        assert output.count("over 1 of 2 folds") == 1  # only the first process prints
-        assert output.count("next:") == 1
-        group = run_of(root, f"group{size}")
-        assert torch.allclose(weights(one), weights(group), atol=2e-4)
-        assert one.out_of_fold(0).id.tolist() == group.out_of_fold(0).id.tolist()
-        assert np.allclose(one.out_of_fold(0).probs, group.out_of_fold(0).probs, atol=1e-3)
-        for alone, together in zip(one.history(0), group.history(0), strict=True):
-            assert alone.loss == pytest.approx(together.loss, rel=1e-3)
-            assert alone.scores["log_loss"] == pytest.approx(together.scores["log_loss"], rel=1e-3)
+    output = train_in_group(root, size, *command, "--name", f"group{size}")
+    assert f"{size} processes" in output
+    assert output.count("over 1 of 2 folds") == 1  # only the first process prints
+    assert output.count("next:") == 1
+    group = run_of(root, f"group{size}")
+    assert torch.allclose(weights(one), weights(group), atol=2e-4)
+    assert one.out_of_fold(0).id.tolist() == group.out_of_fold(0).id.tolist()
+    assert np.allclose(one.out_of_fold(0).probs, group.out_of_fold(0).probs, atol=1e-3)
+    for alone, together in zip(one.history(0), group.history(0), strict=True):
+        assert alone.loss == pytest.approx(together.loss, rel=1e-3)
+        assert alone.scores["log_loss"] == pytest.approx(together.scores["log_loss"], rel=1e-3)
 
 
 def save_gradients(root: Path, slug: str, file: Path, environment: Mapping[str, str]) -> None:
@@ -101,7 +102,8 @@ def save_gradients(root: Path, slug: str, file: Path, environment: Mapping[str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("slug", "write", "sizes"), [("tiny", write_competition, (2, 3)), *((*task, (2,)) for task in TASKS)]
+    ("slug", "write", "sizes"),
+    [("tiny", write_competition, (2, 3)), *(pytest.param(*task, (2,), marks=pytest.mark.all) for task in TASKS)],
 )
 def test_the_gradients_of_several_processes_are_those_of_one(
     tmp_path: Path, slug: str, write: Callable[[Path], object], sizes: tuple[int, ...]
@@ -127,7 +129,10 @@ def test_the_gradients_of_several_processes_are_those_of_one(
 @pytest.mark.slow
 def test_all_processes_know_the_fitted_head(root: Path) -> None:
     """Its score decides the learning rate and whether a share of it is kept, in all processes alike."""
-    command = (*ONE_FOLD, "--model", LITE0, "--weights", "pretrained", "--epochs", "2", "--mix", "0", "--keep", "0.3")
+    torch.manual_seed(0)
+    torch.save(timm.create_model(SMALL).state_dict(), root / "small.pt")
+    words = ("--model", SMALL, "--weights", root / "small.pt", "--epochs", "2", "--mix", "0", "--keep", "0.3")
+    command = (*ONE_FOLD, *words)
     podium_at(root, *command, "--name", "one-from-head")
     output = train_in_group(root, 2, *command, "--name", "group-from-head")
     assert "the frozen head leaves little to learn" in output
@@ -231,12 +236,38 @@ def test_a_signal_saves_and_the_same_command_ends_with_the_same_bits(root: Path,
     assert_same_fold(run_of(root, "signalled"), run_of(root, "undisturbed"))
 
 
+@pytest.mark.slow
+def test_when_one_process_ends_the_others_end_too_and_one_alone_resumes(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "output")
+    words = ("--root", root, *LONG, "--name", "lost")
+    processes = [
+        start_podium(words, tmp_path / "output", environment=environment) for environment in group_environments(2)
+    ]
+    with (tmp_path / "output").open() as output:
+        for line in output:
+            if "epoch 3/8" in line:  # the checkpoint of the first epoch is on disk
+                processes[1].kill()
+                break
+        later_output = output.read()
+    assert [exit_status(process) for process in processes] == [1, -signal.SIGKILL]
+    message = later_output.splitlines()[-1]
+    assert message.startswith("podium: error: another process of this training has ended or does not answer")
+    assert "the same command resumes" in message
+    assert not run_of(root, "lost").finished()
+    podium_at(root, *LONG, "--name", "lost")
+    assert "resumes from step" in capsys.readouterr().err
+    assert run_of(root, "lost").finished() == [0]
+
+
 def kill_one_process(launcher: int) -> None:
     children = subprocess.run(["pgrep", "-P", str(launcher)], capture_output=True, text=True).stdout.split()
     os.kill(int(children[-1]), signal.SIGKILL)
 
 
 @pytest.mark.slow
+@pytest.mark.all
 def test_when_one_process_dies_all_end_and_another_number_of_processes_resumes(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,7 +32,7 @@ from tiny import (
     tiny_with_folds,
     write_image,
 )
-from training.learners import context_of, other_tasks, plan_of_task
+from training.learners import TASKS, context_of, plan_of_task
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--folds", "0", "--batch-size", "4", "--epochs", "3")
 PARTS = (1, 1, 2, 2, 2)  # the columns of five classes of two targets
@@ -41,7 +41,7 @@ PARTS = (1, 1, 2, 2, 2)  # the columns of five classes of two targets
 def with_first_runs(root: Path) -> None:
     tiny_with_folds(root)
     for name, seed in (("first", 0), ("second", 1)):
-        words = ("--model", "test_convnext", "--epochs", "6", "--name", name, "--seed", seed)
+        words = ("--model", "test_convnext", "--epochs", "3", "--name", name, "--seed", seed)
         podium_at(root, "train", *FAST, *words)
 
 
@@ -89,7 +89,9 @@ def test_the_power_is_the_best_on_images_of_the_other_folds(labelled: Path, podi
     assert best == 1 or f"sharpened by the power {best:g}" in err
 
 
-@other_tasks
+@pytest.mark.parametrize(
+    ("slug", "write"), [TASKS[0], *(pytest.param(*task, marks=pytest.mark.all) for task in TASKS[1:])]
+)
 def test_every_task_learns_its_test_images(tmp_path: Path, slug: str, write: Callable[[Path], object]) -> None:
     write(tmp_path)
     podium_at(tmp_path, "folds", "-c", slug, "--k", "3")
@@ -118,6 +120,7 @@ def test_a_run_goes_on_from_itself_with_its_own_answers(labelled: Path, podium: 
     assert set(recipe["pseudo_sha256"]) == {"0"}
 
 
+@pytest.mark.all
 def test_an_interrupted_run_resumes_to_the_same_bits(labelled: Path, podium: Podium) -> None:
     command = (*TRAIN, "--pseudo", "first", "--balance", "0.5")
     with pytest.MonkeyPatch.context() as patch:

@@ -20,8 +20,8 @@ TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--lr", "3e-3
 def with_runs_of_three_folds(root: Path) -> None:
     write_competition(root, per_class=12)
     podium_at(root, "folds", "-c", "tiny", "--k", "3")
-    podium_at(root, *TRAIN, "--name", "a")
-    podium_at(root, *TRAIN, "--name", "b", "--from", "a", "--epochs", "2")
+    podium_at(root, *TRAIN, "--name", "a", "--epochs", "2")
+    podium_at(root, *TRAIN, "--name", "b", "--from", "a", "--epochs", "1")
     podium_at(root, "train", *FAST, "--model", "test_resnet", "--name", "other", "--epochs", "1")
 
 

@@ -101,7 +101,9 @@ def test_a_signal_in_a_validation_saves_at_once_and_the_same_command_validates_f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
+@pytest.mark.parametrize(
+    "signals", [pytest.param([signal.SIGTERM], marks=pytest.mark.all), [signal.SIGINT, signal.SIGINT]]
+)
 def test_a_metric_that_hears_nothing_is_ended_and_all_is_saved(
     tiny: Path, podium: Podium, signals: Sequence[signal.Signals]
 ) -> None:

@@ -25,7 +25,11 @@ def files_of(root: Path, name: str) -> dict[str, str]:
     return {str(path.relative_to(folder)): sha256(path) for path in paths}
 
 
-@pytest.mark.parametrize("options", [("--model", "test_vit"), ("--model", "test_resnet", "--linear")], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [("--model", "test_vit"), pytest.param(("--model", "test_resnet", "--linear"), marks=pytest.mark.all)],
+    ids=str,
+)
 def test_a_finished_fold_is_the_same(tiny: Path, podium: Podium, options: tuple[str, ...]) -> None:
     assert podium(*TRAIN, *options, "--name", "a")[0] == 0
     before = files_of(tiny, "a")

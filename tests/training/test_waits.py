@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from podium.training.learner import Learner
+from second_round import first_of
 from training.learners import a_batch, learner_of, learner_of_task, other_tasks
 
 # Operators whose result Python needs at once: a GPU would first compute all that is queued.
@@ -68,12 +69,13 @@ def test_waits_are_counted() -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("model", ["test_vit", "test_resnet", "test_convnext"])
+@pytest.mark.parametrize("model", first_of(["test_vit"], ["test_vit", "test_resnet", "test_convnext"]))
 def test_a_step_waits_for_nothing(tiny: Path, model: str, options: dict[str, Any]) -> None:
     assert waits_of_a_step(learner_of(tiny, model=model, **options)) == 0
 
 
 @other_tasks
+@pytest.mark.all
 def test_a_step_of_any_task_waits_for_nothing(tmp_path: Path, slug: str, write: Callable[[Path], object]) -> None:
     learner, targets = learner_of_task(tmp_path, slug, write)
     assert waits_of_a_step(learner, targets) == 0

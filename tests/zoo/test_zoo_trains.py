@@ -21,7 +21,7 @@ MODELS = {  # with dropout and a buffer, with batch norm, with windows, with a c
 }
 
 
-@pytest.mark.parametrize("name", first_of(["cswin_nano", "road_00_resnet50_nano"], MODELS))
+@pytest.mark.parametrize("name", first_of(["cswin_nano"], MODELS))
 def test_it_resumes_to_the_same_bits(name: str, tiny: Path, podium: Podium) -> None:
     command = (*TRAIN, "--model", name, "--image-size", MODELS[name])
     with pytest.MonkeyPatch.context() as patch:
@@ -31,7 +31,8 @@ def test_it_resumes_to_the_same_bits(name: str, tiny: Path, podium: Podium) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", first_of(["cswin_nano"], ["t2t_vit_nano", "deepvit_nano", "cswin_nano"]))
+@pytest.mark.all
+@pytest.mark.parametrize("name", ["t2t_vit_nano", "deepvit_nano", "cswin_nano"])
 def test_it_trains_in_two_processes(name: str, tiny: Path) -> None:
     log = tiny / "group.log"
     words = (*TRAIN, "--model", name, "--image-size", MODELS[name], "--parallel", "data")
