@@ -3,7 +3,9 @@
 # The only competition that is here, or the first one; the sample is named by whoever means it. (As podium chooses it.)
 DATA   := $(if $(PODIUM_ROOT),$(PODIUM_ROOT)/)data
 HERE   := $(filter-out sample,$(notdir $(patsubst %/,%,$(wildcard $(DATA)/raw/*/))))
-COMP   ?= $(if $(and $(filter 1,$(words $(HERE))),$(filter-out data,$(MAKECMDGOALS))),$(HERE),boolart-image-classification)
+PACKED := $(filter-out $(HERE) sample,$(patsubst %.zip,%,$(notdir $(wildcard $(DATA)/raw/*.zip))))
+MEANT  := $(strip $(if $(filter-out data,$(MAKECMDGOALS)),$(HERE)) $(PACKED))
+COMP   ?= $(if $(filter 1,$(words $(MEANT))),$(MEANT),boolart-image-classification)
 VENV   ?= .venv
 PYTHON ?= python3
 

@@ -1,6 +1,7 @@
 """The project's root: --root, else PODIUM_ROOT, else the nearest folder upwards that holds the data."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -92,6 +93,21 @@ def test_the_only_competition_is_meant_where_none_is_named(tmp_path: Path, podiu
     assert "my-shapes, other-shapes, sample: name one with -c" in message
 
 
+def test_the_only_archive_is_unpacked_where_no_competition_is_named(tmp_path: Path, podium: Podium) -> None:
+    folder = write_competition(tmp_path, "my-shapes")
+    archive = shutil.make_archive(str(folder), "zip", folder)
+    shutil.rmtree(folder)
+    (tmp_path / "data/raw/sample").mkdir()
+    status, _, err = podium("data")
+    assert status == 0, err
+    assert "the competition is my-shapes, the only archive in" in err
+    assert (folder / "train.csv").exists()
+    assert Path(archive).exists()
+    status, _, err = podium("data")  # it is unpacked: there is nothing to fetch but the default one
+    assert status == 1
+    assert f"this fetches {DEFAULT_COMPETITION}; for the one that is here, add -c my-shapes" in err
+
+
 def test_the_help_says_that_the_sample_does_not_count(podium: Podium, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         podium("folds", "--help")
@@ -113,11 +129,19 @@ def test_make_means_the_same_competition(tmp_path: Path) -> None:
     makefile = Path(__file__).parents[1] / "Makefile"
 
     def meant(goal: str) -> str:
-        command = ["make", "-sn", "-f", str(makefile), goal, "READY=", "PODIUM=podium", "MODEL=m"]
+        command = ["make", "-sn", "-f", str(makefile), goal, "READY=", "PODIUM=podium"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         return str(done.stdout).split("-c ")[1].split()[0]
 
     assert meant("doctor") == DEFAULT_COMPETITION
+    archive = tmp_path / "data/raw/zipped.zip"
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    assert [meant(goal) for goal in ("doctor", "data")] == ["zipped", "zipped"]
+    (tmp_path / "data/raw/zipped").mkdir()
+    assert [meant(goal) for goal in ("doctor", "data")] == ["zipped", DEFAULT_COMPETITION]
+    archive.unlink()
+    (tmp_path / "data/raw/zipped").rmdir()
     for name in ("sample", "my-shapes"):
         (tmp_path / "data/raw" / name).mkdir(parents=True)
     assert meant("doctor") == "my-shapes"

@@ -75,17 +75,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _choose_competition(args: argparse.Namespace) -> None:
-    """Sets the competition where the user has named none. `data` brings the default one, whatever else is here."""
+    """Sets the competition where the user has named none. `data` takes the only archive, or brings the default one."""
     if args.command in WITHOUT_COMPETITION or args.competition is not None:
         return
-    args.competition = usual_competition(args.root)
-    if args.competition == DEFAULT_COMPETITION:
-        return
-    if args.command == "data":  # it fetches what is not here
-        here, args.competition = args.competition, DEFAULT_COMPETITION
-        terminal.say(f"podium: note: this fetches {args.competition}; for the one that is here, add -c {here}")
-    else:
-        terminal.say(f"podium: the competition is {args.competition}, the only one in {args.root / 'data/raw'}")
+    only, fetches, raw = usual_competition(args.root), args.command == "data", args.root / "data/raw"
+    args.competition = usual_competition(args.root, fetches=True) if fetches else only
+    if args.competition != DEFAULT_COMPETITION:
+        kind = "archive" if fetches else "one"
+        terminal.say(f"podium: the competition is {args.competition}, the only {kind} in {raw}")
+    elif only != DEFAULT_COMPETITION:
+        terminal.say(f"podium: note: this fetches {args.competition}; for the one that is here, add -c {only}")
 
 
 def _report(error: PodiumError) -> int:

@@ -29,12 +29,16 @@ def find_root(given: str | Path | None = None) -> Path:
     return Path()
 
 
-def usual_competition(root: Path) -> str:
-    """Returns the competition that is meant where none is named: the default one, or the only other one that is here.
+def usual_competition(root: Path, fetches: bool = False) -> str:
+    """Returns the competition that is meant where none is named: the only one that is here, or the default one.
 
-    The sample is there to try things; whoever means it says so.
+    A command that fetches files means an archive that is not unpacked yet. The sample is there to try things; whoever
+    means it says so.
     """
-    here = [path.name for path in (root / "data" / "raw").glob("*/") if path.name != DIGITS_SLUG]
+    raw = root / "data" / "raw"
+    folders = {path.name for path in raw.glob("*/")}
+    packed = {path.stem for path in raw.glob("*.zip") if not path.name.startswith(".")} - folders
+    here = sorted((packed if fetches else packed | folders) - {DIGITS_SLUG})
     return here[0] if len(here) == 1 else DEFAULT_COMPETITION
 
 
