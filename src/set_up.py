@@ -103,12 +103,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--venv", type=Path, default=Path(".venv"), metavar="FOLDER")
     text = "auto: the build that fits this machine, from PyTorch's own index; cpu: the small one without NVIDIA's"
     text += " libraries; default: that of the package index"
-    parser.add_argument("--torch", choices=TORCH_CHOICES, help=text)
+    parser.add_argument("--torch", metavar="|".join(TORCH_CHOICES), help=text)
     text = "extras of pyproject.toml, or dev: all that the tests and linters need"
     parser.add_argument("--with", nargs="+", dest="extras", default=[], metavar="EXTRA", help=text)
     parser.add_argument("--constraints", type=Path, metavar="FILE", help=f"take these versions, such as {LOCK}")
     parser.add_argument("--lock", action="store_true", help=f"write the newest versions that fit into {LOCK}")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.torch not in (None, *TORCH_CHOICES):
+        raise SetUpError(f"there is no TORCH={given.torch}; there are {', '.join(TORCH_CHOICES)}")
+    return given
 
 
 def set_up(venv: Path, torch: str | None, extras: set[str], constraints: Path | None) -> None:

@@ -10,12 +10,13 @@ made is kept: a second demo trains nothing.
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from podium.competition.card import card_path
 from podium.competition.handwritten_digits import write_digits
 from podium.competition.load import Competition, load, raw_folder
+from podium.errors import PodiumError
 from podium.folds.folds_csv import folds_path, read_folds, write_folds
 from podium.folds.strategies import Split
 from podium.light_torch import start_torch
@@ -23,16 +24,12 @@ from podium.project_root import DIGITS_SLUG
 from podium.recipe import Options
 from podium.submissions.lineage import read_lineage
 from podium.submissions.submission import SubmitOptions, submit
-from podium.terminal import duration, in_brief, plural, say, show, uses_make
+from podium.terminal import duration, in_brief, plural, podium_command, say, show, uses_make
 
 FOLDS, STEPS, SUBMISSION = 3, 6, "demo"
 HEAD: Options = {"model": "tf_efficientnet_lite0", "linear": True, "image_size": 96}
 NET: Options = {"model": "test_resnet", "weights": "none", "epochs": 8}
 RUNS = {"demo-head": HEAD, "demo-net": NET}
-OWN = {
-    True: "put the competition's zip into data/raw/, then: make train MODEL=auto, and make submit",
-    False: "put the competition's zip into data/raw/, then: podium folds, podium train --model auto, and podium submit",
-}
 
 
 def demo(root: Path) -> None:
@@ -64,7 +61,7 @@ def demo(root: Path) -> None:
         f"\n{competition.metric} {score:.4f} on the {len(competition.test)} test images; {expected}"
         f"\nsubmission  {csv}\nreport      {report}  (open it in a browser)"
     )
-    say(f"podium: the demo took {duration(time.monotonic() - started)}\nnext: {OWN[uses_make()]}")
+    say(f"podium: the demo took {duration(time.monotonic() - started)}\nnext: {_next_step(root)}")
 
 
 @contextmanager
@@ -81,8 +78,10 @@ def _step(number: int, meaning: str) -> Iterator[Callable[[str], None]]:
 
 
 def _files(root: Path) -> Competition:
-    if not (raw_folder(DIGITS_SLUG, root).exists() and card_path(DIGITS_SLUG, root).exists()):
-        write_digits(root)
+    if raw_folder(DIGITS_SLUG, root).exists() and card_path(DIGITS_SLUG, root).exists():
+        with suppress(PodiumError):  # some files are missing or damaged, and are written anew
+            return load(DIGITS_SLUG, root)
+    write_digits(root)
     return load(DIGITS_SLUG, root)
 
 
@@ -121,3 +120,12 @@ def _score(competition: Competition, root: Path, csv: Path) -> float:
     from podium.scoring.score_csv import score
 
     return float(json.loads(score(csv, competition.folder / "solution.csv", competition=competition))["score"])
+
+
+def _next_step(root: Path) -> str:
+    if uses_make():
+        commands = "make train MODEL=auto, and make submit"
+    else:
+        names = ("data", "folds", "train --model auto", "submit")
+        commands = ", ".join(f"{podium_command()} {name}" for name in names)
+    return f"put a competition's zip into {root / 'data' / 'raw'}, then: {commands}"
