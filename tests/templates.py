@@ -25,6 +25,8 @@ STORE = TESTS / ".templates"  # git ignores it, and it may be deleted
 DEPENDS = "depends.json"
 KEPT = 3  # of each template, for states of the code that come back
 
+_of_builds_around: list[set[str]] = []  # what templates depend on that are being built, with the templates in them
+
 
 def template(build: Callable[..., None], *kind: str) -> Path:
     """Returns a folder that `build(folder, *kind)` has filled; tests work in copies of it."""
@@ -32,7 +34,10 @@ def template(build: Callable[..., None], *kind: str) -> Path:
     shelf.mkdir(parents=True, exist_ok=True)
     with shelf.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return _find(shelf) or _build(shelf, build, *kind)
+        folder = _find(shelf) or _build(shelf, build, *kind)
+    for names in _of_builds_around:
+        names.update(json.loads((folder.parent / DEPENDS).read_text()))
+    return folder
 
 
 def _find(shelf: Path) -> Path | None:
@@ -51,15 +56,20 @@ def _build(shelf: Path, build: Callable[..., None], *kind: str) -> Path:
     unfinished = shelf / "unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     (unfinished / "project").mkdir(parents=True)
-    if os.environ.get("CI"):
-        build(unfinished / "project", *kind)
-        files = {*SOURCE.rglob("*.py"), *TESTS.rglob("*.py")}
-    else:
-        with code_that_runs(SOURCE, TESTS) as files:
+    names = set(_machine())
+    _of_builds_around.append(names)
+    try:
+        if os.environ.get("CI"):
             build(unfinished / "project", *kind)
+            files = {*SOURCE.rglob("*.py"), *TESTS.rglob("*.py")}
+        else:
+            with code_that_runs(SOURCE, TESTS) as files:
+                build(unfinished / "project", *kind)
+    finally:
+        _of_builds_around.pop()
     data = [path for path in SOURCE.rglob("*") if path.suffix in (".csv", ".toml", ".c")]
-    names = [str(path.relative_to(PROJECT)) for path in {*files, *data}]
-    state = _state(dict.fromkeys([*names, *_machine()]))
+    names |= {str(path.relative_to(PROJECT)) for path in {*files, *data}}
+    state = _state(dict.fromkeys(names))
     (unfinished / DEPENDS).write_text(json.dumps(state, indent=0))
     folder = shelf / sha256(json.dumps(state).encode()).hexdigest()[:16]
     shutil.rmtree(folder, ignore_errors=True)

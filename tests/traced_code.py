@@ -27,14 +27,14 @@ def code_that_runs(*folders: Path) -> Iterator[set[Path]]:
             if frame.f_code.co_filename.startswith(starts):
                 codes.add(frame.f_code)
 
-    before = sys.gettrace()
+    before, before_in_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(note)
     threading.settrace(note)
     try:
         yield files
     finally:
         sys.settrace(before)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(before_in_threads)  # type: ignore[arg-type]  # None is none
     waiting = [Path(code.co_filename) for code in codes]
     waiting += [path for code in list(codes) for path in _imported(code, starts)]
     while waiting:
