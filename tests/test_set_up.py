@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import set_up
-from set_up import Progress, SetUpError, State, explain, read_project, requirements
+from set_up import Progress, SetUpError, State, explain, main, read_project, requirements
 
 ROOT = Path(__file__).parents[1]
 FAKE_UV = """\
@@ -123,6 +123,12 @@ def test_what_a_target_needs_is_added_once_and_kept(
     assert len(uv.installs()) == 3
     with pytest.raises(SetUpError, match="there is no extra oonx; there are all, dev, formats"):
         run(monkeypatch, venv, "--with", "oonx")
+
+
+def test_a_build_of_torch_that_is_not_there_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["set_up.py", "--torch", "gpu"])
+    with pytest.raises(SetUpError, match="there is no TORCH=gpu; there are auto, cpu, default"):
+        main()
 
 
 def test_the_declared_packages_are_those_of_running_alone() -> None:
