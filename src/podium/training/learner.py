@@ -240,10 +240,9 @@ def clip_gradients(model: nn.Module, most: float) -> Tensor:
 
     torch multiplies by 1 what is small enough. Where to know the norm costs no waiting, this pass is left out.
     """
-    parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
-    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters])  # type: ignore[misc]
+    norm = nn.utils.get_total_norm([grad for parameter in model.parameters() if (grad := parameter.grad) is not None])
     if not is_cpu(norm.device) or not float(norm.numpy()) + 1e-6 <= most:
-        nn.utils.clip_grads_with_norm_(parameters, most, norm)
+        nn.utils.clip_grads_with_norm_(model.parameters(), most, norm)
     return norm
 
 
