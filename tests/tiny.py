@@ -115,7 +115,7 @@ def train_three(root: Path, train: tuple[object, ...], fast: tuple[object, ...])
     """Trains the runs a, b (another seed) and head (linear); a.log keeps what is said about the first one."""
     with (root / "a.log").open("w") as log, contextlib.redirect_stderr(log):
         podium_at(root, *train, "--name", "a")
-    podium_at(root, *train, "--name", "b", "--seed", "1")
+    podium_at(root, *train, "--name", "b", "--seed", "1", "--epochs", "2")
     podium_at(root, "train", *fast, "--model", "test_resnet", "--linear", "--name", "head")
 
 

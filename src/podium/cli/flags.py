@@ -42,18 +42,24 @@ def parser(commands: dict[str, Command], version: str) -> "Parser":
                 help="name in the address of its Kaggle page (default: the only one in data/raw, not counting"
                 f" '{DIGITS_SLUG}', or {DEFAULT_COMPETITION})",
             )
-        add_flags(command)
+        command.add_flags = add_flags
         command.set_defaults(run=run)
     return main
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse without abbreviations, with errors of one line that suggest the most similar correct word."""
+    """argparse without abbreviations, with errors of one line that suggest the most similar correct word.
+
+    A command's flags are added when its words are parsed: those of all commands take longer than many a command.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "allow_abbrev": False})
+        self.add_flags: Callable[[argparse.ArgumentParser], None] = no_flags
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.add_flags(self)
+        self.add_flags = no_flags
         words = list(sys.argv[1:] if args is None else args)
         for word in words:
             if not word.startswith("-"):

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from pathlib import Path
 from types import NoneType
 from typing import Any, ParamSpec
@@ -360,12 +360,17 @@ def recorded_threads(run: Run) -> int | None:
     return int(run.recipe.get("threads", 0)) if (run.path / "recipe.json").exists() else None
 
 
-def package_versions() -> dict[str, str]:
+@cache
+def _installed_versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions
+
+
+def package_versions() -> dict[str, str]:
+    return dict(_installed_versions())
 
 
 # --- the runs of a competition -----------------------------------------------------------------------
