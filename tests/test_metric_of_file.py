@@ -78,7 +78,7 @@ def test_it_gets_the_columns_of_the_submission(tmp_path: Path) -> None:
         "    if not",
     )
     write_competition(tmp_path, as_tags=False)
-    use_metric(tmp_path, STRIPES, source, 'metric = "metric.py:score"')
+    use_metric(tmp_path, STRIPES, source, 'metric = "metric.py:score"\nbetter = "lower"')
     competition = load(STRIPES, tmp_path)
     targets = np.array([[1, 0, 0, 0], [0, 1, 1, 0]], np.float32)
     assert evaluate(competition.metric, targets_of(targets), np.full((2, 4), 0.25)) == pytest.approx(0.5)
@@ -191,3 +191,31 @@ def test_runs_without_a_score_have_pages_and_no_picture(tiny: Path, podium: Podi
     line = one_line(podium("compare", "-c", "tiny", "--picture", tiny / "scores.svg"))
     assert "scores.svg; train a run, or correct the metric" in line
     assert not (tiny / "scores.svg").exists()
+
+
+@pytest.mark.parametrize("better", ["", 'better = "lower"'])
+def test_the_wrong_sign_is_refused_with_the_line_to_write(tiny: Path, podium: Podium, better: str) -> None:
+    """A perfect run would be the worst one, and blends and decisions would be chosen for their mistakes."""
+    use_metric(tiny, "tiny", ERROR_RATE, f'metric = "metric.py:score"\n{better}')
+    if better:
+        assert podium("data", "-c", "tiny")[0] == 0
+        return
+    message = one_line(podium("data", "-c", "tiny"))
+    assert "metric.py:score" in message
+    assert 'better = "lower"' in message
+    assert "tiny.toml" in message
+
+
+def test_a_decorated_metric_with_the_wrong_sign_is_refused(tiny: Path, podium: Podium) -> None:
+    source = "from podium import extend\n@extend.metric\ndef mistakes(targets, probs):\n"
+    source += "    return (targets != probs.argmax(1)).mean()\n"
+    use_metric(tiny, "tiny", source, 'metric = "mistakes"\nextend = "metric.py"')
+    message = one_line(podium("data", "-c", "tiny"))
+    assert 'better="lower"' in message
+    use_metric(
+        tiny,
+        "tiny",
+        source.replace("metric\n", 'metric(better="lower")\n'),
+        'metric = "mistakes"\nextend = "metric.py"',
+    )
+    assert podium("data", "-c", "tiny")[0] == 0

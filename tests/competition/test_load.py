@@ -34,7 +34,8 @@ def test_a_competition_without_files_is_refused_with_the_command_that_gets_them(
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
     message = load_error(tmp_path, [], TABLES | {"train.7z": "packed"})
     assert f"{raw_path(tmp_path)}: no images below it" in message
-    assert "unpack the archives in it, or delete it" in message
+    assert "or its archives, and run: podium data -c it" in message
+    assert "delete" not in message
 
 
 def test_one_class_alone_is_refused(tmp_path: Path) -> None:

@@ -477,8 +477,11 @@ def doctor(args: argparse.Namespace) -> None:
 
 def _competition(args: argparse.Namespace, with_columns: bool = False, /, **settings: str) -> "Competition":
     from podium.competition.load import load_and_report
+    from podium.kaggle.download import load_unpacked
 
-    return load_and_report(args.competition, args.root, getattr(args, "corrections", None), with_columns, **settings)
+    slug, corrections = args.competition, getattr(args, "corrections", None)
+    read = partial(load_and_report, slug, args.root, corrections, with_columns, **settings)
+    return load_unpacked(slug, args.root, read)
 
 
 def _recipe_options(args: argparse.Namespace) -> dict[str, Any]:

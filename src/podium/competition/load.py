@@ -30,6 +30,7 @@ from podium.competition.further_targets import FurtherTargets
 from podium.competition.guess_layout import guess_layout
 from podium.competition.guess_submission import guess_submission, labels_of
 from podium.competition.image_notes import note_on_possible_samples, notes_on_images
+from podium.competition.metric_sign import refuse_wrong_sign
 from podium.competition.read_rows import read_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import SubmissionFormat
@@ -38,6 +39,7 @@ from podium.competition.unknown_class import UnknownClass
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import files_of
 from podium.errors import PodiumError
+from podium.tasks.metrics import BUILT_IN
 from podium.tasks.task import SEVERAL_LABELS, Targets, Task, labels_in
 from podium.terminal import command_for, first_few, say
 
@@ -137,8 +139,15 @@ class Competition:
         return digest.hexdigest()
 
 
+def files_folder(slug: str, root: Path) -> Path:
+    """Returns where archives are unpacked whose own folder may not be written (kaggle/unpack_archives.py)."""
+    return root / "data" / "prepared" / slug / "files"
+
+
 def raw_folder(slug: str, root: Path) -> Path:
     """Returns the folder of the competition's files; on Kaggle's own machines it may be a mounted one."""
+    if (unpacked := files_folder(slug, root)).is_dir():
+        return unpacked
     folder = root / "data" / "raw" / slug
     if "KAGGLE_KERNEL_RUN_TYPE" in os.environ and not folder.exists():
         for mounted_folder in (KAGGLE_INPUT / slug, KAGGLE_INPUT / "competitions" / slug):
@@ -175,7 +184,7 @@ def load(
         *notes_on_images(rows.train, rows.test, tables.facts.files, tables.sample),
         *(*corrections.note(), *(extra.notes if extra else ())),
     )
-    return Competition(
+    competition = Competition(
         slug=slug,
         folder=folder,
         train=train,
@@ -197,6 +206,9 @@ def load(
         columns=rows.columns,
         settings=settings_of(card, tables, layout, labels, submission_format, metric),
     )
+    if metric.name not in BUILT_IN:
+        refuse_wrong_sign(metric.name, card, competition.targets, len(classes))
+    return competition
 
 
 def load_and_report(
@@ -221,7 +233,8 @@ def _find_competition_files(slug: str, folder: Path) -> Files:
     if not files.images and not files.containers:
         ignored = "".join(f" ({note})" for note in files.notes)
         raise PodiumError(
-            f"{folder}: no images below it{ignored}; unpack the archives in it, or delete it and run: {command}"
+            f"{folder}: no images below it{ignored}; put the competition's files in it, or its archives, and run:"
+            f" {command}"
         )
     return files
 

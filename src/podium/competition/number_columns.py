@@ -15,6 +15,8 @@ from podium.terminal import first_few
 
 NAME_OF_LABELS = r"target|label|class|category|categories|(^|_)id$|predict"
 MIN_VALUES = 10  # with fewer different values, they are rather grades or marks
+MISSING = {"nan", "inf", "infinity", "na", "n/a", "null", "none"}  # what programs write where a number is missing
+MOST_MISTAKES = 0.1  # of the cells that are no numbers among fractions: beyond that, all of them are labels
 
 
 class NumberColumns(NamedTuple):
@@ -71,17 +73,42 @@ def _guess_by_cells(card: Card, table: Table, columns: list[str], sample: Table 
     Whole numbers in a single column count if the sample submission's answers are fractions above 1.
     """
     cells = {cell for column in columns for cell in table.rows[column].unique()} - {""}
-    values = pd.to_numeric(pd.Series(list(cells), dtype=object), errors="coerce")
-    if not np.isfinite(values).all():
+    texts = pd.Series(list(cells), dtype=object)
+    values = pd.to_numeric(texts, errors="coerce")
+    is_number = np.isfinite(values)
+    if values[is_number].nunique() < MIN_VALUES:
+        return NumberColumns(note="" if is_number.all() else _note_on_decimal_commas(table, columns, cells))
+    are_whole = bool((values[is_number] % 1 == 0).all())
+    are_amounts = not are_whole or (len(columns) == 1 and _has_fractions_above_1(sample))
+    if not is_number.all():
+        wrong = set(texts[~is_number])
+        are_missing = {cell.strip().lower().lstrip("+-") for cell in wrong} <= MISSING
+        if are_amounts or are_missing:
+            _refuse_few_wrong_cells(card, table, columns, wrong)
         return NumberColumns(note=_note_on_decimal_commas(table, columns, cells))
-    if values.nunique() < MIN_VALUES:
-        return NumberColumns()
-    if (values % 1 == 0).all() and not (len(columns) == 1 and _has_fractions_above_1(sample)):
+    if not are_amounts:
         return NumberColumns(note=_note_on_amounts(card, table, columns))
     what = f"'{columns[0]}' holds" if len(columns) == 1 else f"{first_few(columns)} hold"
     note = f"{table.path.name}: {what} numbers to predict; if they are classes, "
     note += card.advise('task = "one_label"' if len(columns) == 1 else 'task = "several_labels"')
     return NumberColumns(tuple(columns), "its cells are numbers, of many values", note)
+
+
+def _refuse_few_wrong_cells(card: Card, table: Table, columns: list[str], wrong: set[str]) -> None:
+    """Raises if nearly all cells are numbers; the others are mistakes, and would make labels of all."""
+    is_wrong = table.rows[columns].isin(wrong)
+    if is_wrong.to_numpy().mean() > MOST_MISTAKES:
+        return
+    lines = [int(line) for line in table.rows.index[is_wrong.any(axis=1)]]
+    column = next(name for name in columns if is_wrong[name].any())
+    cell = table.rows[column][is_wrong[column]].iloc[0]
+    where = f"line {lines[0]}" if len(lines) == 1 else f"lines {first_few(lines)}"
+    remedy = "write a point in place of the comma" if "," in cell else "correct it or delete the line"
+    raise PodiumError(
+        f"{table.path}, {where}: '{cell}' in the column '{column}' is not a number, but nearly all other cells are;"
+        f" {remedy}; if they are labels, "
+        + card.advise('task = "one_label"' if len(columns) == 1 else 'task = "several_targets"')
+    )
 
 
 def _note_on_amounts(card: Card, table: Table, columns: list[str]) -> str:

@@ -9,18 +9,21 @@ needs no account here.
 import contextlib
 import shutil
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from podium.competition.card import card_path, read_card
 from podium.competition.complete_card import as_toml
 from podium.competition.describe import describe
-from podium.competition.load import load, raw_folder
+from podium.competition.find_files import role_in_path
+from podium.competition.load import Competition, files_folder, load, raw_folder
 from podium.disk import locked
 from podium.errors import PodiumError
 from podium.kaggle.client import signed_in_client
-from podium.kaggle.unpack_archives import unpack
+from podium.kaggle.unpack_archives import archives_below, unpack, unpack_in_place
 from podium.project_root import DIGITS_SLUG
-from podium.terminal import command_for, say, show
+from podium.terminal import command_for, first_few, say, show
 
 
 def download_competition(slug: str, root: Path, as_card: bool = False) -> None:
@@ -52,13 +55,32 @@ def download_competition(slug: str, root: Path, as_card: bool = False) -> None:
                 _download_archive(slug, archive)
             if not folder.is_dir():
                 unpack(archive, folder)
-    competition = load(slug, root)
+    competition = load_unpacked(slug, root, partial(load, slug, root))
     if as_card:
         show(as_toml(slug, competition.settings))
         say(f"podium: save this as {card_path(slug, root)} to fix what was guessed")
         return
     show(describe(competition))
     say(f"next: {command_for('folds', slug)}")
+
+
+def load_unpacked(slug: str, root: Path, read: Callable[[], Competition]) -> Competition:
+    """Reads a competition; unpacks the archives that lie in its folder where it cannot be read without them.
+
+    Test images that are not there are no mistake, but an archive called after them is.
+    """
+    try:
+        competition = read()
+        folder = raw_folder(slug, root)
+        if len(competition.test) or not any(role_in_path(path.name) == "test" for path in archives_below(folder)):
+            return competition
+    except PodiumError:
+        folder = raw_folder(slug, root)
+        if not any(archives_below(folder)):
+            raise
+    names = unpack_in_place(folder, files_folder(slug, root))
+    say(f"podium: unpacked {first_few(names)} in {raw_folder(slug, root)}; the archives stay where they are")
+    return read()
 
 
 def _download_archive(slug: str, archive: Path) -> None:

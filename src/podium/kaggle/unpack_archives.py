@@ -1,8 +1,11 @@
 """Unpacks an archive safely, and the archives in it: completely or not at all, and only into its own folder.
 
-Reads an archive of any kind that archive_kinds.py knows. Writes a folder in which no archive is left.
+Reads an archive of any kind that archive_kinds.py knows. Writes a folder in which no archive is left. Archives in a
+folder of the user's are unpacked beside themselves, and stay: they may be the only copy.
 """
 
+import filecmp
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -37,9 +40,53 @@ def unpack(archive: Path, folder: Path) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def unpack_in_place(folder: Path, otherwise: Path) -> list[str]:
+    """Unpacks the archives below a folder beside themselves; returns their names.
+
+    Where nothing may be written in the folder, `otherwise` gets what they hold, and links to all that lies beside them.
+    """
+    archives = sorted(archives_below(folder))
+    if archives and not os.access(folder, os.W_OK):
+        otherwise.mkdir(parents=True, exist_ok=True)
+        _link_all_but(archives, folder, otherwise)
+    else:
+        otherwise = folder
+    for archive in archives:
+        place = otherwise / archive.relative_to(folder)
+        unfinished = place.with_name(f".{archive.name}.unpacking")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        inner_names: list[str] = []
+        try:
+            bytes_left = extract(archive, NewFolder(unfinished, max(MARGIN, MAX_RATIO * archive.stat().st_size)))
+            _unpack_archives_in(unfinished, bytes_left, inner_names)
+            if unfinished.exists():
+                _move(unfinished, _place_of(unfinished, place))
+        except Exception as error:
+            where = f"{archive} ({' in '.join([*reversed(inner_names), 'it'])})" if inner_names else str(archive)
+            remedy = error.remedy if isinstance(error, MissingPackage) else "fix that, or download it again"
+            raise PodiumError(
+                f"{where}: {_describe(error)}; {remedy}, and run the same command again, or unpack it yourself in"
+                f" {otherwise}"
+            ) from None
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return [archive.relative_to(folder).as_posix() for archive in archives]
+
+
+def _link_all_but(archives: list[Path], folder: Path, target: Path) -> None:
+    """Links all that lies in the folder but the archives; folders that hold archives are made anew."""
+    for path in folder.iterdir():
+        link = target / path.name
+        if any(path in archive.parents for archive in archives):
+            link.mkdir(exist_ok=True)
+            _link_all_but(archives, path, link)
+        elif path not in archives and not link.exists():
+            link.symlink_to(path.absolute())
+
+
 def _unpack_archives_in(folder: Path, bytes_left: int, inner_names: list[str]) -> int:
     """Replaces each archive below the folder by what it holds; returns how many bytes may still be written."""
-    for archive in sorted(_archives_below(folder)):
+    for archive in sorted(archives_below(folder)):
         inner_names.append(archive.name)
         if len(inner_names) > MAX_DEPTH:
             raise PodiumError(f"refused, archives lie in archives more than {MAX_DEPTH} levels deep")
@@ -53,7 +100,7 @@ def _unpack_archives_in(folder: Path, bytes_left: int, inner_names: list[str]) -
     return bytes_left
 
 
-def _archives_below(folder: Path) -> Iterator[Path]:
+def archives_below(folder: Path) -> Iterator[Path]:
     """Yields the archives, without the hidden files of the same names that macOS adds."""
     for path in folder.rglob("*"):
         is_hidden = any(part.startswith((".", "__MACOSX")) for part in path.relative_to(folder).parts)
@@ -76,9 +123,15 @@ def _place_of(unpacked: Path, archive: Path) -> Path:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Moves a file or a folder; the content of a folder joins a folder that exists. Replaces no file."""
+    """Moves a file or a folder; the content of a folder joins a folder that exists.
+
+    Replaces no file: an equal one counts once, such as those of a folder beside the archive that it came from.
+    """
     if not target.exists():
         source.rename(target)
+        return
+    if source.is_file() and target.is_file() and filecmp.cmp(source, target, shallow=False):
+        source.unlink()
         return
     if not (source.is_dir() and target.is_dir()):
         raise FileExistsError(0, "", str(target))
@@ -94,7 +147,7 @@ def _describe(error: Exception) -> str:
         case PodiumError() | BrokenArchive():
             return str(error)
         case FileExistsError():
-            return f"it holds {Path(error.filename).name} twice"
+            return f"it holds {Path(error.filename).name} twice, with different content"
         case OSError():
             return f"cannot be unpacked ({error.strerror or error})"
         case _:

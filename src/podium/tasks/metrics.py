@@ -100,6 +100,7 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "r2": _of_numbers(1, functions.r2, -inf, 1.0),
     "spearman": _of_numbers(1, functions.spearman, -1.0, 1.0),
 }
+BUILT_IN = frozenset(METRICS)  # the others are the user's
 
 
 def metrics_of(task: str) -> list[str]:
