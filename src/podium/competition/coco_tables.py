@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from podium.competition.text_encoding import decode_text, note_on_encoding
 from podium.errors import PodiumError
 
 MOST_FILES = 100  # JSON files; more of them describe an image each
@@ -33,8 +34,10 @@ def is_coco(path: Path) -> bool:
     return bool(is_list or re.match(rf'\s*\{{\s*"({KEYS})"\s*:\s*[\[{{]', head))
 
 
-def read_coco_tables(folder: Path, name: str, id_column: str, for_training: bool) -> tuple[pd.DataFrame, int, str]:
-    """Returns the rows of a table, how many come last that are for validation, and a note about those.
+def read_coco_tables(
+    folder: Path, name: str, id_column: str, for_training: bool
+) -> tuple[pd.DataFrame, int, list[str]]:
+    """Returns the rows of a table, how many come last that are for validation, and notes.
 
     They are in a file beside it: the rows of val2019.json join those of train2019.json.
     """
@@ -43,11 +46,12 @@ def read_coco_tables(folder: Path, name: str, id_column: str, for_training: bool
     validation = [path for path in beside if re.fullmatch(r"val(idation)?[\W_\d]*", path.stem) and is_coco(path)]
     rows += [read_coco(path, id_column) for path in validation]
     count = sum(map(len, rows[1:]))
-    note = f"the {count:,} rows of {validation[0].name} join those of {name}" if validation else ""
+    notes = [f"the {count:,} rows of {validation[0].name} join those of {name}"] if validation else []
+    notes += filter(None, [note_on_encoding(Path(name).name, rows[0].attrs["encoding"])])
     if validation:
         rows = [pd.concat(rows, ignore_index=True)]
         rows[0].index = pd.RangeIndex(1, len(rows[0]) + 1, name="line")
-    return rows[0], count, note
+    return rows[0], count, notes
 
 
 def read_coco(path: Path, id_column: str) -> pd.DataFrame:
@@ -56,17 +60,22 @@ def read_coco(path: Path, id_column: str) -> pd.DataFrame:
     `id_column` is what the images' ids are to be called.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        text, encoding = decode_text(path.read_bytes())
+        content = json.loads(text)
         content = {"images": content} if isinstance(content, list) else content
         images = pd.DataFrame(content["images"]).rename(columns=CAPITALS)
         images = images.rename(columns={"image_id" if "image_id" in images else "id": id_column})
         rows = _annotated(images, content.get("annotations") or [], id_column)
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start:,} is not UTF-8"
+        raise PodiumError(f"{path}: not a text of JSON ({problem}); save it as UTF-8, or download it again") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PodiumError(f"{path}: not a list of images with their labels ({error!r}); download it again") from None
     if rows.empty:
         raise PodiumError(f"{path}: no images; download it again")
     rows = rows.fillna("").map(lambda cell: cell if isinstance(cell, str) else str(cell)).astype(object)
     rows.index = pd.RangeIndex(1, len(rows) + 1, name="line")
+    rows.attrs["encoding"] = encoding
     return rows
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from podium.competition.text_encoding import decode_text, note_on_encoding
 from podium.errors import PodiumError
 from podium.terminal import first_few, plural
 
@@ -36,9 +37,14 @@ def read_head(path: Path, row_count: int) -> pd.DataFrame | None:
         return None
 
 
-def read_table(path: Path, remedy: str = "download it again", may_be_empty: bool = False) -> pd.DataFrame:
-    """Reads a table of text. `remedy` is what an error advises if the whole file is wrong."""
-    text = _read_text(path, remedy)
+def read_table(
+    path: Path, remedy: str = "download it again", may_be_empty: bool = False, may_guess: bool = False
+) -> pd.DataFrame:
+    """Reads a table of text. `remedy` is what an error advises if the whole file is wrong.
+
+    The table's `attrs["encoding"]` is that of the file, if `may_guess` and it is a guess.
+    """
+    text, encoding = _read_text(path, remedy, may_guess)
     header: list[str] | None = None
     rows: list[list[str]] = []
     lines: list[int] = []
@@ -67,7 +73,9 @@ def read_table(path: Path, remedy: str = "download it again", may_be_empty: bool
         raise PodiumError(f"{path}: a header but no rows; {remedy}")
     # From one array, because pandas takes a list of rows apart into a column each, and there may be a million.
     cells = np.array(rows, dtype=object).reshape(len(rows), len(header or ()))
-    return pd.DataFrame(cells, columns=header, index=pd.Index(lines, name="line"), dtype=object)
+    table = pd.DataFrame(cells, columns=header, index=pd.Index(lines, name="line"), dtype=object)
+    table.attrs["encoding"] = encoding
+    return table
 
 
 def csv_text(rows: Iterable[Iterable[object]], newline: str = "\n", delimiter: str = ",") -> str:
@@ -95,13 +103,13 @@ class CsvStyle(NamedTuple):
 
 def csv_style_of(path: Path, columns: list[str]) -> CsvStyle:
     """Returns how a table is written; raises if its header line does not hold exactly these columns."""
-    text, name = _read_text(path, "download it again"), path.name
+    (text, encoding), name = _read_text(path, "download it again", may_guess=True), path.name
     header = re.split("[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
     line_ends = re.findall("\r*\n|\r", text)
     newline = "\n"
     if line_ends:
         newline = line_ends[0] if line_ends[0] in ("\n", "\r\n", "\r") else "\r\n"
-    delimiter, notes = _delimiter_of(text), []
+    delimiter, notes = _delimiter_of(text), [note] if (note := note_on_encoding(name, encoding)) else []
     cells = next(csv.reader([header.removeprefix("\ufeff")], delimiter=delimiter), [])
     if _column_names(cells, path, 1) != columns:
         raise PodiumError(
@@ -116,7 +124,8 @@ def csv_style_of(path: Path, columns: list[str]) -> CsvStyle:
     return CsvStyle(header, delimiter, newline, tuple(notes))
 
 
-def _read_text(path: Path, remedy: str) -> str:
+def _read_text(path: Path, remedy: str, may_guess: bool) -> tuple[str, str]:
+    """Returns the text of a file, and its encoding if that is a guess."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would block
             raise PodiumError(f"{path}: not a regular file; {remedy}")
@@ -127,9 +136,8 @@ def _read_text(path: Path, remedy: str) -> str:
     for signature, kind in SIGNATURES.items():
         if start.startswith(signature) or start.lower().startswith(signature):
             raise PodiumError(f"{path}: this is {kind}, not a CSV file; {remedy}")
-    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
-        text = data.decode(encoding)
+        text, encoding = decode_text(data, may_guess)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise PodiumError(f"{path}, line {line}: not {error.encoding}; save the table as UTF-8") from None
@@ -137,7 +145,7 @@ def _read_text(path: Path, remedy: str) -> str:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise PodiumError(f"{path}, line {line}: a NUL character, so this is not a text table; save it as UTF-8")
-    return text
+    return text, encoding
 
 
 def _delimiter_of(text: str) -> str:

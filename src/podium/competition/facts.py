@@ -47,7 +47,7 @@ class Facts:
     def rows_of(self, name: str) -> pd.DataFrame:
         """Returns the rows of a table of text; the index holds the lines of the file."""
         if name not in self._rows:
-            self._rows[name] = read_table(self.files.folder / name)
+            self._rows[name] = read_table(self.files.folder / name, may_guess=True)
         return self._rows[name]
 
     def head_of(self, name: str, count: int) -> pd.DataFrame | None:

@@ -17,6 +17,7 @@ from podium.competition.find_files import Role
 from podium.competition.find_tables import FoundTable, TableKey, find_table, find_validation_table
 from podium.competition.long_tables import widen_sample, widen_training_table
 from podium.competition.table import Table, have_line_breaks
+from podium.competition.text_encoding import note_on_encoding
 from podium.errors import PodiumError
 from podium.terminal import plural
 
@@ -99,9 +100,10 @@ def _read(facts: Facts, key: TableKey, found: FoundTable, id_name: str) -> Table
     if name in files.containers:
         return table._replace(rows=rows_in_container(files, facts.card, name, id_name))
     if name.lower().endswith(".json"):
-        rows, count, note = read_coco_tables(files.folder, name, id_name, key == "train_table")
-        return table._replace(rows=rows, validation=frozenset(rows.index[len(rows) - count :])).noting(note)
-    table = table._replace(rows=facts.rows_of(name))
+        rows, count, notes = read_coco_tables(files.folder, name, id_name, key == "train_table")
+        return table._replace(rows=rows, validation=frozenset(rows.index[len(rows) - count :])).noting(*notes)
+    rows = facts.rows_of(name)
+    table = table._replace(rows=rows).noting(note_on_encoding(name, rows.attrs["encoding"]))
     return _with_validation(facts, table) if key == "train_table" and key not in facts.card else table
 
 
