@@ -100,7 +100,7 @@ def test_a_card_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
         ('id_column = "x"', 'id_column = "x" is not a column of'),
         ('target_column = "x"', 'target_column = "x" is not a column of'),
         ('train_images = "test"', "3 of 3 rows have no image below"),
-        ('wants = "probs"', 'one column to fill for 3 classes; remove wants = "probs" from {card}'),
+        ('wants = "probs"', "one column of numbers, but the training images have 3 classes of words"),
     ],
 )
 def test_a_card_that_does_not_fit_the_files_is_refused(tmp_path: Path, card: str, problem: str) -> None:

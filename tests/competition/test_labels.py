@@ -56,17 +56,63 @@ def test_the_answers_of_the_sample_submission_show_which_column_holds_the_labels
     position = train[0].split(",").index(column)
     assert list(competition.train["target"]) == [row.split(",")[position] for row in train[1:]]
     is_noted = f"answers that are not labels of the training table: '{answer}'" in " ".join(competition.notes)
-    assert is_noted == (answer not in set(competition.train["target"]))
+    wants_labels = competition.submission_format.wants == "labels"
+    assert is_noted == (wants_labels and answer not in set(competition.train["target"]))
 
 
 def test_a_placeholder_does_not_count_against_a_column_of_the_same_name(tmp_path: Path) -> None:
     tables = {
-        "train.csv": table("id,label,label_id", "1,cat,0", "2,dog,1", "3,cat,0"),
-        "sample_submission.csv": table("id,label", "5,0", "4,0"),
+        "train.csv": table("id,label,fold", "1,cat,a", "2,dog,b", "3,cat,a"),
+        "sample_submission.csv": table("id,label", "5,?", "4,?"),
     }
     competition = load_files(tmp_path, IMAGES, tables)
     assert competition.classes == ("cat", "dog")
-    assert "answers that are not labels of the training table: '0'" in competition.notes[0]
+    assert "answers that are not labels of the training table: '?'" in competition.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "answer", "classes"),
+    [
+        (("id,label,label_id", "1,cat,0", "2,dog,1", "3,cat,0"), "0", ("0", "1")),
+        (("id,label,label_name", "1,0,cat", "2,1,dog", "3,0,cat"), "cat", ("cat", "dog")),
+    ],
+)
+def test_of_two_columns_of_the_same_labels_that_of_the_samples_kind_wins(
+    tmp_path: Path, rows: tuple[str, ...], answer: str, classes: tuple[str, ...]
+) -> None:
+    tables = {"train.csv": table(*rows), "sample_submission.csv": table("id,label", f"5,{answer}", f"4,{answer}")}
+    assert load_files(tmp_path, IMAGES, tables).classes == classes
+
+
+def test_words_are_refused_where_the_sample_has_numbers(tmp_path: Path) -> None:
+    tables = {
+        "train.csv": table("id,label", "1,cat", "2,dog", "3,cow"),
+        "sample_submission.csv": table("id,label", "5,7", "4,7"),
+    }
+    message = load_error(tmp_path, IMAGES, tables)
+    assert "sample_submission.csv" in message
+    assert "such as 7" in message
+    assert 'target_column = "NAME"' in message
+    competition = load_files(tmp_path, [], {}, 'wants = "labels"')
+    assert competition.classes == ("cat", "cow", "dog")
+
+
+def test_one_probability_of_several_classes_is_of_all_but_the_one_that_is_not_looked_for(tmp_path: Path) -> None:
+    tables = {
+        "train.csv": table("id,label", "1,normal", "2,pneumonia", "3,covid"),
+        "sample_submission.csv": table("id,label", "5,0", "4,0"),
+    }
+    competition = load_files(tmp_path, IMAGES, tables)
+    assert competition.classes == ("normal", "other than normal")
+    assert competition.submission_format.wants == "probs"
+    (note,) = [note for note in competition.notes if "a guess" in note]
+    assert "covid, pneumonia" in note
+    competition = load_files(tmp_path, [], {}, 'positive = "covid"')
+    assert competition.classes == ("other than covid", "covid")
+    tables["train.csv"] = tables["train.csv"].replace("normal", "flu")
+    message = load_error(tmp_path / "unclear", IMAGES, tables)
+    assert "3 classes of words" in message
+    assert 'positive = "NAME"' in message
 
 
 def test_an_unclear_label_column_is_refused(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_predictions_that_are_not_numbers_or_too_few_are_never_written() -> None
         lambda text: text.replace("id,predict", " id ,\u00a0predict"),
         lambda text: text.replace("\n0", '\n"0').replace(",red", '","red"'),
         lambda text: text.replace(",red", ","),
-        lambda text: text.replace(",red", ",0"),
+        lambda text: text.replace(",red", ",?"),
         lambda text: "\n" + text,
     ],
 )

@@ -124,6 +124,22 @@ def test_numbers_are_scored_as_by_hand(metric: str, expected: float) -> None:
     assert evaluate(metric, targets_of(VALUES[0]), VALUES[1]) == pytest.approx(expected)
 
 
+def test_the_lower_part_of_the_curve_counts_twice_in_weighted_auc() -> None:
+    """As the organisers of ALASKA2 define it: by areas above many thin strips, with the weight of each."""
+    draws = np.random.default_rng(0)
+    truth = draws.integers(0, 2, 400)
+    score = (0.3 * truth + draws.random(400)).round(2) / 2  # with ties
+    rates = [[(score[truth == kind] >= least).mean() for least in [9, *np.unique(score)[::-1]]] for kind in (0, 1)]
+    false_rate, rate = np.array(rates)
+    heights = (np.arange(20_000) + 0.5) / 20_000
+    strips = 1 - np.interp(heights, rate + 1e-12 * np.arange(len(rate)), false_rate)
+    expected = np.average(strips, weights=np.where(heights < 0.4, 2, 1))
+    probs = np.column_stack([1 - score, score])
+    assert evaluate("weighted_auc", targets_of(truth), probs) == pytest.approx(expected, abs=1e-4)
+    assert evaluate("weighted_auc", targets_of(truth), np.column_stack([1 - truth, truth]).astype(float)) == 1
+    assert evaluate("weighted_auc", targets_of(truth), np.full((400, 2), 0.5)) == pytest.approx((2 * 0.32 + 0.18) / 1.4)
+
+
 def test_two_classes_are_scored_by_the_probability_of_the_second() -> None:
     targets, probs = two_classes()
     assert evaluate("partial_auc_80", targets_of(targets), probs) == pytest.approx(
@@ -283,8 +299,12 @@ def test_labels_that_do_not_occur_are_left_out_where_nothing_can_be_ranked() -> 
 @pytest.mark.parametrize(
     ("arrays", "task", "undefined"),
     [
-        ((np.array([1]), np.array([[0.2, 0.7, 0.1]])), ONE_LABEL.name, {"roc_auc", "partial_auc_80"}),
-        ((np.array([[1, 0]]), np.array([[0.7, 0.1]])), SEVERAL_LABELS.name, {"roc_auc", "partial_auc_80"}),
+        ((np.array([1]), np.array([[0.2, 0.7, 0.1]])), ONE_LABEL.name, {"roc_auc", "partial_auc_80", "weighted_auc"}),
+        (
+            (np.array([[1, 0]]), np.array([[0.7, 0.1]])),
+            SEVERAL_LABELS.name,
+            {"roc_auc", "partial_auc_80", "weighted_auc"},
+        ),
         ((np.array([[1.0, 5.0]]), np.array([[1.0, 5.0]])), NUMBERS.name, {"r2", "spearman"}),
     ],
 )

@@ -5,6 +5,7 @@ note; what the user wrote and does not fit is an error.
 """
 
 import posixpath
+import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -179,13 +180,36 @@ def _guess_class_folders(facts: Facts) -> ClassFolders | None:
     if "train_images" not in card:
         val_parent, val_images = find_validation_folders(files, card, parent)
     if not val_images:
-        return ClassFolders(parent, tuple(images))
+        are_versions = "group_pattern" not in card and _are_versions(images)
+        note = (
+            f"the folders below {parent or files.folder} hold files of the same names: that these are versions of one"
+            " picture, which share a fold, is a guess; if not, " + card.advise("group_pattern = '(.+)'")
+        )
+        return ClassFolders(parent, tuple(images), (note,) if are_versions else (), are_versions)
     advice = card.advise(f'train_images = "{parent}"')
     note = (
         f"{plural(len(val_images), 'image')} in {val_parent}/ join the {len(images):,} training images in"
         f" {parent}/; to leave them out, {advice}"
     )
     return ClassFolders(posixpath.dirname(parent), (*images, *val_images), (note,))
+
+
+def _are_versions(images: list[str]) -> bool:
+    """Returns whether all folders hold the same names. Those that are counted from the start say nothing."""
+    names: dict[str, set[str]] = {}
+    for image in images:
+        folder, _, name = image.rpartition("/")
+        names.setdefault(folder, set()).add(posixpath.splitext(name)[0])
+    first, *others = names.values()
+    return len(first) > 1 and all(own == first for own in others) and not _are_counted(first)
+
+
+def _are_counted(names: set[str]) -> bool:
+    """Returns whether the names are 1, 2, 3 and so on, perhaps with a word before them, as in many folders."""
+    numbers = sorted(int(match[0]) for name in names if (match := re.search(r"[0-9]{1,18}$", name)))
+    return (
+        len(numbers) == len(names) and numbers[0] <= 1 and numbers == list(range(numbers[0], numbers[0] + len(names)))
+    )
 
 
 # --- the test images ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from podium.competition.card import Card
 from podium.competition.class_columns import advise_other_sample, classes_of_columns
 from podium.competition.csv_files import csv_style_of
 from podium.competition.grades import METRIC, in_order
-from podium.competition.labels import sort_labels
+from podium.competition.labels import are_numbers, are_words, sort_labels
 from podium.competition.layout import Layout, TargetColumns
 from podium.competition.positive_class import note_on_guess, put_positive_last
 from podium.competition.read_rows import Rows
@@ -122,6 +122,8 @@ def _answer_in(sample: Table, labels: Labels) -> Answer:
     if task is not ONE_LABEL:
         return Answer("labels", names, reason="the sample submission has one column to fill")
     wants, reason = _guess_wants(sample, labels)
+    if wants == "labels" and "wants" not in card:
+        _refuse_words_for_numbers(sample, labels)
     if wants != "probs":
         return Answer(wants, names, reason=reason)
     if len(names) != 2:
@@ -217,10 +219,27 @@ def _guess_wants(sample: Table, labels: Labels) -> tuple[str, str]:
         return "labels", "the sample submission has one column to fill"
     if wants == "probs":
         return wants, f"{metric} needs them"
-    answers = {cell.strip() for cell in sample.rows.iloc[:, 1]} - set(names)
-    if any(re.search(r"[.eE]", answer) for answer in answers) and all(map(_is_probability, answers)):
-        return "probs", "the cells of the sample submission are fractions"
+    answers = {cell.strip() for cell in sample.rows.iloc[:, 1]} - {"", *names}
+    if answers and all(map(_is_probability, answers)):
+        if any(re.search(r"[.eE]", answer) for answer in answers):
+            return "probs", "the cells of the sample submission are fractions"
+        if are_words(names):
+            return "probs", "the cells of the sample submission are numbers, and the labels are words"
     return "labels", "the cells of the sample submission are no fractions"
+
+
+def _refuse_words_for_numbers(sample: Table, labels: Labels) -> None:
+    """Raises if the sample's answers are numbers and the labels are words: Kaggle would refuse them, or score zero."""
+    answers = [cell for cell in sample.rows.iloc[:, 1].str.strip() if cell]
+    if not answers or not are_numbers(answers) or not are_words(labels.names):
+        return
+    raise PodiumError(
+        f"{sample.path}: its answers are numbers, such as {answers[0]}, but the labels are words, such as"
+        f" '{labels.names[0]}'; if another column of the training table holds the numbers, "
+        + labels.card.advise('target_column = "NAME"')
+        + ", and if words are wanted all the same, "
+        + labels.card.advise('wants = "labels"')
+    )
 
 
 def _have_confidence(sample: Table, labels: Labels) -> bool:

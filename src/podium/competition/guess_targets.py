@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from podium.competition.card import Card
-from podium.competition.labels import MARKS, NO_MARKS, SEPARATORS, TARGET_NAMES, find_separator
+from podium.competition.labels import MARKS, NO_MARKS, SEPARATORS, TARGET_NAMES, are_numbers, find_separator
 from podium.competition.layout import TargetColumns
 from podium.competition.number_columns import find_number_columns
 from podium.competition.table import Table
@@ -83,8 +83,26 @@ def _guess_label_column(rows: pd.DataFrame, columns: list[str], sample: Table | 
                 return Column(column, "its cells are answers of the sample submission")
     if not likely_columns:
         return None
+    if sample and len(answer_columns) == 1 and (column := _same_labels_as_answers(rows, likely_columns, sample)):
+        return Column(column, "its cells are of the kind of the sample submission's answers")
     is_answer = likely_columns[0].lower() in {name.lower() for name in answer_columns}
     return Column(likely_columns[0], "a column of the sample submission" if is_answer else "by its name")
+
+
+def _same_labels_as_answers(rows: pd.DataFrame, columns: list[str], sample: Table) -> str:
+    """Returns the column that holds the first one's labels as the sample submission writes them; "" if there is none.
+
+    The sample has numbers and the first column words, or the other way about: `label` beside `label_name`.
+    """
+    first, *others = dict.fromkeys(columns)
+    answers = set(sample.rows.iloc[:, 1].str.strip()) - {""}
+    if not answers or are_numbers(answers) == are_numbers(rows[first].unique()):
+        return ""
+    for column in others:
+        pairs = rows[[first, column]].drop_duplicates()
+        if len(pairs) == pairs[first].nunique() == pairs[column].nunique() and answers <= set(rows[column]):
+            return column
+    return ""
 
 
 def _guess_of_columns(card: Card, table: Table, answer_columns: list[str]) -> TargetColumns:

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from fractions import Fraction
 
 import pandas as pd
@@ -31,6 +32,19 @@ def find_separator(cells: pd.Series) -> str:
         if len(known) < len(unique) and is_list:
             return separator
     return ""
+
+
+NUMBER = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*")
+
+
+def are_numbers(cells: Iterable[str]) -> bool:
+    """Returns whether all cells are plain numbers."""
+    return all(NUMBER.fullmatch(cell) for cell in cells)
+
+
+def are_words(cells: Iterable[str]) -> bool:
+    """Returns whether no cell is a plain number."""
+    return not any(NUMBER.fullmatch(cell) for cell in cells)
 
 
 def normalised_label(label: str) -> str:

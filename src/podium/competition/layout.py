@@ -59,6 +59,7 @@ class ClassFolders(NamedTuple):
     parent: str  # below which an image's path is its id
     images: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    are_versions: bool = False  # all folders hold the same names: each is that of one picture, in several versions
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from podium.competition.further_targets import FurtherTargets
 from podium.competition.guess_layout import guess_layout
 from podium.competition.guess_submission import guess_submission, labels_of
 from podium.competition.image_notes import note_on_possible_samples, notes_on_images
+from podium.competition.merged_classes import merge_classes
 from podium.competition.metric_sign import refuse_wrong_sign
 from podium.competition.read_rows import read_rows
 from podium.competition.read_with_extension import read_with_extension
@@ -168,8 +169,8 @@ def load(
     tables = Tables(Facts(read_card(slug, root).with_typed(settings), _find_competition_files(slug, folder)))
     reader = read_with_extension(tables.facts, tables.sample, with_columns)
     layout = guess_layout(tables, reader)
-    rows = read_rows(tables, layout, reader, with_columns)
     task = layout.train.targets.task
+    rows = merge_classes(layout.card, task, read_rows(tables, layout, reader, with_columns), tables.sample)
     labels = labels_of(layout, rows, tables.sample)
     submission_format, classes = guess_submission(tables.sample, labels)
     corrections = read_corrections(slug, root, rows.train, labels.taught(classes), task).with_file(corrections_file)

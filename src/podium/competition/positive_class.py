@@ -20,7 +20,12 @@ NEGATIVE = frozenset(
     {"no", "non", "not", "none", "without", "negative", "neg", "false", "absent"}
     | {"normal", "healthy", "benign", "background", "control"}
 )
-ABOUT_POSITIVE = ("average_precision", "partial_auc_80", "probabilistic_f1")  # metrics; of two classes, only of one
+ABOUT_POSITIVE = (
+    "average_precision",
+    "partial_auc_80",
+    "probabilistic_f1",
+    "weighted_auc",
+)  # metrics; of two classes, only of one
 
 
 class Positive(NamedTuple):

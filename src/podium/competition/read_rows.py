@@ -155,7 +155,10 @@ def _rows_of_folders(folders: ClassFolders) -> pd.DataFrame:
     images = list(folders.images)
     ids = [image.removeprefix(folders.parent).removeprefix("/") for image in images]
     labels = [PurePosixPath(image).parent.name for image in images]
-    return pd.DataFrame({"id": ids, "target": labels, "image": images})
+    rows = pd.DataFrame({"id": ids, "target": labels, "image": images})
+    if folders.are_versions:
+        rows.insert(2, "group", [PurePosixPath(image).stem for image in images])
+    return rows
 
 
 def _read_test(tables: Tables, layout: Layout, train_id: str) -> pd.DataFrame:

@@ -92,6 +92,7 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "probabilistic_f1": lambda: Metric("probs", 1, functions.probabilistic_f1),
     "average_precision": lambda: Metric("probs", 1, functions.average_precision, tasks=LABEL_TASKS),
     "partial_auc_80": lambda: Metric("probs", 1, functions.partial_auc_80, 0.0, 1 - functions.LOWEST_RATE, LABEL_TASKS),
+    "weighted_auc": lambda: Metric("probs", 1, functions.weighted_auc, tasks=LABEL_TASKS),
     "mean_recall": _of_columns(functions.mean_recall()),
     "mean_recall_211": _of_columns(functions.mean_recall((2, 1, 1))),  # the first of three columns counts twice
     "rmse": _of_numbers(-1, functions.rmse, 0.0, inf),
