@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from podium.errors import PodiumError
 from podium.submissions.write_csv import render, write_csv
 from podium.tasks.task import NUMBERS
 from submissions.competitions import make_competition
-from tiny import write_competition
+from tiny import Podium, write_competition
 
 text = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(str.strip)
 names = st.lists(text, min_size=2, max_size=6, unique=True)
@@ -131,6 +132,24 @@ def test_the_header_ids_and_line_ends_of_any_sample_are_kept(tmp_path: Path, def
     ids = [line.strip('"')[:3] for line in lines[1:]]
     assert ids == [line.strip('"')[:3] for line in sample_lines[1:]]
     assert len(ids) == 7
+
+
+def test_an_index_without_a_name_is_copied_row_for_row(tmp_path: Path, podium: Podium) -> None:
+    """As pandas writes it where nobody tells it not to."""
+    folder = write_competition(tmp_path)
+    sample = pd.read_csv(folder / "sample_submission.csv", dtype=str)
+    sample.to_csv(folder / "sample_submission.csv")
+    competition = load("tiny", tmp_path)
+    assert competition.submission_format.answer_columns == ("predict",)
+    path = tmp_path / "made.csv"
+    write_csv(competition, path, render(competition, np.eye(len(competition.classes))[np.arange(7) % 4]))
+    written = pd.read_csv(path, dtype=str)
+    assert list(written.columns) == ["Unnamed: 0", "id", "predict"]
+    assert written["Unnamed: 0"].tolist() == [str(number) for number in range(7)]
+    assert written["id"].tolist() == sample["id"].tolist()
+    status, out, err = podium("score", path, "--solution", tmp_path / "solution.csv", "-c", "tiny")
+    assert status == 0, err
+    assert '"score"' in out
 
 
 def test_a_csv_that_kaggle_would_refuse_leaves_no_file(tmp_path: Path) -> None:

@@ -77,7 +77,9 @@ def guess_submission(sample: Table | None, labels: Labels) -> tuple[SubmissionFo
     classes = _as_metrics_count(labels, classes) if column_classes else classes
     position = sample.id_position
     columns = (*answer_columns[:position], str(sample.rows.columns[0]), *answer_columns[position:])
-    csv_style = csv_style_of(sample.path, list(sample.long.columns if sample.long else columns))
+    counted = None if sample.counted is None else (str(sample.counted.name), tuple(sample.counted))
+    in_file = [*(counted[:1] if counted else ()), *(sample.long.columns if sample.long else columns)]
+    csv_style = csv_style_of(sample.path, in_file)
     on_answers = _notes_on_answers(sample, labels) if wants == "labels" and len(answer_columns) == 1 else ()
     form = SubmissionFormat(
         columns,
@@ -92,6 +94,7 @@ def guess_submission(sample: Table | None, labels: Labels) -> tuple[SubmissionFo
         long=sample.long,
         column_classes=column_classes,
         reason=answer.reason,
+        counted=counted,
     )
     return form, classes
 

@@ -41,6 +41,7 @@ class SubmissionFormat:
     long: LongRows | None = None  # if a row holds not the answers of an image but one of them
     column_classes: tuple[str, ...] = ()  # whose probabilities the columns hold; (): those of all classes, in order
     reason: str = ""  # why the cells hold that
+    counted: tuple[str, tuple[str, ...]] | None = None  # a first column of no meaning, copied: its name and cells
 
     @property
     def line_style(self) -> CsvStyle:
@@ -49,11 +50,12 @@ class SubmissionFormat:
 
     @property
     def header(self) -> tuple[str, ...]:
-        return self.long.columns if self.long else self.columns
+        columns = self.long.columns if self.long else self.columns
+        return (self.counted[0], *columns) if self.counted else columns
 
     @property
     def id_column(self) -> str:
-        return self.header[self.id_position]  # a long one has it first, like the wide one
+        return (self.long.columns if self.long else self.columns)[self.id_position]  # a long one has it first
 
     @property
     def answer_columns(self) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from podium.competition.long_rows import LongRows
 from podium.errors import PodiumError
 
+NAMELESS = "column 1"  # how csv_files.py calls a first column whose header is blank
+
 
 class Table(NamedTuple):
     path: Path
@@ -22,6 +24,8 @@ class Table(NamedTuple):
     validation: frozenset[int] = frozenset()  # lines of the training table whose images are for validation
     files: tuple[str, ...] = ()  # from which the rows come, below the competition's folder
 
+    counted: "pd.Series[str] | None" = None  # the index that pandas wrote first, without a name; not among the rows
+
     @property
     def answer_columns(self) -> list[str]:
         """The columns of a sample submission that are to be filled in."""
@@ -29,6 +33,15 @@ class Table(NamedTuple):
 
     def noting(self, *notes: str) -> "Table":
         return self._replace(notes=(*self.notes, *filter(None, notes)))
+
+
+def take_index(rows: pd.DataFrame) -> "tuple[pd.DataFrame, pd.Series[str] | None]":
+    """Takes out a first column without a name that counts the rows, as pandas writes its index; leaves an id and more."""
+    first = rows.iloc[:, 0]
+    counts = [str(number) for number in range(len(rows))]
+    if rows.shape[1] < 3 or first.name != NAMELESS or first.tolist() != counts:
+        return rows, None
+    return rows.drop(columns=NAMELESS), first
 
 
 def refuse_blank_cells(cells: pd.Series, path: Path, column_name: str) -> None:

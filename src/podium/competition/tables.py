@@ -16,7 +16,7 @@ from podium.competition.facts import Facts
 from podium.competition.find_files import Role
 from podium.competition.find_tables import FoundTable, TableKey, find_table, find_validation_table
 from podium.competition.long_tables import widen_sample, widen_training_table
-from podium.competition.table import Table, have_line_breaks
+from podium.competition.table import Table, have_line_breaks, take_index
 from podium.competition.text_encoding import note_on_encoding
 from podium.errors import PodiumError
 from podium.terminal import plural
@@ -29,11 +29,15 @@ class Tables:
     @cached_property
     def sample(self) -> Table | None:
         table = _open(self.facts, "sample_submission", None)
-        return table and _with_ids_first(self.facts, table)
+        if table is None:
+            return None
+        rows, counted = take_index(table.rows)
+        return _with_ids_first(self.facts, table._replace(rows=rows, counted=counted))
 
     @cached_property
     def train(self) -> Table | None:
         table = _open(self.facts, "train_table", self.sample)
+        table = table and _without_missing_validation(self.facts, table, _name_of_ids(self.facts, self.sample))
         return table and list_images_of_groups(self.facts, self.sample, widen_training_table(self.sample, table))
 
     @cached_property
@@ -81,7 +85,7 @@ def _open(facts: Facts, key: TableKey, sample: Table | None) -> Table | None:
     """Reads the table that the card names, else the one whose name fits best; None if there is none."""
     files, folder = facts.files, facts.files.folder
     sample_name = sample and sample.path.relative_to(folder).as_posix()
-    id_name = str(sample.rows.columns[0]) if sample else str(facts.card.get("id_column", "id"))  # of ids that we add
+    id_name = _name_of_ids(facts, sample)
     found = find_table(files, facts.card, key, sample_name)
     if not found.name:
         in_containers = key != "sample_submission" and not files.images and files.containers
@@ -92,6 +96,11 @@ def _open(facts: Facts, key: TableKey, sample: Table | None) -> Table | None:
     if facts.names_an_image(header):
         raise PodiumError(f"{table.path}, line 1: '{header}' names an image, so there is no header; add one")
     return _with_checked_line_breaks(table, key)
+
+
+def _name_of_ids(facts: Facts, sample: Table | None) -> str:
+    """Returns what the ids are called that a table gets from a JSON file or a container."""
+    return str(sample.rows.columns[0]) if sample else str(facts.card.get("id_column", "id"))
 
 
 def _read(facts: Facts, key: TableKey, found: FoundTable, id_name: str) -> Table:
@@ -130,6 +139,35 @@ def _with_validation(facts: Facts, table: Table) -> Table:
     return table._replace(rows=joined, validation=lines, files=(name, found)).noting(
         f"the {len(validation):,} rows of {found} join those of {name}; to leave them out, {advice}"
     )
+
+
+def _without_missing_validation(facts: Facts, table: Table, id_name: str) -> Table:
+    """Leaves out rows of tables for validation whose images are not in this download; the main table must have its own.
+
+    An id that both tables give to different images becomes the name of the file in the further table.
+    """
+    is_further = table.rows.index.isin(table.validation)
+    pool, main = facts.images("train"), table.rows[~is_further]
+    column = pool.find_column(main) if is_further.any() else None
+    if column is None:
+        return table
+    further = table.rows[is_further]
+    candidates = pool.find_candidates(further[column].unique())
+    exists = further[column].map(lambda name: bool(candidates[name])).to_numpy(bool)
+    kept, notes = further[exists].copy(), []
+    if not exists.all():
+        count = int((~exists).sum())
+        notes.append(f"{plural(count, 'row')} for validation left out: their images are not below {pool.path}")
+    if id_name in main and id_name != column:
+        of_main = dict(zip(main[id_name], main[column], strict=True))
+        collides = kept[id_name].map(of_main).fillna(kept[column]) != kept[column]
+        if collides.any():
+            kept.loc[collides, id_name] = kept.loc[collides, column]
+            notes.append(
+                f"{plural(int(collides.sum()), 'id')} for validation belong to other images: {column} replaces them"
+            )
+    rows = pd.concat([main, kept])
+    return table._replace(rows=rows, validation=frozenset(kept.index)).noting(*notes)
 
 
 def _with_checked_line_breaks(table: Table, key: TableKey) -> Table:

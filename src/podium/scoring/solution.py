@@ -11,6 +11,7 @@ import pandas as pd
 
 from podium.competition.csv_files import read_table
 from podium.competition.labels import MARKS, NO_MARKS, TARGET_NAMES
+from podium.competition.table import take_index
 from podium.errors import PodiumError
 from podium.terminal import first_few
 
@@ -28,7 +29,7 @@ class Pairs(NamedTuple):
 
 
 def read_pairs(path: Path, solution: Path) -> Pairs:
-    submission, truth = (read_table(file, "check the path") for file in (path, solution))
+    submission, truth = (take_index(read_table(file, "check the path"))[0] for file in (path, solution))
     for table, file in ((truth, solution), (submission, path)):
         if table.shape[1] < 2:
             raise PodiumError(f"{file}: only one column; give it an id column and an answer column")

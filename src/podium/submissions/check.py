@@ -39,7 +39,7 @@ def _check_header(competition: Competition, path: Path, written: pd.DataFrame) -
 
 def _check_ids(competition: Competition, path: Path, written: pd.DataFrame) -> None:
     form = competition.submission_format
-    ids = list(written.iloc[:, form.id_position])
+    ids = list(written[form.id_column])
     expected = form.long.ids if form.long else competition.answer_ids
     if ids != expected:
         pairs = enumerate(zip(ids, expected, strict=False))

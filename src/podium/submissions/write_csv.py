@@ -35,6 +35,8 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
     rows = [[*cells[:position], image_id, *cells[position:]] for image_id, cells in pairs]
     if expected.long:
         rows = expected.long.answers_of(answers)
+    if expected.counted:
+        rows = [[number, *row] for number, row in zip(expected.counted[1], rows, strict=True)]
     return f"{style.header}{style.newline}{csv_text(rows, style.newline, style.delimiter)}"
 
 
