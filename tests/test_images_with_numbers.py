@@ -56,7 +56,13 @@ def test_from_files_to_a_submission(bars: Path, podium: Podium) -> None:
     assert list(submission.columns) == list(truth.columns)
     assert list(submission["image"]) == list(truth["image"])
     assert share_explained(submission, truth) > 0.6
-    assert json.loads(written.with_suffix(".json").read_text())["estimate"]["rmse"] > 0
+    lineage = json.loads(written.with_suffix(".json").read_text())
+    assert lineage["estimate"]["rmse"] > 0
+    table = pd.read_csv(bars / "data" / "raw" / SLUG / "train.csv")
+    for column in truth.columns[1:]:  # no answer is outside of what training has seen
+        assert submission[column].between(table[column].min(), table[column].max()).all()
+    assert lineage["decision"]["kind"] == "clip_numbers"
+    assert "range of training" in err
     status, out, err = podium("score", written, "--solution", bars / "solution.csv")
     assert status == 0, err
     columns = list(truth.columns[1:])

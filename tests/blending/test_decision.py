@@ -18,6 +18,7 @@ from podium.blending.choose_decision import (
 )
 from podium.blending.decision import KINDS, Decision
 from podium.blending.decision_fits import (
+    FIT_NUMBERS,
     best_threshold,
     fit_class_weights,
     fit_clip,
@@ -35,7 +36,7 @@ from podium.competition.grades import are_grades
 from podium.competition.unknown_class import UnknownClass
 from podium.errors import PodiumError
 from podium.tasks.metrics import evaluate
-from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets
 from second_round import first_of
 
 OF_CONFUSIONS = ("macro_f1", "balanced_accuracy", "mcc", "quadratic_kappa")
@@ -362,3 +363,11 @@ def test_the_metric_and_the_task_say_which_kind(metric: str, task: Any, classes:
     kind = find_kind(metric, task, classes, Card(Path("x.toml"), {}))
     assert (kind.name if kind else None) == name
     assert name is None or name in KINDS
+
+
+def test_numbers_stay_in_the_range_of_training() -> None:
+    targets = Targets(NUMBERS, np.array([[1.0, 20.0], [100.0, np.nan], [50.0, 40.0]]))
+    numbers = FIT_NUMBERS["clip_numbers"](np.zeros((3, 2)), targets, "rmse")
+    assert numbers.tolist() == [1, 20, 100, 40]
+    clipped = Decision("clip_numbers", tuple(numbers.tolist())).apply(np.array([[-3.0, 41.0], [7.0, 30.0]]))
+    assert clipped.tolist() == [[1, 40], [7, 30]]

@@ -81,6 +81,12 @@ def clip_several_labels(probs: Probs, numbers: Numbers) -> Probs:
     return probs.clip(numbers[0], 1 - numbers[0])
 
 
+def clip_numbers(values: Probs, numbers: Numbers) -> Probs:
+    """Moves numbers outside of a range to its ends; first come the lowest numbers of all columns, then the highest."""
+    lowest, highest = numbers.reshape(2, -1)
+    return values.clip(lowest, highest)
+
+
 def fill_quotas(probs: Probs, shares: Numbers) -> Probs:
     """Weighs the classes so that each is the most probable one for its share of these images, as nearly as possible."""
     log_probs, log_weights = np.log(probs.clip(1e-12)), np.zeros(len(shares))
@@ -108,5 +114,6 @@ ADJUST: dict[str, Callable[[Probs, Numbers], Probs]] = {
     "clip_one_label": clip_one_label,
     "clip_several_labels": clip_several_labels,
     "quotas": fill_quotas,
+    "clip_numbers": clip_numbers,
 }
 KINDS = (*ADJUST, "unknown_threshold")

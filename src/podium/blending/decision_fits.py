@@ -263,6 +263,11 @@ def shares_of(probs: Probs, targets: Targets, metric: str) -> Numbers:
     return np.asarray(targets.counts(probs.shape[1]) / len(targets))
 
 
+def fit_range(numbers: Probs, targets: Targets, metric: str) -> Numbers:
+    """Returns the lowest and the highest known number of each column."""
+    return np.concatenate([np.nanmin(targets.values, 0), np.nanmax(targets.values, 0)]).astype(np.float64)
+
+
 FIT_NUMBERS: dict[str, Callable[[Probs, Targets, str], Numbers]] = {
     "class_weights": fit_class_weights,
     "thresholds": fit_thresholds,
@@ -270,4 +275,5 @@ FIT_NUMBERS: dict[str, Callable[[Probs, Targets, str], Numbers]] = {
     "clip_one_label": fit_clip,
     "clip_several_labels": fit_clip,
     "quotas": shares_of,
+    "clip_numbers": fit_range,
 }

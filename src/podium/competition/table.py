@@ -36,7 +36,7 @@ class Table(NamedTuple):
 
 
 def take_index(rows: pd.DataFrame) -> "tuple[pd.DataFrame, pd.Series[str] | None]":
-    """Takes out a first column without a name that counts the rows, as pandas writes its index; leaves an id and more."""
+    """Takes out a first column without a name that counts the rows, as pandas writes its index beside other columns."""
     first = rows.iloc[:, 0]
     counts = [str(number) for number in range(len(rows))]
     if rows.shape[1] < 3 or first.name != NAMELESS or first.tolist() != counts:

@@ -122,6 +122,11 @@ def _choose_decision(
         judged, decided = with_least_prob(held_out, nested, metric, judged)
         kept = f"instead, no probability is below {judged.step.numbers[0]:.2g}, the least that they can show"
         say(f"podium: no other limit gains clearly on {len(held_out):,} held-out {rows_of(competition)}; {kept}")
+    elif not competition.task.are_labels:
+        lowest, highest = np.array(judged.step.numbers).reshape(2, -1)
+        ranges = zip(competition.classes, lowest, highest, strict=True)
+        limits = first_few(f"{name} from {low:g} to {high:g}" for name, low, high in ranges)
+        say(f"podium: decision: {judged.describe(metric)}; numbers stay in the range of training: {limits}")
     else:
         say(f"podium: decision: {judged.describe(metric)}" + ("" if judged.is_taken else f"; {kept}"))
     return judged, decided
