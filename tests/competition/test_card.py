@@ -183,7 +183,7 @@ def test_the_own_card_replaces_what_is_known_setting_by_setting(tmp_path: Path) 
     card = read_card(slug, tmp_path)
     assert card["metric"] == "accuracy"
     assert card["target_column"] == "classname"
-    assert "group_column" not in card  # turned off
+    assert not card["group_column"]  # turned off
     assert card["recipe"] == {"mirror": 0.0, "fit": "squash"}
     assert "metric" not in card.known
     assert "target_column" in card.known

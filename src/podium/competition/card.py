@@ -163,8 +163,8 @@ def read_card(slug: str, root: Path) -> Card:
 
 
 def _is_withdrawn(key: str, own: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Whether the user's card turns a known setting off: `group_column = ""`. A table of this name is no table."""
-    return key in known and own.get(key) == "" and key not in TABLES
+    """Whether the user's card turns a known setting off: `title = ""`. A table or groups of this name are none."""
+    return key in known and own.get(key) == "" and key not in (*TABLES, "group_column")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

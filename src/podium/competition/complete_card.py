@@ -97,6 +97,9 @@ def _of_columns(tables: Tables, layout: Layout) -> Iterator[Setting]:
     yield Setting(key, ", ".join(train.targets.columns), train.targets.origin, is_single)
     if train.images.column:
         yield Setting("column of the training images", train.images.column, train.images.origin, False)
+    if train.group_column:
+        reason = "a guess" if "group_column" not in layout.card else layout.card.origin_of("group_column")
+        yield Setting("group_column", train.group_column, reason)
     if train.answers:
         columns = ", ".join(train.answers.train_columns)
         yield Setting("columns of the answers", columns, f"they make the ids {train.answers.id_column}", False)

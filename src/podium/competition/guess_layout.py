@@ -19,6 +19,7 @@ from podium.competition.facts import Facts
 from podium.competition.features import named_columns
 from podium.competition.find_files import find_class_folders, find_validation_folders
 from podium.competition.find_tables import find_table
+from podium.competition.guess_group import guess_group_column
 from podium.competition.guess_images import guess_image_names
 from podium.competition.guess_targets import guess_targets
 from podium.competition.labels_in_names import guess_label_pattern
@@ -36,6 +37,7 @@ from podium.competition.read_with_extension import ReaderRows
 from podium.competition.table import Table
 from podium.competition.tables import Tables
 from podium.errors import PodiumError
+from podium.tasks.task import ONE_LABEL
 from podium.terminal import first_few, plural
 
 
@@ -87,6 +89,10 @@ def _guess_of_table(tables: Tables, table: Table) -> TrainGuess:
     targets = guess_targets(card, table, id_column, sample)
     ids = table.rows[id_column].drop_duplicates()
     images = guess_image_names(ids, pool, table.rows.head(FIRST_ROWS), lambda: table)
+    labels = table.rows[targets.columns[0]] if targets.task is ONE_LABEL and not targets.are_marks else None
+    named = (id_column, *targets.columns, images.column, *(sample.answer_columns if sample else ()))
+    in_card = str(card.get("group_column", ""))
+    group, on_group = ("", "") if answers else guess_group_column(card, table, named, labels, lambda: tables.test)
     (features, note), (also, on_also) = (named_columns(card, key, table) for key in ("features", "also"))
     layout = TrainLayout(
         "table",
@@ -95,11 +101,11 @@ def _guess_of_table(tables: Tables, table: Table) -> TrainGuess:
         images,
         id_origin=id_origin,
         answers=answers,
-        group_column=card.get("group_column", ""),
+        group_column=in_card or group,
         features=tuple(features),
         also=tuple(also),
     )
-    return TrainGuess(layout, card, [*notes, *filter(None, (targets.note, images.note, note, on_also))])
+    return TrainGuess(layout, card, [*notes, *filter(None, (targets.note, images.note, on_group, note, on_also))])
 
 
 def _without_missing_columns(card: Card, table: Table) -> tuple[Card, list[str]]:
@@ -107,7 +113,8 @@ def _without_missing_columns(card: Card, table: Table) -> tuple[Card, list[str]]
     notes = []
     for key in ("id_column", "target_column", "group_column"):
         column = card.get(key, "")
-        if key not in card or column in table.rows:
+        is_none = key == "group_column" and column == ""
+        if key not in card or column in table.rows or is_none:
             continue
         place = f"{'with --group or ' if key == 'group_column' else ''}in {card.path}"
         notes.append(
@@ -146,7 +153,7 @@ def _guess_id_column(
 def _guess_of_names(facts: Facts) -> TrainGuess:
     """Returns a folder for each class, or a pattern of labels in the names of files."""
     card, files, notes = facts.card, facts.files, []
-    if "group_column" in card:
+    if card.get("group_column"):
         problem = "no table of training images, so there is no group_column"
         refusal = f"{files.folder}: {problem}; " + card.advise('train_table = "NAME"')
         notes.append(card.drop("group_column", problem, refusal))

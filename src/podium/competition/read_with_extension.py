@@ -42,7 +42,7 @@ def read_with_extension(facts: Facts, sample: Table | None, with_columns: bool) 
         given, test = result
         has_group = isinstance(given, pd.DataFrame) and "group" in given
         notes = []
-        if "group_column" in facts.card and not has_group:
+        if facts.card.get("group_column") and not has_group:
             problem = f"{file_of(reader)}: the reader {name} gives no column group"
             refusal = f"{problem}, but a group column is asked for; correct it"
             notes.append(facts.card.drop("group_column", f"{problem}, so there are no groups", refusal))

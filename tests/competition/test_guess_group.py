@@ -1,0 +1,71 @@
+"""Images of one patient share a fold although no card says so: a guess, by a column's name or by the test images."""
+
+from pathlib import Path
+
+import pytest
+
+from layouts import load_files, table
+from podium.competition.load import Competition
+
+TRAIN, TEST = range(40), range(40, 60)
+IMAGES = [f"train/{number}.jpg" for number in TRAIN] + [f"test/{number}.jpg" for number in TEST]
+
+
+def read(root: Path, column: str, of_train: list[object], of_test: list[object], card: str = "") -> Competition:
+    tables = {
+        "train.csv": table(
+            f"id,label,{column}",
+            *(f"{n},{'cat' if n % 3 else 'dog'},{value}" for n, value in zip(TRAIN, of_train, strict=True)),
+        ),
+        "test.csv": table(f"id,{column}", *(f"{n},{value}" for n, value in zip(TEST, of_test, strict=True))),
+        "sample_submission.csv": table("id,label", *(f"{n},cat" for n in TEST)),
+    }
+    return load_files(root, IMAGES, tables, card)
+
+
+PATIENTS = [f"p{n // 4}" for n in TRAIN]
+
+
+@pytest.mark.parametrize("column", ["patient_id", "PatientID", "subject", "StudyInstanceUID"])
+def test_a_column_is_guessed_by_its_name(tmp_path: Path, column: str) -> None:
+    competition = read(tmp_path, column, list(PATIENTS), [f"p{n % 10}" for n in TEST])
+    assert competition.groups is not None
+    assert competition.groups.tolist() == PATIENTS
+    (note,) = [note for note in competition.notes if "share a fold is a guess" in note]
+    assert f'group_column = "{column}"' in note
+
+
+def test_a_column_is_guessed_where_the_test_images_have_other_values(tmp_path: Path) -> None:
+    competition = read(tmp_path, "camera", list(PATIENTS), [f"q{n // 4}" for n in TEST])
+    assert competition.groups is not None
+    assert any("test images have others" in note for note in competition.notes)
+    assert read(tmp_path, "camera", list(PATIENTS), [f"p{n % 10}" for n in TEST]).groups is None
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("patient_id", list(range(40))),  # each image is of another one
+        ("patient_id", ["same"] * 40),
+        ("patient_id", ["", *PATIENTS[1:]]),
+        ("subject", ["a" if n % 3 else f"b{n % 5}" for n in TRAIN]),  # one class would be in a single group
+        ("width", [100 + n % 7 for n in TRAIN]),
+    ],
+)
+def test_other_columns_are_no_groups(tmp_path: Path, column: str, values: list[object]) -> None:
+    assert read(tmp_path, column, values, [100 + n % 7 for n in TEST]).groups is None
+
+
+def test_the_card_decides(tmp_path: Path) -> None:
+    competition = read(tmp_path, "patient_id", list(PATIENTS), ["x"] * 20, 'group_column = ""')
+    assert competition.groups is None
+    assert not any("a guess" in note and "fold" in note for note in competition.notes)
+    competition = read(tmp_path, "patient_id", list(PATIENTS), ["x"] * 20, 'group_column = "patient_id"')
+    assert competition.groups is not None
+    assert not any("share a fold is a guess" in note for note in competition.notes)
+
+
+def test_a_card_turns_known_groups_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.competition.card.known_cards", lambda: {"it": {"group_column": "patient_id"}})
+    assert read(tmp_path, "patient_id", list(PATIENTS), ["x"] * 20).groups is not None
+    assert read(tmp_path, "patient_id", list(PATIENTS), ["x"] * 20, 'group_column = ""').groups is None
