@@ -177,19 +177,21 @@ class Run(run_folder.Run):
         export_model(self.weights_path(self._one_finished(fold)), Path(path))
         return Path(path)
 
-    def predict(self, images: Any, machine: Machine | str | None = None) -> "pd.DataFrame":
+    def predict(self, images: Any, machine: Machine | str | None = None, cropped: bool = False) -> "pd.DataFrame":
         """Returns, for each image, the predicted class and the probability of every class: the mean of the folds.
 
         A class that is itself called image or prediction has the column `class image`, and so on.
 
         Takes paths of files and folders, arrays of uint8 (height x width x 3), images of Pillow, and a data frame with
         their column `image`, such as the competition's `train`. Paths may be relative to the competition's `folder`.
+        A run that has learned from boxes needs images that are `cropped` to them.
         """
         from podium.blending.blend import equal_blend
         from podium.submissions.predict_images import predict_images
 
         self._one_finished(None)
-        return predict_images({self: self.models()}, equal_blend(1), self._located(images), _machine(machine)).frame()
+        listed = self._located(images)
+        return predict_images({self: self.models()}, equal_blend(1), listed, _machine(machine), cropped).frame()
 
     def features(
         self, images: Any, fold: int | None = None, machine: Machine | str | None = None

@@ -166,3 +166,17 @@ def test_the_mean_of_the_images_scores_is_the_score(metric: str) -> None:
     assert image_scores is not None
     assert image_scores.mean() == pytest.approx(evaluate(metric, held_out.targets, held_out.probs[0]))
     assert score_per_image("macro_f1", held_out.targets, held_out.probs[0]) is None
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "average_precision", "accuracy", "macro_f1"])
+@pytest.mark.parametrize("shift", [0.0, 0.3])
+def test_a_perfect_score_on_few_images_does_not_promise_another(metric: str, shift: float) -> None:
+    """Of n images without a mistake, one in n/3 may still be wrong; where the threshold lies makes no difference."""
+    truth = np.arange(60) % 2
+    positive = np.linspace(0.1, 0.4, 60) + 0.5 * truth - shift
+    probs = np.column_stack([1 - positive, positive])
+    held_out = HeldOut(probs[None], targets_of(truth), np.arange(60) % 5, np.arange(60))
+    estimate = estimate_score(held_out, probs, metric, 200)
+    low, high = estimate.interval
+    assert low < 0.99
+    assert high <= 1

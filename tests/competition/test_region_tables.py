@@ -61,8 +61,24 @@ def test_shares_of_the_sides_are_told_from_pixels_by_the_whole_table(competition
     path = tmp_path / "boxes.csv"
     path.write_text(table(HEADER, "1,0.1,0,0.5,1", "2,0,0,1,1"))
     assert read_boxes_of_file(path, competition).are_shares
-    path.write_text(table(HEADER, "1,0.1,0,0.5,1", "2,0,0,12,1"))
+    path.write_text(table(HEADER, "1,10,0,50,1", "2,0,0,12,1"))
     assert not read_boxes_of_file(path, competition).are_shares
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "kind"),
+    [
+        (["1,0.1,0,0.5,1", "2,0.1,0,0.5,1", "3,0,0,12,1"], 4, "12, 1 are pixels"),
+        (["1,0,0,0.5,1", "2,10,0,50,1", "3,0,0,12,1"], 2, "0.5, 1 are shares"),
+    ],
+)
+def test_boxes_of_two_units_are_refused_and_the_fewer_are_named(
+    competition: Competition, tmp_path: Path, rows: list[str], line: int, kind: str
+) -> None:
+    message = refusal(competition, tmp_path, table(HEADER, *rows))
+    assert f"boxes.csv, line {line}" in message
+    assert kind in message
+    assert "1 of 3 boxes" in message
 
 
 @pytest.mark.parametrize(

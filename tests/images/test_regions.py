@@ -12,7 +12,7 @@ from podium.competition.region_tables import ReadBox, ReadBoxes
 from podium.containers.image_place import Box
 from podium.errors import PodiumError
 from podium.images.decode import read_image, shrink
-from podium.images.regions import INSIDE_BORDERS, WHOLE, Boxes, Frame, make_boxes, read_regions
+from podium.images.regions import INSIDE_BORDERS, WHOLE, Boxes, Frame, doubts_about, make_boxes, read_regions
 from podium.images.store import Store, open_store
 from podium.images.store_format import FileRecord
 from stores import image_folder
@@ -35,6 +35,33 @@ def test_a_box_of_shares_becomes_pixels() -> None:
 
 def test_a_box_is_clipped_to_its_image() -> None:
     assert made((-10, 90, 30, 30)) == (Box(0, 90, 20, 10),)
+
+
+def doubts(*boxes: tuple[float, float, float, float]) -> list[str]:
+    rows = {(str(number), "a.jpg"): [ReadBox(*box, f"boxes.csv, line {number}")] for number, box in enumerate(boxes, 2)}
+    return doubts_about(ReadBoxes("boxes.csv", rows), {"a.jpg": FILE})
+
+
+def test_boxes_that_are_clipped_or_tiny_are_counted() -> None:
+    good = [(10.0, 10.0, 60.0, 60.0)] * 9
+    (warning,) = doubts(*good, (-10, 90, 30, 30))
+    assert "1 box of 10" in warning
+    assert "line 11" in warning
+    (warning,) = doubts((10, 10, 3, 60), *good)
+    assert "less than 4 pixels" in warning
+    assert "line 2" in warning
+    assert not doubts(*good, (-1, 0, 100, 50))
+    (warning,) = doubts((0.1, 0.1, 0.01, 0.5), (0.2, 0.2, 0.5, 0.5))
+    assert "less than 4 pixels" in warning
+
+
+def test_corners_under_the_headers_of_sides_are_refused() -> None:
+    corners = [(60.0, 30.0, 190.0, 90.0), (120.0, 40.0, 180.0, 95.0), (10.0, 10.0, 20.0, 20.0)]
+    with pytest.raises(PodiumError) as refused:
+        doubts(*corners)
+    message = str(refused.value)
+    assert "boxes.csv, line 2" in message
+    assert "x_min, y_min, x_max, y_max" in message
 
 
 def test_a_margin_is_a_share_of_the_boxes_sides_and_stays_inside() -> None:

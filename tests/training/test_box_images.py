@@ -170,12 +170,16 @@ def test_borders_are_cut_off_images_of_ones_own_too(objects: Path, podium: Podiu
     assert first == second
 
 
-def test_a_prediction_of_ones_own_images_says_that_it_sees_them_whole(objects: Path, podium: Podium) -> None:
+def test_ones_own_images_must_be_cropped_to_their_boxes(objects: Path, podium: Podium) -> None:
     assert podium(*TRAIN[:-2], "--region", boxes_of(objects), "--name", "head", "--linear")[0] == 0
     image = objects / "data" / "raw" / SLUG / "train_image" / "003.png"
-    status, _, err = podium("predict", "head", image, "-c", SLUG, "--device", "cpu")
+    words = ("predict", "head", image, "-c", SLUG, "--device", "cpu")
+    message = one_line(podium(*words))
+    assert "head learned from boxes" in message
+    assert "--cropped" in message
+    status, out, err = podium(*words, "--cropped")
     assert status == 0, err
-    assert "note: head has learned from boxes" in err
+    assert "003.png" in out
 
 
 def test_an_explanation_shows_what_the_model_sees(objects: Path, podium: Podium) -> None:

@@ -89,11 +89,12 @@ def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: i
     """Returns the scores of resampled groups of images; with `test_count`, of test sets drawn from these.
 
     Every call draws the same resamples, so the scores of two predictions can be compared one by one. If no held-out
-    image is wrong, resampling cannot show a mistake, so some images of the test sets are made wrong.
+    image is wrong, or the score is the best possible, resampling cannot show a mistake, so some images of the test sets
+    are made wrong.
     """
     targets, rng = held_out.targets, np.random.default_rng(1)
     image_scores = score_per_image(metric, targets, probs)
-    wrong_rng, wrong = np.random.default_rng(4), _just_wrong(targets, probs) if test_count else None
+    wrong_rng, wrong = np.random.default_rng(4), _just_wrong(targets, probs, metric) if test_count else None
     wrong_scores = None if wrong is None else score_per_image(metric, wrong, probs)
     order, sizes = held_out.groups.argsort(kind="stable"), np.bincount(held_out.groups)
     starts = sizes.cumsum() - sizes
@@ -114,15 +115,18 @@ def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: i
     return np.array(scores)
 
 
-def _just_wrong(targets: Targets, probs: Probs) -> Targets | None:
-    """Returns targets for which each prediction is wrong, but as nearly right as can be; None if some is wrong already.
+def _just_wrong(targets: Targets, probs: Probs, metric: str) -> Targets | None:
+    """Returns targets for which each prediction is wrong, but as nearly right as can be; None if mistakes show already.
 
-    With one label, the second most probable class is true. With several, the least sure one is the other way.
+    With one label, the most probable other class is true. With several, the least sure one is the other way.
     """
-    if targets.task.has_columns or probs.shape[1] < 2 or not are_right(targets, probs).all():
+    if targets.task.has_columns or probs.shape[1] < 2:
+        return None
+    if not are_right(targets, probs).all() and evaluate(metric, targets, probs) != METRICS[metric]().best:
         return None
     if targets.task.sums_to_one:
-        return replace(targets, values=np.argsort(-probs, axis=1, kind="stable")[:, 1])
+        others = np.where(targets.are_true(probs.shape[1]), -np.inf, probs)
+        return replace(targets, values=others.argmax(1))
     wrong, images = targets.values.copy(), np.arange(len(targets))
     least_sure = np.abs(probs - HALF).argmin(1)
     wrong[images, least_sure] = 1 - wrong[images, least_sure]

@@ -300,7 +300,7 @@ def predict(args: argparse.Namespace) -> None:
     from podium.submissions.predict_images import find_models, predict_images
 
     folds, blend = find_models(args.models, args.competition, args.root)
-    predictions = predict_images(folds, blend, args.images, Machine(device=args.device))
+    predictions = predict_images(folds, blend, args.images, Machine(device=args.device), args.cropped)
     if args.csv:
         print(predictions.frame().to_csv(index=False, float_format="%.9g"), end="")
     else:

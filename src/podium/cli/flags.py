@@ -264,6 +264,8 @@ def predict(command: argparse.ArgumentParser) -> None:
     text = "how many classes to show of each image, the most probable first (default: %(default)s)"
     command.add_argument("--top", type=_positive, default=3, metavar="N", help=text)
     command.add_argument("--csv", action="store_true", help="print a CSV with the probability of every class")
+    text = "the images are cropped to their boxes already: a run with --region needs that"
+    command.add_argument("--cropped", action="store_true", help=text)
     _device_flag(command)
 
 

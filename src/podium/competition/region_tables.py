@@ -44,7 +44,31 @@ class ReadBoxes:
     @property
     def are_shares(self) -> bool:
         """Returns whether the numbers are shares of an image's sides: a box of a single pixel is no use to anybody."""
-        return all(max(box[:4]) <= 1 for boxes in self.of_row.values() for box in boxes)
+        return all(map(_is_share, self.all_boxes))
+
+    @property
+    def all_boxes(self) -> list[ReadBox]:
+        return [box for boxes in self.of_row.values() for box in boxes]
+
+    def refuse_mixed_units(self) -> None:
+        """Raises if some boxes are shares and some are pixels, and names the first of those that are fewer."""
+        shares = [box for box in self.all_boxes if _is_share(box)]
+        pixels = [box for box in self.all_boxes if not _is_share(box)]
+        if not shares or not pixels:
+            return
+        few, kind, others = (
+            (pixels, "pixels", "shares of the sides")
+            if len(pixels) < len(shares)
+            else (shares, "shares of the sides", "pixels")
+        )
+        raise PodiumError(
+            f"{few[0].where}: {first_few(f'{number:g}' for number in few[0][:4])} are {kind}, as in {len(few):,} of"
+            f" {len(self.all_boxes):,} boxes, and the others are {others}; write all in the same unit"
+        )
+
+
+def _is_share(box: ReadBox) -> bool:
+    return max(box[:4]) <= 1
 
 
 def read_boxes_of_file(path: Path, competition: Competition) -> ReadBoxes:
@@ -97,6 +121,7 @@ def read_boxes_of_column(column: str, competition: Competition) -> ReadBoxes:
 def _checked(boxes: ReadBoxes) -> ReadBoxes:
     if not boxes.of_row:
         raise PodiumError(f"--region: {boxes.source} has no box; leave it out, or correct that")
+    boxes.refuse_mixed_units()
     return boxes
 
 

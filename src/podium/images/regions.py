@@ -22,8 +22,12 @@ from podium.containers.image_place import BORDER, Box, CutBox, place_of_part
 from podium.disk import write_text
 from podium.errors import PodiumError
 from podium.images.store_format import FileRecord
+from podium.terminal import plural
 
 REGIONS = "regions.csv"
+LEAST_PIXELS = 4  # of a box's sides: less shows nothing
+MOST_CLIPPED = 0.1  # of a box's area
+MOST_OUTSIDE = 0.2  # of the boxes: if more leave their images and would fit as corners, they are corners
 COLUMNS = ("id", "image", "x", "y", "width", "height")
 
 
@@ -151,6 +155,38 @@ def make_boxes(read: ReadBoxes, files: Mapping[str, FileRecord], frame: Frame, j
         if not file.reason:
             of_row[row] = tuple(dict.fromkeys(_framed(boxes, file, read.are_shares, frame)))
     return Boxes(jitter=jitter, of_row=of_row)
+
+
+def doubts_about(read: ReadBoxes, files: Mapping[str, FileRecord]) -> list[str]:
+    """Returns warnings of boxes that are clipped or tiny, counted; raises if they seem to hold corners."""
+    clipped, tiny, corners, count = list[ReadBox](), list[ReadBox](), 0, 0
+    for (_, image), boxes in read.of_row.items():
+        file = files[image]
+        for box in () if file.reason else boxes:
+            count += 1
+            sides = (1.0, 1.0) if read.are_shares else (float(file.width), float(file.height))
+            ends = [(box.x, box.width, sides[0]), (box.y, box.height, sides[1])]
+            inside = [max(0.0, min(start + length, side) - max(0.0, start)) for start, length, side in ends]
+            if inside[0] * inside[1] < (1 - MOST_CLIPPED) * box.width * box.height:
+                clipped.append(box)
+                corners += all(start < length <= side for start, length, side in ends)
+            unit = (file.width, file.height) if read.are_shares else (1, 1)
+            if min(inside[0] * unit[0], inside[1] * unit[1]) < LEAST_PIXELS:
+                tiny.append(box)
+    if corners == len(clipped) and len(clipped) > MOST_OUTSIDE * count:
+        raise PodiumError(
+            f"{clipped[0].where}: this box and {len(clipped) - 1:,} more of {count:,} leave their images, but would fit"
+            " if the last two numbers were the lower right corner; if they are, call the columns x_min, y_min, x_max,"
+            " y_max, and if not, correct the boxes"
+        )
+    doubts = [
+        (
+            clipped,
+            f"{plural(len(clipped), 'box')} of {count:,} leave their images by more than a tenth, and are cut there",
+        ),
+        (tiny, f"{plural(len(tiny), 'box')} of {count:,} are less than {LEAST_PIXELS} pixels wide or high"),
+    ]
+    return [f"{text}; the first is {boxes[0].where}" for boxes, text in doubts if boxes]
 
 
 def _framed(boxes: list[ReadBox], file: FileRecord, are_shares: bool, frame: Frame) -> Iterator[Box]:

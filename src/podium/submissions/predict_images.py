@@ -27,7 +27,7 @@ from podium.saved_runs.run_folder import Run, find_run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.rebuild_submission import find_recorded_folds
 from podium.tasks.task import class_columns
-from podium.terminal import plural, progress_bar, say, table
+from podium.terminal import first_few, plural, progress_bar, say, table
 from podium.training.fold_model import FoldModel
 from podium.training.own_images import list_images, read_blocks
 
@@ -99,10 +99,19 @@ def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
     return {run: run.models()}, equal_blend(1)
 
 
-def predict_images(folds: Folds, blend: Blend, images: Any, machine: Machine | None = None) -> ImagePredictions:
-    """Predicts files, folders of images, or arrays; a run's prediction is the mean of its fold models."""
-    for run in filter(has_boxes, folds):
-        say(f"podium: note: {run.name} has learned from boxes (--region), but sees these images whole: crop them first")
+def predict_images(
+    folds: Folds, blend: Blend, images: Any, machine: Machine | None = None, are_cropped: bool = False
+) -> ImagePredictions:
+    """Predicts files, folders of images, or arrays; a run's prediction is the mean of its fold models.
+
+    What has learned from boxes needs images that are cropped to them.
+    """
+    learned = [run.name for run in folds if has_boxes(run)]
+    if learned and not are_cropped:
+        raise PodiumError(
+            f"{first_few(learned)} learned from boxes (--region), and whole images would be answered wrongly; crop each"
+            " image to its box, with the margin that training had, and say so with --cropped (in Python, cropped=True)"
+        )
     device = (machine or Machine()).device
     listed = list_images(images)
     with explain_hardware_errors():

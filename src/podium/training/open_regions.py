@@ -4,7 +4,7 @@ from podium.competition.load import Competition
 from podium.competition.region_tables import ReadBoxes, read_boxes_of_column, read_boxes_of_file
 from podium.containers.image_place import BORDER
 from podium.image_size import sides_of
-from podium.images.regions import INSIDE_BORDERS, WHOLE, Boxes, BoxesOfFolds, Frame, Regions, make_boxes
+from podium.images.regions import INSIDE_BORDERS, WHOLE, Boxes, BoxesOfFolds, Frame, Regions, doubts_about, make_boxes
 from podium.images.store import Store, open_store, side_of_run
 from podium.recipe import Recipe, file_of_region
 from podium.terminal import say
@@ -28,6 +28,8 @@ def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
 
     def make(read: ReadBoxes) -> Boxes:
         boxes = make_boxes(read, files, _frame_of(recipe), recipe.region_jitter)
+        for doubt in doubts_about(read, files):
+            say(f"podium: warning: {doubt}")
         _report(competition, boxes, read.source)
         return boxes
 
