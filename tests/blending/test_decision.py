@@ -235,10 +235,11 @@ def test_cut_points_of_separate_grades_stand_between_them() -> None:
     assert 0 < low <= 0.8 < high <= 1.6
 
 
-def test_only_whole_numbers_in_order_are_grades() -> None:
+def test_only_numbers_in_order_are_grades() -> None:
     assert are_grades({}, ("0", "1", "2", "10"))
     assert are_grades({}, ("-1", "0", "3"))
-    for classes in (("0", "1", "10", "2"), ("low", "high"), ("0", "0.5", "1"), ("1", "01")):
+    assert are_grades({}, ("0", "0.5", "1.0"))
+    for classes in (("0", "1", "10", "2"), ("low", "high"), ("1.0", "10.0", "9.0"), ("1", "01")):
         assert not are_grades({}, classes)
         assert find_kind("quadratic_kappa", ONE_LABEL, classes, Card(Path("x.toml"), {})) is None
 

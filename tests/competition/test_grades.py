@@ -60,10 +60,11 @@ def test_grades_that_are_not_the_labels_are_refused(tmp_path: Path, grades: str,
     assert "it.toml" in str(refusal.value)
 
 
-def test_the_order_of_negative_grades_as_text_is_a_guess(tmp_path: Path) -> None:
-    tables = WORDS | {"train.csv": table("id,target", "1,-1", "2,-2", "3,0")}
-    assert "is a guess" in describe(load_files(tmp_path, IMAGES, tables, KAPPA))
-    assert are_grades({}, ("-2", "-1", "0"))
+def test_negative_grades_are_in_the_order_of_their_values(tmp_path: Path) -> None:
+    numbers = WORDS | {"train.csv": table("id,target", "1,-1", "2,-2", "3,0")}
+    competition = load_files(tmp_path, IMAGES, numbers, f'{KAPPA}wants = "labels"')
+    assert competition.classes == ("-2", "-1", "0")
+    assert "is a guess" not in describe(competition)
 
 
 def test_score_says_that_it_guesses_the_order_of_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,3 +72,14 @@ def test_score_says_that_it_guesses_the_order_of_words(tmp_path: Path, capsys: p
     (tmp_path / "solution.csv").write_text("id,label\n1,mild\n2,severe\n3,mild\n")
     score(tmp_path / "made.csv", tmp_path / "solution.csv", "quadratic_kappa", None)
     assert "is a guess" in capsys.readouterr().err
+
+
+def test_decimal_grades_are_in_the_order_of_their_values(tmp_path: Path) -> None:
+    tables = {
+        "train.csv": table("id,target", "1,9.0", "2,10.0", "3,1.0"),
+        "sample_submission.csv": table("id,target", "4,1.0", "5,1.0"),
+    }
+    competition = load_files(tmp_path, IMAGES, tables, KAPPA)
+    assert competition.classes == ("1.0", "9.0", "10.0")
+    assert not any("is a guess" in note for note in competition.notes)
+    assert find_kind(competition.metric, ONE_LABEL, competition.classes, competition.card) is not None

@@ -52,3 +52,13 @@ def test_missing_whole_numbers_are_refused_but_a_word_among_numbers_is_a_class(t
 def test_many_words_beside_numbers_are_labels(tmp_path: Path) -> None:
     competition = load_files(tmp_path, IMAGES, tables(["label"], dict.fromkeys(range(1, 9), "sky")))
     assert "sky" in competition.classes
+
+
+def test_a_number_far_from_all_others_is_named(tmp_path: Path) -> None:
+    competition = load_files(tmp_path, IMAGES, tables(["age"], {4: "1e9"}))
+    (note,) = [note for note in competition.notes if "far from" in note]
+    assert "train.csv, line 5: 1e+09" in note
+    assert "'age'" in note
+    assert not any(
+        "far from" in note for note in load_files(tmp_path / "b", IMAGES, tables(["age"], {4: "900.5"})).notes
+    )

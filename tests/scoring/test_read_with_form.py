@@ -236,3 +236,30 @@ def test_a_long_submission_may_ask_for_some_numbers_of_an_image(tmp_path: Path) 
     assert scores(tmp_path, competition, csv, sample)["score"] == pytest.approx(np.sqrt(4 * 2 / 5))
     with pytest.raises(PodiumError, match=r"made\.csv: id 'ID_6_y': 'x' is not a number"):
         scores(tmp_path, competition, render(competition, predictions).replace("ID_6_y,4", "ID_6_y,x"), sample)
+
+
+@pytest.mark.parametrize(("metric", "words"), [("log_loss", "divided by their sum"), ("roc_auc", "as they are")])
+def test_probabilities_that_do_not_add_up_are_scored_as_kaggle_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], metric: str, words: str
+) -> None:
+    train, sample, _, solution = KINDS["probabilities"]
+    images = {"train.csv": train, "sample_submission.csv": sample}
+    competition = load_files(tmp_path, IMAGES, images, f'metric = "{metric}"')
+    (tmp_path / "solution.csv").write_text(solution)
+    scores = []
+    for half in (1.0, 0.5):
+        lines = [f"{name},{half * a},{half * b},{half * c}" for name, (a, b, c) in zip(TEST, ROWS, strict=True)]
+        (tmp_path / "made.csv").write_text(table("id,dog,cat,bird", *lines))
+        scores.append(
+            json.loads(score(tmp_path / "made.csv", tmp_path / "solution.csv", competition=competition))["score"]
+        )
+    assert scores[1] == pytest.approx(scores[0])
+    err = capsys.readouterr().err
+    assert "3 rows" in err
+    assert words in err
+    (tmp_path / "made.csv").write_text(table("id,dog,cat,bird", "5,0,0,0", "6,0.5,0.2,0.3", "7,0.5,0.2,0.3"))
+    with pytest.raises(PodiumError, match="id '5': the probabilities sum to 0"):
+        score(tmp_path / "made.csv", tmp_path / "solution.csv", competition=competition)
+
+
+ROWS = [(0.6, 0.3, 0.1), (0.2, 0.3, 0.5), (0.3, 0.5, 0.2)]

@@ -310,8 +310,14 @@ class ProbabilityForm(NumberForm):
         problem = super().find_problem(cells)
         if problem or not self.of_one_label or len(self.columns) == 1:
             return problem
-        sums = pd.concat([own.astype(float) for own in cells], axis=1).sum(axis=1)
-        wrong = sums[(sums - 1).abs() > SUM_TOLERANCE]
+        wrong = self.wrong_sums(cells)
         if not len(wrong):
             return None
         return wrong.index[0], f"the probabilities sum to {wrong.iloc[0]:.6g}, not 1; divide them by their sum"
+
+    def wrong_sums(self, cells: Cells) -> "pd.Series[float]":
+        """Returns the sums of the rows of one label that are not 1."""
+        if not self.of_one_label or len(self.columns) == 1:
+            return pd.Series(dtype=float)
+        sums = pd.concat([own.astype(float) for own in cells], axis=1).sum(axis=1)
+        return sums[(sums - 1).abs() > SUM_TOLERANCE]

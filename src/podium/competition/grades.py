@@ -1,16 +1,15 @@
 """The order of grades, of which quadratic_kappa counts how far a wrong answer is from the right one.
 
-Whole numbers have it. The card gives that of words, `grades = ["mild", "severe"]`; else it is a guess, the alphabet,
+Numbers have it. The card gives that of words, `grades = ["mild", "severe"]`; else it is a guess, the alphabet,
 and a note says so.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from podium.competition.card import Card
-from podium.competition.labels import sort_labels
+from podium.competition.labels import are_numbers, sort_labels
 from podium.errors import PodiumError
 from podium.terminal import first_few
 
@@ -18,20 +17,25 @@ METRIC = "quadratic_kappa"
 
 
 def are_grades(card: Mapping[str, Any], classes: Sequence[str]) -> bool:
-    """Returns whether the classes are in a known order: that of the card, or of whole numbers.
+    """Returns whether the classes are in a known order: that of the card, or of numbers.
 
-    Text may sort 10 before 9, and does so with -1 and -2.
+    Text may sort 10.0 before 9.0, and -1 before -2.
     """
     if "grades" in card:
         return True
-    if not all(re.fullmatch("-?[0-9]{1,18}", name) for name in classes):
+    if not are_numbers(classes):
         return False
-    values = [int(name) for name in classes]
+    values = [float(name) for name in classes]
     return all(lower < higher for lower, higher in pairwise(values))
 
 
 def in_order(card: Card, labels: set[str]) -> list[str]:
-    """Returns the labels from the lowest grade to the highest, if the card gives grades; else sorted."""
+    """Returns the labels from the lowest grade to the highest, by the card or by value; else sorted.
+
+    Numbers are sorted by value where the metric needs it: elsewhere the order of classes is as it always was.
+    """
+    if "grades" not in card and card.get("metric") == METRIC and are_numbers(labels):
+        return sorted(labels, key=lambda label: (float(label), label))
     if "grades" not in card:
         return sort_labels(labels)
     grades = list(card["grades"])

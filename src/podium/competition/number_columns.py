@@ -16,6 +16,7 @@ from podium.terminal import first_few
 NAME_OF_LABELS = r"target|label|class|category|categories|(^|_)id$|predict"
 MIN_VALUES = 10  # with fewer different values, they are rather grades or marks
 MISSING = {"nan", "inf", "infinity", "na", "n/a", "null", "none"}  # what programs write where a number is missing
+FAR = 10_000  # times the range of the middle half of a column
 MOST_MISTAKES = 0.1  # of the cells that are no numbers among fractions: beyond that, all of them are labels
 
 
@@ -141,3 +142,19 @@ def _has_fractions_above_1(sample: Table | None) -> bool:
         return False
     answers = pd.to_numeric(sample.rows.iloc[:, 1], errors="coerce")
     return bool(((answers > 1) & (answers % 1 != 0)).any())
+
+
+def notes_on_far_numbers(table: Table, columns: tuple[str, ...]) -> list[str]:
+    """Returns a note for each column with a number so far from the others that models will learn little else."""
+    notes = []
+    for column in columns:
+        values = pd.to_numeric(table.rows[column], errors="coerce").dropna()
+        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75)) if len(values) else (0.0, 0.0, 0.0)
+        distances = (values - middle).abs()
+        if high > low and distances.max() > FAR * (high - low):
+            line = distances.idxmax()
+            notes.append(
+                f"{table.path.name}, line {line}: {values[line]:g} in the column '{column}' is far from all others (half"
+                f" of them are from {low:g} to {high:g}), and models will learn little else; is it a mistake?"
+            )
+    return notes

@@ -18,12 +18,14 @@ from podium.competition.further_targets import FurtherTargets
 from podium.competition.image_names import is_image_name
 from podium.competition.labels_in_names import read_labels_in_names
 from podium.competition.layout import ClassFolders, ImageNames, Layout
+from podium.competition.number_columns import notes_on_far_numbers
 from podium.competition.positive_class import marked_label
 from podium.competition.read_targets import check_labels, read_targets
 from podium.competition.read_with_extension import ReaderRows
 from podium.competition.table import Table, refuse_blank_cells
 from podium.competition.tables import Tables
 from podium.errors import PodiumError
+from podium.tasks.task import NUMBERS
 from podium.terminal import plural
 
 
@@ -118,6 +120,7 @@ def _rows_of_table(tables: Tables, layout: Layout, table: Table, with_columns: b
     labels = read_targets(layout.card, table, targets)
     rows = pd.DataFrame({"id": table.rows[id_column], "target": labels})
     notes = check_labels(path, labels, targets)
+    notes += notes_on_far_numbers(table, targets.columns) if targets.task is NUMBERS else []
     others = table.rows.drop(columns=[id_column, targets.name], errors="ignore")
     if train.group_column:
         rows["group"] = table.rows[train.group_column].str.strip()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from podium.competition.answer_form import AnswerForm, Cells, LabelForm
+from podium.competition.answer_form import AnswerForm, Cells, LabelForm, ProbabilityForm
 from podium.competition.grades import METRIC as GRADES_METRIC
 from podium.competition.labels import MARKS, NO_MARKS
 from podium.competition.load import Competition
@@ -20,19 +20,25 @@ from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL
 from podium.terminal import first_few, plural, say
 
+SCALED_BY_KAGGLE = ("log_loss", "balanced_log_loss", "brier")  # the others look at each column, or at the largest
+
 
 def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -> Comparable:
     """Returns what the metric compares: the competition's, or another one."""
     form, metric = competition.answer_form, metric or competition.metric
     _refuse_other_ids(pairs, competition)
     cells = _cells(pairs.answers, competition, pairs.path)
-    _refuse_problem(form, cells, pairs.path)
+    sums = _say_wrong_sums(form, cells, pairs.path, metric) if isinstance(form, ProbabilityForm) else pd.Series()
+    if not len(sums):
+        _refuse_problem(form, cells, pairs.path)
     if form.wants == "labels" and metric != competition.metric and METRICS[metric]().wants == "probs":
         say(
             f"podium: warning: the cells of {pairs.path} hold labels, and {metric} needs probabilities: each label"
             " counts as sure; take a --metric of labels, such as accuracy"
         )
     predictions = form.read(_by_image(cells, competition))
+    if len(sums) and metric in SCALED_BY_KAGGLE:
+        predictions = predictions / predictions.sum(axis=1, keepdims=True)
     truth_form, truth = _truth(pairs, competition)
     if isinstance(truth_form, LabelForm):
         unknown = _unknown_labels(truth_form, truth[0], pairs, metric)
@@ -46,6 +52,24 @@ def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -
         _refuse_problem(truth_form, truth, pairs.solution)
     sure = truth_form.read(_by_image(truth, competition))
     return Comparable(metric, competition.answers_of(sure), predictions)
+
+
+def _say_wrong_sums(form: ProbabilityForm, cells: Cells, path: Path, metric: str) -> "pd.Series[float]":
+    """Returns the sums of probabilities that are not 1, which Kaggle takes, and says what becomes of them.
+
+    None where other cells are wrong, too, or a row is all zeros.
+    """
+    if any(form.are_wrong(own, column).any() for column, own in zip(form.columns, cells, strict=True)):
+        return pd.Series()
+    sums = form.wrong_sums(cells)
+    if len(sums) and (sums > 0).all():
+        done = "are divided by their sum" if metric in SCALED_BY_KAGGLE else "are scored as they are"
+        say(
+            f"podium: note: {plural(len(sums), 'row')} of {path} with probabilities that do not add up to 1,"
+            f" '{sums.index[0]}' first ({sums.iloc[0]:.6g}): they {done}, as Kaggle does"
+        )
+        return sums
+    return pd.Series()
 
 
 def _refuse_other_ids(pairs: Pairs, competition: Competition) -> None:
