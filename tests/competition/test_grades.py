@@ -7,7 +7,6 @@ import pytest
 from layouts import IMAGES, TABLES, load_files, table
 from podium.blending.choose_decision import find_kind
 from podium.competition.describe import describe
-from podium.competition.grades import are_grades
 from podium.errors import PodiumError
 from podium.scoring.score_csv import score
 from podium.tasks.task import ONE_LABEL

@@ -7,7 +7,7 @@ from podium.competition.card import Card
 from podium.competition.class_columns import advise_other_sample, classes_of_columns
 from podium.competition.csv_files import csv_style_of
 from podium.competition.grades import METRIC, in_order
-from podium.competition.labels import are_numbers, are_words, sort_labels
+from podium.competition.labels import MARKS, NO_MARKS, are_numbers, are_words, sort_labels
 from podium.competition.layout import Layout, TargetColumns
 from podium.competition.positive_class import note_on_guess, put_positive_last
 from podium.competition.read_rows import Rows
@@ -128,7 +128,7 @@ def _answer_in(sample: Table, labels: Labels) -> Answer:
     if wants == "labels" and "wants" not in card:
         _refuse_words_for_numbers(sample, labels)
     if wants != "probs":
-        return Answer(wants, names, reason=reason)
+        return Answer(wants, names, _note_on_marks(sample, labels) if wants == "labels" else (), reason)
     if len(names) != 2:
         problem = f"one column to fill for {len(names)} classes"
         raise PodiumError(f'{sample.path}: {problem}; remove wants = "probs" from {card.path}')
@@ -229,6 +229,18 @@ def _guess_wants(sample: Table, labels: Labels) -> tuple[str, str]:
         if are_words(names):
             return "probs", "the cells of the sample submission are numbers, and the labels are words"
     return "labels", "the cells of the sample submission are no fractions"
+
+
+def _note_on_marks(sample: Table, labels: Labels) -> tuple[str, ...]:
+    """Says that 0 and 1 are a guess where a probability of 1 may be wanted."""
+    card, marks = labels.card, {*MARKS, *NO_MARKS}
+    answers = set(sample.rows.iloc[:, 1].str.strip())
+    if {"wants", "metric"} & set(card) or not {*labels.names} <= marks or not answers <= marks:
+        return ()
+    return (
+        f"that the answers are {' or '.join(labels.names)}, not probabilities, is a guess: most competitions with these"
+        " two labels score the order of probabilities; " + card.advise('metric = "NAME"', 'wants = "probs"'),
+    )
 
 
 def _refuse_words_for_numbers(sample: Table, labels: Labels) -> None:

@@ -15,6 +15,7 @@ from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGET
 from podium.terminal import first_few
 
 MOST_MISTAKES = 0.1  # of the rows with a cell that is neither: beyond that, the columns hold labels
+HALF_OF_CELLS = 0.5
 
 
 class Column(NamedTuple):
@@ -47,7 +48,8 @@ def guess_targets(card: Card, table: Table, id_column: str, sample: Table | None
             + card.advise('target_column = "NAME"')
         )
     of_cells = _guess_of_cells(card, table, column)
-    return of_cells._replace(note=of_cells.note or numbers.note)
+    notes = (of_cells.note, numbers.note) if of_cells.separator else (numbers.note, of_cells.note)
+    return of_cells._replace(note=next(filter(None, notes), ""))
 
 
 def _columns_beside(card: Card, table: Table, id_column: str) -> list[str]:
@@ -139,7 +141,7 @@ def _guess_of_cells(card: Card, table: Table, column: Column) -> TargetColumns:
         return single
     separator = find_separator(cells) if task is None else _likely_separator(cells)
     if task is None and not separator:
-        return single
+        return single._replace(note=_note_on_parts(card, table, cells))
     reason, note = "", ""
     if task is None:
         example = cells[cells.str.contains(separator, regex=False)].iloc[0]
@@ -148,6 +150,22 @@ def _guess_of_cells(card: Card, table: Table, column: Column) -> TargetColumns:
         note += card.advise('task = "one_label"')
     task_origin = card.origin_of("task", reason)
     return single._replace(task=SEVERAL_LABELS, separator=separator, task_origin=task_origin, note=note)
+
+
+def _note_on_parts(card: Card, table: Table, cells: pd.Series) -> str:
+    """Says that cells of several parts, as `1;4` or `12 7 31`, are one label each here; a name of words is one."""
+    unique = cells.drop_duplicates()
+    for separator in SEPARATORS:
+        parts = [[part for part in cell.split(separator) if part.strip()] for cell in unique]
+        several = [row for row in parts if len(row) > 1]
+        if len(several) < HALF_OF_CELLS * len(unique) or (separator == " " and not all(map(are_numbers, several))):
+            continue
+        example = separator.join(several[0])
+        return (
+            f"{table.path.name}: that a cell such as '{example}' is one label is a guess; if it holds several, "
+            + card.advise('task = "several_labels"')
+        )
+    return ""
 
 
 def _likely_separator(cells: pd.Series) -> str:

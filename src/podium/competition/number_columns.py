@@ -154,7 +154,7 @@ def notes_on_far_numbers(table: Table, columns: tuple[str, ...]) -> list[str]:
         if high > low and distances.max() > FAR * (high - low):
             line = distances.idxmax()
             notes.append(
-                f"{table.path.name}, line {line}: {values[line]:g} in the column '{column}' is far from all others (half"
-                f" of them are from {low:g} to {high:g}), and models will learn little else; is it a mistake?"
+                f"{table.path.name}, line {line}: {values[line]:g} in '{column}' is far from all others, half"
+                f" of which are from {low:g} to {high:g}; models will learn little else; is it a mistake?"
             )
     return notes
