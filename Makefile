@@ -74,6 +74,13 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 .PHONY: help setup data audit folds models pretrain train search submit predict explain compare road doctor kaggle-train kaggle-bundle \
   demo bench notebook test test-all test-fast measure-tests chaos lint lock clean
 
+.DEFAULT:
+	@$(PYTHON) -c 'import difflib, re, sys; \
+	  names = re.findall(r"(?m)^([a-z-]+):.*##", open(sys.argv[2]).read()); \
+	  near = difflib.get_close_matches(sys.argv[1], names, 1); \
+	  sys.exit(f"make: no target {sys.argv[1]}; " + (f"did you mean make {near[0]}?" if near else "make help lists them"))' \
+	  $@ $(firstword $(MAKEFILE_LIST))
+
 help:  ## show this list
 	@echo 'usage: make TARGET [VARIABLE=...]    default: COMP=$(COMP)'
 	@echo

@@ -225,6 +225,14 @@ def test_make_refuses_a_variable_that_the_target_does_not_use(target: str, varia
     assert f"no variable {variable.partition('=')[0]} for make {target}; {remedy}" in done.stderr
 
 
+@pytest.mark.parametrize(("target", "remedy"), [("trian", "did you mean make train?"), ("xyzzy", "make help")])
+def test_make_answers_a_target_that_it_does_not_have(target: str, remedy: str) -> None:
+    done = make(target)
+    assert done.returncode == 2
+    assert f"no target {target}" in done.stderr
+    assert remedy in done.stderr
+
+
 def test_make_search_hands_its_variables_to_podium() -> None:
     done = make("search", "COMP=sample", "MODEL=a b", "BUDGET=4h", "NAME=wide", "ARGS=--on slurm", "--old-file=data")
     words = done.stdout.split("\n")

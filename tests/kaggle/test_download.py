@@ -110,6 +110,17 @@ def test_without_an_account_or_an_archive_the_message_names_both_ways(tmp_path: 
     assert not (tmp_path / "data" / "raw" / "tiny").exists()
 
 
+def test_what_is_here_under_another_name_or_in_another_folder_is_named(tmp_path: Path, podium: Podium) -> None:
+    write_competition(tmp_path, "signs-mini")
+    message = one_line(podium("data", "-c", "sings-mini"))
+    assert "did you mean signs-mini, which is here?" in message
+    assert "did you mean" not in one_line(podium("data", "-c", "galaxies"))
+    (tmp_path / "data" / "galaxies.zip").write_bytes(b"")
+    message = one_line(podium("data", "-c", "galaxies"))
+    assert f"{tmp_path / 'data' / 'galaxies.zip'} is there: move it to" in message
+    assert str(tmp_path / "data" / "raw" / "galaxies.zip") in message
+
+
 @pytest.mark.parametrize(
     ("status", "problem", "remedy"),
     [

@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def download_competition(slug: str, root: Path, as_card: bool = False) -> None:
         archive = root / "data" / "raw" / f"{slug}.zip"
         lock = archive.parent / f".{slug}.lock"
         if not archive.exists() and not lock.exists():
-            with signed_in_client(slug, _by_hand(slug, archive)):  # without a token, not even a folder is made
+            advice = "; ".join(filter(None, [_look_beside(slug, archive), _by_hand(slug, archive)]))
+            with signed_in_client(slug, advice):  # without a token, not even a folder is made
                 pass
         with locked(lock) as acquired:
             if not acquired:
@@ -99,6 +101,18 @@ def _download_archive(slug: str, archive: Path) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     with contextlib.suppress(OSError):  # another competition's download may lie beside it
         unfinished.parent.rmdir()
+
+
+def _look_beside(slug: str, archive: Path) -> str:
+    """Returns what is here that may be meant: the archive in another folder, or a competition of a similar name."""
+    raw = archive.parent
+    places = (raw.parents[1], raw.parent, *raw.glob("*/"))
+    misplaced = next((place / archive.name for place in places if (place / archive.name).is_file()), None)
+    if misplaced:
+        return f"{misplaced} is there: move it to {archive}"
+    here = {path.name for path in raw.glob("*/")} | {path.stem for path in raw.glob("*.zip")}
+    near = get_close_matches(slug, [name for name in here if not name.startswith(".")], 1)
+    return f"did you mean {near[0]}, which is here? Then write -c {near[0]} (with make: COMP={near[0]})" if near else ""
 
 
 def _by_hand(slug: str, archive: Path) -> str:

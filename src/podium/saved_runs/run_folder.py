@@ -401,7 +401,9 @@ def find_runs(
     if not finished and except_names:
         raise PodiumError(f"no finished fold in {folder} except in {', '.join(except_names)}; leave out fewer runs")
     if not finished:
-        remedy = _elsewhere(folder, "*") or f"train one with: {command_for('train', slug, model='NAME')}"
+        remedy = f"train one with: {command_for('train', slug, model='NAME')}"
+        if elsewhere := _elsewhere(folder, "*"):
+            remedy += f"; {elsewhere}"
         raise PodiumError(f"no finished fold in {folder}; {remedy}")
     return finished
 
@@ -409,7 +411,7 @@ def find_runs(
 def _elsewhere(folder: Path, name: str) -> str:
     """Returns which other competitions have a run of this name, for an error; nothing if none has."""
     found = {path.parents[1].name for path in folder.parent.glob(f"*/{name}/recipe.json")} - {folder.name}
-    return f"there is one of {first_few(sorted(found))}: name that competition with -c" if found else ""
+    return f"there is one of {first_few(sorted(found))}: to mean it, name that competition with -c" if found else ""
 
 
 def find_run(source: str, slug: str, root: Path) -> tuple[Run, str]:
