@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from podium.blending.blend import Probs
+from podium.blending.cost import Costs
 from podium.blending.decision import Decision
 from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold, importance_of_unknown
 from podium.blending.held_out import HeldOut
@@ -109,6 +110,16 @@ def choose_decision(
         decision = kind.fit(nested, held_out.targets, metric)
     guards = kind.name == "clip_numbers"  # no answer that training images can be judged by lies outside
     return Judged(decision, gain, gain.is_clear or guards), decided
+
+
+def decide_by_cost(held_out: HeldOut, nested: Probs, metric: str, costs: Costs) -> tuple[Judged[Decision], Probs]:
+    """Returns the decision for the answers that cost least, and what it makes of the nested probabilities.
+
+    It is not fitted, and taken because the user asks for it; its gain is that in the metric, which may be a loss.
+    """
+    decision = Decision("least_cost", tuple(costs.matrix.ravel().tolist()))
+    decided = decision.apply(nested)
+    return Judged(decision, measure_gain(held_out, nested, decided, metric), True), decided
 
 
 def with_least_prob(

@@ -87,6 +87,13 @@ def clip_numbers(values: Probs, numbers: Numbers) -> Probs:
     return values.clip(lowest, highest)
 
 
+def answer_at_least_cost(probs: Probs, numbers: Numbers) -> Probs:
+    """Makes the answer most probable that is expected to cost least; the numbers are the matrix of costs, by rows."""
+    count = probs.shape[1]
+    decided = (sum_to_one(probs) @ numbers.reshape(count, count)).argmin(1)
+    return np.asarray(ONE_HOT_SHARE * np.eye(count)[decided] + (1 - ONE_HOT_SHARE) * sum_to_one(probs))
+
+
 def fill_quotas(probs: Probs, shares: Numbers) -> Probs:
     """Weighs the classes so that each is the most probable one for its share of these images, as nearly as possible."""
     log_probs, log_weights = np.log(probs.clip(1e-12)), np.zeros(len(shares))
@@ -115,5 +122,6 @@ ADJUST: dict[str, Callable[[Probs, Numbers], Probs]] = {
     "clip_several_labels": clip_several_labels,
     "quotas": fill_quotas,
     "clip_numbers": clip_numbers,
+    "least_cost": answer_at_least_cost,
 }
 KINDS = (*ADJUST, "unknown_threshold")

@@ -284,7 +284,7 @@ def submit(args: argparse.Namespace) -> None:
 def _submit(args: argparse.Namespace, competition: "Competition", machine: "Machine") -> Path:
     from podium.submissions.submission import SubmitOptions, submit
 
-    options = SubmitOptions(args.runs, args.except_names, args.name, args.blend, args.decision, args.anyway)
+    options = SubmitOptions(args.runs, args.except_names, args.name, args.blend, args.decision, args.anyway, args.cost)
     if not args.on:
         return submit(competition, args.root, options, machine)
     from podium.cli.predict_cells import check_place, predict_missing

@@ -239,6 +239,9 @@ def submit(command: argparse.ArgumentParser) -> None:
     _blend_flag(command)
     text = "what follows the blend, such as thresholds: auto takes what the metric rewards, if it gains (default: auto)"
     command.add_argument("--decision", choices=DECISIONS, default="auto", help=text)
+    text = "a CSV of what each mistake costs, a row for each true class and a column for each answer: answers then cost"
+    text += " least (default: [cost] of the card, if it has one)"
+    command.add_argument("--cost", type=Path, metavar="FILE.csv", help=text)
     command.add_argument("--upload", action="store_true", help="upload to Kaggle and wait for the score")
     text = "description in Kaggle's list of submissions (default: the blend and its expected score)"
     command.add_argument("--message", metavar="TEXT", help=text)

@@ -49,6 +49,7 @@ KEYS = {
     "unknown": str,  # the class of images that show none of the others; training images may lack it (unknown_class.py)
     "unknown_share": float,  # of the test images that are of that class, if training images lack it
     "shares": dict,  # of the classes among the test images, if they are known
+    "cost": dict,  # of mistakes, by true class and answer; a submission then decides by them (blending/cost.py)
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run
 }
@@ -58,6 +59,7 @@ KINDS = {  # of values; the others are texts
     "extra": "a list of tables, [[extra]]",
     "grades": "a list of texts",
     "range": "a list of two numbers, or text",
+    "cost": "a table of tables",
     "shares": "a table",
     "unknown_share": "a number above 0 and below 1",
     "recipe": "a table",

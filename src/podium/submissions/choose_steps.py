@@ -11,8 +11,9 @@ import numpy as np
 
 from podium.blending.blend import Blend, Probs, equal_blend
 from podium.blending.choose_blend import BlendChoice, Candidate, choose_blend
-from podium.blending.choose_decision import choose_decision, find_kind, with_least_prob
+from podium.blending.choose_decision import choose_decision, decide_by_cost, find_kind, with_least_prob
 from podium.blending.choose_pooling import choose_pooling
+from podium.blending.cost import Costs
 from podium.blending.decision import Decision
 from podium.blending.expected_score import Estimate, estimate_score
 from podium.blending.held_out import HeldOut, collect_held_out
@@ -38,7 +39,12 @@ class ChosenSteps:
 
 
 def choose_steps(
-    competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None, with_decision: bool
+    competition: Competition,
+    root: Path,
+    runs: Sequence[Run],
+    strategy: str | None,
+    with_decision: bool,
+    costs: Costs | None = None,
 ) -> ChosenSteps:
     """Returns the steps, and prints the reasons; `strategy` is the user's choice, if there is one."""
     metric, test_count = competition.metric, len(competition.answer_ids)
@@ -47,6 +53,8 @@ def choose_steps(
         if strategy not in (None, "equal"):
             raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")
         say("podium: warning: no image was held out by all of these runs, so their weights are equal")
+        if costs:
+            raise PodiumError(f"{costs.source}: no held-out image shows what costs would save; leave them out")
         return ChosenSteps(equal_blend(len(runs)))
     pooling = choose_pooling(held_out, competition) if competition.answers else None
     pool = (pooling and pooling.taken) or MEAN
@@ -54,7 +62,11 @@ def choose_steps(
     _compare_on_shared_images(runs, held_out, competition)
     choice = choose_blend(held_out, metric, test_count, strategy)
     _say_candidates(competition, held_out, runs, choice, strategy)
-    decision, decided = _choose_decision(competition, held_out, choice.nested) if with_decision else (None, None)
+    decision, decided = None, None
+    if costs:
+        decision, decided = _decide_by_cost(held_out, choice.nested, competition, costs)
+    elif with_decision:
+        decision, decided = _choose_decision(competition, held_out, choice.nested)
     taken = decision.taken if decision else None
     return ChosenSteps(
         blend=replace(choice.blend, pool=pool, decision=taken),
@@ -129,6 +141,20 @@ def _choose_decision(
         say(f"podium: decision: {judged.describe(metric)}; numbers stay in the range of training: {limits}")
     else:
         say(f"podium: decision: {judged.describe(metric)}" + ("" if judged.is_taken else f"; {kept}"))
+    return judged, decided
+
+
+def _decide_by_cost(
+    held_out: HeldOut, nested: Probs, competition: Competition, costs: Costs
+) -> tuple[Judged[Decision], Probs]:
+    judged, decided = decide_by_cost(held_out, nested, competition.metric, costs)
+    before, after = (costs.of_answers(held_out.targets, probs) for probs in (nested, decided))
+    saved = f", {1 - after / before:.0%} less" if 0 < after < before else ""
+    say(
+        f"podium: decision: the answers that cost least by {costs.source}: {after:.4f} an image on {len(held_out):,}"
+        f" held-out {rows_of(competition)}, and {before:.4f} with the most probable ones{saved}"
+    )
+    say(f"podium: {competition.metric} of the same answers: {judged.gain.before:.4f} -> {judged.gain.score:.4f}")
     return judged, decided
 
 

@@ -16,6 +16,7 @@ from shlex import quote
 import numpy as np
 
 from podium.blending.blend import Blend
+from podium.blending.cost import find_costs
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, within_reach
 from podium.blending.pool_images import rows_of
 from podium.blending.select_runs import select_runs, warn_of_changed_data
@@ -52,6 +53,7 @@ class SubmitOptions:
     blend: str | None = None  # one of ALL_STRATEGIES in strategy_names.py; None: choose_blend.py chooses
     decision: str = "auto"  # one of DECISIONS in strategy_names.py
     anyway: bool = False  # write it even if all images get the same class
+    cost: Path | None = None  # of each mistake: a file of cost.py; None: the card's, if it has any
 
 
 def submit(
@@ -74,10 +76,15 @@ def submit(
     if f"{name}.csv" == HISTORY:
         raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
     _refuse_unknown_strategy(options)
+    costs = find_costs(competition, options.cost) if options.decision == "auto" or options.cost else None
+    if costs and options.decision != "auto":
+        raise PodiumError(
+            "--cost decides by the costs of mistakes, and --decision none by nothing; leave one of them out"
+        )
     _refuse_unusable_runs(competition, {run: run.models() for run in runs})
     _announce(competition, {run: run.models() for run in runs})
     warn_of_changed_data(competition, runs)
-    chosen = choose_steps(competition, root, runs, options.blend, options.decision == "auto")
+    chosen = choose_steps(competition, root, runs, options.blend, options.decision == "auto", costs)
     blend, used = chosen.blend.without_unused()  # the others need not predict, and are no part of the submission
     models = {runs[number]: runs[number].models() for number in used}
     if predict_first:
