@@ -11,7 +11,7 @@ from typing import Literal
 
 from podium.competition.card import Card
 from podium.competition.coco_tables import MOST_FILES, is_coco
-from podium.competition.image_names import is_image_name
+from podium.competition.image_names import is_image_name, is_number_name
 from podium.containers.image_place import SUFFIXES
 from podium.containers.pixel_table import layout_of
 from podium.containers.radar_bands import has_bands
@@ -72,13 +72,17 @@ def _holds(folder: str, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Files:
-    """Images, tables and other files below `folder`: relative paths with `/`, sorted."""
+    """Images, tables and other files below `folder`: relative paths with `/`, sorted.
+
+    Files of numbers are images where there are no other images; else each counts where no image has its name.
+    """
 
     folder: Path
     images: tuple[str, ...]
     tables: tuple[str, ...]
     others: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()  # those of the tables and others that may hold images
+    numbers: tuple[str, ...] = ()  # files of numbers beside images, or beside containers
     notes: tuple[str, ...] = ()  # about links
 
     @cached_property
@@ -125,6 +129,7 @@ def find_files(folder: Path) -> Files:
     images: list[str] = []
     tables: list[str] = []
     others: list[str] = []
+    numbers: list[str] = []
     visited: set[str] = set()
     links = Links(folder)
     for path, subfolders, names in os.walk(folder, onerror=_refuse_unreadable, followlinks=True):
@@ -142,7 +147,9 @@ def find_files(folder: Path) -> Files:
         for name in names:
             if name.startswith("."):
                 continue
-            if is_image_name(name):
+            if is_number_name(name):
+                numbers.append(prefix + name)
+            elif is_image_name(name):
                 images.append(prefix + name)
             elif os.path.splitext(name)[1].lower() in TABLE_SUFFIXES:
                 tables.append(prefix + name)
@@ -150,10 +157,12 @@ def find_files(folder: Path) -> Files:
                 others.append(prefix + name)
     tables += (coco := _find_coco(folder, others))
     others = [name for name in others if name not in coco]
-    for name in images + tables:
+    for name in images + numbers + tables:
         check_utf8(name, f"{folder}: the file name")
     containers = _find_containers(folder, images, tables, others)
-    files = Files(folder, *(tuple(sorted(names)) for names in (images, tables, others, containers)))
+    if not images and not containers:
+        images, numbers = numbers, []
+    files = Files(folder, *(tuple(sorted(names)) for names in (images, tables, others, containers, numbers)))
     return replace(files, notes=tuple(links.describe()))
 
 

@@ -26,6 +26,7 @@ PLACE = re.compile(
     rf"(.*(?:{'|'.join(map(re.escape, TABLES + SUFFIXES))}))#(.+?)(?::([0-9]+x[0-9]+))?", re.IGNORECASE | re.DOTALL
 )
 MAX_BYTES = 1_000_000_000  # of an image's file; the largest images take less in any format, also uncompressed
+MAX_PIXELS = 100_000_000  # of an image
 CHANNELS_KEY = "#channels="
 CUT_KEY, BORDER = "#cut=", "border"
 CUT = re.compile(rf"(.+){CUT_KEY}({BORDER}|[0-9]+,[0-9]+,[0-9]+,[0-9]+(?:\+[0-9]+,[0-9]+)?)", re.DOTALL)

@@ -9,6 +9,7 @@ This is the only decoder: the audit, training and prediction all use it.
 - 16-bit values are scaled to 8 bits. 32-bit integers and floats are read as 0..255, or as 0..65535 if a value is above
   255. Floats are read as 0..1 if no value is above 1. The card's `range` replaces these (competition/value_range.py).
   Of colours of 16 bits, the upper 8 bits are taken.
+- Files of numbers (containers/number_files.py) become pixels in the same way; uint8 stays as it is.
 - Only the first frame of an animation is read.
 - The header is read first. An image of more than 100 megapixels is refused before it is decoded.
 - Most decoders ignore damage, so Podium checks for it first: by the checksums of PNG and deflated TIFF, and by the
@@ -36,7 +37,8 @@ from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium.competition.image_names import HEIC_REMEDY, reads_heic
 from podium.competition.value_range import ValueRange
-from podium.containers.image_place import MAX_BYTES, files_of, place_of, split_part
+from podium.containers.image_place import MAX_BYTES, MAX_PIXELS, files_of, place_of, split_part
+from podium.containers.number_files import Numbers, reader_of
 from podium.containers.open_container import read_place
 from podium.errors import PodiumError
 from podium.images.cut import cut_out
@@ -64,7 +66,6 @@ OTHER_SIGNATURES = {  # the first bytes of other files that are often found amon
     "a PDF document": rb"%PDF",
     "an archive": rb"PK\x03\x04|\x1f\x8b|Rar!|7z\xbc\xaf",
 }
-MAX_PIXELS = 100_000_000
 ORIENTATION = 0x0112  # the EXIF tag that says how the camera was held
 UPRIGHT: dict[object, Image.Transpose] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -162,6 +163,8 @@ def decode_with_header(data: bytes | Pixels, name: str, value_range: ValueRange 
     if not data:
         raise BadImage(name, "the file is empty")
     try:
+        if reader := reader_of(data):
+            return _picture_of(reader.read(data), value_range)
         image, doubt = _open(data)
         pixels = np.asarray(to_rgb(image, value_range))
         return pixels, Header(image.format or "", image.mode, doubt, _values_of(image))
@@ -181,6 +184,20 @@ def shrink(image: Pixels, side: int) -> Pixels:
     scale = side / min(height, width)
     size = max(side, round(width * scale)), max(side, round(height * scale))
     return cv2.resize(image, size, interpolation=cv2.INTER_AREA)  # type: ignore[return-value]
+
+
+def _picture_of(numbers: Numbers, value_range: ValueRange | None) -> tuple[Pixels, Header]:
+    """Returns the picture of a file of numbers, in RGB of 8 bits."""
+    values = numbers.values * np.uint8(255) if numbers.values.dtype == np.bool_ else numbers.values
+    if values.dtype == np.uint8:
+        image = Image.fromarray(np.ascontiguousarray(values))
+        return np.asarray(to_rgb(image)), Header(numbers.format, image.mode, "")
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+        wide = values.astype(np.float32)
+    mode = "I;16" if values.dtype == np.uint16 else "F" if values.dtype.kind == "f" else "I"
+    bounds = (float(wide.min()), float(wide.max())) if value_range or not numbers.shown else None
+    image = Image.fromarray(to_8_bits(wide, mode, value_range or numbers.shown))
+    return np.asarray(to_rgb(image)), Header(numbers.format, mode, "", bounds)
 
 
 def _open(data: bytes) -> tuple[Image.Image, str]:
