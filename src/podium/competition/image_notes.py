@@ -6,7 +6,7 @@ import re
 import pandas as pd
 
 from podium.competition.channel_images import other_channels, own_files
-from podium.competition.contained_images import note_unused
+from podium.competition.contained_images import note_several, note_unused
 from podium.competition.find_files import Files
 from podium.competition.image_names import HEIC_REMEDY
 from podium.competition.table import Table
@@ -44,6 +44,7 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
     if unused - beside_test:
         notes.append(f"{plural(len(unused - beside_test), 'image')} in neither the training nor the test rows")
     if files.containers:
+        notes += note_several(files.folder, train["image"])
         notes += note_unused(files, {file_of(image) for image in train_images | test_images})
     return notes
 

@@ -14,7 +14,7 @@ FORMATS = {  # by the end of the name
     **{".dcm": "DICOM", ".dicom": "DICOM"},
     **{".svs": "whole slides", ".mrxs": "whole slides", ".ndpi": "whole slides"},
     **{".nii": "NIfTI", ".nii.gz": "NIfTI"},
-    **{".npz": "NumPy", ".bson": "BSON"},
+    ".npz": "NumPy",
 }
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 TABLES = (".csv", ".tsv", ".json")  # those with images are told from others by their first lines
-SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords")
+SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords", ".bson")
 PLACE = re.compile(
     rf"(.*(?:{'|'.join(map(re.escape, TABLES + SUFFIXES))}))#(.+?)(?::([0-9]+x[0-9]+))?", re.IGNORECASE | re.DOTALL
 )

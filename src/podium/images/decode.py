@@ -37,6 +37,7 @@ from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium.competition.image_names import HEIC_REMEDY, reads_heic
 from podium.competition.value_range import ValueRange
+from podium.containers.grid import lay_in_grid
 from podium.containers.image_place import MAX_BYTES, MAX_PIXELS, files_of, place_of, split_part
 from podium.containers.number_files import Numbers, reader_of
 from podium.containers.open_container import read_place
@@ -119,7 +120,7 @@ def read_image(path: Path, value_range: ValueRange | None = None) -> Pixels:
 def read_file(path: Path, value_range: ValueRange | None = None) -> bytes | Pixels:
     """Returns the bytes of an image's file. For a place in a container: those that it holds there, or pixels.
 
-    An image in several files is pixels, too; these are decoded in this range of values.
+    An image in several files, or of several pictures, is pixels, too; these are decoded in this range of values.
     """
     channels = files_of(str(path))
     if len(channels) > 1:
@@ -127,7 +128,8 @@ def read_file(path: Path, value_range: ValueRange | None = None) -> bytes | Pixe
     place = place_of(str(path))
     try:
         if place:
-            return read_place(place)
+            content = read_place(place)
+            return _lay_out(content, str(path), value_range) if isinstance(content, list) else content
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
             raise BadImage(str(path), "it is a folder" if stat.S_ISDIR(status.st_mode) else "it is not a regular file")
@@ -147,6 +149,17 @@ def _stack(images: list[Pixels], name: str) -> Pixels:
     if len({image.shape for image in images}) > 1:
         raise BadImage(name, "its channels have different sizes")
     return np.ascontiguousarray(np.stack([image[:, :, 0] for image in images], axis=-1))
+
+
+def _lay_out(files: list[bytes], name: str, value_range: ValueRange | None) -> Pixels:
+    """Returns one image of several of the same thing, in a grid."""
+    pictures = []
+    for number, data in enumerate(files, 1):
+        try:
+            pictures.append(decode(data, name, value_range))
+        except BadImage as bad:
+            raise BadImage(name, f"picture {number} of its {len(files)}: {bad.reason}") from None
+    return lay_in_grid(pictures, empty=255)
 
 
 def decode(data: bytes | Pixels, name: str, value_range: ValueRange | None = None) -> Pixels:
