@@ -11,7 +11,7 @@ from typing import Literal
 
 from podium.competition.card import Card
 from podium.competition.coco_tables import MOST_FILES, is_coco
-from podium.competition.image_names import is_image_name, is_number_name
+from podium.competition.image_names import is_photo_name, number_suffixes
 from podium.containers.image_place import SUFFIXES
 from podium.containers.pixel_table import layout_of
 from podium.containers.radar_bands import has_bands
@@ -131,7 +131,7 @@ def find_files(folder: Path) -> Files:
     others: list[str] = []
     numbers: list[str] = []
     visited: set[str] = set()
-    links = Links(folder)
+    links, suffixes = Links(folder), number_suffixes()
     for path, subfolders, names in os.walk(folder, onerror=_refuse_unreadable, followlinks=True):
         real_path = os.path.realpath(path)
         if real_path in visited:  # a link that leads back
@@ -141,15 +141,15 @@ def find_files(folder: Path) -> Files:
         shown = sorted(name for name in subfolders if not name.startswith((".", "__MACOSX")))
         subfolders[:] = [name for name in shown if links.follows(path, name)]
         # An empty folder with an image's name counts as an image, like a dangling link: reading it gives an error.
-        names += [name for name in subfolders if is_image_name(name) and not os.listdir(os.path.join(path, name))]
+        names += [name for name in subfolders if is_photo_name(name) and not os.listdir(os.path.join(path, name))]
         relative = os.path.relpath(path, folder).replace(os.sep, "/")
         prefix = "" if relative == "." else relative + "/"
         for name in names:
             if name.startswith("."):
                 continue
-            if is_number_name(name):
+            if name.lower().endswith(suffixes):
                 numbers.append(prefix + name)
-            elif is_image_name(name):
+            elif is_photo_name(name):
                 images.append(prefix + name)
             elif os.path.splitext(name)[1].lower() in TABLE_SUFFIXES:
                 tables.append(prefix + name)

@@ -1,7 +1,7 @@
 """Guesses the range of the values in arrays of NumPy, from a sample of the training images, where the card has none.
 
 The guess stands for the card's `range` everywhere: in the store, in a run's models, in their predictions and exports.
-So all images are seen in one range. Also notes how the planes of an array become one picture.
+So all images are seen in one range. Also notes how the planes, frames or slices of a file become one picture.
 """
 
 from pathlib import Path
@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium.competition.card import Card
-from podium.competition.image_names import is_number_name
-from podium.containers.numpy_file import SIGNATURE, describe_planes, read_picture
+from podium.competition.image_names import number_suffixes
+from podium.containers.number_files import describe, read_start, reader_of
 from podium.terminal import plural
 
 MOST_IMAGES = 64
@@ -23,22 +23,15 @@ ENDS = (0.5, 99.5)  # percentiles: a few extreme values do not darken all others
 
 def guess_range(card: Card, folder: Path, train: pd.DataFrame) -> tuple[Card, list[str]]:
     """Returns the card, with a range if it has none and the training images need one; and notes."""
-    names = sorted(image for image in train["image"] if is_number_name(image))
-    values = list[NDArray[np.float64]]()
-    planes: dict[str, str] = {}
+    suffixes = number_suffixes()
+    names = sorted(image for image in train["image"] if image.lower().endswith(suffixes))
+    values, words = list[NDArray[np.float64]](), dict[str, str]()
     for name in _spread(names, folder):
-        try:
-            data = (folder / name).read_bytes()
-            if not data.startswith(SIGNATURE):
-                continue
-            words, picture = describe_planes(data), read_picture(data)
-        except (OSError, ValueError):
-            continue  # whoever decodes the image reports it
-        if words:
-            planes.setdefault(words, name)
-        if picture.dtype != np.uint8 and picture.dtype != np.bool_:
-            values.append(_some_of(picture))
-    notes = [f"an array such as {name} becomes one picture: {words}" for words, name in list(planes.items())[:1]]
+        start = read_start(folder / name)
+        if text := describe(start):
+            words.setdefault(text, name)
+        values += _some_values(folder / name, start)
+    notes = [f"{name} and the like become one picture each: {text}" for text, name in list(words.items())[:1]]
     ends = _ends_of(values) if values and "range" not in card else None
     if ends is None:
         return card, notes
@@ -64,9 +57,19 @@ def _spread(names: list[str], folder: Path) -> list[str]:
     return [names[number] for number in np.linspace(0, len(names) - 1, count).round().astype(int)]
 
 
-def _some_of(picture: NDArray[np.generic]) -> NDArray[np.float64]:
-    flat = picture.reshape(-1)
-    return flat[:: max(1, flat.size // VALUES)].astype(np.float64)
+def _some_values(path: Path, start: bytes) -> list[NDArray[np.float64]]:
+    """Returns some values of an image; none if it says its own range, is of 8 bits, or is broken."""
+    reader = reader_of(start)
+    if reader is None or not reader.has_one_range:
+        return []
+    try:
+        values = reader.read(path.read_bytes()).values
+    except (OSError, ValueError):
+        return []  # whoever decodes the image reports it
+    if values.dtype == np.uint8 or values.dtype == np.bool_:
+        return []
+    flat = values.reshape(-1)
+    return [flat[:: max(1, flat.size // VALUES)].astype(np.float64)]
 
 
 def _ends_of(values: list[NDArray[np.float64]]) -> tuple[float, float] | None:

@@ -17,6 +17,7 @@ from podium.competition.card import Card
 from podium.competition.channel_images import list_channel_images
 from podium.competition.contained_images import list_contained, missing_packages
 from podium.competition.find_files import Files, Role, role_in_path
+from podium.competition.image_names import without_suffix
 from podium.competition.unsupported import unread_images
 from podium.errors import PodiumError
 from podium.terminal import first_few
@@ -53,7 +54,7 @@ class ImageIndex:
             if len(parts) < depth:
                 continue
             tail = path if len(parts) == depth else path[len(parts[0]) + 1 :]
-            for key in {tail, tail.rpartition(".")[0] or tail}:
+            for key in {tail, without_suffix(tail)}:
                 before = index.setdefault(key, image)
                 if isinstance(before, list):
                     before.append(image)
@@ -226,7 +227,7 @@ def _likeliest(name: str, images: list[str], complete_folders: set[str]) -> list
 
 def _exact_match(name: str, images: list[str]) -> str | None:
     """Returns the only image that has exactly this name with its extension, or else without."""
-    for paths in (images, [os.path.splitext(image)[0] for image in images]):
+    for paths in (images, [without_suffix(image) for image in images]):
         matches = [image for image, path in zip(images, paths, strict=True) if f"/{path}".endswith(f"/{name}")]
         if len(matches) == 1:
             return matches[0]

@@ -14,8 +14,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from podium.containers.image_place import MAX_PIXELS
+from podium.containers.number_picture import Numbers
 
-SIGNATURE = b"\x93NUMPY"
 MOST_PLANES = 64  # with more, it is a volume or a film
 KINDS = "buif"  # of numbers that can be shown: truth, whole numbers, floats
 
@@ -46,8 +46,16 @@ class Header(NamedTuple):
     offset: int  # of the numbers in the file
 
 
-def read_picture(data: bytes) -> NDArray[Any]:
+def is_numpy(start: bytes) -> bool:
+    return start.startswith(b"\x93NUMPY")
+
+
+def read_picture(data: bytes) -> Numbers:
     """Returns the numbers as a picture; raises a ValueError that says what is wrong."""
+    return Numbers("NumPy", _values_of(data))
+
+
+def _values_of(data: bytes) -> NDArray[Any]:
     header = _read_header(data)
     layout, count = header.layout, int(np.prod(header.shape))
     there, needed = len(data) - header.offset, count * header.dtype.itemsize
@@ -69,7 +77,7 @@ def size_of_picture(start: bytes) -> tuple[int, int]:
     return _read_header(start).layout.size
 
 
-def describe_planes(start: bytes) -> str:
+def describe(start: bytes) -> str:
     """Returns how planes become one picture, in words; "" if there is nothing to say."""
     layout = _read_header(start).layout
     if layout.planes == 1 or layout.is_colour:

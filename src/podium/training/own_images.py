@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.competition.find_files import find_files
-from podium.competition.image_names import HEIC_REMEDY
-from podium.competition.unsupported import count_unread
+from podium.competition.unsupported import find_unread
 from podium.competition.value_range import ValueRange
 from podium.disk import check_utf8
 from podium.errors import PodiumError
@@ -100,14 +99,15 @@ def _list_path(path: Path) -> list[Path]:
     files = find_files(path)
     for note in files.notes:
         say(f"podium: note: {note}")
-    unread, names = count_unread(files.others)
-    remedy = HEIC_REMEDY if "HEIC" in unread else "convert them to PNG or JPEG"
+    unread = find_unread(files.others)
     if not files.images and unread:
-        raise PodiumError(f"{path}: no images that can be read, but {unread}: {names}; {remedy}")
+        problem = f"no images that can be read, but {unread.counts}: {unread.names}"
+        raise PodiumError(f"{path}: {problem}; {unread.remedy()}")
     if not files.images:
         raise PodiumError(f"{path}: no images below it; name files, or a folder of images")
     if unread:
-        say(f"podium: warning: {path}: {unread} cannot be read and are left out: {names}; {remedy}")
+        problem = f"{unread.counts} cannot be read and are left out: {unread.names}"
+        say(f"podium: warning: {path}: {problem}; {unread.remedy()}")
     return [path / name for name in files.images]
 
 
