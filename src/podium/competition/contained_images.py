@@ -5,6 +5,7 @@ The files are opened only where image files do not answer the question. See podi
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from podium.containers.grid import shape_of_grid
 from podium.containers.image_place import Place, file_of, place_of
 from podium.containers.open_container import Container, Content, open_container, read_place
 from podium.containers.pixel_names import UnknownShape
+from podium.containers.spectrogram import KEY as SPECTROGRAM
+from podium.containers.spectrogram import Spectrogram
 from podium.errors import PodiumError
 from podium.extras import MissingPackage
 from podium.terminal import first_few, plural
 
-FEW = 50  # images, of which it is seen whether they are several pictures
+FEW = 50  # images, of which it is seen whether they are several pictures; files, whether they hold any
 TEST_USAGES = {"publictest", "privatetest"}  # in the column Usage of a table of all rows
 
 
@@ -63,15 +66,26 @@ def open_contained(files: Files, card: Card, name: str) -> Container:
 def list_contained(files: Files, card: Card, role: Role, folder: str = "") -> Iterator[tuple[str, str]]:
     """Yields the name of each image in a container, as if that were a folder, and its place.
 
-    Beside image files, containers count only if they have ids, and those that cannot be read are passed over.
+    Beside image files, containers count only if they have ids, and those that cannot be read are passed over. Of a
+    folder with a file for each spectrogram only the first is opened, and few of a folder whose files hold no images.
     """
+    are_spectrograms, without_images = set[str](), Counter[str]()
     for name in containers_of(files, card, role, folder):
+        parent, stem = os.path.dirname(name), os.path.splitext(os.path.basename(name))[0]
+        if parent in are_spectrograms and name.lower().endswith(".parquet"):
+            yield f"{name}/{stem}", str(Place(name, SPECTROGRAM, ""))
+            continue
+        if without_images[parent] >= FEW:
+            continue
         try:
             container = open_contained(files, card, name)
         except PodiumError:
             if files.images:
                 continue
             raise
+        if isinstance(container, Spectrogram):
+            are_spectrograms.add(parent)
+        without_images[parent] += 0 if container.keys else 1
         if container.has_ids or not files.images:
             for image, key in zip(container.names, container.keys, strict=True):
                 yield f"{name}/{image}", str(Place(name, key, card.get("pixels", "") if container.pixels else ""))

@@ -19,6 +19,7 @@ from podium.containers.image_place import Place
 from podium.containers.parquet import ParquetFile
 from podium.containers.pixel_table import PixelTable
 from podium.containers.radar_bands import RadarBands
+from podium.containers.spectrogram import Spectrogram, is_spectrogram
 from podium.containers.tfrecord import TfRecordFile
 from podium.errors import PodiumError
 
@@ -40,11 +41,15 @@ class Container(Protocol):
         """Returns what the key stands for; raises a ValueError that says what is wrong."""
 
 
+def _open_parquet(path: Path, shape: str) -> Container:
+    return Spectrogram(path) if is_spectrogram(path) else ParquetFile(path, shape)
+
+
 OPENERS: dict[str, Callable[[Path, str], Container]] = {
     **dict.fromkeys((".csv", ".tsv"), PixelTable),
     **dict.fromkeys((".hdf5", ".h5"), Hdf5File),
     **dict.fromkeys((".tfrec", ".tfrecord", ".tfrecords"), TfRecordFile),
-    ".parquet": ParquetFile,
+    ".parquet": _open_parquet,
     ".json": RadarBands,
     ".bson": BsonFile,
 }
