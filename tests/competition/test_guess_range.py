@@ -86,6 +86,7 @@ def test_the_guess_written_in_the_card_reads_the_same_competition(tmp_path: Path
     assert not [note for note in again.notes if "range =" in note]
 
 
+@pytest.mark.slow
 def test_the_range_goes_into_the_models_of_a_run(tmp_path: Path, podium: Podium) -> None:
     competition = load_seti(tmp_path)
     assert podium("folds", "-c", SLUG, "--k", "2")[0] == 0

@@ -23,7 +23,7 @@ from podium.models.build import ModelSpec
 from podium.models.device import CPU
 from podium.models.normalise import Normaliser
 from podium.saved_runs.run_folder import Run
-from podium.terminal import say
+from podium.terminal import first_few, plural, say
 from podium.training.fold_model import FoldModel, prepare
 
 Image = Any  # a path, an array, or an image of Pillow
@@ -108,6 +108,9 @@ def _list_path(path: Path) -> list[Path]:
     if unread:
         problem = f"{unread.counts} cannot be read and are left out: {unread.names}"
         say(f"podium: warning: {path}: {problem}; {unread.remedy()}")
+    if files.numbers:
+        left_out = f"{plural(len(files.numbers), 'file')} of numbers beside images left out: {first_few(files.numbers)}"
+        say(f"podium: warning: {path}: {left_out}; to predict them, name them, or a folder of their own")
     return [path / name for name in files.images]
 
 
