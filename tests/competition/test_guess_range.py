@@ -1,8 +1,10 @@
 """Arrays of NumPy are images where no image file is, and are shown in one range, which is guessed or the card's."""
 
+import io
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -95,9 +97,15 @@ def test_the_range_goes_into_the_models_of_a_run(tmp_path: Path, podium: Podium)
     assert status == 0, err
     run = Run(tmp_path / "runs" / SLUG / "a")
     assert read_spec(run.weights_path(0)).value_range == competition.card.value_range
-    image = raw_path(tmp_path, "test/b/b0.npy")
-    status, _, err = podium("predict", "a", str(image), "-c", SLUG)
+    status, _, err = podium("submit", "-c", SLUG)
     assert status == 0, err
+    with np.load(run.fold_folder(0) / "test.npz") as file:
+        expected = dict(zip(file["id"].tolist(), file["probs"].tolist(), strict=True))
+    status, out, err = podium("predict", "a", "-c", SLUG, raw_path(tmp_path, "test"), "--csv")
+    assert status == 0, err
+    predicted = pd.read_csv(io.StringIO(out))
+    assert [Path(image).stem for image in predicted["image"]] == ["b0", "b1"]
+    assert np.allclose(predicted[["0", "1"]], [expected["b0"], expected["b1"]], atol=1e-6)
 
 
 def test_a_few_extreme_values_do_not_set_the_range(tmp_path: Path) -> None:
