@@ -46,4 +46,4 @@ def is_image_name(name: str) -> bool:
 
 def without_suffix(name: str) -> str:
     """Returns a file's name without its extension, and without the two of .nii.gz."""
-    return os.path.splitext(name[:-3] if name.lower().endswith(".nii.gz") else name)[0]
+    return os.path.splitext(name[:-3] if name[-7:].lower() == ".nii.gz" else name)[0]
