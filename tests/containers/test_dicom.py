@@ -163,6 +163,22 @@ def test_dicoms_beside_images_change_nothing(tmp_path: Path) -> None:
     assert not competition.notes
 
 
+@pytest.mark.parametrize(
+    ("codec", "frame"),
+    [
+        ("JPEG2000Lossless", b"\xff\x4f\xff\x51\0\x29\0\0" + 2 * (60_000).to_bytes(4, "big") + bytes(60)),
+        ("JPEGBaseline8Bit", b"\xff\xd8\xff\xc0\0\x0b\x08" + 2 * (60_000).to_bytes(2, "big") + bytes(60)),
+        ("JPEGLSLossless", b"\xff\xd8\xff\xf7\0\x0b\x08" + 2 * (60_000).to_bytes(2, "big") + bytes(60)),
+    ],
+)
+def test_a_frame_that_unpacks_to_more_than_its_header_says_takes_no_memory(codec: str, frame: bytes) -> None:
+    file = dataset(VALUES)
+    file.file_meta.TransferSyntaxUID = getattr(pydicom.uid, codec)
+    file.PixelData = pydicom.encaps.encapsulate([frame])
+    with pytest.raises(BadImage, match=r"a\.dcm .*60000 x 60000"):
+        decode(written(file), "a.dcm")
+
+
 def without_pixels() -> Any:
     file = dataset(VALUES)
     del file.PixelData, file.Rows

@@ -6,6 +6,7 @@ middle one is read. Lookup tables of values (VOI LUT) are not applied, and a sig
 """
 
 import io
+import re
 import warnings
 import zlib
 from importlib.util import find_spec
@@ -20,6 +21,9 @@ from podium.extras import MissingPackage, import_package
 EXTRA = "medical"
 HEADER = 1024  # bytes, in which a file says how it is written
 DEFLATED = b"1.2.840.10008.1.2.1.99\0"
+JPEG_2000 = b"\xff\x4f\xff\x51"  # the first bytes of a frame; its width and height follow
+# Of a JPEG or JPEG-LS: the start of a frame, whose height and width lie behind a length and the bits of a value.
+JPEG_SIZE = re.compile(rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf\xf7]\0.[\x02-\x10](..)(..)", re.DOTALL)
 DECODERS = {"pylibjpeg": "pylibjpeg", "libjpeg": "pylibjpeg-libjpeg", "openjpeg": "pylibjpeg-openjpeg"}
 
 # pydicom warns about values that break a rule and are read. Global, as that of images/decode.py.
@@ -34,6 +38,7 @@ def read_picture(data: bytes) -> Numbers:
     """Returns the picture; raises an error that says what is wrong."""
     dataset = _dataset_of(data)
     size_of(dataset)
+    _check_coded_size(dataset)
     pixels = import_package("pydicom.pixels", EXTRA, "reading DICOM")
     try:
         values = pixels.pixel_array(dataset, index=_frames(dataset) // 2)
@@ -72,9 +77,26 @@ def size_of(dataset: Any) -> tuple[int, int]:
     height, width = int(dataset.get("Rows") or 0), int(dataset.get("Columns") or 0)
     if not height or not width:
         raise ValueError("it holds no image")
+    _refuse_large(height, width)
+    return height, width
+
+
+def _check_coded_size(dataset: Any) -> None:
+    """Raises if the compressed frame says that it is larger than memory should hold, whatever the header says."""
+    uid = dataset.file_meta.TransferSyntaxUID
+    if not uid.is_encapsulated or "JPEG" not in uid.name:
+        return
+    encaps, frames = import_package("pydicom.encaps", EXTRA, "reading DICOM"), _frames(dataset)
+    data: bytes = encaps.get_frame(dataset.PixelData, frames // 2, number_of_frames=frames)
+    if data.startswith(JPEG_2000):
+        _refuse_large(int.from_bytes(data[12:16], "big"), int.from_bytes(data[8:12], "big"))
+    elif start := JPEG_SIZE.search(data):
+        _refuse_large(int.from_bytes(start[1], "big"), int.from_bytes(start[2], "big"))
+
+
+def _refuse_large(height: int, width: int) -> None:
     if height * width > MAX_PIXELS:
         raise ValueError(f"it has {width} x {height} pixels, more than {MAX_PIXELS // 10**6} million")
-    return height, width
 
 
 def _dataset_of(data: bytes, stop_before_pixels: bool = False) -> Any:
