@@ -145,7 +145,7 @@ def test_an_array_beside_rows_of_pixels_changes_nothing(tmp_path: Path) -> None:
 
 def test_arrays_beside_a_picture_that_is_none_of_them_are_found_by_their_ids(tmp_path: Path) -> None:
     write_seti(tmp_path)
-    competition = load_files(tmp_path, ["overview.png"], TABLES)
+    competition = load_files(tmp_path, ["overview.png", "more/detail.png"], TABLES)
     assert competition.train["image"].iloc[0] == "train/a/a0.npy"
     assert competition.test["image"].iloc[0] == "test/b/b1.npy"
 
@@ -164,3 +164,12 @@ def test_a_folder_of_arrays_for_each_class(tmp_path: Path) -> None:
     competition = load_files(tmp_path, [], {})
     assert competition.classes == ("cat", "dog")
     assert len(competition.train) == 4
+
+
+def test_a_stray_picture_beside_folders_of_arrays_changes_nothing(tmp_path: Path) -> None:
+    for number in range(12):
+        write_array(tmp_path, f"train/{'cat' if number % 2 else 'dog'}/{number}.npy", np.zeros((4, 4), np.uint8))
+    competition = load_files(tmp_path, ["overview.png"], {})
+    assert competition.classes == ("cat", "dog")
+    assert len(competition.train) == 12
+    assert not competition.notes

@@ -22,6 +22,7 @@ from podium.terminal import first_few, plural, printable
 Role = Literal["train", "test"]  # what images are for
 ROLES: tuple[Role, ...] = ("train", "test")
 TABLE_SUFFIXES = {".csv", ".tsv"}
+STRAYS, MANY = 3, 10  # so few pictures beside so many times as many files of numbers are not what is learned
 VALIDATION = r"val(id(ation)?)?([\W_].*)?"  # the name of a folder for validation, in small letters
 
 
@@ -74,7 +75,8 @@ def _holds(folder: str, path: str) -> bool:
 class Files:
     """Images, tables and other files below `folder`: relative paths with `/`, sorted.
 
-    Files of numbers are images where there are no other images; else each counts where no image has its name.
+    Files of numbers are images where there are no other images, or a stray one or two; else each counts where no image
+    has its name.
     """
 
     folder: Path
@@ -160,7 +162,8 @@ def find_files(folder: Path) -> Files:
     for name in images + numbers + tables:
         check_utf8(name, f"{folder}: the file name")
     containers = _find_containers(folder, images, tables, others)
-    if not images and not containers:
+    if not containers and len(images) <= min(STRAYS, len(numbers) // MANY):
+        others += images
         images, numbers = numbers, []
     files = Files(folder, *(tuple(sorted(names)) for names in (images, tables, others, containers, numbers)))
     return replace(files, notes=tuple(links.describe()))
