@@ -1,6 +1,7 @@
 """Arrays of NumPy are images where no image file is, and are shown in one range, which is guessed or the card's."""
 
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -173,3 +174,16 @@ def test_a_stray_picture_beside_folders_of_arrays_changes_nothing(tmp_path: Path
     assert competition.classes == ("cat", "dog")
     assert len(competition.train) == 12
     assert not competition.notes
+
+
+def test_a_pipe_and_a_damaged_array_do_not_keep_the_others_from_being_read(tmp_path: Path) -> None:
+    write_seti(tmp_path)
+    expected = load_files(tmp_path, [], TABLES).card["range"]
+    pipe, damaged = raw_path(tmp_path, "train/a/a0.npy"), raw_path(tmp_path, "train/a/a7.npy")
+    pipe.unlink()
+    os.mkfifo(pipe)
+    damaged.write_bytes(damaged.read_bytes()[:500])
+    competition = load_files(tmp_path, [], TABLES)
+    assert competition.card["range"] == pytest.approx(expected, abs=0.5)
+    bad = open_store(competition, tmp_path, 128).files
+    assert [record.image for record in bad if record.reason] == ["train/a/a0.npy", "train/a/a7.npy"]

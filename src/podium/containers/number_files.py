@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from podium.containers import dicom, nifti, numpy_file
+from podium.containers.image_place import MAX_BYTES
 from podium.containers.number_picture import Numbers
 
 HEADER = 1 << 16  # bytes: more than any header that is read
@@ -54,8 +55,10 @@ def describe(start: bytes) -> str:
 
 
 def read_start(path: Path) -> bytes:
-    """Returns the first bytes of a file; none if it cannot be read."""
+    """Returns the first bytes of a file; none if it cannot be read, or is too large."""
     try:
+        if not path.is_file() or path.stat().st_size > MAX_BYTES:  # opening a pipe would block
+            return b""
         with path.open("rb") as file:
             return file.read(HEADER)
     except OSError:
