@@ -145,3 +145,51 @@ def write_iceberg(root: Path, name: str, count: int, first: int = 0, labelled: b
     ]
     raw_path(root).mkdir(parents=True, exist_ok=True)
     raw_path(root, name).write_text(json.dumps(rows))
+
+
+def write_bson(path: Path, documents: Iterable[Mapping[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(map(bson_of, documents)))
+
+
+def bson_of(fields: Mapping[str, object]) -> bytes:
+    """Returns a document as MongoDB writes it."""
+    elements = b"".join(_element(name.encode(), value) for name, value in fields.items())
+    return struct.pack("<i", len(elements) + 5) + elements + b"\0"
+
+
+def _element(name: bytes, value: object) -> bytes:
+    if isinstance(value, bool):
+        return b"\x08" + name + b"\0" + bytes([value])
+    if isinstance(value, int):
+        kind, form = (b"\x10", "<i") if abs(value) < 2**31 else (b"\x12", "<q")
+        return kind + name + b"\0" + struct.pack(form, value)
+    if isinstance(value, float):
+        return b"\x01" + name + b"\0" + struct.pack("<d", value)
+    if isinstance(value, str):
+        return b"\x02" + name + b"\0" + struct.pack("<i", len(value.encode()) + 1) + value.encode() + b"\0"
+    if isinstance(value, bytes):
+        return b"\x05" + name + b"\0" + struct.pack("<i", len(value)) + b"\0" + value
+    if isinstance(value, dict):
+        return b"\x03" + name + b"\0" + bson_of(value)
+    assert isinstance(value, list)
+    return b"\x04" + name + b"\0" + bson_of({str(number): item for number, item in enumerate(value)})
+
+
+def write_cdiscount(root: Path) -> list[list[bytes]]:
+    """Cdiscount: products of one to four pictures in a dump of MongoDB; those for the test have no category."""
+    pictures = jpegs(20)
+    of_product = [pictures[2 * number : 2 * number + 1 + number % 4] for number in range(8)]
+    for name, numbers in (("train", range(6)), ("test", range(6, 8))):
+        documents = [
+            {
+                "_id": 10 * number,
+                **({"category_id": 1000010653 + number % 2} if name == "train" else {}),
+                "imgs": [{"picture": picture} for picture in of_product[number]],
+            }
+            for number in numbers
+        ]
+        write_bson(raw_path(root, f"{name}.bson"), documents)
+    write(root, "category_names.csv", "category_id,category_level1", [(1000010653, "A"), (1000010654, "B")])
+    write(root, "sample_submission.csv", "_id,category_id", [(70, 1000010653), (60, 1000010653)])
+    return of_product

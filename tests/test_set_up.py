@@ -117,7 +117,7 @@ def test_what_a_target_needs_is_added_once_and_kept(
     assert "adding onnx, search to" in capsys.readouterr().err
     assert (venv / ".with-search").exists()
     run(monkeypatch, venv, "--with", "dev")
-    assert f"{ROOT}[formats,notebooks,onnx,search,slurm] " in uv.installs()[-1]
+    assert f"{ROOT}[formats,medical,notebooks,onnx,search,slurm] " in uv.installs()[-1]
     assert "pytest>=" in uv.installs()[-1]
     run(monkeypatch, venv, "--with", "search")
     assert len(uv.installs()) == 3

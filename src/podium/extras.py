@@ -37,13 +37,18 @@ def requirements_of(*extras: str) -> "list[Requirement]":
     return [one for one in requirements if not one.marker or any(map(one.marker.evaluate, wanted))]
 
 
+def remedy_of_extra(names: Sequence[str], extra: str) -> str:
+    """Returns which command brings these packages."""
+    command = f"make setup WITH={extra}" if uses_make() else f"pip install 'podium[{extra}]'"
+    return f"the extra {extra} brings {first_few(names)}: {command}"
+
+
 class MissingPackage(PodiumError):
     """A feature needs a package that only an extra brings."""
 
     def __init__(self, what: str, names: Sequence[str], extra: str) -> None:
         self.problem = f"{what} needs {first_few(names)}, not installed here"
-        self.remedy = f"the extra {extra} brings it: "
-        self.remedy += f"make setup WITH={extra}" if uses_make() else f"pip install 'podium[{extra}]'"
+        self.remedy = remedy_of_extra(["it"], extra)
         super().__init__(f"{self.problem}; {self.remedy}")
 
 

@@ -18,19 +18,40 @@ def write_files(tmp_path: Path, names: list[str]) -> None:
     ("suffix", "kind"),
     [
         *((".dcm", "DICOM"), (".svs", "whole slides"), (".mrxs", "whole slides"), (".ndpi", "whole slides")),
-        *((".nii", "NIfTI"), (".nii.gz", "NIfTI"), (".npy", "NumPy"), (".npz", "NumPy"), (".DCM", "DICOM")),
+        *((".nii", "NIfTI"), (".nii.gz", "NIfTI"), (".npz", "NumPy"), (".DCM", "DICOM")),
     ],
 )
-def test_images_in_another_format_are_refused_by_name(tmp_path: Path, suffix: str, kind: str) -> None:
+def test_images_in_another_format_are_refused_by_name(
+    tmp_path: Path, suffix: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.competition.image_names.find_spec", lambda name: None)
     write_files(tmp_path, [image.replace(".jpg", suffix) for image in IMAGES])
     message = load_error(tmp_path, [], TABLES)
     assert f"5 {suffix.lower()} ({kind})" in message
     assert (
         "convert them to PNG or JPEG files with the same names in the folders train_images/ and test_images/" in message
     )
+    assert ("podium[medical]" in message) == (kind in ("DICOM", "NIfTI"))
 
 
-def test_a_few_images_beside_those_in_another_format_do_not_hide_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".mp4", ".AVI", ".mov", ".mkv", ".webm"])
+def test_films_are_refused_with_the_command_that_extracts_their_frames(tmp_path: Path, suffix: str) -> None:
+    write_files(tmp_path, [image.replace(".jpg", suffix) for image in IMAGES])
+    message = load_error(tmp_path, [], TABLES)
+    assert f"5 {suffix.lower()}" in message
+    assert "ffmpeg -i" in message
+    assert "convert" not in message
+
+
+def test_a_film_beside_images_is_no_question(tmp_path: Path) -> None:
+    write_files(tmp_path, ["how_it_was_made.mp4"])
+    assert not load_files(tmp_path, IMAGES, TABLES).notes
+
+
+def test_a_few_images_beside_those_in_another_format_do_not_hide_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.competition.image_names.find_spec", lambda name: None)
     write_files(tmp_path, [image.replace(".jpg", ".dcm") for image in IMAGES])
     message = load_error(tmp_path, ["train/1.jpg", "preview.png"], TABLES)
     assert "train.csv: 2 of 3 rows have no image" in message

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from pictures import photograph, write_card, write_image_competition, write_table
+from pictures import photograph, saved, write_card, write_image_competition, write_table
 from podium.competition.csv_files import read_table
 from podium.competition.load import load
 from podium.disk import sha256
@@ -85,6 +85,18 @@ def test_duplicates_csv_has_a_row_for_every_pair_of_duplicates(
     distances = pairs["distance"].astype(float)
     assert distances[3] == 0
     assert (distances < 4).all()
+
+
+def test_files_of_several_pages_are_named(tmp_path: Path, podium: Podium) -> None:
+    images = {str(number): ("ab"[number % 2], photograph(number)) for number in range(4)}
+    folder = write_image_competition(tmp_path, images, {"x": photograph(9)})
+    (path,) = folder.glob("train*/1.*")
+    path.write_bytes(saved(photograph(1), "TIFF", save_all=True, append_images=[photograph(7)]))
+    status, out, err = podium("audit", "-c", "tiny")
+    assert status == 0, err
+    (line,) = [line for line in out.splitlines() if "page 1 of 2" in line]
+    assert path.name in line
+    assert "several pages" in out
 
 
 def test_without_duplicates_the_csv_is_a_header_and_no_image_has_a_group(tmp_path: Path, podium: Podium) -> None:

@@ -11,7 +11,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from pictures import BLACK, BLUE, RED, WHITE, png, saved, two_colours, two_values
-from podium.images.decode import Pixels, decode, read_image
+from podium.competition.image_names import reads_avif
+from podium.images.decode import Pixels, decode, decode_with_header, read_image
 
 IMAGE = two_colours(RED, BLUE)
 
@@ -24,6 +25,17 @@ def colours_of_halves(pixels: Pixels) -> tuple[tuple[int, ...], tuple[int, ...]]
 
 def is_close(colour: tuple[int, ...], expected: tuple[int, ...], within: int) -> bool:
     return all(abs(value - expected_value) <= within for value, expected_value in zip(colour, expected, strict=True))
+
+
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_the_pages_of_a_tiff_are_counted_and_the_first_is_read(is_deep: bool) -> None:
+    pages = [IMAGE, IMAGE.rotate(180), IMAGE]
+    if is_deep:
+        pages = [Image.fromarray(np.full((8, 16), 257 * number, np.uint16)) for number in (9, 50, 70)]
+    pixels, header = decode_with_header(saved(pages[0], "TIFF", save_all=True, append_images=pages[1:]), "a.tif")
+    assert header.pages == 3
+    assert np.array_equal(pixels, decode(saved(pages[0], "TIFF"), "a.tif"))
+    assert decode_with_header(saved(pages[0], "TIFF"), "a.tif")[1].pages == 1
 
 
 # --- formats and modes -------------------------------------------------------------------------------
@@ -40,6 +52,11 @@ def is_close(colour: tuple[int, ...], expected: tuple[int, ...], within: int) ->
         (saved(IMAGE, "WEBP", lossless=True), 0),
         (saved(IMAGE, "WEBP", quality=95), 12),
         *((saved(IMAGE, "TIFF", compression=kind), 0) for kind in (None, "tiff_lzw", "packbits", "tiff_deflate")),
+        pytest.param(
+            saved(IMAGE, "AVIF", quality=95) if reads_avif() else b"",
+            12,
+            marks=pytest.mark.skipif(not reads_avif(), reason="this Pillow reads no AVIF"),
+        ),
         (saved(IMAGE.quantize(4), "PNG"), 0),
         (saved(IMAGE.quantize(4), "BMP"), 0),
         (saved(IMAGE.convert("RGBA"), "PNG"), 0),

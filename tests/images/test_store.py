@@ -111,7 +111,7 @@ def test_the_record_of_a_file_says_what_it_is(root: Path) -> None:
     sizes = (30, 40, 24, 32)
     assert tuple(record) == (
         *("train_image/006.jpg", path.stat().st_size, sha256(path), "PNG", "RGBA", ""),
-        *(*sizes, "", None),
+        *(*sizes, "", None, 1),
     )
 
 

@@ -85,6 +85,23 @@ def test_a_folder_names_the_images_that_it_leaves_out(
     assert "pillow-heif" in refusal
 
 
+def test_a_folder_of_arrays_is_predicted_and_arrays_beside_images_are_named(two_runs: Path, podium: Podium) -> None:
+    folder = two_runs / "arrays"
+    folder.mkdir()
+    np.save(folder / "red.npy", np.full((8, 8, 3), COLOURS["red"], np.uint8))
+    status, out, err = podium("predict", two_runs / "runs/tiny/good", folder)
+    assert status == 0, err
+    assert "red" in out.splitlines()[1]
+    assert "warning" not in err
+    write_image(folder / "mine.jpg", COLOURS["red"], seed=5)
+    status, out, err = podium("predict", two_runs / "runs/tiny/good", folder)
+    assert status == 0, err
+    assert len(out.splitlines()) == 2
+    (warning,) = [line for line in err.splitlines() if "warning" in line]
+    assert "red.npy" in warning
+    assert "name them" in warning
+
+
 def test_more_images_than_fit_into_a_block_keep_their_order(two_runs: Path) -> None:
     colours = [np.full((8, 8, 3), COLOURS[name], np.uint8) for name in ("red", "green", "blue")]
     images = [colours[number % 3] for number in range(BLOCK + 5)]

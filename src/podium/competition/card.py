@@ -79,19 +79,29 @@ class Card(dict[str, Any]):
     """The settings of a competition: those in the user's card or command, and those that Podium knows."""
 
     def __init__(
-        self, path: Path, settings: Mapping[str, Any], known: Collection[str] = (), typed: Collection[str] = ()
+        self,
+        path: Path,
+        settings: Mapping[str, Any],
+        known: Collection[str] = (),
+        typed: Collection[str] = (),
+        guessed: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(settings)
         self.path = path  # of the user's card, which need not exist
         self.known = frozenset(known)  # the settings that the user did not write
         self.typed = frozenset(typed)  # those of the command line
+        self.guessed = guessed or {}  # why, of those that stand for a card's silence
 
     def with_typed(self, settings: Mapping[str, Any]) -> "Card":
         """Returns the card with settings of the command line in place of its own."""
         return Card(self.path, {**self, **settings}, self.known - settings.keys(), settings)
 
+    def with_guess(self, key: str, value: object, reason: str) -> "Card":
+        return Card(self.path, {**self, key: value}, self.known, self.typed, {**self.guessed, key: reason})
+
     def without(self, *keys: str) -> "Card":
-        return Card(self.path, {key: value for key, value in self.items() if key not in keys}, self.known, self.typed)
+        kept = {key: value for key, value in self.items() if key not in keys}
+        return Card(self.path, kept, self.known, self.typed, self.guessed)
 
     def drop(self, key: str, note: str, refusal: str) -> str:
         """Returns `note` if Podium knows this setting, which does not fit these files; raises if the user wrote it.
@@ -106,6 +116,8 @@ class Card(dict[str, Any]):
         """Returns where a setting comes from, for people; the card's silence has this `reason` for a guess."""
         if key not in self:
             return reason
+        if key in self.guessed:
+            return self.guessed[key]
         if key in self.known:
             return "known for this competition"
         return "set on the command line" if key in self.typed else f"set in {self.path}"

@@ -1,10 +1,11 @@
-"""Finds the images that are not files of their own: rows of pixels, and members of HDF5, Parquet and TFRecord files.
+"""Finds the images that are not files of their own: rows of pixels, and members of HDF5, Parquet, TFRecord and BSON.
 
 The files are opened only where image files do not answer the question. See podium/containers/.
 """
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,13 +13,17 @@ import pandas as pd
 
 from podium.competition.card import Card
 from podium.competition.find_files import Files, Role, is_for_validation, role_in_path
+from podium.containers.grid import shape_of_grid
 from podium.containers.image_place import Place, file_of, place_of
-from podium.containers.open_container import Container, open_container
+from podium.containers.open_container import Container, Content, open_container, read_place
 from podium.containers.pixel_names import UnknownShape
+from podium.containers.spectrogram import KEY as SPECTROGRAM
+from podium.containers.spectrogram import Spectrogram
 from podium.errors import PodiumError
 from podium.extras import MissingPackage
 from podium.terminal import first_few, plural
 
+FEW = 50  # images, of which it is seen whether they are several pictures; files, whether they hold any
 TEST_USAGES = {"publictest", "privatetest"}  # in the column Usage of a table of all rows
 
 
@@ -61,15 +66,26 @@ def open_contained(files: Files, card: Card, name: str) -> Container:
 def list_contained(files: Files, card: Card, role: Role, folder: str = "") -> Iterator[tuple[str, str]]:
     """Yields the name of each image in a container, as if that were a folder, and its place.
 
-    Beside image files, containers count only if they have ids, and those that cannot be read are passed over.
+    Beside image files, containers count only if they have ids, and those that cannot be read are passed over. Of a
+    folder with a file for each spectrogram only the first is opened, and few of a folder whose files hold no images.
     """
+    are_spectrograms, without_images = set[str](), Counter[str]()
     for name in containers_of(files, card, role, folder):
+        parent, stem = os.path.dirname(name), os.path.splitext(os.path.basename(name))[0]
+        if parent in are_spectrograms and name.lower().endswith(".parquet"):
+            yield f"{name}/{stem}", str(Place(name, SPECTROGRAM, ""))
+            continue
+        if without_images[parent] >= FEW:
+            continue
         try:
             container = open_contained(files, card, name)
         except PodiumError:
             if files.images:
                 continue
             raise
+        if isinstance(container, Spectrogram):
+            are_spectrograms.add(parent)
+        without_images[parent] += 0 if container.keys else 1
         if container.has_ids or not files.images:
             for image, key in zip(container.names, container.keys, strict=True):
                 yield f"{name}/{image}", str(Place(name, key, card.get("pixels", "") if container.pixels else ""))
@@ -150,6 +166,27 @@ def describe_contained(folder: Path, images: pd.Series) -> str:
     pixels = open_container(folder / place.file, place.shape).pixels
     where = names[0] if len(names) == 1 else f"{len(names)} files ({first_few(names, 2)})"
     return f"{len(images):,} {f'rows of {where}, {pixels}' if pixels else f'images in {where}'}"
+
+
+def note_several(folder: Path, images: pd.Series) -> list[str]:
+    """Notes whether images of containers are several pictures, judging by some of them."""
+    some = images.iloc[:: max(1, len(images) // FEW)].head(FEW)
+    counts = [len(content) for image in some if isinstance(content := _content_of(folder, image), list)]
+    if not counts:
+        return []
+    rows, columns = shape_of_grid(max(counts))
+    return [
+        f"of {plural(len(some), 'image')} in {file_of(some.iloc[0])}, {len(counts)} are several pictures, {max(counts)}"
+        f" at most: each becomes one picture, a grid of up to {rows} x {columns}"
+    ]
+
+
+def _content_of(folder: Path, image: str) -> Content | None:
+    place = place_of(image)
+    try:
+        return place and read_place(place._replace(file=str(folder / place.file)))
+    except (PodiumError, ValueError):
+        return None  # whoever decodes the image reports it
 
 
 def note_unused(files: Files, used: set[str]) -> list[str]:

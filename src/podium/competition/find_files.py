@@ -11,7 +11,7 @@ from typing import Literal
 
 from podium.competition.card import Card
 from podium.competition.coco_tables import MOST_FILES, is_coco
-from podium.competition.image_names import is_image_name
+from podium.competition.image_names import is_photo_name, number_suffixes
 from podium.containers.image_place import SUFFIXES
 from podium.containers.pixel_table import layout_of
 from podium.containers.radar_bands import has_bands
@@ -22,6 +22,7 @@ from podium.terminal import first_few, plural, printable
 Role = Literal["train", "test"]  # what images are for
 ROLES: tuple[Role, ...] = ("train", "test")
 TABLE_SUFFIXES = {".csv", ".tsv"}
+STRAYS, MANY = 3, 10  # so few pictures beside so many times as many files of numbers are not what is learned
 VALIDATION = r"val(id(ation)?)?([\W_].*)?"  # the name of a folder for validation, in small letters
 
 
@@ -72,13 +73,18 @@ def _holds(folder: str, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Files:
-    """Images, tables and other files below `folder`: relative paths with `/`, sorted."""
+    """Images, tables and other files below `folder`: relative paths with `/`, sorted.
+
+    Files of numbers are images where there are no other images, or a stray one or two; else each counts where no image
+    has its name.
+    """
 
     folder: Path
     images: tuple[str, ...]
     tables: tuple[str, ...]
     others: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()  # those of the tables and others that may hold images
+    numbers: tuple[str, ...] = ()  # files of numbers beside images, or beside containers
     notes: tuple[str, ...] = ()  # about links
 
     @cached_property
@@ -125,8 +131,9 @@ def find_files(folder: Path) -> Files:
     images: list[str] = []
     tables: list[str] = []
     others: list[str] = []
+    numbers: list[str] = []
     visited: set[str] = set()
-    links = Links(folder)
+    links, suffixes = Links(folder), number_suffixes()
     for path, subfolders, names in os.walk(folder, onerror=_refuse_unreadable, followlinks=True):
         real_path = os.path.realpath(path)
         if real_path in visited:  # a link that leads back
@@ -136,13 +143,15 @@ def find_files(folder: Path) -> Files:
         shown = sorted(name for name in subfolders if not name.startswith((".", "__MACOSX")))
         subfolders[:] = [name for name in shown if links.follows(path, name)]
         # An empty folder with an image's name counts as an image, like a dangling link: reading it gives an error.
-        names += [name for name in subfolders if is_image_name(name) and not os.listdir(os.path.join(path, name))]
+        names += [name for name in subfolders if is_photo_name(name) and not os.listdir(os.path.join(path, name))]
         relative = os.path.relpath(path, folder).replace(os.sep, "/")
         prefix = "" if relative == "." else relative + "/"
         for name in names:
             if name.startswith("."):
                 continue
-            if is_image_name(name):
+            if name.lower().endswith(suffixes):
+                numbers.append(prefix + name)
+            elif is_photo_name(name):
                 images.append(prefix + name)
             elif os.path.splitext(name)[1].lower() in TABLE_SUFFIXES:
                 tables.append(prefix + name)
@@ -150,10 +159,13 @@ def find_files(folder: Path) -> Files:
                 others.append(prefix + name)
     tables += (coco := _find_coco(folder, others))
     others = [name for name in others if name not in coco]
-    for name in images + tables:
+    for name in images + numbers + tables:
         check_utf8(name, f"{folder}: the file name")
     containers = _find_containers(folder, images, tables, others)
-    files = Files(folder, *(tuple(sorted(names)) for names in (images, tables, others, containers)))
+    if not containers and len(images) <= min(STRAYS, len(numbers) // MANY):
+        others += images
+        images, numbers = numbers, []
+    files = Files(folder, *(tuple(sorted(names)) for names in (images, tables, others, containers, numbers)))
     return replace(files, notes=tuple(links.describe()))
 
 

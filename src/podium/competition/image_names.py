@@ -5,14 +5,45 @@ from importlib.util import find_spec
 
 SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 HEIC_SUFFIXES = {".heic", ".heif"}  # of the photographs of many telephones
-HEIC_REMEDY = "install the package pillow-heif to read HEIC images"
+NUMBER_SUFFIXES = {  # of files of numbers, images only where no image file is (find_files.py), and their kinds
+    ".npy": "NumPy",
+    **dict.fromkeys((".dcm", ".dicom"), "DICOM"),
+    **dict.fromkeys((".nii", ".nii.gz"), "NIfTI"),
+}
+MODULES = {"HEIC": "pillow_heif", "DICOM": "pydicom", "NIfTI": "nibabel"}  # without which these kinds are not read
+
+
+def further_kinds() -> list[str]:
+    """Returns the kinds of images that are read because a package is installed."""
+    return [kind for kind, module in MODULES.items() if find_spec(module) is not None]
 
 
 def reads_heic() -> bool:
-    """Returns whether the package that reads HEIC images is installed."""
-    return find_spec("pillow_heif") is not None
+    return find_spec(MODULES["HEIC"]) is not None
+
+
+def reads_avif() -> bool:
+    """Returns whether this version of Pillow reads AVIF images."""
+    return find_spec("PIL._avif") is not None
+
+
+def is_photo_name(name: str) -> bool:
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix == ".avif":
+        return reads_avif()
+    return suffix in SUFFIXES or (suffix in HEIC_SUFFIXES and reads_heic())
+
+
+def number_suffixes() -> tuple[str, ...]:
+    """Returns how the names of files of numbers end, of those kinds that can be read."""
+    missing = MODULES.keys() - further_kinds()
+    return tuple(suffix for suffix, kind in NUMBER_SUFFIXES.items() if kind not in missing)
 
 
 def is_image_name(name: str) -> bool:
-    suffix = os.path.splitext(name)[1].lower()
-    return suffix in SUFFIXES or (suffix in HEIC_SUFFIXES and reads_heic())
+    return is_photo_name(name) or name.lower().endswith(number_suffixes())
+
+
+def without_suffix(name: str) -> str:
+    """Returns a file's name without its extension, and without the two of .nii.gz."""
+    return os.path.splitext(name[:-3] if name[-7:].lower() == ".nii.gz" else name)[0]

@@ -6,12 +6,11 @@ import re
 import pandas as pd
 
 from podium.competition.channel_images import other_channels, own_files
-from podium.competition.contained_images import note_unused
+from podium.competition.contained_images import note_several, note_unused
 from podium.competition.find_files import Files
-from podium.competition.image_names import HEIC_REMEDY
 from podium.competition.table import Table
 from podium.competition.tables import Tables
-from podium.competition.unsupported import count_unread
+from podium.competition.unsupported import FILMS, find_unread
 from podium.containers.image_place import channels_of, file_of
 from podium.terminal import first_few, plural
 
@@ -31,10 +30,11 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
     test_folders = {os.path.dirname(image) for image in test_images & set(files.images)}
     beside_test = {image for image in unused if os.path.dirname(image) in test_folders}
     stems = {os.path.splitext(os.path.basename(image))[0] for image in files.images if files.others}
-    unread, names = count_unread([name for name in files.others if os.path.basename(name).split(".")[0] not in stems])
+    alone = [name for name in files.others if os.path.basename(name).split(".")[0] not in stems]
+    unread = find_unread([name for name in alone if not name.lower().endswith(FILMS)])
     if unread and not files.containers:
-        remedy = HEIC_REMEDY if "HEIC" in unread else "convert them to PNG or JPEG to use them"
-        notes.append(f"files of images that Podium does not read: {unread}: {names}; {remedy}")
+        counts, names = unread.counts, unread.names
+        notes.append(f"files of images that Podium does not read: {counts}: {names}; to use them, {unread.remedy()}")
     if in_both:
         notes.append(f"{plural(len(in_both), 'image')} in both the training and the test rows")
     if beside_test:
@@ -44,6 +44,7 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
     if unused - beside_test:
         notes.append(f"{plural(len(unused - beside_test), 'image')} in neither the training nor the test rows")
     if files.containers:
+        notes += note_several(files.folder, train["image"])
         notes += note_unused(files, {file_of(image) for image in train_images | test_images})
     return notes
 

@@ -28,6 +28,7 @@ from podium.competition.features import Features
 from podium.competition.find_files import Files, find_files
 from podium.competition.further_targets import FurtherTargets
 from podium.competition.guess_layout import guess_layout
+from podium.competition.guess_range import guess_range
 from podium.competition.guess_submission import guess_submission, labels_of
 from podium.competition.image_notes import note_on_possible_samples, notes_on_images
 from podium.competition.merged_classes import merge_classes
@@ -176,11 +177,11 @@ def load(
     corrections = read_corrections(slug, root, rows.train, labels.taught(classes), task).with_file(corrections_file)
     train, groups = _apply(corrections, rows.groups, rows.answers)
     metric = choose_metric(labels, submission_format, classes, train["target"], folder)
-    card = metric.card if rows.features else metric.card.without("features")
+    card, on_values = guess_range(metric.card if rows.features else metric.card.without("features"), folder, rows.train)
     extra = read_extra(card, root, folder, task, labels.taught(classes))
     notes = (
         *(*tables.notes, *layout.notes, *rows.notes, *note_on_possible_samples(tables)),
-        *(*metric.notes, *submission_format.notes),
+        *(*metric.notes, *submission_format.notes, *on_values),
         *(*_notes_on_classes(task, labels.taught(classes), labels_in(task, train["target"])), *labels.notes),
         *notes_on_images(rows.train, rows.test, tables.facts.files, tables.sample),
         *(*corrections.note(), *(extra.notes if extra else ())),

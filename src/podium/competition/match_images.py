@@ -7,7 +7,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from podium.competition.card import Card
 from podium.competition.channel_images import list_channel_images
 from podium.competition.contained_images import list_contained, missing_packages
-from podium.competition.find_files import Files, Role
+from podium.competition.find_files import Files, Role, role_in_path
+from podium.competition.image_names import without_suffix
 from podium.competition.unsupported import unread_images
 from podium.errors import PodiumError
 from podium.terminal import first_few
@@ -53,7 +54,7 @@ class ImageIndex:
             if len(parts) < depth:
                 continue
             tail = path if len(parts) == depth else path[len(parts[0]) + 1 :]
-            for key in {tail, tail.rpartition(".")[0] or tail}:
+            for key in {tail, without_suffix(tail)}:
                 before = index.setdefault(key, image)
                 if isinstance(before, list):
                     before.append(image)
@@ -87,14 +88,14 @@ class ImagePool:
     def find_candidates(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Returns, for each name (an id with or without folders and extension), the images that it can mean.
 
-        Only where no image file has such a name, images in containers count; where no name is found at all, names
-        without what they all end with, then the files of channels.
+        Only where no image file has such a name, files of numbers and images in containers count; where no name is
+        found at all, names without what they all end with, then the files of channels.
         """
         comparable_names = {name: _comparable(name) for name in names}
         matches = {name: self._image_files.find(name) for name in comparable_names.values()}
         missing = [name for name, images in matches.items() if not images]
-        if missing and self.files.containers:
-            matches |= {name: self._contained.find(name) for name in missing}
+        if missing and (self.files.numbers or self.files.containers):
+            matches |= {name: self._further.find(name) for name in missing}
         if not any(matches.values()):
             matches = {name: self._without_ending.find(name) for name in matches}
         if not any(matches.values()):
@@ -106,9 +107,16 @@ class ImagePool:
         return ImageIndex(self.images)
 
     @cached_property
-    def _contained(self) -> ImageIndex:
-        names, places = _unzip(list_contained(self.files, self.card, self.role, self.folder))
+    def _further(self) -> ImageIndex:
+        names, places = _unzip(self._list_further())
         return ImageIndex(places, names)
+
+    def _list_further(self) -> Iterator[tuple[str, str]]:
+        """Yields the name and the place of what counts where no image file answers."""
+        for name in self.files.numbers:
+            if name.startswith(f"{self.folder}/") if self.folder else role_in_path(name) in (self.role, None):
+                yield name, name
+        yield from list_contained(self.files, self.card, self.role, self.folder)
 
     @cached_property
     def _without_ending(self) -> ImageIndex:
@@ -123,7 +131,7 @@ class ImagePool:
         return ImageIndex(places, names)
 
     def has_images(self) -> bool:
-        return bool(self.images) or any(list_contained(self.files, self.card, self.role, self.folder))
+        return bool(self.images) or any(self._list_further())
 
     def find_column(self, rows: "pd.DataFrame", preferred: object = None) -> str | None:
         """Returns the column whose first cells name the most images, None if no cell does; `preferred` wins a tie."""
@@ -219,7 +227,7 @@ def _likeliest(name: str, images: list[str], complete_folders: set[str]) -> list
 
 def _exact_match(name: str, images: list[str]) -> str | None:
     """Returns the only image that has exactly this name with its extension, or else without."""
-    for paths in (images, [os.path.splitext(image)[0] for image in images]):
+    for paths in (images, [without_suffix(image) for image in images]):
         matches = [image for image, path in zip(images, paths, strict=True) if f"/{path}".endswith(f"/{name}")]
         if len(matches) == 1:
             return matches[0]

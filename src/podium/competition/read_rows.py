@@ -15,7 +15,7 @@ from podium.competition.facts import Facts
 from podium.competition.features import Features, read_features
 from podium.competition.fold_settings import choose_validation, take_groups
 from podium.competition.further_targets import FurtherTargets
-from podium.competition.image_names import is_image_name
+from podium.competition.image_names import is_image_name, without_suffix
 from podium.competition.labels_in_names import read_labels_in_names
 from podium.competition.layout import ClassFolders, ImageNames, Layout
 from podium.competition.number_columns import notes_on_far_numbers
@@ -194,7 +194,7 @@ def _rows_of_test_folder(facts: Facts, train_id: str) -> pd.DataFrame:
     if not images:
         return pd.DataFrame({"id": [], "image": []}, dtype=object)
     has_extension = is_image_name(train_id)
-    ids = [PurePosixPath(image).name if has_extension else PurePosixPath(image).stem for image in images]
+    ids = [name if has_extension else without_suffix(name) for name in (PurePosixPath(image).name for image in images)]
     name, count = Counter(ids).most_common(1)[0]
     if count > 1:
         advice = facts.card.advise('test_images = "FOLDER"')

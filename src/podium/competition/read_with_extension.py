@@ -75,9 +75,10 @@ def _checked(facts: Facts, rows: Any, columns: tuple[str, ...], role: str, refus
         repeated = rows[column][rows[column].duplicated()]
         if len(repeated):
             refuse(f"gives the {column} '{repeated.iloc[0]}' twice in {role}")
-    missing = rows["image"][~rows["image"].isin({*facts.files.images, *facts.files.others})]
+    files = facts.files
+    missing = rows["image"][~rows["image"].isin({*files.images, *files.numbers, *files.others})]
     if len(missing):
-        where = f"{len(missing):,} of {len(rows):,} images of {role} that are not below {facts.files.folder}"
+        where = f"{len(missing):,} of {len(rows):,} images of {role} that are not below {files.folder}"
         refuse(f"names {where}: {first_few(missing)}")
     return rows
 

@@ -1,12 +1,16 @@
-"""Recognises files of images in formats that Podium does not read."""
+"""Recognises files of images in formats that Podium does not read, or not without a package; and films."""
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from podium.competition.find_files import Files
-from podium.competition.image_names import HEIC_REMEDY, HEIC_SUFFIXES
+from podium.competition.image_names import HEIC_SUFFIXES
+from podium.extras import remedy_of_extra
 from podium.terminal import first_few
 
+FILM = "film"
+FILMS = (".mp4", ".avi", ".mov", ".mkv", ".webm")
 FORMATS = {  # by the end of the name
     **dict.fromkeys(sorted(HEIC_SUFFIXES), "HEIC"),
     **{".avif": "AVIF", ".jp2": "JPEG 2000", ".jxl": "JPEG XL", ".svg": "SVG"},
@@ -14,26 +18,44 @@ FORMATS = {  # by the end of the name
     **{".dcm": "DICOM", ".dicom": "DICOM"},
     **{".svs": "whole slides", ".mrxs": "whole slides", ".ndpi": "whole slides"},
     **{".nii": "NIfTI", ".nii.gz": "NIfTI"},
-    **{".npy": "NumPy", ".npz": "NumPy", ".bson": "BSON"},
+    ".npz": "NumPy",
+    **dict.fromkeys(FILMS, FILM),
 }
+PACKAGES = {"HEIC": ("pillow-heif", "formats"), "DICOM": ("pydicom", "medical"), "NIfTI": ("nibabel", "medical")}
+FRAMES = "ffmpeg -i NAME.mp4 -vf fps=1 NAME_%03d.jpg"
+
+
+class Unread(NamedTuple):
+    """Files of images that Podium cannot read."""
+
+    kinds: Counter[str]  # how many files of each ending
+    names: str  # of some
+
+    @property
+    def counts(self) -> str:
+        """Returns `2 .heic (HEIC), 1 .dcm (DICOM)`."""
+        return ", ".join(f"{count:,} {ending} ({FORMATS[ending]})" for ending, count in self.kinds.most_common())
+
+    def remedy(self, where: str = "") -> str:
+        """Returns what to do about them; `where` says where converted files would go."""
+        kinds = {FORMATS[ending] for ending in self.kinds}
+        remedies = [remedy_of_extra([package], extra) for kind, (package, extra) in PACKAGES.items() if kind in kinds]
+        if FILM in kinds:
+            remedies.append(f"extract the frames of each film, which are images then: {FRAMES}")
+        if kinds != {FILM}:
+            remedies.append(f"convert {'the others' if FILM in kinds else 'them'} to PNG or JPEG{where}")
+        return ", or ".join(remedies)
 
 
 def unread_images(files: Files) -> str:
     """Returns which files of images Podium cannot read, and what to do, in words; "" if there are none."""
-    counts, _ = count_unread(files.others)
-    if not counts:
-        return ""
-    remedy = "convert them to PNG or JPEG files with the same names in the folders train_images/ and test_images/"
-    if "DICOM" in counts or "NIfTI" in counts:
-        remedy += ' (16 bits may need the card\'s range = "image")'
-    if "HEIC" in counts:
-        remedy = f"{HEIC_REMEDY}, or {remedy}"
-    return f"Podium does not read its files {counts}; {remedy}"
+    unread = find_unread(files.others)
+    where = " files with the same names in the folders train_images/ and test_images/"
+    return f"Podium does not read its files {unread.counts}; {unread.remedy(where)}" if unread else ""
 
 
-def count_unread(others: Sequence[str]) -> tuple[str, str]:
-    """Counts the files of images that Podium cannot read, and names some: `2 .heic (HEIC)`, `a.heic, b.heic`."""
+def find_unread(others: Sequence[str]) -> Unread | None:
+    """Returns the files of images that Podium cannot read; None if there are none."""
     endings = {name: [ending for ending in FORMATS if name.lower().endswith(ending)][-1:] for name in others}
-    counts = Counter(ending for found in endings.values() for ending in found)
-    names = first_few(name for name, found in endings.items() if found)
-    return ", ".join(f"{count:,} {ending} ({FORMATS[ending]})" for ending, count in counts.most_common()), names
+    kinds = Counter(ending for found in endings.values() for ending in found)
+    return Unread(kinds, first_few(name for name, found in endings.items() if found)) if kinds else None

@@ -21,11 +21,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 TABLES = (".csv", ".tsv", ".json")  # those with images are told from others by their first lines
-SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords")
+SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords", ".bson")
 PLACE = re.compile(
     rf"(.*(?:{'|'.join(map(re.escape, TABLES + SUFFIXES))}))#(.+?)(?::([0-9]+x[0-9]+))?", re.IGNORECASE | re.DOTALL
 )
 MAX_BYTES = 1_000_000_000  # of an image's file; the largest images take less in any format, also uncompressed
+MAX_PIXELS = 100_000_000  # of an image
 CHANNELS_KEY = "#channels="
 CUT_KEY, BORDER = "#cut=", "border"
 CUT = re.compile(rf"(.+){CUT_KEY}({BORDER}|[0-9]+,[0-9]+,[0-9]+,[0-9]+(?:\+[0-9]+,[0-9]+)?)", re.DOTALL)

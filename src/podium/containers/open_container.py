@@ -13,15 +13,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium.containers import parquet
+from podium.containers.bson import BsonFile
 from podium.containers.hdf5 import Hdf5File
 from podium.containers.image_place import Place
 from podium.containers.parquet import ParquetFile
 from podium.containers.pixel_table import PixelTable
 from podium.containers.radar_bands import RadarBands
+from podium.containers.spectrogram import Spectrogram, is_spectrogram
 from podium.containers.tfrecord import TfRecordFile
 from podium.errors import PodiumError
 
 OPENING = threading.Lock()
+Content = bytes | list[bytes] | NDArray[np.uint8]  # of an image file, of those of one thing, or pixels, grey or RGB
 
 
 class Container(Protocol):
@@ -34,16 +37,21 @@ class Container(Protocol):
     def rows(self) -> pd.DataFrame:
         """The columns that are no pixels, as text. The index holds the line, or the number, of each row."""
 
-    def read(self, key: str) -> bytes | NDArray[np.uint8]:
-        """Returns the bytes of an image file, or pixels, grey or RGB; raises a ValueError that says what is wrong."""
+    def read(self, key: str) -> Content:
+        """Returns what the key stands for; raises a ValueError that says what is wrong."""
+
+
+def _open_parquet(path: Path, shape: str) -> Container:
+    return Spectrogram(path) if is_spectrogram(path) else ParquetFile(path, shape)
 
 
 OPENERS: dict[str, Callable[[Path, str], Container]] = {
     **dict.fromkeys((".csv", ".tsv"), PixelTable),
     **dict.fromkeys((".hdf5", ".h5"), Hdf5File),
     **dict.fromkeys((".tfrec", ".tfrecord", ".tfrecords"), TfRecordFile),
-    ".parquet": ParquetFile,
+    ".parquet": _open_parquet,
     ".json": RadarBands,
+    ".bson": BsonFile,
 }
 
 
@@ -65,8 +73,8 @@ def _open(path: Path, shape: str, size: int, mtime: int, process: int) -> Contai
     return OPENERS[path.suffix.lower()](path, shape)
 
 
-def read_place(place: Place) -> bytes | NDArray[np.uint8]:
-    """Returns the bytes of an image file, or pixels, grey or RGB; raises a ValueError that says what is wrong."""
+def read_place(place: Place) -> Content:
+    """Returns what a container holds at this place; raises a ValueError that says what is wrong."""
     return open_container(Path(place.file), place.shape).read(place.key)
 
 

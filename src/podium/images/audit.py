@@ -18,7 +18,7 @@ from podium.competition.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.disk import write_json, write_text
 from podium.errors import PodiumError
-from podium.images.audit_report import summarise_audit
+from podium.images.audit_report import describe_pages, summarise_audit
 from podium.images.duplicates import THRESHOLDS, Pairs, find_duplicates, identical_pairs, linked_groups
 from podium.images.few_greys import describe_ranges
 from podium.images.store import Store, open_store, open_verified_store, stored_side
@@ -35,8 +35,8 @@ def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, ke
     """Writes audit.csv and duplicates.csv, and prints a summary. `keep` stores the pixels for training."""
     store = open_verified_store(competition, root, stored_side(image_size), keep)
     rows = _write_audit(competition, root, store)
-    ranges = describe_ranges(competition, store)
-    show(summarise_audit(competition, rows) + (f"\n\n{ranges}" if ranges else ""))
+    parts = summarise_audit(competition, rows), describe_pages(store.files), describe_ranges(competition, store)
+    show("\n\n".join(part for part in parts if part))
     path = audit_path(competition.slug, root)
     say(f"podium: wrote {path}, {path.with_name('duplicates.csv')} and {store.path}")
     say(f"next: {command_for('folds', competition.slug)}")

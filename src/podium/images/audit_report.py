@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from podium.competition.load import Competition
+from podium.images.store_format import FileRecord
 from podium.terminal import first_few, plural, table
 
 SHOWN = 10  # lines of each list; audit.csv holds all
@@ -92,6 +93,12 @@ def _duplicates_summary(competition: Competition, rows: pd.DataFrame) -> str:
         _label_conflicts(train),
     ]
     return "\n".join(line for line in lines if line)
+
+
+def describe_pages(files: Iterable[FileRecord]) -> str:
+    """Returns which files have further pages, which are not read; "" if none has."""
+    pages = (f"{file.image}: page 1 of {file.pages:,}" for file in files if file.pages > 1)
+    return _listed("files of several pages, of which the first is read (to use others, save each as a file)", pages)
 
 
 def doubt_of_copies(copies: int, test_images: int, among: str = "training images") -> str:

@@ -3,13 +3,14 @@
 This is the only decoder: the audit, training and prediction all use it.
 
 - The content of a file decides (JPEG, PNG, BMP, GIF, WebP or TIFF), not its extension. HEIC is read if the package
-  pillow-heif is installed.
+  pillow-heif is installed, AVIF if Pillow can read it.
 - EXIF orientation is applied. Transparency is laid over white. CMYK, grey, palette and 1-bit images are
   converted to RGB.
 - 16-bit values are scaled to 8 bits. 32-bit integers and floats are read as 0..255, or as 0..65535 if a value is above
   255. Floats are read as 0..1 if no value is above 1. The card's `range` replaces these (competition/value_range.py).
   Of colours of 16 bits, the upper 8 bits are taken.
-- Only the first frame of an animation is read.
+- Files of numbers (containers/number_files.py) become pixels in the same way; uint8 stays as it is.
+- Only the first frame of an animation is read, and the first page of a TIFF.
 - The header is read first. An image of more than 100 megapixels is refused before it is decoded.
 - Most decoders ignore damage, so Podium checks for it first: by the checksums of PNG and deflated TIFF, and by the
   coding of JPEG. A JPEG that ends too early is refused. A JPEG with extra bytes is read, and its header has a `doubt`.
@@ -34,11 +35,15 @@ from numpy.typing import NDArray
 from PIL import Image, PngImagePlugin, UnidentifiedImageError
 from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
-from podium.competition.image_names import HEIC_REMEDY, reads_heic
+from podium.competition.image_names import reads_avif, reads_heic
 from podium.competition.value_range import ValueRange
-from podium.containers.image_place import MAX_BYTES, files_of, place_of, split_part
+from podium.containers.grid import lay_in_grid
+from podium.containers.image_place import MAX_BYTES, MAX_PIXELS, files_of, place_of, split_part
+from podium.containers.number_files import reader_of
+from podium.containers.number_picture import Numbers
 from podium.containers.open_container import read_place
 from podium.errors import PodiumError
+from podium.extras import remedy_of_extra
 from podium.images.cut import cut_out
 from podium.terminal import first_line
 
@@ -54,17 +59,16 @@ SIGNATURES = {  # the first bytes of the formats that are read
     "TIFF": rb"II[*+]\0|MM\0[*+]",
 }
 HEIC = re.compile(rb"....ftyp(hei|hev|mif|msf)", re.DOTALL)
+AVIF = re.compile(rb"....ftypavi", re.DOTALL)
+AVIF_REMEDY = "Pillow 11.3 and newer versions read such images: pip install --upgrade pillow"
 OTHER_SIGNATURES = {  # the first bytes of other files that are often found among images
-    "an AVIF image": rb"....ftypavi",
     "a JPEG 2000 image": rb"\0\0\0\x0cjP|\xff\x4f\xff\x51",
     "a JPEG XL image": rb"\0\0\0\x0cJXL|\xff\x0a",
-    "a DICOM image": rb".{128}DICM",
     "an SVG drawing": rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<svg",
     "a web page": rb"(?i)\s*<(!doctype html|html|head)",
     "a PDF document": rb"%PDF",
     "an archive": rb"PK\x03\x04|\x1f\x8b|Rar!|7z\xbc\xaf",
 }
-MAX_PIXELS = 100_000_000
 ORIENTATION = 0x0112  # the EXIF tag that says how the camera was held
 UPRIGHT: dict[object, Image.Transpose] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -107,6 +111,7 @@ class Header(NamedTuple):
     mode: str  # Pillow's name of the colour mode: RGB, L, CMYK, P, ...
     doubt: str  # damage in a file that can be read; "" if none
     values: tuple[float, float] | None = None  # the lowest and the highest, if it has more than 8 bits
+    pages: int = 1  # of a TIFF, of which the first is read
 
 
 def read_image(path: Path, value_range: ValueRange | None = None) -> Pixels:
@@ -118,7 +123,7 @@ def read_image(path: Path, value_range: ValueRange | None = None) -> Pixels:
 def read_file(path: Path, value_range: ValueRange | None = None) -> bytes | Pixels:
     """Returns the bytes of an image's file. For a place in a container: those that it holds there, or pixels.
 
-    An image in several files is pixels, too; these are decoded in this range of values.
+    An image in several files, or of several pictures, is pixels, too; these are decoded in this range of values.
     """
     channels = files_of(str(path))
     if len(channels) > 1:
@@ -126,7 +131,8 @@ def read_file(path: Path, value_range: ValueRange | None = None) -> bytes | Pixe
     place = place_of(str(path))
     try:
         if place:
-            return read_place(place)
+            content = read_place(place)
+            return _lay_out(content, str(path), value_range) if isinstance(content, list) else content
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
             raise BadImage(str(path), "it is a folder" if stat.S_ISDIR(status.st_mode) else "it is not a regular file")
@@ -148,6 +154,17 @@ def _stack(images: list[Pixels], name: str) -> Pixels:
     return np.ascontiguousarray(np.stack([image[:, :, 0] for image in images], axis=-1))
 
 
+def _lay_out(files: list[bytes], name: str, value_range: ValueRange | None) -> Pixels:
+    """Returns one image of several of the same thing, in a grid."""
+    pictures = []
+    for number, data in enumerate(files, 1):
+        try:
+            pictures.append(decode(data, name, value_range))
+        except BadImage as bad:
+            raise BadImage(name, f"picture {number} of its {len(files)}: {bad.reason}") from None
+    return lay_in_grid(pictures, empty=255)
+
+
 def decode(data: bytes | Pixels, name: str, value_range: ValueRange | None = None) -> Pixels:
     """Returns the pixels; raises `BadImage`, which calls the file `name`, if it cannot be read."""
     return decode_with_header(data, name, value_range)[0]
@@ -162,9 +179,11 @@ def decode_with_header(data: bytes | Pixels, name: str, value_range: ValueRange 
     if not data:
         raise BadImage(name, "the file is empty")
     try:
+        if reader := reader_of(data):
+            return _picture_of(reader.read(data), value_range)
         image, doubt = _open(data)
         pixels = np.asarray(to_rgb(image, value_range))
-        return pixels, Header(image.format or "", image.mode, doubt, _values_of(image))
+        return pixels, Header(image.format or "", image.mode, doubt, _values_of(image), _pages_of(data, image))
     except UnidentifiedImageError:
         raise BadImage(name, _describe_unknown(data)) from None
     except MemoryError:
@@ -181,6 +200,23 @@ def shrink(image: Pixels, side: int) -> Pixels:
     scale = side / min(height, width)
     size = max(side, round(width * scale)), max(side, round(height * scale))
     return cv2.resize(image, size, interpolation=cv2.INTER_AREA)  # type: ignore[return-value]
+
+
+def _picture_of(numbers: Numbers, value_range: ValueRange | None) -> tuple[Pixels, Header]:
+    """Returns the picture of a file of numbers, in RGB of 8 bits."""
+    values, mode, bounds = numbers.values, "", None
+    if values.dtype == np.bool_:
+        values = values * np.uint8(255)
+    if values.dtype != np.uint8:
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+            wide = values.astype(np.float32)
+        mode = "I;16" if values.dtype == np.uint16 else "F" if values.dtype.kind == "f" else "I"
+        bounds = (float(wide.min()), float(wide.max())) if value_range or not numbers.shown else None
+        values = to_8_bits(wide, mode, value_range or numbers.shown)
+    if numbers.is_inverse:
+        values = 255 - values
+    image = Image.fromarray(np.ascontiguousarray(values))
+    return np.asarray(to_rgb(image)), Header(numbers.format, mode or image.mode, "", bounds)
 
 
 def _open(data: bytes) -> tuple[Image.Image, str]:
@@ -204,6 +240,8 @@ def _open(data: bytes) -> tuple[Image.Image, str]:
 
 def _formats_of(data: bytes) -> tuple[str, ...]:
     """Returns the formats that the data may have."""
+    if AVIF.match(data) and reads_avif():
+        return (*FORMATS, "AVIF")
     if not HEIC.match(data) or not reads_heic():
         return FORMATS
     import pillow_heif
@@ -242,9 +280,12 @@ def _describe_unknown(data: bytes) -> str:
     for kind, signature in SIGNATURES.items():
         if re.match(signature, start, re.DOTALL):
             return f"it is an unusual {kind}, or its header is damaged"
-    if HEIC.match(start):
-        damage = "it is an unusual HEIC, or its header is damaged"
-        return damage if reads_heic() else f"it is a HEIC image; {HEIC_REMEDY}"
+    remedies = {"HEIC": remedy_of_extra(["pillow-heif"], "formats"), "AVIF": AVIF_REMEDY}
+    for kind, pattern, is_read in (("HEIC", HEIC, reads_heic()), ("AVIF", AVIF, reads_avif())):
+        if pattern.match(start):
+            article = "an" if kind == "AVIF" else "a"
+            damage = f"it is an unusual {kind}, or its header is damaged"
+            return damage if is_read else f"it is {article} {kind} image; {remedies[kind]}"
     for kind, signature in OTHER_SIGNATURES.items():
         if re.match(signature, start, re.DOTALL):
             return f"it is {kind}, not a {READABLE}"
@@ -284,6 +325,15 @@ def _values_of(image: Image.Image) -> tuple[float, float] | None:
         return None
     values = np.asarray(image)
     return float(values.min()), float(values.max())
+
+
+def _pages_of(data: bytes, image: Image.Image) -> int:
+    if image.format != "TIFF":
+        return 1
+    try:
+        return int(getattr(Image.open(io.BytesIO(data), formats=("TIFF",)), "n_frames", 1))
+    except Exception:  # damage behind the first page does not change it
+        return 1
 
 
 def to_8_bits(values: NDArray[np.float32], mode: str, value_range: ValueRange | None) -> Pixels:

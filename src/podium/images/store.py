@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.competition.image_names import reads_heic
+from podium.competition.image_names import further_kinds
 from podium.competition.load import Competition
 from podium.competition.value_range import ValueRange
 from podium.containers.image_place import files_of
@@ -221,8 +221,8 @@ def _in_key(value_range: ValueRange | None) -> str:
 
 
 def _compute_files_key(decoding: Decoding, names: NDArray[np.str_]) -> str:
-    reader = ", HEIC" if reads_heic() else ""  # what could not be read may be readable now
-    digest = hashlib.sha256(f"policy {POLICY}, thumbs {THUMB}{reader}{_in_key(decoding.value_range)}\n".encode())
+    kinds = "".join(f", {kind}" for kind in further_kinds())  # what could not be read may be readable now
+    digest = hashlib.sha256(f"policy {POLICY}, thumbs {THUMB}{kinds}{_in_key(decoding.value_range)}\n".encode())
     for name in names:
         stamps = []
         for file in files_of(name):

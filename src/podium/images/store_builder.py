@@ -131,7 +131,7 @@ def _decode_file(name: str, decoding: Decoding) -> DecodedFile:
     thumb = cv2.resize(pixels, (THUMB, THUMB), interpolation=cv2.INTER_AREA)
     digest = hashlib.sha256(data).hexdigest()
     sizes = width, height, stored.shape[1], stored.shape[0]
-    record = FileRecord(name, len(data), digest, *header[:3], *sizes, "", header.values)
+    record = FileRecord(name, len(data), digest, *header[:3], *sizes, "", header.values, header.pages)
     return DecodedFile(record, stored.tobytes(), thumb.tobytes())
 
 

@@ -33,6 +33,7 @@ class FileRecord(NamedTuple):
     stored_height: int
     reason: str  # why the file cannot be read; "" if it can
     values: tuple[float, float] | None = None  # the lowest and the highest, if it has more than 8 bits
+    pages: int = 1  # in the file, of which the first is read
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

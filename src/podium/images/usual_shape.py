@@ -11,6 +11,7 @@ from PIL import Image
 
 from podium.competition.load import Competition
 from podium.containers.image_place import file_of, place_of
+from podium.containers.number_files import size_in_header
 from podium.images.decode import FORMATS, ORIENTATION, SIDEWAYS
 
 MOST_IMAGES = 200  # whose headers are read, in a twentieth of a second
@@ -38,6 +39,8 @@ def _shape_of(competition: Competition, name: str) -> float | None:
     path = competition.folder / file_of(name)
     if place_of(name) or not path.is_file():  # opening a pipe would block, and a device may have no end
         return None
+    if size := size_in_header(path):
+        return size[1] / size[0]
     with contextlib.suppress(Exception):  # Pillow does not document what it raises for a broken file
         with Image.open(path, formats=FORMATS) as image:
             width, height = image.size

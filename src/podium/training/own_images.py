@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.competition.find_files import find_files
-from podium.competition.image_names import HEIC_REMEDY
-from podium.competition.unsupported import count_unread
+from podium.competition.unsupported import find_unread
 from podium.competition.value_range import ValueRange
 from podium.disk import check_utf8
 from podium.errors import PodiumError
@@ -24,7 +23,7 @@ from podium.models.build import ModelSpec
 from podium.models.device import CPU
 from podium.models.normalise import Normaliser
 from podium.saved_runs.run_folder import Run
-from podium.terminal import say
+from podium.terminal import first_few, plural, say
 from podium.training.fold_model import FoldModel, prepare
 
 Image = Any  # a path, an array, or an image of Pillow
@@ -100,14 +99,18 @@ def _list_path(path: Path) -> list[Path]:
     files = find_files(path)
     for note in files.notes:
         say(f"podium: note: {note}")
-    unread, names = count_unread(files.others)
-    remedy = HEIC_REMEDY if "HEIC" in unread else "convert them to PNG or JPEG"
+    unread = find_unread(files.others)
     if not files.images and unread:
-        raise PodiumError(f"{path}: no images that can be read, but {unread}: {names}; {remedy}")
+        problem = f"no images that can be read, but {unread.counts}: {unread.names}"
+        raise PodiumError(f"{path}: {problem}; {unread.remedy()}")
     if not files.images:
         raise PodiumError(f"{path}: no images below it; name files, or a folder of images")
     if unread:
-        say(f"podium: warning: {path}: {unread} cannot be read and are left out: {names}; {remedy}")
+        problem = f"{unread.counts} cannot be read and are left out: {unread.names}"
+        say(f"podium: warning: {path}: {problem}; {unread.remedy()}")
+    if files.numbers:
+        left_out = f"{plural(len(files.numbers), 'file')} of numbers beside images left out: {first_few(files.numbers)}"
+        say(f"podium: warning: {path}: {left_out}; to predict them, name them, or a folder of their own")
     return [path / name for name in files.images]
 
 

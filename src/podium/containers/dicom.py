@@ -1,0 +1,126 @@
+"""Reads a DICOM file with pydicom, as the picture that a viewer shows first; pylibjpeg reads what is compressed.
+
+Grey values are rescaled by the file's slope and intercept. From black to white they go through the file's first window,
+else through all values of the image; the card's `range` replaces both. MONOCHROME1 is inverted. Of several frames, the
+middle one is read. Lookup tables of values (VOI LUT) are not applied, and a sigmoid window is taken as a straight one.
+"""
+
+import io
+import re
+import warnings
+import zlib
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from podium.containers.image_place import MAX_BYTES, MAX_PIXELS
+from podium.containers.number_picture import Numbers
+from podium.extras import MissingPackage, import_package
+
+EXTRA = "medical"
+HEADER = 1024  # bytes, in which a file says how it is written
+DEFLATED = b"1.2.840.10008.1.2.1.99\0"
+JPEG_2000 = b"\xff\x4f\xff\x51"  # the first bytes of a frame; its width and height follow
+# Of a JPEG or JPEG-LS: the start of a frame, whose height and width lie behind a length and the bits of a value.
+JPEG_SIZE = re.compile(rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf\xf7]\0.[\x02-\x10](..)(..)", re.DOTALL)
+DECODERS = {"pylibjpeg": "pylibjpeg", "libjpeg": "pylibjpeg-libjpeg", "openjpeg": "pylibjpeg-openjpeg"}
+
+# pydicom warns about values that break a rule and are read. Global, as that of images/decode.py.
+warnings.filterwarnings("ignore", category=UserWarning, module=r"pydicom\.")
+
+
+def is_dicom(start: bytes) -> bool:
+    return start[128:132] == b"DICM"
+
+
+def read_picture(data: bytes) -> Numbers:
+    """Returns the picture; raises an error that says what is wrong."""
+    dataset = _dataset_of(data)
+    size_of(dataset)
+    _check_coded_size(dataset)
+    pixels = import_package("pydicom.pixels", EXTRA, "reading DICOM")
+    try:
+        values = pixels.pixel_array(dataset, index=_frames(dataset) // 2)
+    except RuntimeError as error:
+        missing = [package for module, package in DECODERS.items() if find_spec(module) is None]
+        if missing and dataset.file_meta.TransferSyntaxUID.is_compressed:
+            raise MissingPackage("reading a compressed DICOM file", missing, EXTRA) from None
+        raise ValueError(" ".join(str(error).split())[:200]) from None  # a line for each decoder that was tried
+    kind = str(dataset.PhotometricInterpretation)
+    if kind == "PALETTE COLOR":
+        values = pixels.apply_color_lut(values, dataset)
+        return Numbers("DICOM", values, None if values.dtype == np.uint8 else (0.0, 65535.0))
+    if int(dataset.BitsStored) == 1:
+        values = values.astype(np.bool_)
+    if values.ndim == 3:
+        return Numbers("DICOM", values, (0.0, 2.0 ** int(dataset.BitsStored) - 1))
+    values = pixels.apply_rescale(values, dataset)
+    window = _window_of(dataset)
+    if window and values.dtype == np.uint8:
+        values = values.astype(np.int16)  # 8 bits alone would stay as they are
+    return Numbers("DICOM", values, window or "image", is_inverse=kind == "MONOCHROME1")
+
+
+def size_of_picture(start: bytes) -> tuple[int, int]:
+    return size_of(_dataset_of(start, stop_before_pixels=True))
+
+
+def describe(start: bytes) -> str:
+    """Returns which frame is read, in words; "" if there is one."""
+    frames = _frames(_dataset_of(start, stop_before_pixels=True))
+    return f"the middle one of its {frames} frames" if frames > 1 else ""
+
+
+def size_of(dataset: Any) -> tuple[int, int]:
+    """Returns height and width; raises if there is no image, or a larger one than memory should hold."""
+    height, width = int(dataset.get("Rows") or 0), int(dataset.get("Columns") or 0)
+    if not height or not width:
+        raise ValueError("it holds no image")
+    _refuse_large(height, width)
+    return height, width
+
+
+def _check_coded_size(dataset: Any) -> None:
+    """Raises if the compressed frame says that it is larger than memory should hold, whatever the header says."""
+    uid = dataset.file_meta.TransferSyntaxUID
+    if not uid.is_encapsulated or "JPEG" not in uid.name:
+        return
+    encaps, frames = import_package("pydicom.encaps", EXTRA, "reading DICOM"), _frames(dataset)
+    data: bytes = encaps.get_frame(dataset.PixelData, frames // 2, number_of_frames=frames)
+    if data.startswith(JPEG_2000):
+        _refuse_large(int.from_bytes(data[12:16], "big"), int.from_bytes(data[8:12], "big"))
+    elif start := JPEG_SIZE.search(data):
+        _refuse_large(int.from_bytes(start[1], "big"), int.from_bytes(start[2], "big"))
+
+
+def _refuse_large(height: int, width: int) -> None:
+    if height * width > MAX_PIXELS:
+        raise ValueError(f"it has {width} x {height} pixels, more than {MAX_PIXELS // 10**6} million")
+
+
+def _dataset_of(data: bytes, stop_before_pixels: bool = False) -> Any:
+    pydicom = import_package("pydicom", EXTRA, "reading DICOM")
+    if DEFLATED in data[:HEADER] and not stop_before_pixels:
+        start = 144 + int.from_bytes(data[140:144], "little")  # behind the group that says how the file is written
+        if len(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data[start:], MAX_BYTES + 1)) > MAX_BYTES:
+            raise ValueError(f"it unpacks to more than {MAX_BYTES / 1e9:.0f} GB")
+    return pydicom.dcmread(io.BytesIO(data), stop_before_pixels=stop_before_pixels)
+
+
+def _frames(dataset: Any) -> int:
+    return max(1, int(dataset.get("NumberOfFrames") or 1))
+
+
+def _window_of(dataset: Any) -> tuple[float, float] | None:
+    """Returns the values that are black and white in the file's first window; None if it has none."""
+    centre, width = (_first(dataset.get(name)) for name in ("WindowCenter", "WindowWidth"))
+    if centre is None or width is None or not width > 1:
+        return None
+    middle = centre - 0.5  # as the standard has it: the values of a width of 256 are 256 whole numbers
+    return middle - (width - 1) / 2, middle + (width - 1) / 2
+
+
+def _first(value: Any) -> float | None:
+    values = value if isinstance(value, list | tuple) or hasattr(value, "append") else [value]
+    return None if not values or values[0] in (None, "") else float(values[0])
