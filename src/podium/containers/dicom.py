@@ -1,4 +1,4 @@
-"""Reads a DICOM file with pydicom, as the picture that a viewer shows first; pylibjpeg reads what is compressed.
+"""Reads a DICOM file with pydicom, as the picture that a viewer shows first; GDCM reads what is compressed.
 
 Grey values are rescaled by the file's slope and intercept. From black to white they go through the file's first window,
 else through all values of the image; the card's `range` replaces both. MONOCHROME1 is inverted. Of several frames, the
@@ -24,7 +24,7 @@ DEFLATED = b"1.2.840.10008.1.2.1.99\0"
 JPEG_2000 = b"\xff\x4f\xff\x51"  # the first bytes of a frame; its width and height follow
 # Of a JPEG or JPEG-LS: the start of a frame, whose height and width lie behind a length and the bits of a value.
 JPEG_SIZE = re.compile(rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf\xf7]\0.[\x02-\x10](..)(..)", re.DOTALL)
-DECODERS = {"pylibjpeg": "pylibjpeg", "libjpeg": "pylibjpeg-libjpeg", "openjpeg": "pylibjpeg-openjpeg"}
+DECODER = ("gdcm", "python-gdcm")  # its module and its package; pydicom itself reads what is run-length coded
 
 # pydicom warns about values that break a rule and are read. Global, as that of images/decode.py.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"pydicom\.")
@@ -43,9 +43,9 @@ def read_picture(data: bytes) -> Numbers:
     try:
         values = pixels.pixel_array(dataset, index=_frames(dataset) // 2)
     except RuntimeError as error:
-        missing = [package for module, package in DECODERS.items() if find_spec(module) is None]
-        if missing and dataset.file_meta.TransferSyntaxUID.is_compressed:
-            raise MissingPackage("reading a compressed DICOM file", missing, EXTRA) from None
+        module, package = DECODER
+        if find_spec(module) is None and dataset.file_meta.TransferSyntaxUID.is_compressed:
+            raise MissingPackage("reading a compressed DICOM file", [package], EXTRA) from None
         raise ValueError(" ".join(str(error).split())[:200]) from None  # a line for each decoder that was tried
     kind = str(dataset.PhotometricInterpretation)
     if kind == "PALETTE COLOR":
