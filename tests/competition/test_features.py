@@ -1,5 +1,6 @@
 """The columns that the card names as features: read from both tables, by id, and turned into numbers."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from layouts import IMAGES, load_error, load_files, raw_path, table
 from podium.competition.describe import describe
 from podium.competition.features import Features
-from podium.competition.load import load
+from podium.competition.load import Competition, load
 
 TABLES = {
     "train.csv": table("id,target,age,site,empty", "1,cat,20,arm,", "2,dog,40,leg,", "3,cat,,arm,"),
@@ -142,3 +143,33 @@ def test_a_long_text_column_keeps_the_most_frequent_texts(tmp_path: Path) -> Non
     assert features is not None
     assert features.of_train(["0"]).shape == (1, 30)
     assert np.flatnonzero(features.of_test).tolist() == [0]
+
+
+def leaves(root: Path, columns: int, card: str = "", test_ids: Sequence[str] = ("4", "5")) -> Competition:
+    """Images with so many numbers beside each, in both tables."""
+    names = ",".join(f"margin{number}" for number in range(columns))
+    cells = {row: ",".join(f"{0.01 * (int(row) + number)}" for number in range(columns)) for row in "12345"}
+    labels = {"1": "b", "2": "a", "3": "b"}
+    tests = zip(test_ids, "45", strict=True)
+    tables = {
+        "train.csv": table(f"id,target,{names}", *(f"{row},{label},{cells[row]}" for row, label in labels.items())),
+        "test.csv": table(f"id,{names}", *(f"{row},{cells[own]}" for row, own in tests)),
+        "sample_submission.csv": table("id,target", "4,a", "5,a"),
+    }
+    return load_files(root, IMAGES, tables, card)
+
+
+def test_many_columns_of_numbers_are_features_as_a_guess(tmp_path: Path) -> None:
+    competition = leaves(tmp_path, 12)
+    assert competition.features is not None
+    assert len(competition.features.names) == 12
+    (note,) = [note for note in competition.notes if "a guess" in note and "features" in note]
+    assert "features = []" in note
+    assert leaves(tmp_path / "none", 12, "features = []").features is None
+    assert leaves(tmp_path / "few", 4).features is None
+
+
+def test_guessed_features_never_stop_a_competition(tmp_path: Path) -> None:
+    competition = leaves(tmp_path, 12, test_ids=("8", "9"))
+    assert competition.features is None
+    assert any("not used" in note for note in competition.notes)

@@ -2,13 +2,16 @@
 
     features = ["age_approx", "sex"]      in the card; both the training table and the test table have these columns
 
+Without that setting, many columns of numbers that both tables have are taken, as a guess: those of leaves, measured.
+
 `podium submit --blend stacked` learns from them, as numbers: a column of numbers has mean 0 and deviation 1 among the
 training images, whose range the test images do not leave; any other column becomes a column of 0 and 1 for each of its
 most frequent texts. A cell such as `abc` or `1e308` among numbers makes a column one of texts, which a note says.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,8 +27,10 @@ from podium.competition.tables import Tables
 from podium.errors import PodiumError
 from podium.terminal import first_few, plural
 
+HEAD = 200  # rows that show whether a column holds numbers
 Numbers = NDArray[np.float64]
 MOST_TEXTS = 30  # of a column; rarer ones are like none
+MANY = 8  # columns of numbers that are guessed to be features: a few are rather widths, dates or counts
 LARGEST = 1e100  # the squares of larger numbers overflow
 
 
@@ -91,6 +96,29 @@ def named_columns(card: Card, key: str, train: Table | None) -> tuple[list[str],
     return ([], note) if note else (names, "")
 
 
+def guess_features(
+    card: Card, table: Table, others: Iterable[str], test: Callable[[], Table | None]
+) -> tuple[list[str], str]:
+    """Returns many columns of numbers that both tables have, and a note; none if the card has the setting.
+
+    `others` are columns that hold something else.
+    """
+    if "features" in card:
+        return [], ""
+    columns = [str(name) for name in table.rows.columns if name not in set(others)]
+    head = table.rows[columns].head(HEAD)
+    numeric = [name for name in columns if np.isfinite(numbers_in(head[name])).all() and head[name].nunique() > 1]
+    if len(numeric) < MANY:
+        return [], ""
+    listing = None
+    with suppress(PodiumError):
+        listing = test()
+    if listing is None or not set(numeric) <= set(listing.rows):
+        return [], ""
+    note = f"{len(numeric)} columns of numbers are features of the images, a guess: a blend uses them where that pays"
+    return numeric, f"{note} ({first_few(numeric, 3)}); " + card.advise("features = [] for none")
+
+
 def read_features(
     tables: Tables, layout: Layout, lines: pd.DataFrame, test: pd.DataFrame
 ) -> tuple[Features | None, list[str]]:
@@ -101,6 +129,8 @@ def read_features(
     names, card = list(layout.train.features), layout.card
     if not names or tables.train is None:
         return None, []
+    if "features" not in card:  # a guess, which must not stop anybody
+        card = Card(card.path, {**card, "features": names}, {*card.known, "features"})
     train = tables.train.rows.loc[lines.index, names].set_axis(lines["id"].to_numpy())
     if not len(test):
         features = Features(tuple(names), train, pd.DataFrame(columns=names))
@@ -112,7 +142,13 @@ def read_features(
         return None, [card.drop("features", problem, f"{tables.facts.files.folder}: {problem}; {advice}")]
     if note := note_on_missing_columns(card, "features", listing, names):
         return None, [note]
-    features = Features(tuple(names), train, _rows_of_images(card, listing, test["id"], names))
+    try:
+        rows = _rows_of_images(card, listing, test["id"], names)
+    except PodiumError as error:
+        if "features" not in card.known:
+            raise
+        return None, [f"the columns of features are not used: {error}"]
+    features = Features(tuple(names), train, rows)
     return features, features.describe_odd_cells()
 
 

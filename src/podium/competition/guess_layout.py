@@ -16,7 +16,7 @@ from podium.competition.answer_groups import find_answer_columns
 from podium.competition.boxes import refuse_boxes
 from podium.competition.card import Card
 from podium.competition.facts import Facts
-from podium.competition.features import named_columns
+from podium.competition.features import guess_features, named_columns
 from podium.competition.find_files import find_class_folders, find_validation_folders
 from podium.competition.find_tables import find_table
 from podium.competition.guess_group import guess_group_column
@@ -94,6 +94,8 @@ def _guess_of_table(tables: Tables, table: Table) -> TrainGuess:
     in_card = str(card.get("group_column", ""))
     group, on_group = ("", "") if answers else guess_group_column(card, table, named, labels, lambda: tables.test)
     (features, note), (also, on_also) = (named_columns(card, key, table) for key in ("features", "also"))
+    beside = (*named, group)
+    guessed, on_guess = ([], "") if answers else guess_features(card, table, beside, lambda: tables.test)
     layout = TrainLayout(
         "table",
         id_column,
@@ -102,10 +104,12 @@ def _guess_of_table(tables: Tables, table: Table) -> TrainGuess:
         id_origin=id_origin,
         answers=answers,
         group_column=in_card or group,
-        features=tuple(features),
+        features=tuple(features or guessed),
         also=tuple(also),
     )
-    return TrainGuess(layout, card, [*notes, *filter(None, (targets.note, images.note, on_group, note, on_also))])
+    return TrainGuess(
+        layout, card, [*notes, *filter(None, (targets.note, images.note, on_group, on_guess, note, on_also))]
+    )
 
 
 def _without_missing_columns(card: Card, table: Table) -> tuple[Card, list[str]]:
