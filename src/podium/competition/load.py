@@ -33,6 +33,7 @@ from podium.competition.guess_submission import guess_submission, labels_of
 from podium.competition.image_notes import note_on_possible_samples, notes_on_images
 from podium.competition.merged_classes import merge_classes
 from podium.competition.metric_sign import refuse_wrong_sign
+from podium.competition.page_beside import suggestions
 from podium.competition.read_rows import read_rows
 from podium.competition.read_with_extension import read_with_extension
 from podium.competition.submission_format import SubmissionFormat
@@ -185,6 +186,7 @@ def load(
         *(*_notes_on_classes(task, labels.taught(classes), labels_in(task, train["target"])), *labels.notes),
         *notes_on_images(rows.train, rows.test, tables.facts.files, tables.sample),
         *(*corrections.note(), *(extra.notes if extra else ())),
+        *suggestions(card, tables.facts.files, metric.name, groups is not None),
     )
     competition = Competition(
         slug=slug,
