@@ -256,6 +256,7 @@ def submit(args: argparse.Namespace) -> None:
 
         check_token(args.competition)
     if args.lineage:
+        from podium.competition.load import raw_folder
         from podium.submissions.lineage import read_lineage
         from podium.submissions.rebuild_submission import rebuild
 
@@ -266,6 +267,12 @@ def submit(args: argparse.Namespace) -> None:
             raise PodiumError(f"--from takes all it needs from the file; leave out --{given[0]}")
         lineage = read_lineage(args.lineage)
         args.competition = lineage.competition
+        if not raw_folder(args.competition, args.root).is_dir():
+            download = terminal.command_for("data", args.competition)
+            raise PodiumError(
+                f"{lineage.path} is of the competition {args.competition}, whose files are not here; get them with:"
+                f" {download}"
+            )
         competition = _competition(args)
         path = rebuild(competition, args.root, lineage, machine)
     else:
