@@ -135,9 +135,11 @@ def search(args: argparse.Namespace) -> None:
     """Search the options of a run with Optuna, and judge the winner on a fold that the search has not seen."""
     from podium.cli.cells import check_flags
     from podium.extras import refuse_without
+    from podium.fleet.lifeline import follow_parent
     from podium.searching.search_request import SearchRequest
     from podium.timing.budget import process_start
 
+    is_worker = follow_parent()  # the command that has started it shows the report
     refuse_without("search", "podium search")
     check_flags(args)
     if args.on and not args.model:
@@ -157,7 +159,7 @@ def search(args: argparse.Namespace) -> None:
             budget=args.budget,
             started=process_start(),
         )
-        if not _search(args, request):
+        if not _search(args, request) or is_worker:
             return
     _report_search(args)
 
