@@ -86,12 +86,10 @@ def die_at(name: str, count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "count"), first_of([("oof.npz", 2)], [("oof.npz", 2), ("recipe.json", 1), ("oof.npz", 1)])
-)
-def test_a_killed_soup_is_resumed_by_the_same_command(runs: Path, podium: Podium, name: str, count: int) -> None:
+@pytest.mark.parametrize("moment", first_of([("oof.npz", 2)], [("oof.npz", 2), ("recipe.json", 1), ("oof.npz", 1)]))
+def test_a_killed_soup_is_resumed_by_the_same_command(runs: Path, podium: Podium, moment: tuple[str, int]) -> None:
     words = ("soup", "a", "b", "-c", "tiny", "--workers", "0", "--name")
-    killed = start_podium(("--root", runs, *words, "killed"), runs / "log", before=partial(die_at, name, count))
+    killed = start_podium(("--root", runs, *words, "killed"), runs / "log", before=partial(die_at, *moment))
     assert exit_status(killed) == -signal.SIGKILL, (runs / "log").read_text()
     assert list(runs.rglob(".*.tmp"))
     for own in ("killed", "undisturbed"):
