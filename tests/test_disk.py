@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.disk import atomic, locked
+from podium.disk import atomic, locked, write_text
 from podium.errors import PodiumError
 
 
@@ -62,3 +62,20 @@ def test_a_killed_process_whose_children_live_on_holds_no_lock(tmp_path: Path) -
         with locked(tmp_path / "lock") as is_mine:
             assert is_mine
         os.killpg(holder.pid, signal.SIGKILL)  # the child
+
+
+def test_what_a_killed_process_has_left_of_a_file_goes_when_it_is_written_again(tmp_path: Path) -> None:
+    child = os.fork()
+    if not child:
+        with atomic(tmp_path / "file[1].csv") as temporary:
+            temporary.write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+            os._exit(1)
+    os.waitpid(child, 0)
+    (left,) = tmp_path.iterdir()
+    living = left.with_name(left.name.replace(f".{child}.", f".{os.getppid()}."))
+    other = left.with_name(left.name.replace("file[1]", "file1"))
+    for path in (living, other):
+        path.write_text("of another")
+    write_text(tmp_path / "file[1].csv", "whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"file[1].csv", living.name, other.name}

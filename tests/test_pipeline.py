@@ -62,6 +62,7 @@ def test_a_run_leaves_the_files_that_are_documented(tiny: Path, podium: Podium) 
         "metrics.jsonl",
         "model.safetensors",
         "oof.npz",
+        "trained.json",
     ]
 
     folds = read_table(tiny / "data" / "prepared" / "tiny" / "folds.csv")

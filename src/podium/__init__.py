@@ -5,6 +5,8 @@ saved_runs, training, explain, blending, pretraining, submissions, comparing, re
 from those before it; docs/architecture.md shows the way through them.
 """
 
+import podium.early_signals  # noqa: F401, I001  the first line that a command runs
+
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import PodiumError

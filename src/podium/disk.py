@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -37,6 +38,7 @@ def check_utf8(path: str, where: str) -> None:
 def atomic(path: Path) -> Iterator[Path]:
     """Yields a temporary path, which is renamed to `path` if the block succeeds and deleted if it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    _delete_leftovers_of(path)
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
     _unfinished.add(temporary)
     try:
@@ -55,6 +57,24 @@ def atomic(path: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # the folder may be read-only
             temporary.unlink(missing_ok=True)
         _unfinished.discard(temporary)
+
+
+def _delete_leftovers_of(path: Path) -> None:
+    """Deletes what processes of this machine that were killed have left of the same file."""
+    for leftover in path.parent.glob(f"{glob.escape(f'.{path.name}.{socket.gethostname()}.')}*.tmp"):
+        number = leftover.suffixes[-2].removeprefix(".") if len(leftover.suffixes) > 1 else ""
+        if number.isdecimal() and not _lives(int(number)):
+            leftover.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 _unfinished: set[Path] = set()

@@ -4,7 +4,9 @@ The signal raises KeyboardInterrupt, as Ctrl-C does, so that nothing is left hal
 two of its own instructions only: a long computation in a library comes first, and an open pool waits for its tasks. So
 a thread ends the process if it is still there after PATIENCE seconds. A second Ctrl-C ends it in the same way. While a
 module is imported, nothing is raised: torch's C++ code, which imports modules, knows no exception there and aborts.
-Training has handlers of its own (training/stop_signals.py), which finish the step and save; the thread leaves them be.
+Training has handlers of its own (training/stop_signals.py), which finish the step and save; the thread leaves them be,
+and they ask when they come whether a signal was there before them. Until the handlers here are in place, those of
+early_signals.py are.
 """
 
 import atexit
@@ -18,6 +20,7 @@ from types import FrameType
 from typing import NoReturn
 
 from podium import disk, terminal
+from podium.early_signals import end_at_once
 from podium.errors import STOPPED
 
 PATIENCE = 1.0  # seconds
@@ -36,7 +39,7 @@ def end_soon_after_sigterm() -> Iterator[None]:
     os.set_blocking(wakeup, False)
     has_ended = threading.Event()
     handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, Interrupt())}
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, end_at_once):
         handlers[signal.SIGINT] = signal.signal(signal.SIGINT, _on_ctrl_c)
     earlier_wakeup = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     watcher = threading.Thread(target=_watch, args=(numbers, has_ended), daemon=True)

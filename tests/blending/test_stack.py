@@ -87,6 +87,7 @@ def test_a_stack_keeps_its_bits_in_json() -> None:
             stack = fit_stack(strategy, held_out.probs, held_out.targets, held_out.features)
             again = stack_from_json(json.loads(json.dumps(stack.as_json())))
             assert again == stack
+            assert [again.fits(held_out.probs.shape[-1] + more) for more in (0, 1)] == [True, False]
             logits = [again.logits(probs) for probs in held_out.probs]
             assert np.array_equal(again.apply(logits, held_out.features), stack.apply(logits, held_out.features))
             with pytest.raises(PodiumError, match="the stack was fitted to"):

@@ -19,6 +19,7 @@ from podium.cli import search_workers
 from podium.errors import STOPPED
 from podium.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, Rhythm, Step, take
 from podium.fleet.cell_sweep import SEARCH, Cell, Sweep
+from podium.fleet.lifeline import VARIABLE
 from podium.fleet.where import SLURM, Where
 from podium.fleet.worker_processes import gpus_of_workers, run_workers
 from podium.searching.search_plan import plan_search
@@ -76,7 +77,7 @@ def test_processes_search_together_and_the_command_shows_the_report(
 ) -> None:
     if forked:
         monkeypatch.setattr(
-            "podium.fleet.worker_processes._start", lambda words, gpu: Forked(words, folds / "worker.log")
+            "podium.fleet.worker_processes._start", lambda words, gpu, line: Forked(words, folds / "worker.log")
         )
     status, out, err = podium(*TWO_TRIALS, "--on", "here", "--at-once", "2")
     assert status == 0, err
@@ -87,6 +88,18 @@ def test_processes_search_together_and_the_command_shows_the_report(
     jobs, summary = podium("jobs", "-c", "tiny")[1:]
     assert [line.split()[:3:2] for line in jobs.splitlines()[1:]] == [["search", "done"]] * 2
     assert "podium: search search: 2 trials done, 0 running" in summary
+
+
+def test_a_worker_leaves_the_report_to_the_command_that_started_it(
+    found: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "next:" in podium(*COMMAND)[2]
+    monkeypatch.setenv(VARIABLE, "0")
+    monkeypatch.setattr("podium.fleet.lifeline._wait_for_end", lambda reading: None)
+    status, out, err = podium(*COMMAND)
+    assert (status, out) == (0, ""), err
+    assert "next:" not in err
+    assert "wrote" not in err
 
 
 @pytest.mark.slow

@@ -102,11 +102,15 @@ def test_a_damaged_decision_is_refused(macro_f1: Path, podium: Podium, take: Cal
         {"numbers": []},
         {"numbers": [float("nan")] * 4},
         {"numbers": ["x"]},
+        {"numbers": [1.0] * 3},
+        {"numbers": [1.0] * 5},
+        {"kind": "unknown_threshold", "numbers": [0.5], "unknown": 4},
+        {"kind": "unknown_threshold", "numbers": [0.5], "unknown": -1},
     )
     for damage in damages:
         path.write_text(json.dumps({**content, "decision": {**content["decision"], **damage}}))
         message = one_line(podium("submit", "--from", path))
-        assert f"{path} is not a lineage" in message
+        assert str(path) in message
         assert "restore it" in message
 
 

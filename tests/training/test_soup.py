@@ -1,17 +1,23 @@
 """Soups average the weights of runs, accepted on images that no model has seen; --swa averages those of one run."""
 
 import json
+import os
 import shutil
+import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
+from forked_podium import exit_status, start_podium
+from podium import disk
 from podium.disk import write_json
 from podium.models.model_file import load_model
 from podium.training import soup
+from second_round import first_of
 from templates import template
-from tiny import FAST, Podium, one_line, podium_at, run_of, write_competition
+from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, write_competition
 from training.learners import a_batch, learner_of
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--lr", "3e-3", "--epochs", "3")
@@ -64,6 +70,36 @@ def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch:
     (cost,) = [line.split() for line in out.split("\n\n")[1].splitlines() if line.startswith("mixed")]
     assert cost[-4:] == ["?"] * 4  # nothing was trained
     assert "is a soup of other runs; verify these: a, b" in one_line(podium("verify", "mixed", "-c", "tiny"))
+
+
+def die_at(name: str, count: int) -> None:
+    """Kills this process when it has written `count` files of this name, one of them under its temporary name."""
+    rename, done = disk.rename_durably, []
+
+    def rename_or_die(old: Path, new: Path) -> None:
+        done.extend([new] * (new.name == name))
+        if len(done) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(old, new)
+
+    disk.rename_durably = rename_or_die
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", first_of([("oof.npz", 2)], [("oof.npz", 2), ("recipe.json", 1), ("oof.npz", 1)]))
+def test_a_killed_soup_is_resumed_by_the_same_command(runs: Path, podium: Podium, moment: tuple[str, int]) -> None:
+    words = ("soup", "a", "b", "-c", "tiny", "--workers", "0", "--name")
+    killed = start_podium(("--root", runs, *words, "killed"), runs / "log", before=partial(die_at, *moment))
+    assert exit_status(killed) == -signal.SIGKILL, (runs / "log").read_text()
+    assert list(runs.rglob(".*.tmp"))
+    for own in ("killed", "undisturbed"):
+        status, _, err = podium(*words, own)
+        assert status == 0, err
+    for fold in range(3):
+        assert_same_fold(run_of(runs, "killed"), run_of(runs, "undisturbed"), fold)
+    assert run_of(runs, "killed").recipe == run_of(runs, "undisturbed").recipe
+    assert not list(runs.rglob(".*.tmp"))
+    assert "exists already" in one_line(podium(*words, "killed"))
 
 
 def test_a_run_and_its_frozen_head_are_averaged(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:

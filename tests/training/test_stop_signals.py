@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from forked_podium import exit_status, start_podium
+from podium.end_soon import end_soon_after_sigterm
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import score_held_out
 from podium.tasks.task import Targets
@@ -43,7 +44,21 @@ def test_the_first_signal_asks_to_stop_and_the_second_stops_at_once() -> None:
         assert signals.stop_requested
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+        signals.stop_requested = False
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_a_signal_that_nobody_has_looked_at_stops_at_the_end() -> None:
+    with pytest.raises(KeyboardInterrupt), stop_signals():
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_that_an_import_or_a_library_has_swallowed_stops_before_the_first_step() -> None:
+    with end_soon_after_sigterm():
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt), stop_signals():
+            pytest.fail("training began after a signal")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -58,6 +73,7 @@ def test_a_signal_in_a_block_that_can_be_done_again_interrupts_it(number: signal
         signal.raise_signal(number)
         with pytest.raises(KeyboardInterrupt), signals.interrupting(lambda: None):
             pytest.fail("the block began after a signal")
+        signals.stop_requested = False
 
 
 def stop_in_validation(patch: pytest.MonkeyPatch, number: signal.Signals, validation: int) -> list[int]:

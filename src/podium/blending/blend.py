@@ -112,6 +112,12 @@ class Blend:
     def decide(self, probs: Probs) -> Probs:
         return self.decision.apply(probs) if self.decision else probs
 
+    def misfit(self, classes: int) -> str:
+        """Returns which step has numbers for another number of classes, as an edited lineage may; or nothing."""
+        if self.stack and not self.stack.fits(classes):
+            return "stack"
+        return "decision" if self.decision and not self.decision.fits(classes) else ""
+
     def without_unused(self) -> tuple["Blend", list[int]]:
         """Returns the blend of the runs that have a weight, and their numbers."""
         kept = [number for number, weight in enumerate(self.weights) if weight]

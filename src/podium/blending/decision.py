@@ -36,6 +36,12 @@ class Decision:
         """Returns the kind in words."""
         return self.kind.replace("_", " ")
 
+    def fits(self, classes: int) -> bool:
+        """Returns whether it has as many numbers as its kind needs for so many classes."""
+        needed = {"class_weights": classes, "thresholds": classes, "quotas": classes, "cut_points": classes - 1}
+        is_known = self.kind != "unknown_threshold" or 0 <= self.unknown < classes
+        return is_known and len(self.numbers) == needed.get(self.kind, 1)
+
     def as_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "numbers": self.numbers, "unknown": self.unknown}
 

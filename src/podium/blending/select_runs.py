@@ -17,6 +17,7 @@ from podium.extensions.own_parts import edited_parts
 from podium.folds.folds_csv import folds_path
 from podium.saved_runs.known_images import folds_seen_before
 from podium.saved_runs.run_folder import Run, find_runs
+from podium.saved_runs.trained_with import edited_options
 from podium.tasks.chance import is_better_than_chance
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import joined
@@ -85,7 +86,8 @@ def _knowing(runs: Sequence[Run], competition: Competition, root: Path) -> Reaso
 
 
 def _edited(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
-    return {run: "its code was edited" for run in runs if edited_parts(run.recipe)}
+    reasons = {run: "its recipe.json was edited" for run in runs if edited_options(run)}
+    return reasons | {run: "its code was edited" for run in runs if edited_parts(run.recipe)}
 
 
 def _on_other_folds(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:

@@ -99,6 +99,12 @@ class Stack:
         """Returns the parts of so many classes in which the probabilities sum to 1."""
         return TASKS[self.task].parts(count, self.columns)
 
+    def fits(self, classes: int) -> bool:
+        """Returns whether it corrects as many logits as there are classes, and knows each one's column or deviation."""
+        rows = [*self.weights, *(row for tree in self.trees for row in tree.value)]
+        of_classes = [numbers for numbers in (self.columns, self.center, self.scale) if numbers]
+        return {classes} == {*map(len, rows), *map(len, of_classes)}
+
     def describe(self) -> str:
         return f"{len(self.trees)} trees" if self.trees else "a linear model"
 

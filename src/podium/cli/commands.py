@@ -135,9 +135,11 @@ def search(args: argparse.Namespace) -> None:
     """Search the options of a run with Optuna, and judge the winner on a fold that the search has not seen."""
     from podium.cli.cells import check_flags
     from podium.extras import refuse_without
+    from podium.fleet.lifeline import follow_parent
     from podium.searching.search_request import SearchRequest
     from podium.timing.budget import process_start
 
+    is_worker = follow_parent()  # the command that has started it shows the report
     refuse_without("search", "podium search")
     check_flags(args)
     if args.on and not args.model:
@@ -157,7 +159,7 @@ def search(args: argparse.Namespace) -> None:
             budget=args.budget,
             started=process_start(),
         )
-        if not _search(args, request):
+        if not _search(args, request) or is_worker:
             return
     _report_search(args)
 
@@ -256,6 +258,7 @@ def submit(args: argparse.Namespace) -> None:
 
         check_token(args.competition)
     if args.lineage:
+        from podium.competition.load import raw_folder
         from podium.submissions.lineage import read_lineage
         from podium.submissions.rebuild_submission import rebuild
 
@@ -266,6 +269,12 @@ def submit(args: argparse.Namespace) -> None:
             raise PodiumError(f"--from takes all it needs from the file; leave out --{given[0]}")
         lineage = read_lineage(args.lineage)
         args.competition = lineage.competition
+        if not raw_folder(args.competition, args.root).is_dir():
+            download = terminal.command_for("data", args.competition)
+            raise PodiumError(
+                f"{lineage.path} is of the competition {args.competition}, whose files are not here; get them with:"
+                f" {download}"
+            )
         competition = _competition(args)
         path = rebuild(competition, args.root, lineage, machine)
     else:

@@ -26,7 +26,7 @@ from podium.extras import refuse_without
 from podium.image_size import square_side
 from podium.models.device import CPU
 from podium.models.model_file import load_model
-from podium.saved_runs.doubts import warn_of_code
+from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.run_folder import Run
 from podium.terminal import first_line, plural, say
@@ -50,7 +50,7 @@ def export_run(competition: Competition, root: Path, run: Run, request: ExportRe
     form = FORMS[request.form]
     path = request.path or run.path / f"{run.name}{'-int8' if request.int8 else ''}{form.ending}"
     request = _checked(run, replace(request, views=request.views or run.recipe["views"]), path)
-    warn_of_code(run)
+    warn_of_edits(run)
     models, specs = zip(*(load_model(run.weights_path(fold)) for fold in request.folds), strict=True)
     whole = WholeModel([model.eval() for model in models], specs, request.views).eval()
     if "turn" in request.views.split("+"):

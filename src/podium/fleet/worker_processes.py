@@ -3,7 +3,7 @@
     podium search ... --on here --at-once 4
 
 The processes know nothing of cells: this one takes a cell for each of them, and beats. It passes its signals on to
-them, and waits until they have saved.
+them, and waits until they have saved. If it is killed, they end, too (lifeline.py).
 """
 
 import itertools
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 from podium.errors import STOPPED, PodiumError
 from podium.fleet.cell_board import TAKEN, Board, Lease, Rhythm, Step, take
+from podium.fleet.lifeline import VARIABLE, lifeline
 from podium.fleet.visible_gpus import environment_with, visible_gpus
 from podium.fleet.work import run_taken
 
@@ -30,9 +31,9 @@ def run_workers(
     """Runs a process for each of `gpus`, one that it may use, or None: any. Returns the last step of each cell."""
     leases = [_take_free(board, prefix, rhythm) for _ in gpus]
     processes = list[Process]()
-    with _signals_passed_on(processes) as arrived, ThreadPoolExecutor(len(leases)) as threads:
+    with lifeline() as line, _signals_passed_on(processes) as arrived, ThreadPoolExecutor(len(leases)) as threads:
         for gpu in gpus:
-            processes.append(_start(words, gpu))
+            processes.append(_start(words, gpu, line))
             if arrived:  # while it started
                 processes[-1].terminate()
         ends = [threads.submit(run_taken, *pair) for pair in zip(leases, map(_waiting_for, processes), strict=True)]
@@ -60,11 +61,11 @@ def _take_free(board: Board, prefix: str, rhythm: Rhythm) -> Lease:
     raise AssertionError  # the numbers have no end
 
 
-def _start(words: Sequence[str], gpu: str | None) -> Process:
-    environment = environment_with(None if gpu is None else [gpu])
+def _start(words: Sequence[str], gpu: str | None, line: int) -> Process:
+    environment = {**environment_with(None if gpu is None else [gpu]), VARIABLE: str(line)}
     command = [sys.executable, "-m", "podium", *words]
     # In a group of its own, Ctrl-C reaches it once only: from here. What it would show at its end, this command shows.
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, process_group=0)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, process_group=0, pass_fds=(line,))
 
 
 def _waiting_for(process: Process) -> Callable[[str], None]:

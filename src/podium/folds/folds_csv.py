@@ -259,6 +259,9 @@ def folds_table(competition: Competition, folds: Folds, is_good: Mask | None = N
 # --- the certificate on disk -------------------------------------------------------------------------
 
 
+COUNTS = {"test_copies": 0, "test_copies_validated": 0, "test_images": 0}
+
+
 def certified_columns(slug: str, root: Path) -> tuple[str | None, str | None, float]:
     """Returns the column of groups, the column of times and the gap in the certificate of the competition's folds."""
     certificate = _read_certificate(folds_path(slug, root))
@@ -291,8 +294,11 @@ def _warn_of_copies(certificate: Mapping[str, Any]) -> None:
 
 
 def _read_certificate(path: Path) -> dict[str, Any]:
-    """Returns the certificate of the folds in `path`; an empty one if it cannot be read."""
+    """Returns the certificate of the folds in `path`; an empty one if it cannot be read, or was edited wrongly."""
     try:
-        return dict(json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        certificate = dict(json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
         return {}
+    is_valid = all(isinstance(certificate.get(key, default), type(default)) for key, default in COUNTS.items())
+    is_valid = is_valid and isinstance(certificate.get("gap", 0) or 0, int | float)
+    return certificate if is_valid else {}

@@ -1,4 +1,6 @@
-"""What speaks against a run: it knew held-out images (known_images.py), or its code was edited after its training.
+"""What speaks against a run: it knew held-out images (known_images.py), or it was edited after its training.
+
+Edited is the code of its own parts, or its recipe.json (trained_with.py).
 
 The automatic blend leaves such a run out (blending/select_runs.py); whatever shows or uses it says why.
 """
@@ -6,12 +8,13 @@ The automatic blend leaves such a run out (blending/select_runs.py); whatever sh
 from podium.extensions.own_parts import edited_parts
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
+from podium.saved_runs.trained_with import edited_options, mixed_versions
 from podium.terminal import first_few, say_once
 
 
 def doubt_about(run: Run) -> str:
     """Returns all doubts about a run, for people; nothing if there are none."""
-    return "; ".join(filter(None, (doubt_about_score(run), doubt_about_code(run))))
+    return "; ".join(filter(None, (doubt_about_score(run), doubt_about_code(run), doubt_about_recipe(run))))
 
 
 def doubt_about_code(run: Run) -> str:
@@ -25,15 +28,33 @@ def doubt_about_code(run: Run) -> str:
     )
 
 
-def warn_of_code(run: Run) -> None:
-    """Says the doubt about the run's code; once, because a command opens several of its models."""
+def doubt_about_recipe(run: Run) -> str:
+    """Returns which options of recipe.json are not those that the weights learned by; nothing if all are."""
+    edits = edited_options(run)
+    if not edits:
+        return ""
+    return (
+        f"{run.path / 'recipe.json'} was edited after training, so it does not say how the weights came about:"
+        f" {first_few(edits)}; restore it, or train the run again under another name"
+    )
+
+
+def warn_of_edits(run: Run) -> None:
+    """Says which code and which options of the run were edited; once, because a command opens several of its models."""
     _warn(doubt_about_code(run))
+    _warn(doubt_about_recipe(run))
 
 
 def warn_of_doubts(run: Run) -> None:
-    """Says all doubts about a run, those that this command has not yet said."""
+    """Says all doubts about a run, those that this command has not yet said, and the versions of its folds."""
     _warn(doubt_about_score(run))
-    _warn(doubt_about_code(run))
+    warn_of_edits(run)
+    warn_of_versions(run)
+
+
+def warn_of_versions(run: Run) -> None:
+    """Says which folds were trained with other versions of packages than the run began with."""
+    _warn(mixed_versions(run))
 
 
 def _warn(doubt: str) -> None:

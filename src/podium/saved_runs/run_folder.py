@@ -3,11 +3,11 @@
     runs/<competition>/<run>/recipe.json
                              corrections.csv, if the labels were corrected
                              regions.csv, if it sees boxes of its images (regions_of_run.py)
-                             fold<k>/{model.safetensors, metrics.jsonl, oof.npz, test.npz}
+                             fold<k>/{model.safetensors, metrics.jsonl, trained.json, oof.npz, test.npz}
                              all<n>/, the same of a model that has learned from all images (--folds all)
 
-A fold is finished when its oof.npz is there: training writes it last. test.npz is a cache of `podium submit`. The
-oof.npz of a model of all images is empty.
+A fold is finished when its oof.npz is there: training writes it last. trained_with.py describes trained.json; test.npz
+is a cache of `podium submit`. The oof.npz of a model of all images is empty.
 """
 
 import importlib.metadata
@@ -54,7 +54,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "also_sha256", "extra_sha256"), (str, NoneType)),
     "weights_source": (str, NoneType),
     **dict.fromkeys(("auto", "budget", "own_parts", "soup", "soup_sha256", "versions"), dict),
-    **dict.fromkeys(("start_sha256", "teacher_sha256", "pseudo_sha256", "pseudo_power"), dict),
+    **dict.fromkeys(("start_sha256", "teacher_sha256", "pseudo_sha256", "pseudo_power", "other_versions"), dict),
     "weights_licence": str,
     **dict.fromkeys(("extra", "made_from"), list),
     "range": (str, list, NoneType),

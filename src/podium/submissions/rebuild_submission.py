@@ -14,6 +14,7 @@ from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.project_root import runs_folder
 from podium.recipe import differences
+from podium.saved_runs.doubts import warn_of_edits, warn_of_versions
 from podium.saved_runs.run_folder import READ_BY_SUBMIT, Run, package_versions
 from podium.submissions.lineage import Lineage
 from podium.submissions.predict_test import PredictionFacts, predict_blend
@@ -28,6 +29,9 @@ def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Mac
     for change in _changed_extensions(lineage):
         say(f"podium: warning: {change} since {lineage.path.name} was written")
     folds = find_recorded_folds(root, lineage)
+    for run in folds:
+        warn_of_edits(run)
+        warn_of_versions(run)
     predictions = predict_blend(competition, root, folds, lineage.blend, machine or Machine())
     text, path = render(competition, predictions.probs), lineage.csv
     _refuse_other_text(text, predictions.facts, lineage, competition.corrections.sha256)
@@ -50,6 +54,11 @@ def _refuse_changed_data(competition: Competition, lineage: Lineage) -> None:
     for role, current_hash in (("train", competition.train_hash), ("test", competition.test_hash)):
         if lineage.content[f"{role}_sha256"] != current_hash:
             raise PodiumError(f"{lineage.path}: the {role} data in {competition.folder} has changed; restore it")
+    if misfit := lineage.blend.misfit(len(competition.classes)):
+        raise PodiumError(
+            f"{lineage.path}: its {misfit} has numbers for other than {len(competition.classes):,} classes, so it was"
+            " edited; restore it"
+        )
     recorded_features = lineage.content.get("features")
     if lineage.blend.stack and recorded_features != features_as_json(competition):
         names = recorded_features["names"] if recorded_features else []

@@ -25,7 +25,7 @@ from podium.competition.load import Competition
 from podium.disk import check_name, write_json
 from podium.errors import PodiumError
 from podium.machine import Machine
-from podium.saved_runs.doubts import warn_of_code
+from podium.saved_runs.doubts import warn_of_edits, warn_of_versions
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
 from podium.submissions.check import check_class_shares
@@ -172,7 +172,8 @@ def _announce(competition: Competition, folds: Models) -> None:
             say(f"podium: warning: {run.name} lacks its {lacking} not trained yet")
         if doubt := doubt_about_score(run):
             say(f"podium: warning: {doubt}, and so is the expected one")
-        warn_of_code(run)
+        warn_of_edits(run)
+        warn_of_versions(run)
     if len({run.recipe.get("folds_sha256") for run in folds}) > 1:
         say("podium: warning: these runs have different folds; the expected score of their blend may be too good")
 

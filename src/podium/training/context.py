@@ -32,6 +32,7 @@ from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.fold_names import seed_offset
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed, lock_folds
+from podium.saved_runs.trained_with import keep_options
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import Targets, joined
 from podium.terminal import command_for, plural, say
@@ -190,7 +191,9 @@ class Context:
     def save_predictions(self, fold: int, probs: NDArray[np.float32]) -> None:
         """Writes oof.npz, the last file of a fold: it marks the fold as finished."""
         folder = self.run.fold_folder(fold)
-        _out_of_fold(self, fold, probs, sha256(folder / "model.safetensors")).save(folder / "oof.npz")
+        weights_hash = sha256(folder / "model.safetensors")
+        keep_options(self.run, fold, weights_hash)
+        _out_of_fold(self, fold, probs, weights_hash).save(folder / "oof.npz")
 
 
 def _out_of_fold(context: Context, fold: int, probs: NDArray[np.float32], weights_hash: str) -> Predictions:

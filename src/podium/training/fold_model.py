@@ -23,7 +23,7 @@ from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import predict_proba, probs_of
-from podium.saved_runs.doubts import warn_of_code
+from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.run_folder import Run, has_shared_backbone, recorded_threads
 from podium.training.augment import TestView
 from podium.training.frozen_features import Backbone, features_of
@@ -130,7 +130,7 @@ class FoldModel:
 
 def open_model(run: Run, fold: int) -> tuple[nn.Module, ModelSpec]:
     """Returns a fold's model as it was saved; warns if its code was edited since."""
-    warn_of_code(run)
+    warn_of_edits(run)
     return load_model(run.weights_path(fold))
 
 

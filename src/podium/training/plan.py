@@ -23,6 +23,7 @@ from podium.project_root import runs_folder
 from podium.recipe import Options, Recipe, file_of_region, run_of_region
 from podium.recipe_defaults import Data, layers_of, origins_of
 from podium.recipe_options import ARCFACE, LINEAR, LOSSES
+from podium.saved_runs.doubts import doubt_about_recipe
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.known_images import find_origin, inherited_origin
@@ -204,6 +205,8 @@ def _refuse_other_recipe(plan: Plan) -> None:
     refuse_pretraining(plan.run)
     if plan.run.has_begun():
         plan.run.check_same(plan.asked_identity())
+        if edited := doubt_about_recipe(plan.run):
+            raise PodiumError(edited)
 
 
 def _refuse_other_regions(plan: Plan) -> None:

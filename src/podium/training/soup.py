@@ -10,6 +10,7 @@ model has seen the images that accept an ingredient or a size, and those of fold
 run may go in several times, and counts as often. Writes a run, as training does.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -127,16 +128,17 @@ def make_soup(
     runs = find_runs(competition.slug, root, list(names))
     _refuse_other_runs(competition, runs, request)
     soup = Run(runs_folder(competition.slug, root) / (request.name or f"soup-{'-'.join(run.name for run in runs)}"))
-    if soup.path.exists():
-        raise PodiumError(f"{soup.path} exists already; give the soup another --name, or delete that folder")
+    _refuse_what_is_there(soup)
     kitchen = Kitchen(competition, root, runs, request)
     if len(kitchen.folds) < 2:
         raise PodiumError("a soup is chosen by the other folds, so these runs need two finished folds in common")
     with discarded_if_failed(soup), soup.lock():
         chosen = {fold: _choose(kitchen, [other for other in kitchen.folds if other != fold]) for fold in kitchen.folds}
         _begin(soup, kitchen, chosen)
+        finished = soup.finished()  # before the same command was killed
         for fold, mixture in chosen.items():
-            _write_fold(kitchen, soup, fold, mixture)
+            if fold not in finished:
+                _write_fold(kitchen, soup, fold, mixture)
             shares = ", ".join(f"{count} x {run}" for run, count in soup.recipe["soup"][str(fold)].items())
             say(f"  fold {fold}  {shares}" + (f", at {mixture.size} px" if len(kitchen.sizes) > 1 else ""))
     show(results_table(soup, soup.recipe["folds"], competition.metric, competition.classes))
@@ -147,6 +149,15 @@ def make_soup(
     say(f"podium: wrote {soup.path}")
     say(f"next: {command_for('compare', competition.slug)}")
     return soup
+
+
+def _refuse_what_is_there(soup: Run) -> None:
+    """Refuses the name of a run. A soup that lacks folds was killed: the same command makes these."""
+    is_soup = (soup.path / "recipe.json").exists() and bool(soup.ingredients)
+    is_whole = is_soup and {*soup.recipe["soup"]} <= {*map(str, soup.finished())}
+    is_empty = soup.path.exists() and all(path.name.startswith(".") for path in soup.path.iterdir())
+    if soup.path.exists() and (is_whole or not (is_soup or is_empty)):
+        raise PodiumError(f"{soup.path} exists already; give the soup another --name, or delete that folder")
 
 
 def _choose(kitchen: Kitchen, judges: Sequence[int]) -> Mixture:
@@ -185,6 +196,11 @@ def _begin(soup: Run, kitchen: Kitchen, chosen: Mapping[int, Mixture]) -> None:
         **made_from(used),
         **inherited_origin(used),
     }
+    if (soup.path / "recipe.json").exists() and soup.recipe != json.loads(json.dumps(recipe)):
+        raise PodiumError(
+            f"{soup.path} was begun with other runs, or these have changed; give the soup another --name, or delete"
+            " that folder"
+        )
     write_json(soup.path / "recipe.json", recipe)
     for path in (*region_files(first), first.path / CORRECTIONS):
         if path.exists():

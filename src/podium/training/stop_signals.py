@@ -64,7 +64,11 @@ def stop_signals() -> Iterator[StopSignals]:
     numbers = (signal.SIGINT, signal.SIGTERM)
     signals.earlier = {number: signal.signal(number, signals.on_signal) for number in numbers}
     try:
+        if any(isinstance(handler, Interrupt) and handler.was_raised for handler in signals.earlier.values()):
+            raise KeyboardInterrupt  # it came during an import, where nothing can be raised, or a library swallowed it
         yield signals
+        if signals.stop_requested:  # it came after the last step had asked for it
+            raise KeyboardInterrupt
     finally:
         for number, handler in signals.earlier.items():
             signal.signal(number, handler)

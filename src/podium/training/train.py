@@ -26,12 +26,13 @@ from podium.models.device import CPU, device_name, is_cpu, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
 from podium.recipe import Recipe, describe
-from podium.saved_runs.doubts import warn_of_code
+from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_data, hash_weights
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.made_from import KEY as MADE_FROM
 from podium.saved_runs.made_from import LICENCE, describe_images
 from podium.saved_runs.run_folder import CORRECTIONS, Run, keep_earlier, results_table
+from podium.saved_runs.trained_with import keep_versions
 from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, first_few, plural, say, show, uses_make
 from podium.timing.budget import Budget
@@ -143,8 +144,10 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         **_sources(context),
         **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),
     }
+    is_resumed = run.has_begun()
     # The plan has compared the recipe and the folds already, but without the lock of the run.
     run.begin(identity, {**machine_facts, **plan.facts, **facts})
+    keep_versions(run, unfinished, is_resumed)
     context.store.regions.write(run.path)
     if not unfinished:
         competition.corrections.save()
@@ -154,7 +157,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
     for option, hashes in earlier_hashes.items():
         keep_earlier(run, option, hashes)
         for earlier in plan.earlier_runs[option]:
-            warn_of_code(earlier)
+            warn_of_edits(earlier)
         names = " and ".join(earlier.name for earlier in plan.earlier_runs[option])
         say(f"podium: {LEARNS_FROM[option]} {names}")
 

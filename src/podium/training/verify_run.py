@@ -23,6 +23,7 @@ from podium.models.tensors import load_tensors
 from podium.project_root import runs_folder
 from podium.recipe import NEUTRAL, Recipe
 from podium.saved_runs.checkpoint import checkpoints
+from podium.saved_runs.doubts import warn_of_versions
 from podium.saved_runs.earlier_runs import hash_weights
 from podium.saved_runs.run_folder import TRIAL_PREFIX, Run, package_versions, recorded_threads
 from podium.terminal import did_you_mean, plural, say, show
@@ -45,6 +46,7 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
     if run.ingredients:
         raise PodiumError(f"{run.path} is a soup of other runs; verify these: {', '.join(run.ingredients)}")
     fold = _choose_fold(run, fold)
+    warn_of_versions(run)
     compile, store = "on" if run.recipe.get("compiled") else "off", "gpu" if run.recipe.get("changed_on_gpu") else "on"
     machine = replace(machine or Machine(), compile=compile, store=store)
     plan = _plan_of(slug, root, run, fold, machine)
@@ -157,7 +159,12 @@ def _difference(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> str:
 def _now(context: Context) -> str:
     """Says on what the run was trained and on what it is now, for an error."""
     recipe, versions = context.run.recipe, (context.run.recipe.get("versions", {}), package_versions())
-    before, now = (version.get("torch", "of an unknown version") for version in versions)
-    before = f"{recipe.get('computed_in')} on {recipe.get('device')} with torch {before}"
-    now = f"{precision_name(context.precision)} on {device_name(context.device)} with torch {now}"
+    torches = (version.get("torch", "of an unknown version") for version in versions)
+    others = [name for name in versions[1] if name != "torch" and versions[0].get(name, "") != versions[1][name]]
+    before, now = (
+        " ".join([f"with torch {torch}", *(f"{name} {version.get(name)}" for name in others)])
+        for torch, version in zip(torches, versions, strict=True)
+    )
+    before = f"{recipe.get('computed_in')} on {recipe.get('device')} {before}"
+    now = f"{precision_name(context.precision)} on {device_name(context.device)} {now}"
     return f"it was trained in {before}, now in {now}; on a GPU, both need --deterministic"

@@ -1,0 +1,75 @@
+"""A command that is killed at any of its files leaves, when it is run again, what an undisturbed one does."""
+
+import os
+import shutil
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from forked_podium import exit_status, start_podium
+from podium import disk
+from second_round import first_of
+from templates import template
+from tiny import tiny_with_folds, two_trained_runs
+
+pytestmark = pytest.mark.slow
+
+COMMANDS = {
+    "folds": ("folds", "-c", "tiny", "--k", "3", "--force", "--corrections", "corrections.csv"),
+    "audit": ("audit", "-c", "tiny"),
+    "submit": ("submit", "-c", "tiny", "--runs", "good", "--name", "sent"),
+}
+# The number of the file at whose renaming it is killed; after the last one, it ends undisturbed.
+MOMENTS = [(name, count) for name in COMMANDS for count in range(1, 8)]
+FIRST = [("folds", 1), ("folds", 6), ("audit", 2), ("submit", 2)]
+
+
+def die_at_file(count: int) -> None:
+    rename, done = disk.rename_durably, list[Path]()
+
+    def rename_or_die(old: Path, new: Path) -> None:
+        done.append(new)
+        if len(done) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(old, new)
+
+    disk.rename_durably = rename_or_die
+
+
+def project(root: Path, name: str) -> Path:
+    shutil.copytree(template(two_trained_runs if name == "submit" else tiny_with_folds), root)
+    (root / "corrections.csv").write_text("id,label\n000,green\n")
+    return root
+
+
+def delete_results(root: Path) -> None:
+    """Deletes all that the commands write; the images stay, whose times are part of a store's key."""
+    for folder in ("submissions", "data/competitions", "data/prepared"):
+        if not (folder == "data/prepared" and (root / "runs").exists()):  # a run needs its folds
+            shutil.rmtree(root / folder, ignore_errors=True)
+    for path in (*root.glob("data/prepared/*/pixels*/*"), *root.rglob("test.npz")):
+        path.unlink()
+
+
+def files_in(root: Path) -> dict[str, bytes]:
+    names = (path for path in root.rglob("*") if path.is_file() and not path.name.endswith("lock"))
+    return {str(path.relative_to(root)): path.read_bytes() for path in names}
+
+
+@pytest.mark.parametrize("moment", first_of(FIRST, MOMENTS), ids=str)
+def test_a_killed_command_is_run_again(tmp_path: Path, moment: tuple[str, int]) -> None:
+    name, count = moment
+    root, log = project(tmp_path / "project", name), tmp_path / "log"
+    words = ["--root", str(root), *(str(root / word) if word.endswith(".csv") else word for word in COMMANDS[name])]
+    delete_results(root)
+    assert exit_status(start_podium(words, log)) == 0, log.read_text()
+    undisturbed = files_in(root)
+    delete_results(root)
+    status = exit_status(start_podium(words, log, before=partial(die_at_file, count)))
+    assert status in (0, -signal.SIGKILL), log.read_text()
+    if status:
+        assert exit_status(start_podium(words, log)) == 0, log.read_text()
+    assert not list(root.rglob(".*.tmp"))
+    assert files_in(root) == undisturbed
