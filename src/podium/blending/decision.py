@@ -38,7 +38,10 @@ class Decision:
 
     def fits(self, classes: int) -> bool:
         """Returns whether it has as many numbers as its kind needs for so many classes."""
-        needed = {"class_weights": classes, "thresholds": classes, "quotas": classes, "cut_points": classes - 1}
+        needed = {
+            **{"class_weights": classes, "thresholds": classes, "quotas": classes, "cut_points": classes - 1},
+            **{"clip_numbers": 2 * classes, "least_cost": classes**2},
+        }
         is_known = self.kind != "unknown_threshold" or 0 <= self.unknown < classes
         return is_known and len(self.numbers) == needed.get(self.kind, 1)
 

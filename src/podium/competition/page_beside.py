@@ -36,7 +36,7 @@ METRICS = {  # by how pages call them; the first that is found counts
     "accuracy": r"(categori[sz]ation|classification|multi-?class) accuracy|\baccuracy\b",
 }
 GROUPS = re.compile(
-    r"(same|per|each|by|several images (of|from) (a|one)) (patient|subject|person|individual|driver|site|camera)"
+    r"(?:same|per|each|by|(?:of|from) (?:a|one)) (patient|subject|person|individual|driver|site|camera)"
 )
 
 
