@@ -33,10 +33,20 @@ def small_models() -> Iterator[None]:
     entrypoints = _registry._model_entrypoints
     before = {name: entrypoints[name] for name in SIZES}
     entrypoints.update({name: partial(build, **SIZES[name]) for name, build in before.items()})
+    _forget_models()
     try:
         yield
     finally:
         entrypoints.update(before)
+        _forget_models()
+
+
+def _forget_models() -> None:
+    """Empties what podium remembers of models by their names."""
+    for name, module in list(sys.modules.items()):
+        for value in vars(module).values() if name.startswith("podium.models.") else ():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
 
 
 def put_on_shelf(today: str) -> None:
