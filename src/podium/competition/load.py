@@ -166,8 +166,7 @@ def load(
 
     The lines of `corrections_file` join the competition's own; `corrections.save()` keeps them.
     """
-    root = Path(root)
-    folder = raw_folder(slug, root)
+    root, folder = Path(root), raw_folder(slug, Path(root))
     tables = Tables(Facts(read_card(slug, root).with_typed(settings), _find_competition_files(slug, folder)))
     reader = read_with_extension(tables.facts, tables.sample, with_columns)
     layout = guess_layout(tables, reader)
@@ -184,11 +183,10 @@ def load(
         *(*tables.notes, *layout.notes, *rows.notes, *note_on_possible_samples(tables)),
         *(*metric.notes, *submission_format.notes, *on_values),
         *(*_notes_on_classes(task, labels.taught(classes), labels_in(task, train["target"])), *labels.notes),
-        *notes_on_images(rows.train, rows.test, tables.facts.files, tables.sample),
-        *(*corrections.note(), *(extra.notes if extra else ())),
-        *suggestions(card, tables.facts.files, metric.name, groups is not None),
+        *(*notes_on_images(rows.train, rows.test, tables.facts.files, tables.sample), *corrections.note()),
+        *(*(extra.notes if extra else ()), *suggestions(card, tables.facts.files, metric.name, groups is not None)),
     )
-    competition = Competition(
+    read = Competition(
         slug=slug,
         folder=folder,
         train=train,
@@ -210,8 +208,13 @@ def load(
         columns=rows.columns,
         settings=settings_of(card, tables, layout, labels, submission_format, metric),
     )
-    if metric.name not in BUILT_IN:
-        refuse_wrong_sign(metric.name, card, competition.targets, len(classes))
+    return _with_checked_metric(read)
+
+
+def _with_checked_metric(competition: Competition) -> Competition:
+    if competition.metric not in BUILT_IN:  # the user's own
+        targets, count = competition.targets, len(competition.classes)
+        refuse_wrong_sign(competition.metric, competition.card, targets, count)
     return competition
 
 
