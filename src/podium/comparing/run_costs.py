@@ -22,6 +22,8 @@ NOT_LEARNED = (*OF_BATCH_NORM, "attention1.w", "attention2.w", ".gallery", ".cla
 OF_SEVERAL = ("scale", "shift")  # of the colours that several backbones expect
 UNKNOWN = dict.fromkeys(("images_per_s", "predicted_per_s", "memory_mb", "seconds"), math.nan)
 
+MOST_MULTIPLY_ADDS = 10**16  # of one image: nobody trains more, so a larger number is a mistake
+
 
 def costs_of(run: Run) -> dict[str, Any]:
     """Returns the costs of training and prediction; NaN for those that the run's files do not tell."""
@@ -72,8 +74,8 @@ def _count_parameters(path: Path) -> int:
 
 def _multiply_adds(run: Run, path: Path) -> float:
     """Returns those of one image of the training size: recorded, or counted, which takes seconds, for an older run."""
-    if "multiply_adds" in run.recipe:
-        return float(run.recipe["multiply_adds"])
+    if 0 < (recorded := run.recipe.get("multiply_adds", 0)) < MOST_MULTIPLY_ADDS:
+        return float(recorded)
     start_torch()
     from podium.models.costs import multiply_adds_at
 

@@ -103,7 +103,7 @@ class Predictions:
     def load(path: Path, remedy: str, is_labelled: bool = False) -> "Predictions":
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                classes = tuple(str(name) for name in file["classes"])
+                classes = _names_in(file["classes"])
                 key, made_on = str(file["key"]), str(file["made_on"])
                 target = _from_file(file["target"], classes)
                 scored = OWN_LABELS
@@ -116,6 +116,12 @@ class Predictions:
             # numpy's own advice, to allow pickles, would be unsafe.
             problem = "it is not an archive of arrays" if "pickle" in str(error) else error
             raise PodiumError(f"{path}: cannot be read ({problem}); {remedy}") from None
+
+
+def _names_in(array: NDArray[Any]) -> tuple[str, ...]:
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise ValueError("its classes are not a list of texts")
+    return tuple(map(str, array))
 
 
 def _as_in_file(targets: Targets) -> NDArray[Any]:

@@ -326,14 +326,19 @@ def _problem_with_recipe(content: Any) -> str:
     if not isinstance(content, dict):
         return "model is missing"
     for key, kind in (READ_BY_SUBMIT | READ_ELSEWHERE).items():
-        if not isinstance(content.get(key), kind):
+        if not _is_of(content.get(key), kind):
             return f"{key} is missing"
     for key, kind in OTHER_FACTS.items():
-        if key in content and not isinstance(content[key], kind):
+        if key in content and not _is_of(content[key], kind):
             return f"{key} cannot be {str(content[key])[:40]!r}"
     if not 1 <= content["folds"] <= MOST_FOLDS:
         return f"folds must be between 1 and {MOST_FOLDS:,}, not {content['folds']}"
     return problem_in(content)
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Returns whether a value is of a kind; true and false are no numbers."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def _kept_corrections(run: Run, changes: Sequence[str]) -> str:
