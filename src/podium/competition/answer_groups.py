@@ -56,7 +56,7 @@ def list_images_of_groups(facts: Facts, sample: Table | None, table: Table) -> T
 
 def _column_of_images(head: pd.DataFrame, pool: ImagePool) -> str | None:
     """Returns the column whose cells all name images."""
-    return next((str(column) for column in head if all(pool.find_candidates(head[column]).values())), None)
+    return next((str(column) for column in head if all(pool.find_files(head[column]).values())), None)
 
 
 def find_answer_columns(
@@ -66,7 +66,7 @@ def find_answer_columns(
     if sample is None or sample.long is not None or sample.ids_name_images:
         return None
     ids = sample.rows.iloc[:, 0]
-    if all(pool.find_candidates(ids.head(FIRST_ROWS)).values()):
+    if all(pool.find_files(ids.head(FIRST_ROWS)).values()):
         return None
     listing = test()
     if listing is None or ids.name not in listing.rows or listing.rows.shape[1] < 2:

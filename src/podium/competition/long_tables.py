@@ -104,7 +104,7 @@ def _explaining_columns(head: pd.DataFrame | None, id_column: str, pool: ImagePo
     if head is None or id_column not in head or head.shape[1] < 3 or head[id_column].duplicated().any():
         return None
     others = head.drop(columns=id_column)
-    image_column = pool.find_column(others)
+    image_column = pool.find_column(others, with_folders=True)
     if image_column is None or not others[image_column].duplicated().any():
         return None
     for column in others.columns.drop(image_column):
@@ -120,7 +120,7 @@ def _parts_of_ids(path: Path, ids: "pd.Series[str]", pool: ImagePool) -> Parts |
     if not head.str.contains("_").all() or any(pool.find_candidates(head).values()):
         return None
     starts = {row_id: [row_id[: match.start()] for match in re.finditer("_", row_id)] for row_id in head}
-    known = pool.find_candidates({start for row in starts.values() for start in row})
+    known = pool.find_files({start for row in starts.values() for start in row})
     names: dict[str, None] = {}
     for row_id, row in starts.items():
         image = next((start for start in reversed(row) if known[start]), None)

@@ -67,7 +67,7 @@ def _with_ids_first(facts: Facts, table: Table) -> Table:
     pool, rows = facts.images("test"), table.rows
     id_column = facts.card.get("id_column")
     if id_column not in rows:
-        if all(pool.find_candidates(rows.iloc[:, 0]).values()):
+        if all(pool.find_files(rows.iloc[:, 0]).values()):
             return table._replace(ids_name_images=True)
         wide = widen_sample(facts, table, pool)
         if wide is not None:
