@@ -107,3 +107,21 @@ def test_a_number_of_slices_that_makes_no_sense_is_refused(tmp_path: Path, value
 def test_a_number_of_slices_without_folders_changes_nothing_and_is_named(tmp_path: Path) -> None:
     competition = load_files(tmp_path, [f"{folder}.png" for folder in SCANS], TABLES, card="slices = 4\n")
     assert any("slices = 4" in note and "changes nothing" in note for note in competition.notes)
+
+
+def test_long_rows_may_hold_all_images_of_one_label_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first rows of test.csv then name each folder once."""
+    monkeypatch.setattr("podium.competition.long_tables.FIRST_ROWS", 2)
+    rows = [(f"{scan}_{name}", scan, name) for name in ("any", "C1") for scan in "45"]
+    tables = {
+        "train.csv": table("scan,any,C1", "1,1,1", "2,0,0", "3,1,0"),
+        "test.csv": table("scan,kind,row_id", *(f"{scan},{name},{row}" for row, scan, name in rows)),
+        "sample_submission.csv": table("row_id,broken", *(f"{row},0.5" for row, _, _ in rows)),
+    }
+    competition = load_files(tmp_path, scans("a.png", "b.png"), tables)
+    assert competition.task.name == "several_labels"
+    assert competition.classes == ("any", "C1")
+    assert list(competition.test["image"]) == [f"test/{scan}#slices=a.png|b.png" for scan in "45"]
+    assert competition.submission_format.header == ("row_id", "broken")
