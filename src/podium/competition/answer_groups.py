@@ -102,6 +102,11 @@ def _columns_that_make(test: pd.DataFrame, train: pd.DataFrame, id_column: str, 
     return None
 
 
+def are_whole_in_groups(train: pd.DataFrame, columns: Sequence[str], group_column: str) -> bool:
+    """Returns whether the images of each answer are in one group: those of a breast are of one patient."""
+    return not (train[group_column].groupby(ids_of_answers(train, columns)).nunique() > 1).any()
+
+
 def check_answer_groups(path: Path, rows: pd.DataFrame, column: str) -> None:
     """Raises if images of an answer have different labels, other than 0 and 1, or different groups (`rows`)."""
     labels = rows[["answer", "target"]].drop_duplicates()
