@@ -112,7 +112,7 @@ def test_a_number_of_slices_without_folders_changes_nothing_and_is_named(tmp_pat
 def test_long_rows_may_hold_all_images_of_one_label_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first rows of test.csv then name each folder once."""
+    """The first rows of test.csv then name each folder once; a mark, 1, is called like a slice."""
     monkeypatch.setattr("podium.competition.long_tables.FIRST_ROWS", 2)
     rows = [(f"{scan}_{name}", scan, name) for name in ("any", "C1") for scan in "45"]
     tables = {
@@ -120,8 +120,19 @@ def test_long_rows_may_hold_all_images_of_one_label_before_the_next(
         "test.csv": table("scan,kind,row_id", *(f"{scan},{name},{row}" for row, scan, name in rows)),
         "sample_submission.csv": table("row_id,broken", *(f"{row},0.5" for row, _, _ in rows)),
     }
-    competition = load_files(tmp_path, scans("a.png", "b.png"), tables)
+    competition = load_files(tmp_path, scans("1.png", "2.png"), tables)
     assert competition.task.name == "several_labels"
     assert competition.classes == ("any", "C1")
-    assert list(competition.test["image"]) == [f"test/{scan}#slices=a.png|b.png" for scan in "45"]
+    assert list(competition.test["image"]) == [f"test/{scan}#slices=1.png|2.png" for scan in "45"]
     assert competition.submission_format.header == ("row_id", "broken")
+
+
+def test_a_mark_is_no_slice_of_that_name(tmp_path: Path) -> None:
+    """The label 1 is called like the file 1.png of every scan."""
+    tables = {
+        "train.csv": table("scan,broken", "x7,1", "x8,0", "x9,1"),
+        "sample_submission.csv": table("scan,broken", "x5,0.5", "x6,0.5"),
+    }
+    folders = ["train/x7", "train/x8", "train/x9", "test/x5", "test/x6"]
+    competition = load_files(tmp_path, [f"{folder}/{number}.png" for folder in folders for number in (1, 2)], tables)
+    assert list(competition.train["image"]) == [f"{folder}#slices=1.png|2.png" for folder in folders[:3]]

@@ -29,7 +29,14 @@ def guess_image_names(
     if are_called_so:
         return _column_of_other_files(table, str(ids.name), pool)
     column = pool.find_column(table.rows, preferred=ids.name)
-    return BY_IDS if column in (None, ids.name) else ImageNames(str(column), origin="its cells name images")
+    if column in (None, ids.name) or _are_folders_of_slices(first_ids, table.rows[column].head(FIRST_ROWS), pool):
+        return BY_IDS
+    return ImageNames(str(column), origin="its cells name images")
+
+
+def _are_folders_of_slices(ids: "pd.Series[str]", cells: "pd.Series[str]", pool: ImagePool) -> bool:
+    """Returns whether ids name folders, and these cells only repeat what slices are called: a mark 1 is no 1.dcm."""
+    return bool(cells.duplicated().any()) and all(pool.find_candidates(ids).values())
 
 
 def _has_file_names(head: pd.DataFrame | None) -> bool:

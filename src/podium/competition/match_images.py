@@ -167,12 +167,11 @@ class ImagePool:
     def find_column(self, rows: "pd.DataFrame", preferred: object = None, with_folders: bool = False) -> str | None:
         """Returns the column whose first cells name the most images, None if no cell does; `preferred` wins a tie.
 
-        Where none names a file, those that name folders of slices count if wanted: folders may be called after classes.
+        Names of folders of slices count only if wanted, as folders may be called after classes.
         """
         first_rows = rows.head(FIRST_ROWS).to_numpy(object)
-        candidates = self.find_files(set(first_rows.flat))
-        if with_folders and not any(candidates.values()):
-            candidates = self._find_folders(candidates)
+        find = self.find_candidates if with_folders else self.find_files
+        candidates = find(set(first_rows.flat))
         match_counts = {
             str(column): sum(bool(candidates[cell]) for cell in set(cells))
             for column, cells in zip(rows.columns, first_rows.T, strict=True)

@@ -61,7 +61,9 @@ def files_in_folders_of_slices(images: Iterable[str], files: set[str]) -> set[st
     folders = {folder for image in images if (folder := folder_of_slices(image))}
     if not folders:
         return set()
-    return {file for file in files if not folders.isdisjoint(_with_those_above(os.path.dirname(file)))}
+    inner = {os.path.dirname(file) for file in files}
+    inner = {folder for folder in inner if not folders.isdisjoint(_with_those_above(folder))}
+    return {file for file in files if os.path.dirname(file) in inner}
 
 
 def note_on_slices(card: Card, train: pd.DataFrame, test: pd.DataFrame, files: Files) -> tuple[Card, list[str]]:
