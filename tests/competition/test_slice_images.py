@@ -136,3 +136,11 @@ def test_a_mark_is_no_slice_of_that_name(tmp_path: Path) -> None:
     folders = ["train/x7", "train/x8", "train/x9", "test/x5", "test/x6"]
     competition = load_files(tmp_path, [f"{folder}/{number}.png" for folder in folders for number in (1, 2)], tables)
     assert list(competition.train["image"]) == [f"{folder}#slices=1.png|2.png" for folder in folders[:3]]
+
+
+@pytest.mark.parametrize("folder", ["", "later/unknown"])
+def test_without_a_sample_submission_the_test_images_are_folders_too(tmp_path: Path, folder: str) -> None:
+    images = [image.replace("test/", f"{folder or 'test'}/") for image in scans("a.png", "b.png")]
+    card = 'id_column = "id"\n' + (f'test_images = "{folder}"\ntrain_images = "train"\n' if folder else "")
+    competition = load_files(tmp_path, images, {"train.csv": TABLES["train.csv"]}, card=card)
+    assert images_by_id(competition) == {name: f"{folder or 'test'}/{name}#slices=a.png|b.png" for name in "45"}
