@@ -94,8 +94,10 @@ def write_hms(root: Path) -> dict[str, str]:
     ]
     return {
         "train.csv": table(header, *rows),
-        "test.csv": table("spectrogram_id,eeg_id,patient_id", "99,199,6885"),
-        "sample_submission.csv": table(f"eeg_id,{votes}", "199" + ",0.16666666666666666" * 6),
+        "test.csv": table("spectrogram_id,eeg_id,patient_id", "99,199,6885", "99,198,6885"),
+        "sample_submission.csv": table(
+            f"eeg_id,{votes}", *(f"{eeg}" + ",0.16666666666666666" * 6 for eeg in (199, 198))
+        ),
     }
 
 
@@ -105,7 +107,9 @@ def test_the_brain_waves_of_hms(tmp_path: Path) -> None:
     assert labels_of(competition) == ["other_vote", *["gpd_vote"] * 9]
     assert competition.groups is not None
     assert competition.groups.tolist() == ["42", *["43", "43", "44", "44", "45", "45", "46", "46", "47"]]
-    assert competition.test.to_numpy().tolist() == [["199", "test_spectrograms/99.parquet#picture"]]
+    assert competition.test["id"].tolist() == ["199", "198"]
+    assert competition.test["image"].tolist() == ["test_spectrograms/99.parquet#picture"] * 2
+    assert any("1 test id share" in note for note in competition.notes)
     assert competition.submission_format.header[:2] == ("eeg_id", "seizure_vote")
     assert any("12 rows" in note and "10 images of 'spectrogram_id'" in note for note in competition.notes)
 

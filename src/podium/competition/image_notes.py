@@ -39,6 +39,8 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
         notes.append(f"files of images that Podium does not read: {counts}: {names}; to use them, {unread.remedy()}")
     if in_both:
         notes.append(f"{plural(len(in_both), 'image')} in both the training and the test rows")
+    if shared := int(test[["id", "image"]].drop_duplicates()["image"].duplicated().sum()):
+        notes.append(f"{plural(shared, 'test id')} share the image of another one, and get its prediction")
     if beside_test:
         name = sample.path.name if sample else "the test table"
         images = plural(len(beside_test), "image")

@@ -185,7 +185,9 @@ def _read_test(tables: Tables, layout: Layout, of_train: "pd.Series[str]") -> pd
         )
     listing = tables.test if test.images.column else None
     names = _names_of_images(listing, ids, test.images)
-    return pd.DataFrame({"id": ids.to_numpy(), "image": pool.match(names, table.path)})
+    unique = names.drop_duplicates() if test.images.column else names  # recordings may share a picture
+    image_of = dict(zip(unique, pool.match(unique, table.path), strict=True))
+    return pd.DataFrame({"id": ids.to_numpy(), "image": names.map(image_of).to_numpy()})
 
 
 def _rows_of_test_folder(facts: Facts, of_train: "pd.Series[str]") -> pd.DataFrame:
