@@ -141,3 +141,23 @@ def test_corrections_that_give_the_images_of_an_answer_different_labels_are_refu
         message = load_error(tmp_path, MAYO_IMAGES, MAYO)
         assert f"{corrections}: patient_id '000001' has the labels 'CE' and 'LAA'" in message
         assert "correct all of its images" in message
+
+
+@pytest.mark.parametrize("are_whole", [True, False])
+def test_a_group_is_guessed_if_it_holds_whole_answers(tmp_path: Path, are_whole: bool) -> None:
+    """Both breasts of a patient share a fold; a group that would part the images of an answer is none."""
+    rows = []
+    for number in range(24):  # four images of each patient, two of each side
+        patient = number // 4 if are_whole else number % 6
+        rows.append(f"{number},{number // 2},{patient},{number // 2 % 2}")
+    tables = {
+        "train.csv": table("image_id,breast,patient,cancer", *rows),
+        "test.csv": table("image_id,breast,patient", "90,70,50", "91,70,50"),
+        "sample_submission.csv": table("breast,cancer", "70,0.5"),
+    }
+    images = [f"train/{number}.png" for number in range(24)] + ["test/90.png", "test/91.png"]
+    competition = load_files(tmp_path, images, tables)
+    assert competition.answers is not None
+    assert competition.groups is not None
+    assert competition.groups.nunique() == (6 if are_whole else 12)
+    assert any("'patient' share a fold is a guess" in note for note in competition.notes) == are_whole

@@ -56,7 +56,7 @@ def list_images_of_groups(facts: Facts, sample: Table | None, table: Table) -> T
 
 def _column_of_images(head: pd.DataFrame, pool: ImagePool) -> str | None:
     """Returns the column whose cells all name images."""
-    return next((str(column) for column in head if all(pool.find_candidates(head[column]).values())), None)
+    return next((str(column) for column in head if all(pool.find_files(head[column]).values())), None)
 
 
 def find_answer_columns(
@@ -66,7 +66,7 @@ def find_answer_columns(
     if sample is None or sample.long is not None or sample.ids_name_images:
         return None
     ids = sample.rows.iloc[:, 0]
-    if all(pool.find_candidates(ids.head(FIRST_ROWS)).values()):
+    if all(pool.find_files(ids.head(FIRST_ROWS)).values()):
         return None
     listing = test()
     if listing is None or ids.name not in listing.rows or listing.rows.shape[1] < 2:
@@ -100,6 +100,11 @@ def _columns_that_make(test: pd.DataFrame, train: pd.DataFrame, id_column: str, 
             if (test[list(columns)].agg(JOIN.join, axis=1) == test[id_column]).all():
                 return list(columns)
     return None
+
+
+def are_whole_in_groups(train: pd.DataFrame, columns: Sequence[str], group_column: str) -> bool:
+    """Returns whether the images of each answer are in one group: those of a breast are of one patient."""
+    return not (train[group_column].groupby(ids_of_answers(train, columns)).nunique() > 1).any()
 
 
 def check_answer_groups(path: Path, rows: pd.DataFrame, column: str) -> None:

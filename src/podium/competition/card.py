@@ -34,6 +34,7 @@ KEYS = {
     "sample_submission": str,  # "" if there is none
     "pixels": str,  # "137x236": height x width of images that are rows of pixels, if they are not squares
     "range": str | list,  # of the values of images of more than 8 bits: [0, 4095], or "image" (value_range.py)
+    "slices": int,  # of a folder that is one image, in a grid (slice_images.py)
     "id_column": str,
     "target_column": str,
     "label_pattern": str,  # a regular expression; its group is the label in an image's file name
@@ -59,11 +60,13 @@ KINDS = {  # of values; the others are texts
     "extra": "a list of tables, [[extra]]",
     "grades": "a list of texts",
     "range": "a list of two numbers, or text",
+    "slices": "a whole number from 1 to 100",
     "cost": "a table of tables",
     "shares": "a table",
     "unknown_share": "a number above 0 and below 1",
     "recipe": "a table",
 }
+MOST_SLICES = 100
 TABLES = ("train_table", "test_table", "sample_submission")  # "" says that there is none
 CHOICES: dict[str, Collection[str]] = {
     "metric": METRICS,
@@ -214,5 +217,7 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
         raise PodiumError(f"{place}: unknown_share must be {KINDS['unknown_share']}, not {share!r}")
     if not re.fullmatch("([1-9][0-9]*x[1-9][0-9]*)?", settings.get("pixels", "")):
         raise PodiumError(f"{place}: pixels must be height x width, as in 137x236, not '{settings['pixels']}'")
+    if (slices := settings.get("slices", 1)) is True or not 1 <= slices <= MOST_SLICES:
+        raise PodiumError(f"{place}: slices must be {KINDS['slices']}, not {slices!r}")
     value_range_of(settings, place)
     check_card_options(settings.get("recipe", {}), f"{place}: [recipe]: ")

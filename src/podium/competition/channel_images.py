@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from podium.containers.image_place import CHANNELS_KEY, files_of, place_of_channels
+from podium.containers.image_place import CHANNELS_KEY, SLICES_KEY, files_of, place_of_channels
 
 COLOURS = ("red", "green", "blue")
 CHANNEL = "red|green|blue|yellow|w[1-9]|ch[0-9]"  # what the file of a channel is called, after the image's id
@@ -40,5 +40,6 @@ def other_channels(used: set[str], unused: set[str]) -> set[str]:
 
 
 def own_files(images: Iterable[str]) -> set[str]:
-    """Returns the files of the images' channels; of an image that is one file, or has a place in a container, that."""
-    return {file for image in images for file in (files_of(image) if CHANNELS_KEY in image else (image,))}
+    """Returns the files of channels and slices; of an image that is one file, or has a place in a container, that."""
+    several = (CHANNELS_KEY, SLICES_KEY)
+    return {file for image in images for file in (files_of(image) if any(map(image.count, several)) else (image,))}

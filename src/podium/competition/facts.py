@@ -42,7 +42,7 @@ class Facts:
         return folder.removeprefix("./").strip("/") or (table if table in self.files.containers else "")
 
     def names_an_image(self, cell: str) -> bool:
-        return any(self.images(role).find_candidates([cell])[cell] for role in ROLES)
+        return any(self.images(role).find_files([cell])[cell] for role in ROLES)
 
     def rows_of(self, name: str) -> pd.DataFrame:
         """Returns the rows of a table of text; the index holds the lines of the file."""

@@ -18,7 +18,7 @@ def guess_image_names(
     The listing is the table of the ids itself or, for a sample submission, the test table. `head` holds its first rows.
     """
     first_ids = ids.head(FIRST_ROWS)
-    are_called_so = all(pool.find_candidates(first_ids).values())
+    are_called_so = all(pool.find_files(first_ids).values())
     if are_called_so and (first_ids.map(is_image_name).all() or not _has_file_names(head)):
         return BY_IDS
     table = listing()
@@ -29,7 +29,14 @@ def guess_image_names(
     if are_called_so:
         return _column_of_other_files(table, str(ids.name), pool)
     column = pool.find_column(table.rows, preferred=ids.name)
-    return BY_IDS if column in (None, ids.name) else ImageNames(str(column), origin="its cells name images")
+    if column in (None, ids.name) or _are_folders_of_slices(first_ids, table.rows[column].head(FIRST_ROWS), pool):
+        return BY_IDS
+    return ImageNames(str(column), origin="its cells name images")
+
+
+def _are_folders_of_slices(ids: "pd.Series[str]", cells: "pd.Series[str]", pool: ImagePool) -> bool:
+    """Returns whether ids name folders, and these cells only repeat what slices are called: a mark 1 is no 1.dcm."""
+    return bool(cells.duplicated().any()) and all(pool.find_candidates(ids).values())
 
 
 def _has_file_names(head: pd.DataFrame | None) -> bool:
@@ -45,10 +52,10 @@ def _column_of_other_files(listing: Table, id_column: str, pool: ImagePool) -> I
     """
     head = listing.rows.head(FIRST_ROWS)
     columns = [str(name) for name in head.columns.drop(id_column) if head[name].map(is_image_name).all()]
-    called = pool.find_candidates(head[id_column]) if columns else {}
+    called = pool.find_files(head[id_column]) if columns else {}
     found = None
     for column in columns:
-        named = pool.find_candidates(head[column])
+        named = pool.find_files(head[column])
         pairs = [(named[cell], called[row_id]) for cell, row_id in zip(head[column], head[id_column], strict=True)]
         if any(not images for images, _ in pairs):
             continue

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from podium.competition.answer_groups import find_answer_columns
+from podium.competition.answer_groups import are_whole_in_groups, find_answer_columns
 from podium.competition.boxes import refuse_boxes
 from podium.competition.card import Card
 from podium.competition.facts import Facts
@@ -92,7 +92,9 @@ def _guess_of_table(tables: Tables, table: Table) -> TrainGuess:
     labels = table.rows[targets.columns[0]] if targets.task is ONE_LABEL and not targets.are_marks else None
     named = (id_column, *targets.columns, images.column, *(sample.answer_columns if sample else ()))
     in_card = str(card.get("group_column", ""))
-    group, on_group = ("", "") if answers else guess_group_column(card, table, named, labels, lambda: tables.test)
+    group, on_group = guess_group_column(card, table, named, labels, lambda: tables.test)
+    if group and answers and not are_whole_in_groups(table.rows, answers.train_columns, group):
+        group, on_group = "", ""
     (features, note), (also, on_also) = (named_columns(card, key, table) for key in ("features", "also"))
     beside = (*named, group)
     guessed, on_guess = ([], "") if answers else guess_features(card, table, beside, lambda: tables.test)

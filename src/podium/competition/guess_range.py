@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from podium.competition.card import Card
 from podium.competition.image_names import number_suffixes
+from podium.containers.image_place import files_of
 from podium.containers.number_files import describe, read_start, reader_of
 from podium.terminal import plural
 
@@ -24,7 +25,8 @@ ENDS = (0.5, 99.5)  # percentiles: a few extreme values do not darken all others
 def guess_range(card: Card, folder: Path, train: pd.DataFrame) -> tuple[Card, list[str]]:
     """Returns the card, with a range if it has none and the training images need one; and notes."""
     suffixes = number_suffixes()
-    names = sorted(image for image in train["image"] if image.lower().endswith(suffixes))
+    files = (file for image in train["image"] for file in files_of(image))
+    names = sorted(file for file in files if file.lower().endswith(suffixes))
     values, words = list[NDArray[np.float64]](), dict[str, str]()
     for name in _spread(names, folder):
         start = read_start(folder / name)

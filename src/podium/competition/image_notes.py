@@ -8,6 +8,7 @@ import pandas as pd
 from podium.competition.channel_images import other_channels, own_files
 from podium.competition.contained_images import note_several, note_unused
 from podium.competition.find_files import Files
+from podium.competition.slice_images import files_in_folders_of_slices
 from podium.competition.table import Table
 from podium.competition.tables import Tables
 from podium.competition.unsupported import FILMS, find_unread
@@ -27,6 +28,7 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
             f"an image has several files: the channels {', '.join(channels)} are used,"
             f" {plural(len(others), 'file')} are not"
         )
+    unused -= files_in_folders_of_slices({*train["image"], *test["image"]}, unused)
     test_folders = {os.path.dirname(image) for image in test_images & set(files.images)}
     beside_test = {image for image in unused if os.path.dirname(image) in test_folders}
     stems = {os.path.splitext(os.path.basename(image))[0] for image in files.images if files.others}
@@ -37,6 +39,8 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
         notes.append(f"files of images that Podium does not read: {counts}: {names}; to use them, {unread.remedy()}")
     if in_both:
         notes.append(f"{plural(len(in_both), 'image')} in both the training and the test rows")
+    if shared := int(test[["id", "image"]].drop_duplicates()["image"].duplicated().sum()):
+        notes.append(f"{plural(shared, 'test id')} share the image of another one, and get its prediction")
     if beside_test:
         name = sample.path.name if sample else "the test table"
         images = plural(len(beside_test), "image")

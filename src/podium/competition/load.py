@@ -36,6 +36,7 @@ from podium.competition.metric_sign import refuse_wrong_sign
 from podium.competition.page_beside import suggestions
 from podium.competition.read_rows import read_rows
 from podium.competition.read_with_extension import read_with_extension
+from podium.competition.slice_images import note_on_slices
 from podium.competition.submission_format import SubmissionFormat
 from podium.competition.tables import Tables
 from podium.competition.unknown_class import UnknownClass
@@ -178,10 +179,11 @@ def load(
     train, groups = _apply(corrections, rows.groups, rows.answers)
     metric = choose_metric(labels, submission_format, classes, train["target"], folder)
     card, on_values = guess_range(metric.card if rows.features else metric.card.without("features"), folder, rows.train)
+    card, on_slices = note_on_slices(card, rows.train, rows.test, tables.facts.files)
     extra = read_extra(card, root, folder, task, labels.taught(classes))
     notes = (
         *(*tables.notes, *layout.notes, *rows.notes, *note_on_possible_samples(tables)),
-        *(*metric.notes, *submission_format.notes, *on_values),
+        *(*metric.notes, *submission_format.notes, *on_values, *on_slices),
         *(*_notes_on_classes(task, labels.taught(classes), labels_in(task, train["target"])), *labels.notes),
         *(*notes_on_images(rows.train, rows.test, tables.facts.files, tables.sample), *corrections.note()),
         *(*(extra.notes if extra else ()), *suggestions(card, tables.facts.files, metric.name, groups is not None)),

@@ -88,28 +88,32 @@ def _parts_in_table(facts: Facts, table: Table, pool: ImagePool) -> Parts | None
         path = facts.files.folder / name
         if path == table.path or name in facts.files.containers or not path.is_file():
             continue
-        columns = _explaining_columns(facts.head_of(name, FIRST_ROWS), str(ids.name), pool)
-        if columns is None:
+        image_column = _column_of_images(facts.head_of(name, FIRST_ROWS), str(ids.name), pool)
+        if image_column is None:
             continue
         rows = facts.rows_of(name)
-        if ids.isin(rows[ids.name]).all() and not rows[ids.name].duplicated().any():
+        columns = _explaining_columns(rows.drop(columns=str(ids.name)), image_column)
+        if columns is not None and ids.isin(rows[ids.name]).all() and not rows[ids.name].duplicated().any():
             explained = rows.set_index(ids.name).loc[ids]
             images, names = (pd.Series(explained[key].to_numpy(), ids.index) for key in columns)
             return Parts(columns[0], images, names, columns)
     return None
 
 
-def _explaining_columns(head: pd.DataFrame | None, id_column: str, pool: ImagePool) -> tuple[str, str] | None:
-    """Returns the columns of a table that hold an image, in several rows each, and a name, once for each image."""
+def _column_of_images(head: pd.DataFrame | None, id_column: str, pool: ImagePool) -> str | None:
+    """Returns the column that names the images, of a table that may explain these ids."""
     if head is None or id_column not in head or head.shape[1] < 3 or head[id_column].duplicated().any():
         return None
-    others = head.drop(columns=id_column)
-    image_column = pool.find_column(others)
-    if image_column is None or not others[image_column].duplicated().any():
+    return pool.find_column(head.drop(columns=id_column), with_folders=True)
+
+
+def _explaining_columns(rows: pd.DataFrame, image_column: str) -> tuple[str, str] | None:
+    """Returns the columns of a table that hold an image, in several rows each, and a name, once for each image."""
+    if not rows[image_column].duplicated().any():
         return None
-    for column in others.columns.drop(image_column):
-        is_once = not others[[image_column, column]].duplicated().any()
-        if is_once and 1 < others[column].nunique() < min(len(others), MOST_NAMES) and (others[column] != "").all():
+    for column in rows.columns.drop(image_column):
+        is_once = not rows[[image_column, column]].duplicated().any()
+        if is_once and 1 < rows[column].nunique() < min(len(rows), MOST_NAMES) and (rows[column] != "").all():
             return image_column, str(column)
     return None
 
@@ -120,7 +124,7 @@ def _parts_of_ids(path: Path, ids: "pd.Series[str]", pool: ImagePool) -> Parts |
     if not head.str.contains("_").all() or any(pool.find_candidates(head).values()):
         return None
     starts = {row_id: [row_id[: match.start()] for match in re.finditer("_", row_id)] for row_id in head}
-    known = pool.find_candidates({start for row in starts.values() for start in row})
+    known = pool.find_files({start for row in starts.values() for start in row})
     names: dict[str, None] = {}
     for row_id, row in starts.items():
         image = next((start for start in reversed(row) if known[start]), None)

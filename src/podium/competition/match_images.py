@@ -18,7 +18,9 @@ from podium.competition.channel_images import list_channel_images
 from podium.competition.contained_images import list_contained, missing_packages
 from podium.competition.find_files import Files, Role, role_in_path
 from podium.competition.image_names import without_suffix
+from podium.competition.slice_images import SLICES, SliceFolders
 from podium.competition.unsupported import unread_images
+from podium.containers.image_place import folder_of_slices
 from podium.errors import PodiumError
 from podium.terminal import first_few
 
@@ -34,7 +36,8 @@ class ImageIndex:
     `names` are the paths by which they are called. The index for names of so many parts is built at first use.
     """
 
-    def __init__(self, images: Sequence[str], names: Sequence[str] | None = None) -> None:
+    def __init__(self, images: Sequence[str], names: Sequence[str] | None = None, have_suffix: bool = True) -> None:
+        self._have_suffix = have_suffix
         self._images, self._names = images, images if names is None else names
         self._by_depth: dict[int, dict[str, str | list[str]]] = {}
 
@@ -54,7 +57,7 @@ class ImageIndex:
             if len(parts) < depth:
                 continue
             tail = path if len(parts) == depth else path[len(parts[0]) + 1 :]
-            for key in {tail, without_suffix(tail)}:
+            for key in {tail, without_suffix(tail) if self._have_suffix else tail}:
                 before = index.setdefault(key, image)
                 if isinstance(before, list):
                     before.append(image)
@@ -88,6 +91,17 @@ class ImagePool:
     def find_candidates(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Returns, for each name (an id with or without folders and extension), the images that it can mean.
 
+        Folders of slices count where they have more of these names than files have, or as many, and one of them for
+        each: each of the folders 1, 2 and 3 may hold the files 1, 2 and 3.
+        """
+        matches = self.find_files(names)
+        if all(len(images) == 1 for images in matches.values()):
+            return matches
+        return max(matches, self._find_folders(matches), key=_how_many_are_found)
+
+    def find_files(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Returns, for each name, the images that it can mean, without folders of slices.
+
         Only where no image file has such a name, files of numbers and images in containers count; where no name is
         found at all, names without what they all end with, then the files of channels.
         """
@@ -113,10 +127,14 @@ class ImagePool:
 
     def _list_further(self) -> Iterator[tuple[str, str]]:
         """Yields the name and the place of what counts where no image file answers."""
+        yield from ((name, name) for name in self._numbers())
+        yield from list_contained(self.files, self.card, self.role, self.folder)
+
+    def _numbers(self) -> Iterator[str]:
+        """Yields the files of numbers beside images."""
         for name in self.files.numbers:
             if name.startswith(f"{self.folder}/") if self.folder else role_in_path(name) in (self.role, None):
-                yield name, name
-        yield from list_contained(self.files, self.card, self.role, self.folder)
+                yield name
 
     @cached_property
     def _without_ending(self) -> ImageIndex:
@@ -130,13 +148,30 @@ class ImagePool:
         names, places = _unzip(list_channel_images(self.images))
         return ImageIndex(places, names)
 
+    def _find_folders(self, names: Iterable[str]) -> dict[str, list[str]]:
+        return {
+            name: [self._slices.place_of(folder) for folder in self._folders.find(_comparable(name))] for name in names
+        }
+
+    @cached_property
+    def _slices(self) -> SliceFolders:
+        return SliceFolders([*self.images, *self._numbers()], self.card.get("slices", SLICES))
+
+    @cached_property
+    def _folders(self) -> ImageIndex:
+        return ImageIndex(self._slices.folders, have_suffix=False)
+
     def has_images(self) -> bool:
         return bool(self.images) or any(self._list_further())
 
-    def find_column(self, rows: "pd.DataFrame", preferred: object = None) -> str | None:
-        """Returns the column whose first cells name the most images, None if no cell does; `preferred` wins a tie."""
+    def find_column(self, rows: "pd.DataFrame", preferred: object = None, with_folders: bool = False) -> str | None:
+        """Returns the column whose first cells name the most images, None if no cell does; `preferred` wins a tie.
+
+        Names of folders of slices count only if wanted, as folders may be called after classes.
+        """
         first_rows = rows.head(FIRST_ROWS).to_numpy(object)
-        candidates = self.find_candidates(set(first_rows.flat))
+        find = self.find_candidates if with_folders else self.find_files
+        candidates = find(set(first_rows.flat))
         match_counts = {
             str(column): sum(bool(candidates[cell]) for cell in set(cells))
             for column, cells in zip(rows.columns, first_rows.T, strict=True)
@@ -161,15 +196,17 @@ class ImagePool:
             if len(images) > 1:
                 images = _likeliest(name, images, complete_folders)
             if len(images) > 1:
-                is_elsewhere = os.path.dirname(images[0]) != os.path.dirname(images[1])
+                first_image, other = map(_path_of, images[:2])
+                is_elsewhere = os.path.dirname(first_image) != os.path.dirname(other)
                 raise PodiumError(
-                    f"{table_path}, line {line}: id '{name}' could be {images[0]} or {images[1]}; delete one of them"
+                    f"{table_path}, line {line}: id '{name}' could be {first_image} or {other}; delete one of them"
                     + (f", or {advice}" if is_elsewhere else ", or write the ids with their extension")
                 )
             if images[0] in lines:
                 first = lines[images[0]]
                 raise PodiumError(
-                    f"{table_path}, lines {first} and {line}: '{names[first]}' and '{name}' both mean {images[0]};"
+                    f"{table_path}, lines {first} and {line}: '{names[first]}' and '{name}' both mean"
+                    f" {_path_of(images[0])};"
                     " delete one of these lines"
                 )
             lines[images[0]] = line
@@ -191,6 +228,12 @@ class ImagePool:
             f" (ids {first_few(quoted)}), the first on line {missing.index[0]}; download again, {remedy}, or {advice}"
             + (f"; {unread}" if unread else "")
         )
+
+
+def _how_many_are_found(candidates: dict[str, list[str]]) -> tuple[int, int]:
+    """Returns how many names have an image, and how many have just one."""
+    counts = [len(images) for images in candidates.values()]
+    return sum(map(bool, counts)), counts.count(1)
 
 
 def _unzip(pairs: Iterable[tuple[str, str]]) -> tuple[Sequence[str], Sequence[str]]:
@@ -227,7 +270,8 @@ def _likeliest(name: str, images: list[str], complete_folders: set[str]) -> list
 
 def _exact_match(name: str, images: list[str]) -> str | None:
     """Returns the only image that has exactly this name with its extension, or else without."""
-    for paths in (images, [without_suffix(image) for image in images]):
+    own = [_path_of(image) for image in images]
+    for paths in (own, [without_suffix(path) for path in own]):
         matches = [image for image, path in zip(images, paths, strict=True) if f"/{path}".endswith(f"/{name}")]
         if len(matches) == 1:
             return matches[0]
@@ -236,4 +280,9 @@ def _exact_match(name: str, images: list[str]) -> str | None:
 
 def _unnamed_folder(name: str, image: str) -> str:
     """Returns the part of an image's folder that the name does not contain."""
-    return "/".join(image.split("/")[: -_comparable(name).count("/") - 1])
+    return "/".join(_path_of(image).split("/")[: -_comparable(name).count("/") - 1])
+
+
+def _path_of(image: str) -> str:
+    """Returns the path of an image; of slices, that of their folder."""
+    return folder_of_slices(image) or image

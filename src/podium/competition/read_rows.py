@@ -24,6 +24,7 @@ from podium.competition.read_targets import check_labels, read_targets
 from podium.competition.read_with_extension import ReaderRows
 from podium.competition.table import Table, refuse_blank_cells
 from podium.competition.tables import Tables
+from podium.containers.image_place import folder_of_slices
 from podium.errors import PodiumError
 from podium.tasks.task import NUMBERS
 from podium.terminal import plural
@@ -65,7 +66,7 @@ def read_rows(tables: Tables, layout: Layout, reader: ReaderRows | None, with_co
             " learn; if another column holds the labels, " + layout.card.advise('target_column = "NAME"')
         )
     of_reader = reader and reader.test
-    test = _read_test(tables, layout, train["id"].iloc[0]) if of_reader is None else of_reader
+    test = _read_test(tables, layout, train.iloc[0]) if of_reader is None else of_reader
     _refuse_missing_folder(tables.facts, train, test)
     answers = _take_answers(layout, tables, train, test)
     groups, on_groups = take_groups(layout, train, answers)
@@ -164,7 +165,7 @@ def _rows_of_folders(folders: ClassFolders) -> pd.DataFrame:
     return rows
 
 
-def _read_test(tables: Tables, layout: Layout, train_id: str) -> pd.DataFrame:
+def _read_test(tables: Tables, layout: Layout, of_train: "pd.Series[str]") -> pd.DataFrame:
     """Returns the test rows: id, image, answer (if images share one), in the order of the submission.
 
     Without a table or a folder of test images there are none: the competition can be trained on, but not submitted to.
@@ -172,7 +173,7 @@ def _read_test(tables: Tables, layout: Layout, train_id: str) -> pd.DataFrame:
     test, pool, sample = layout.test, tables.facts.images("test"), tables.sample
     table = sample if test.ids_in == "sample" else tables.test
     if test.ids_in == "folder" or table is None:
-        return _rows_of_test_folder(tables.facts, train_id)
+        return _rows_of_test_folder(tables.facts, of_train)
     if layout.train.answers and tables.test:
         return read_test_images(table, tables.test, layout.train.answers, pool)
     ids = table.rows[test.id_column]
@@ -184,16 +185,22 @@ def _read_test(tables: Tables, layout: Layout, train_id: str) -> pd.DataFrame:
         )
     listing = tables.test if test.images.column else None
     names = _names_of_images(listing, ids, test.images)
-    return pd.DataFrame({"id": ids.to_numpy(), "image": pool.match(names, table.path)})
+    unique = names.drop_duplicates() if test.images.column else names  # recordings may share a picture
+    image_of = dict(zip(unique, pool.match(unique, table.path), strict=True))
+    return pd.DataFrame({"id": ids.to_numpy(), "image": names.map(image_of).to_numpy()})
 
 
-def _rows_of_test_folder(facts: Facts, train_id: str) -> pd.DataFrame:
-    """Returns a row for each test image, with ids like the training ids: with or without the extension."""
+def _rows_of_test_folder(facts: Facts, of_train: "pd.Series[str]") -> pd.DataFrame:
+    """Returns a row for each test image, with ids like those of training: with or without the extension, or folders."""
     pool = facts.images("test")
     images = sorted(pool.images if pool.folder else facts.files.images_with_role("test"))
     if not images:
         return pd.DataFrame({"id": [], "image": []}, dtype=object)
-    has_extension = is_image_name(train_id)
+    if folder := folder_of_slices(of_train["image"]):
+        depth = pool.folder.count("/") + 1 if pool.folder else folder.count("/")
+        names = pd.Series(sorted({image.split("/")[depth] for image in images if image.count("/") > depth}), name="id")
+        return pd.DataFrame({"id": names, "image": pool.match(names, facts.files.folder)})
+    has_extension = is_image_name(of_train["id"])
     ids = [name if has_extension else without_suffix(name) for name in (PurePosixPath(image).name for image in images)]
     name, count = Counter(ids).most_common(1)[0]
     if count > 1:

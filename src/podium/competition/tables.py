@@ -1,7 +1,8 @@
 """The tables of a competition as the rest of Podium sees them: each read once, at first use, with a row for each image.
 
 Ids come first in the sample submission. A table with a row for each label is widened (long_tables.py), and one whose
-rows are groups is joined with the table that lists their images (answer_groups.py).
+rows are groups is joined with the table that lists their images (answer_groups.py). Votes become marks of one label
+(vote_columns.py).
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from podium.competition.find_tables import FoundTable, TableKey, find_table, fin
 from podium.competition.long_tables import widen_sample, widen_training_table
 from podium.competition.table import Table, have_line_breaks, take_index
 from podium.competition.text_encoding import note_on_encoding
+from podium.competition.vote_columns import count_votes
 from podium.errors import PodiumError
 from podium.terminal import plural
 
@@ -38,7 +40,8 @@ class Tables:
     def train(self) -> Table | None:
         table = _open(self.facts, "train_table", self.sample)
         table = table and _without_missing_validation(self.facts, table, _name_of_ids(self.facts, self.sample))
-        return table and list_images_of_groups(self.facts, self.sample, widen_training_table(self.sample, table))
+        table = table and list_images_of_groups(self.facts, self.sample, widen_training_table(self.sample, table))
+        return table and count_votes(self.facts, self.sample, table)
 
     @cached_property
     def test(self) -> Table | None:
@@ -67,7 +70,7 @@ def _with_ids_first(facts: Facts, table: Table) -> Table:
     pool, rows = facts.images("test"), table.rows
     id_column = facts.card.get("id_column")
     if id_column not in rows:
-        if all(pool.find_candidates(rows.iloc[:, 0]).values()):
+        if all(pool.find_files(rows.iloc[:, 0]).values()):
             return table._replace(ids_name_images=True)
         wide = widen_sample(facts, table, pool)
         if wide is not None:

@@ -8,6 +8,10 @@ An image may also be in several grey files, one for each channel; the place name
 
 train/ab12_red.png#channels=red+green+blue
 
+or be several pictures of one thing, slices in a folder; the place names the folder and those that are taken:
+
+train/00000#slices=FLAIR/Image-3.dcm|FLAIR/Image-8.dcm
+
 The place of a part of any of these images ends with the part: a box of the upright image, in pixels, with what is kept
 around it on each side, or all but its borders.
 
@@ -28,6 +32,7 @@ PLACE = re.compile(
 MAX_BYTES = 1_000_000_000  # of an image's file; the largest images take less in any format, also uncompressed
 MAX_PIXELS = 100_000_000  # of an image
 CHANNELS_KEY = "#channels="
+SLICES_KEY, BETWEEN_SLICES = "#slices=", "|"
 CUT_KEY, BORDER = "#cut=", "border"
 CUT = re.compile(rf"(.+){CUT_KEY}({BORDER}|[0-9]+,[0-9]+,[0-9]+,[0-9]+(?:\+[0-9]+,[0-9]+)?)", re.DOTALL)
 CHANNELS = re.compile(rf"(.+_)[^_/]+(\.\w+){CHANNELS_KEY}(\w+\+\w+\+\w+)", re.DOTALL)
@@ -97,13 +102,27 @@ def channels_of(image: str) -> list[str]:
     return match[3].split("+") if match else []
 
 
+def place_of_slices(folder: str, names: Sequence[str]) -> str:
+    """Returns the place of an image of several files, whose names are relative to a folder."""
+    return f"{folder}{SLICES_KEY}{BETWEEN_SLICES.join(names)}"
+
+
+def folder_of_slices(image: str) -> str:
+    """Returns the folder that holds the slices of an image; "" of other images."""
+    folder, key, _ = image.partition(SLICES_KEY)
+    return folder if key else ""
+
+
 def file_of(image: str) -> str:
-    """Returns the file that holds an image: its container, or its own file; the first one of several channels."""
+    """Returns the file that holds an image: its container, or its own file; the first one of several."""
     return files_of(image)[0]
 
 
 def files_of(image: str) -> list[str]:
-    """Returns the files of an image's channels, or the file that holds it."""
+    """Returns the files of an image's channels or slices, or the file that holds it."""
+    folder, is_of_slices, names = image.partition(SLICES_KEY)
+    if is_of_slices:
+        return [f"{folder}/{name}" for name in names.split(BETWEEN_SLICES)]
     match = CHANNELS.fullmatch(image) if "#" in image else None
     if match:
         return [f"{match[1]}{channel}{match[2]}" for channel in channels_of(image)]

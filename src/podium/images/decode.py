@@ -38,7 +38,7 @@ from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 from podium.competition.image_names import reads_avif, reads_heic
 from podium.competition.value_range import ValueRange
 from podium.containers.grid import lay_in_grid
-from podium.containers.image_place import MAX_BYTES, MAX_PIXELS, files_of, place_of, split_part
+from podium.containers.image_place import MAX_BYTES, MAX_PIXELS, files_of, folder_of_slices, place_of, split_part
 from podium.containers.number_files import reader_of
 from podium.containers.number_picture import Numbers
 from podium.containers.open_container import read_place
@@ -125,9 +125,11 @@ def read_file(path: Path, value_range: ValueRange | None = None) -> bytes | Pixe
 
     An image in several files, or of several pictures, is pixels, too; these are decoded in this range of values.
     """
-    channels = files_of(str(path))
-    if len(channels) > 1:
-        return _stack([read_image(Path(channel), value_range) for channel in channels], str(path))
+    files = files_of(str(path))
+    if folder := folder_of_slices(str(path)):
+        return _lay_slices(folder, files, value_range)
+    if len(files) > 1:
+        return _stack([read_image(Path(channel), value_range) for channel in files], str(path))
     place = place_of(str(path))
     try:
         if place:
@@ -152,6 +154,21 @@ def _stack(images: list[Pixels], name: str) -> Pixels:
     if len({image.shape for image in images}) > 1:
         raise BadImage(name, "its channels have different sizes")
     return np.ascontiguousarray(np.stack([image[:, :, 0] for image in images], axis=-1))
+
+
+def _lay_slices(folder: str, files: list[str], value_range: ValueRange | None) -> Pixels:
+    """Returns one image of the slices in a folder, in a grid."""
+    pictures, height, width = list[Pixels](), 0, 0
+    for file in files:
+        try:
+            pictures.append(read_image(Path(file), value_range))
+        except BadImage as bad:
+            raise BadImage(folder, f"its slice {file.removeprefix(f'{folder}/')}: {bad.reason}") from None
+        height, width = max(height, pictures[-1].shape[0]), max(width, pictures[-1].shape[1])
+        if height * width * len(files) > MAX_PIXELS:
+            what = f"{len(files)} slices of {width} x {height} pixels, more than {MAX_PIXELS // 10**6} million in all"
+            raise BadImage(folder, f"it has {what}, for which the card needs a smaller number of slices")
+    return lay_in_grid(pictures, empty=0)
 
 
 def _lay_out(files: list[bytes], name: str, value_range: ValueRange | None) -> Pixels:

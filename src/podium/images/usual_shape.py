@@ -10,7 +10,8 @@ import numpy as np
 from PIL import Image
 
 from podium.competition.load import Competition
-from podium.containers.image_place import file_of, place_of
+from podium.containers.grid import shape_of_grid
+from podium.containers.image_place import file_of, files_of, folder_of_slices, place_of
 from podium.containers.number_files import size_in_header
 from podium.images.decode import FORMATS, ORIENTATION, SIDEWAYS
 
@@ -35,7 +36,11 @@ def usual_shape(competition: Competition) -> float:
 
 
 def _shape_of(competition: Competition, name: str) -> float | None:
-    """Returns None for an image without a header that can be read."""
+    """Returns None for an image without a header that can be read. Slices have the shape of the first, in a grid."""
+    if folder_of_slices(name):
+        files = files_of(name)
+        (rows, columns), shape = shape_of_grid(len(files)), _shape_of(competition, files[0])
+        return shape and shape * columns / rows
     path = competition.folder / file_of(name)
     if place_of(name) or not path.is_file():  # opening a pipe would block, and a device may have no end
         return None
