@@ -189,7 +189,9 @@ def _peak_rate(learner: Learner, fitted: FittedHead) -> float:
 
 def _share_for(learner: Learner, steps: int) -> float:
     """Returns how much of the learning rate a training of so many steps can bear."""
-    return min(1.0, steps / FEW_STEPS) if backbone_of(learner.recipe.model).kind == "batch norm" else 1.0
+    recipe = learner.recipe
+    kind = backbone_of(recipe.model, learns_anew(recipe.weights)).kind
+    return min(1.0, steps / FEW_STEPS) if kind == "batch norm" else 1.0
 
 
 def _few(steps: int) -> str:
