@@ -180,16 +180,16 @@ def _announce(competition: Competition, folds: Models) -> None:
 def _say_estimate(competition: Competition, estimate: Estimate) -> None:
     low, high = estimate.interval
     rows = rows_of(competition)
-    score = f"{competition.metric} {estimate.score:.5f} on {estimate.image_count:,} held-out {rows}"
+    score = f"{competition.metric} {estimate.score:z.5f} on {estimate.image_count:,} held-out {rows}"
     if estimate.fold_gain:
-        score += f", to which the mean over folds should add {estimate.fold_gain:+.4f}"
+        score += f", to which the mean over folds should add {estimate.fold_gain:+z.4f}"
     tests = f"{len(competition.answer_ids):,} test {rows} of the same kind"
     if not np.isfinite(estimate.score):
         say(f"podium: warning: {competition.metric} of the held-out images is {estimate.score}, which says nothing")
     elif np.isnan(low):
         say(f"podium: {score}; these are all of one group, so the score on {tests} cannot be estimated")
     else:
-        say(f"podium: {score}; expect between {low:.4f} and {high:.4f} on {tests}")
+        say(f"podium: {score}; expect between {low:z.4f} and {high:z.4f} on {tests}")
 
 
 def _join_names(runs: Sequence[Run]) -> str:

@@ -87,8 +87,8 @@ def warn_if_worse(learner: Learner) -> None:
         whose, remedy = f"that of its start, the run {source},", "a lower --lr or more --epochs"
     if before.step < steps <= last.step and gain < 0:
         say(
-            f"podium: warning: {fold_name(learner.fold)}: {metric} {last.scores[metric]:.4f} is still worse than"
-            f" {whose} {start.scores[metric]:.4f}; if it stays so, try {remedy}, under another --name"
+            f"podium: warning: {fold_name(learner.fold)}: {metric} {last.scores[metric]:z.4f} is still worse than"
+            f" {whose} {start.scores[metric]:z.4f}; if it stays so, try {remedy}, under another --name"
         )
 
 
