@@ -28,7 +28,7 @@ from podium.machine import Machine
 from podium.saved_runs.doubts import warn_of_code
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
-from podium.submissions.check import check_class_shares
+from podium.submissions.check import advice_on_same_answer, check_class_shares
 from podium.submissions.choose_steps import choose_steps
 from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import BlendedPredictions, predict_blend
@@ -91,7 +91,8 @@ def submit(
         predict_first(models)
     predictions = predict_blend(competition, root, models, blend, machine)
     estimate = chosen.estimate and _estimate_of_test(competition, chosen.estimate, blend, predictions)
-    check_class_shares(competition, predictions.probs, options.anyway, blend.strategy == RANK)
+    advice = advice_on_same_answer(predictions.other_images)
+    check_class_shares(competition, predictions.probs, options.anyway, blend.strategy == RANK, advice)
     text = render(competition, predictions.probs)
     path = _free_path(root / "submissions" / competition.slug, name or _join_names(list(models)), text)
     chosen = replace(chosen, blend=blend, estimate=estimate)
