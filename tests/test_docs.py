@@ -354,8 +354,11 @@ def test_the_examples_of_ones_own_parts_run(tmp_path: Path, podium: Podium, monk
     assert podium("folds", "--k", "2")[0] == 0
     for line in shell_commands(EXTEND):
         words = shlex.split(line)[1:]
-        status, _, err = podium(*words, *(QUICK if words[0] == "train" else ()))
+        quick = QUICK if "--weights" in words else QUICK[2:]  # a backbone inside has its pretrained weights
+        status, _, err = podium(*words, *(quick if words[0] == "train" else ()))
         assert status == 0, f"{line}\n{err}"
+        if "lite_with_two_layers" in words:
+            assert "in backbone; new: head" in err
     every_kind = {"register_model", "extend.metric", "extend.loss", "extend.augmentation", "extend.view"}
     assert set(re.findall(r"^@([\w.]+)", EXTEND, re.MULTILINE)) == every_kind | {"extend.reader", "extend.splitter"}
 
@@ -406,3 +409,54 @@ def test_the_architecture_page_names_every_room_and_file_that_exists() -> None:
     assert set(re.findall(r"^\| `(\w+)/` ", ARCHITECTURE, re.MULTILINE)) == rooms
     for name in re.findall(r"`((?:\w+/)*\w+\.py)`", ARCHITECTURE):
         assert (ROOT / name).exists() or list((ROOT / "src" / "podium").rglob(name)), name
+
+
+NAMES = r"`[A-Za-z_]\w*`(?:(?:,| and| or|, and)\s+`[A-Za-z_]\w*`)*"
+FILE = r"`((?:\w+/)*\w+\.py)`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[path.name for path in PAGES])
+def test_a_name_beside_a_file_is_defined_in_that_file(page: Path) -> None:
+    """`NAME` (`file.py`), `NAME` in `file.py`, `file.py` (`NAME`)."""
+    text = page.read_text(encoding="utf-8")
+    pairs = re.findall(rf"({NAMES})(?:\s+\([^`()]*\))?\s+(?:\(|in\s+){FILE}", text)
+    pairs += [(names, file) for file, names in re.findall(rf"{FILE}\s+\(({NAMES})\)", text)]
+    if page.name == "architecture.md":
+        assert len(pairs) > 20
+    for names, file in pairs:
+        found = [ROOT / file, *(ROOT / "src" / "podium").rglob(file)]
+        source = "\n".join(path.read_text(encoding="utf-8") for path in found if path.exists())
+        for name in re.findall(r"`(\w+)`", names):
+            definition = rf"^\s*(?:def|class) {name}\b|^\s*{name}(?:: [^=\n]+)? = |^\s+{name}: "
+            assert re.search(definition, source, re.MULTILINE), f"{page.name}: {file} has no {name}"
+
+
+def test_each_room_is_listed_after_those_that_it_imports() -> None:
+    rooms = {path.parent.name for path in (ROOT / "src" / "podium").glob("*/__init__.py")}
+    listed = re.findall(r"\w+", str(podium.__doc__).partition("The rooms:")[2].partition(".")[0])
+    assert len(listed) == len(rooms)
+    assert set(listed) == rooms
+    for place, room in enumerate(listed):
+        for path in (ROOT / "src" / "podium" / room).glob("*.py"):
+            imported = set(re.findall(r"^ *from podium\.(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)) & rooms
+            assert imported <= {*listed[:place], room}, path
+
+
+def test_the_architecture_page_names_every_module_outside_the_rooms() -> None:
+    listed = re.search(r"^(\w+) modules outside the rooms.*?\n\n", ARCHITECTURE, re.DOTALL | re.MULTILINE)
+    assert listed
+    named = re.findall(r"`(\w+)\.py`", listed[0])
+    modules = {path.stem for path in (ROOT / "src" / "podium").glob("*.py")} - {"__init__", "__main__"}
+    assert set(named) == modules
+    assert listed[1] == "Fifteen"
+    assert len(named) - 1 == 15  # library.py stands beside cli/
+
+
+def test_what_runs_before_packages_are_installed_imports_what_the_architecture_page_says() -> None:
+    kernel, set_up = (
+        (ROOT / "src" / name).read_text(encoding="utf-8") for name in ("podium/kaggle/inside_kernel.py", "set_up.py")
+    )
+    imports = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
+    of_podium = {"podium", "podium.errors", "podium.extras"}
+    assert {name for name in imports.findall(kernel) if name.split(".")[0] not in sys.stdlib_module_names} == of_podium
+    assert all(name.split(".")[0] in {*sys.stdlib_module_names} for name in imports.findall(set_up))

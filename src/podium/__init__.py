@@ -1,8 +1,8 @@
 """Podium takes a Kaggle image-classification competition from its files to a submission you can trust.
 
-The rooms, in the order of the flow: tasks, extensions, containers, competition, images, folds, zoo, operators, models,
-saved_runs, training, explain, blending, pretraining, submissions, comparing, report, kaggle, cli. Each imports only
-from those before it; docs/architecture.md shows the way through them.
+The rooms: tasks, extensions, containers, competition, images, scoring, operators, zoo, folds, models, timing,
+saved_runs, tracking, training, fleet, explain, exporting, blending, pretraining, submissions, comparing, report,
+kaggle, searching, cli. Each imports only from those before it; docs/architecture.md shows the way through them.
 """
 
 import podium.early_signals  # noqa: F401, I001  the first line that a command runs

@@ -233,7 +233,7 @@ class Run(run_folder.Run):
         folds = self.finished()
         text = f"<podium.Run {self.name}: {len(folds)} of {plural(self.recipe['folds'], 'fold')}"
         if folds:
-            text += f", {self.recipe['metric']} {self.score():.4f}"
+            text += f", {self.recipe['metric']} {self.score():z.4f}"
         return text + ">"
 
 

@@ -236,6 +236,11 @@ def command_for(name: str, slug: str, **variables: object) -> str:
     return " ".join([podium_command(), name, *words])
 
 
+def as_given(switch: str) -> str:
+    """Returns how this user gives a switch such as --skip-bad to the commands that `command_for` shows."""
+    return f"ARGS={switch}" if uses_make() else switch
+
+
 def podium_command() -> str:
     """Returns how this user calls podium; for commands that have no make target too."""
     if uses_make():

@@ -23,7 +23,7 @@ from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
 from podium.submissions.kaggle_scores import COLUMNS
 from podium.tasks.metrics import evaluate
-from tiny import Podium, one_line
+from tiny import Podium, one_line, run_of
 
 CLASSES = ("blue", "green", "lonely", "red")
 
@@ -89,6 +89,19 @@ def test_own_augmentations_and_other_views_stand_beside_the_recipe(two_runs: Pat
     assert "augment" not in recipes[2]
     (row, _) = json.loads(podium("compare", "-c", "tiny", "--json")[1])
     assert (row["augment"], row["views"]) == ("salt", "mirror+shifted")
+
+
+def test_the_learning_rate_is_the_one_that_the_folds_have_trained_with(two_runs: Path, podium: Podium) -> None:
+    run = run_of(two_runs, "good")
+    records = run.history(0)
+    run.write_history(0, [replace(records[0], epoch=0, step=0, lr=1e-5), *records])
+    usual = f"{run.recipe['lr']:g}"
+    recipes = podium("compare", "-c", "tiny")[1].split("\n\n")[2]
+    assert f"1e-05 to {usual}" in recipes
+    assert recipes.count(f"lr lowered from {usual}") == 1
+    rows = {row["run"]: row for row in json.loads(podium("compare", "-c", "tiny", "--json")[1])}
+    assert (rows["good"]["lr_least"], rows["good"]["lr"]) == (1e-5, run.recipe["lr"])
+    assert rows["idle"]["lr_least"] == rows["idle"]["lr_most"] == rows["idle"]["lr"]
 
 
 def test_labels_that_have_changed_are_told(two_runs: Path, podium: Podium) -> None:
@@ -201,7 +214,14 @@ def test_the_tables_fit_into_120_columns() -> None:
     names = [f"swin_tiny_patch4_window7_224.ms_in22k_ft_in1k-{number:02d}" for number in range(10)]
     row = {"left_out": "score may be chance", "model": names[0], "folds": 5, "folds_in_all": 5, "metric": "accuracy"}
     scores = {"score": 0.5, "fold_spread": 0.1, "log_loss": 1.5, "gain": -0.1, "gain_low": -0.2, "gain_high": -0.05}
-    costs: dict[str, object] = {"lr": 1e-4, "image_size": 224, "epochs": 100, "parameters": 8e8}
+    costs: dict[str, object] = {
+        "lr": 1e-4,
+        "lr_least": 3.33e-5,
+        "lr_most": 6.66e-5,
+        "image_size": 224,
+        "epochs": 100,
+        "parameters": 8e8,
+    }
     costs |= {"multiply_adds": 1e12, "predicted_per_s": 1e6, "memory_mb": 80_000}
     costs |= {
         "images_per_s": 1234.5,
@@ -225,3 +245,5 @@ def test_the_tables_fit_into_120_columns() -> None:
     text = describe_comparison(runs, pd.DataFrame(np.full((10, 10), 0.1234), index=names, columns=names), pairs)
     assert max(map(len, text.splitlines())) <= 120
     assert "swin_tin..._in1k-03" in text
+    assert "3.33e-05 to 6.66e-05" in text
+    assert "lr lowered" in text

@@ -226,6 +226,19 @@ def test_row_numbers_need_no_sample_submission(tmp_path: Path) -> None:
     assert competition.test.to_numpy().tolist() == [["0", "test/4.jpg"], ["1", "test/5.jpg"]]
 
 
+@pytest.mark.parametrize("some", [True, False])
+@pytest.mark.parametrize("file", ["train.csv", "sample_submission.csv"])
+def test_ids_that_were_written_as_decimals_are_explained(tmp_path: Path, file: str, some: bool) -> None:
+    images = ["train/0.jpg", "train/1.jpg", "train/2.jpg", "test/4.jpg", "test/5.jpg"]
+    rows = {"train.csv": ["0,cat", "1,dog", "2,cat"], "sample_submission.csv": ["4,cat", "5,cat"]}
+    rows[file] = [row.replace(",", ".0,") if number or not some else row for number, row in enumerate(rows[file])]
+    message = load_error(tmp_path, images, {name: table("id,label", *lines) for name, lines in rows.items()})
+    assert file in message
+    assert "look like decimals" in message
+    assert "whole numbers" in message
+    assert "pandas" in message
+
+
 def test_a_row_number_without_an_image_is_refused(tmp_path: Path) -> None:
     message = load_error(tmp_path, IMAGES, NUMBERED | {"sample_submission.csv": table("id,label", "1,0", "7,0")})
     assert "sample_submission.csv: 1 of 2 rows have no image" in message

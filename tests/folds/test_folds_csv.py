@@ -146,6 +146,25 @@ def test_unreadable_images_get_fold_minus_1_and_do_not_count_for_their_class(tmp
         assert sorted(int(name) % 2 for name in folds if folds[name] == fold) in ([0, 0, 0, 1, 1], [0, 0, 1, 1, 1])
 
 
+@pytest.mark.parametrize(("caller", "flag"), [("", "--skip-bad"), ("make", "ARGS=--skip-bad")])
+def test_images_that_training_will_refuse_are_said_last_with_the_remedy(
+    tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, caller: str, flag: str
+) -> None:
+    monkeypatch.setenv("PODIUM_CALLED_BY", caller)
+    folder = write_image_competition(tmp_path, images_of_two_classes(), {"x": photograph(99)})
+    for name in ("3", "6"):
+        (folder / "train" / f"{name}.png").write_bytes(b"")
+    *_, warning, following = podium("folds", "-c", "tiny", "--k", "2")[2].splitlines()
+    assert warning.startswith("podium: warning: training will refuse 2 images")
+    assert "train/3.png (" in warning
+    assert warning.endswith(f" {flag}")
+    assert following.endswith(f" {flag}")
+    card = tmp_path / "data" / "competitions" / "tiny.toml"
+    card.parent.mkdir(parents=True)
+    card.write_text("[recipe]\nskip_bad = true")
+    assert "skip-bad" not in podium("folds", "-c", "tiny", "--k", "3")[2]
+
+
 def test_an_unreadable_image_does_not_keep_its_group_out_of_the_folds(tmp_path: Path, podium: Podium) -> None:
     folder = write_image_competition(tmp_path, images_of_two_classes(), {"x": photograph(99)})
     add_scenes(folder, {"0": "park", "2": "park", "4": "park", "1": "sea", "3": "sea"})

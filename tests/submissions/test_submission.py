@@ -1,13 +1,15 @@
 """podium submit: from finished runs to a CSV and its lineage."""
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from podium.blending.expected_score import Estimate
 from podium.competition.load import load
-from podium.submissions.submission import submit
+from podium.submissions.submission import _say_estimate, submit
 from podium.tasks.metrics import METRICS, Metric
 from tiny import Podium, one_line
 
@@ -23,6 +25,18 @@ def test_a_blend_is_written_with_its_lineage(two_runs: Path, podium: Podium) -> 
     assert lineage["runs"][0]["weight"] > 0.7
     assert lineage["estimate"]["images"] == 36
     assert {"commit", "versions", "train_sha256", "test_sha256", "sha256"} <= set(lineage)
+
+
+def test_a_lower_end_just_below_0_has_no_sign(two_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    estimate = Estimate(score=0.25, interval=(-1e-9, 0.5), image_count=36, loss=1.0)
+    _say_estimate(load("tiny", two_runs), estimate)
+    assert "between 0.0000 and 0.5000" in capsys.readouterr().err
+
+
+def test_no_number_for_people_is_a_negative_zero() -> None:
+    for path in (Path(__file__).parents[2] / "src" / "podium").rglob("*.py"):
+        plain = re.findall(r"\{[^{}]*:\+?\.[3-5]f\}", path.read_text(encoding="utf-8"))
+        assert not plain, f"{path}: {plain}: write z before the point (:z.4f), which leaves out the sign of a rounded 0"
 
 
 def test_a_training_table_that_changed_after_training_is_named(two_runs: Path, podium: Podium) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from podium.competition.csv_files import read_table
 from tiny import FAST, Podium, one_line, run_of, weights_hash, write_image
 
@@ -20,6 +22,9 @@ def test_unreadable_training_images_are_left_out_only_if_the_user_says_so(tiny: 
         assert "2 training images cannot be read" in message
         assert "train_image/003.jpg (it is a web page" in message
         assert "leave them out with --skip-bad" in message
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PODIUM_CALLED_BY", "make")
+        assert one_line(podium(*TRAIN)).endswith(" ARGS=--skip-bad")
     status, _, err = podium(*TRAIN, "--skip-bad")
     assert status == 0, err
     assert "warning: 2 training images cannot be read" in err

@@ -63,7 +63,7 @@ class BlendChoice:
         rows = []
         for candidate in self.candidates:
             gain, (low, high) = candidate.gain, candidate.gain.interval
-            scores = [f"{gain.score:.5f}", f"{gain.gain:+.5f}", f"{low:+.5f} to {high:+.5f}"]
+            scores = [f"{gain.score:z.5f}", f"{gain.gain:+z.5f}", f"{low:+z.5f} to {high:+z.5f}"]
             rows.append([candidate.strategy, *scores])
         text = table(["strategy", metric, "gain", "95 % interval"], rows)
         return f"{text}\ngain: over {BEST}, the best single run, chosen without the images that it is scored on"

@@ -46,7 +46,7 @@ def choose_pooling(held_out: HeldOut, competition: Competition) -> Judged[Pool]:
     judged = Judged(best, gain, gain.is_clear and best != MEAN)
     way = best.way if gain.is_clear else MEAN.way
     low, high = gain.interval
-    scores = ", ".join(f"{name} {evaluate(metric, mean.targets, probs):.4f}" for name, probs in blends.items())
-    text = f"gain over the mean {low:+.4f} to {high:+.4f}" if np.isfinite(low) else "no gain over the mean"
+    scores = ", ".join(f"{name} {evaluate(metric, mean.targets, probs):z.4f}" for name, probs in blends.items())
+    text = f"gain over the mean {low:+z.4f} to {high:+z.4f}" if np.isfinite(low) else "no gain over the mean"
     say(f"podium: answers for several images: {way} of the images' probabilities ({metric}: {scores}; {text})")
     return judged

@@ -60,10 +60,10 @@ class Judged(Generic[S]):
     def describe(self, metric: str) -> str:
         """Returns one line for people."""
         low, high = self.gain.interval
-        gain = f"{self.gain.gain:+.4f}"
+        gain = f"{self.gain.gain:+z.4f}"
         if math.isfinite(low):
-            gain += f", 95 % interval {low:+.4f} to {high:+.4f}"
-        scores = f"{self.step.describe()} for {metric}: {self.gain.before:.4f} -> {self.gain.score:.4f} ({gain})"
+            gain += f", 95 % interval {low:+z.4f} to {high:+z.4f}"
+        scores = f"{self.step.describe()} for {metric}: {self.gain.before:z.4f} -> {self.gain.score:z.4f} ({gain})"
         return f"{scores}, {'taken' if self.is_taken else 'not taken: that may be chance'}"
 
 

@@ -68,7 +68,7 @@ def _list_suspects(args: argparse.Namespace) -> None:
 
 def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
-    from podium.folds.folds_csv import certified_columns, folds_path, verify_folds, write_folds
+    from podium.folds.folds_csv import certified_columns, folds_path, must_skip_bad, verify_folds, write_folds
     from podium.folds.strategies import Split
     from podium.saved_runs.run_folder import names_of_runs_on_folds
 
@@ -85,7 +85,9 @@ def folds(args: argparse.Namespace) -> None:
         before = path.read_bytes() if path.exists() else None
         write_folds(competition, args.root, split, in_use_by)
         if path.read_bytes() != before:
-            terminal.say(f"next: {terminal.command_for('train', competition.slug, model='auto')}")
+            command = terminal.command_for("train", competition.slug, model="auto")
+            skip = f" {terminal.as_given('--skip-bad')}" if must_skip_bad(competition, args.root) else ""
+            terminal.say(f"next: {command}{skip}")
     else:
         verify_folds(competition, args.root, args.verify or None, split)
     competition.corrections.save()

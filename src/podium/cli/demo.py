@@ -58,7 +58,7 @@ def demo(root: Path) -> None:
         result(str(report))
     score = _score(competition, root, csv)
     show(
-        f"\n{competition.metric} {score:.4f} on the {len(competition.test)} test images; {expected}"
+        f"\n{competition.metric} {score:z.4f} on the {len(competition.test)} test images; {expected}"
         f"\nsubmission  {csv}\nreport      {report}  (open it in a browser)"
     )
     say(f"podium: the demo took {duration(time.monotonic() - started)}\nnext: {_next_step(root)}")
@@ -107,13 +107,13 @@ def _train(competition: Competition, root: Path, name: str) -> str:
     run = train(make_plan(check_before_plan(competition.slug, root, Request(RUNS[name], name=name))))
     images = read_held_out(run, competition)
     score = evaluate(competition.metric, images.truth, images.probs)
-    return f"{run.path}: {competition.metric} {score:.4f} on the {len(images):,} images, each held out from its model"
+    return f"{run.path}: {competition.metric} {score:z.4f} on the {len(images):,} images, each held out from its model"
 
 
 def _expected(competition: Competition, csv: Path) -> str:
     estimate = read_lineage(csv).content["estimate"]
     low, high = estimate["between"]
-    return f"expected: {low:.4f} to {high:.4f}, from {estimate['score']:.4f} on the held-out images"
+    return f"expected: {low:z.4f} to {high:z.4f}, from {estimate['score']:z.4f} on the held-out images"
 
 
 def _score(competition: Competition, root: Path, csv: Path) -> float:

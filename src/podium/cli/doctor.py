@@ -22,6 +22,7 @@ from podium.light_torch import import_torch
 from podium.models.build import PERMISSIVE
 from podium.models.catalogue import licence_of
 from podium.models.hub import JOIN, backbones_in, check_model_name, check_weights_available, package_to_use, timm_name
+from podium.models.look_inside import inner_backbones
 from podium.recipe_defaults import AUTO_PRETRAINED, expand_auto
 from podium.terminal import command_for, first_line, plural, say, show, table
 
@@ -164,8 +165,8 @@ def _weights(model: str, device: str) -> Iterator[Finding]:
             return
     model = timm_name(model)
     check_model_name(model)
-    if JOIN in model:
-        for part in backbones_in(model):
+    if parts := backbones_in(model) if JOIN in model else inner_backbones(model):
+        for part in parts:
             yield from _weights(part, device)
         return
     check_weights_available(model, "pretrained")

@@ -89,6 +89,8 @@ COLUMNS = (
         "predicted_per_s",
         "memory_mb",
         "seconds",
+        "lr_least",
+        "lr_most",
     ),
 )
 

@@ -188,8 +188,8 @@ def _draw_point(point: Point, across: Axis, up: Axis) -> str:
     if point.spread > 0:
         ends = up.place(point.score - point.spread), up.place(point.score + point.spread)
         bar = f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}" stroke="{colour}"/>'
-    spread = f" ± {point.spread:.4f}" if point.spread > 0 else ""
-    title = f"<title>{escape(point.name)}: {point.score:.4f}{spread}</title>"
+    spread = f" ± {point.spread:z.4f}" if point.spread > 0 else ""
+    title = f"<title>{escape(point.name)}: {point.score:z.4f}{spread}</title>"
     return bar + shape.format(x=x, y=y, colour=colour, title=title)
 
 

@@ -55,7 +55,7 @@ def _scores_table(rows: list[dict[str, Any]]) -> str:
         "folds": [f"{row['folds']} of {row['folds_in_all']}" for row in rows],
         "images": [f"{row['images']:,}" for row in rows],
         metric: [_number(row["score"]) for row in rows],
-        "±": ["" if pd.isna(row["fold_spread"]) else f"{row['fold_spread']:.4f}" for row in rows],  # over the folds
+        "±": ["" if pd.isna(row["fold_spread"]) else f"{row['fold_spread']:z.4f}" for row in rows],  # over the folds
         "log loss": [_number(row["log_loss"]) for row in rows],
         "worse than best": ["best", *(_distance_from_best(row) for row in rows[1:])],
         "Kaggle": [_number(row["public_score"]) for row in rows],
@@ -86,7 +86,7 @@ def _distance_from_best(row: dict[str, Any]) -> str:
     if np.isnan(low):
         return ""
     if high < 0:
-        return f"{-high:.4f} to {-low:.4f}"
+        return f"{-high:z.4f} to {-low:z.4f}"
     return "no, better" if low > 0 else "not clearly"
 
 
@@ -135,15 +135,28 @@ def _recipe_of(row: dict[str, Any]) -> list[object]:
     return [
         _shortened(row["run"]),
         row["model"],
-        "" if pd.isna(row["lr"]) or has_no_steps else f"{row['lr']:g}",
+        "" if pd.isna(row["lr"]) or has_no_steps else _trained_rate(row),
         "" if has_no_steps else row["epochs"],
     ]
+
+
+def _is_lowered(row: dict[str, Any]) -> bool:
+    """Returns whether a fold has trained at a lower learning rate than the recipe's."""
+    return not (row["linear"] or row["soup"] or pd.isna(row["lr"])) and row["lr_least"] < row["lr"]
+
+
+def _trained_rate(row: dict[str, Any]) -> str:
+    """Returns the learning rate of the folds, which may be lower than the recipe's."""
+    if pd.isna(row["lr_least"]):
+        return f"{row['lr']:g}"
+    return " to ".join(dict.fromkeys(f"{row[name]:g}" for name in ("lr_least", "lr_most")))
 
 
 def _notes_on(row: dict[str, Any], differing: Collection[str]) -> str:
     """Returns what else distinguishes the run's recipe; of the options `differing`, what is not the default."""
     notes = {
         "linear": bool(row["linear"]),
+        f"lr lowered from {row['lr']:g}": _is_lowered(row),
         f"from {row['start']}": bool(row["start"]),
         f"{row['loss']} loss": row["loss"] != "cross_entropy",
         f"augment {row['augment']}": row["augment"] != "none",
@@ -186,11 +199,11 @@ def _pairs_table(pairs: pd.DataFrame, task: Task) -> str:
 
 
 def chance(p: float) -> str:
-    return "< 0.0001" if p < 1e-4 else f"{p:.4f}"
+    return "< 0.0001" if p < 1e-4 else f"{p:z.4f}"
 
 
 def _number(value: float | None) -> str:
-    return "" if pd.isna(value) else f"{value:.5f}"
+    return "" if pd.isna(value) else f"{value:z.5f}"
 
 
 def _shortened(name: str) -> str:

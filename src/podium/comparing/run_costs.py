@@ -20,7 +20,7 @@ from podium.terminal import say
 OF_BATCH_NORM = ("running_mean", "running_var", "num_batches_tracked")
 NOT_LEARNED = (*OF_BATCH_NORM, "attention1.w", "attention2.w", ".gallery", ".class_of", ".temperature")
 OF_SEVERAL = ("scale", "shift")  # of the colours that several backbones expect
-UNKNOWN = dict.fromkeys(("images_per_s", "predicted_per_s", "memory_mb", "seconds"), math.nan)
+UNKNOWN = dict.fromkeys(("images_per_s", "predicted_per_s", "memory_mb", "seconds", "lr_least", "lr_most"), math.nan)
 
 MOST_MULTIPLY_ADDS = 10**16  # of one image: nobody trains more, so a larger number is a mistake
 
@@ -49,7 +49,15 @@ def _measured_costs(run: Run) -> dict[str, float]:
         "predicted_per_s": median(map(_prediction_rate, histories, images)),
         "memory_mb": max(record.gpu_mb or record.memory_mb for record in records),
         "seconds": sum(record.seconds + record.validation_seconds for record in records),
+        **_peak_rates(run, histories),
     }
+
+
+def _peak_rates(run: Run, histories: list[list[EpochRecord]]) -> dict[str, float]:
+    """Returns the lowest and the highest learning rate that the folds rose to: training may lower the recipe's."""
+    usual = run.recipe.get("lr", math.nan)
+    rates = [history[0].lr if history[0].is_start else usual for history in histories]
+    return {"lr_least": min(rates), "lr_most": max(rates)}
 
 
 def _prediction_rate(history: list[EpochRecord], images: int) -> float:

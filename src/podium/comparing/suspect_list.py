@@ -70,7 +70,7 @@ def suspects_as_corrections(ranked: pd.DataFrame) -> str:
         (
             row.id,
             row.suggested,
-            f"{row.runs} gives {row.suggested} {row.suggested_prob:.3f} and {row.label} {row.label_prob:.3f}",
+            f"{row.runs} gives {row.suggested} {row.suggested_prob:z.3f} and {row.label} {row.label_prob:z.3f}",
         )
         for row in ranked[ranked["is_suspect"]].itertuples()
     )
@@ -88,7 +88,7 @@ def describe_suspects(competition: Competition, ranked: pd.DataFrame) -> str:
     if not len(suspects):
         return title
     rows = [
-        [row.id, row.label, row.suggested, f"{row.label_prob:.3f}", f"{row.suggested_prob:.3f}"]
+        [row.id, row.label, row.suggested, f"{row.label_prob:z.3f}", f"{row.suggested_prob:z.3f}"]
         for row in suspects.head(SHOWN).itertuples()
     ]
     header = ["id", "label", "suggested", "prob. of label", "prob. of suggested"]

@@ -81,8 +81,8 @@ def _describe(competition: Competition, root: Path, run: Run, other: Run, what: 
     verdict = "it helps here" if low > 0 else "it harms here" if high < 0 else "that may be chance"
     sign = "" if better > 0 else ", positive is better"
     return (
-        f"beside {other.name}, {what}: {metric} {gain:+.4f} on {len(pair):,} held-out images (95 % over images:"
-        f" {low:+.4f} to {high:+.4f}{sign}): {verdict}"
+        f"beside {other.name}, {what}: {metric} {gain:+z.4f} on {len(pair):,} held-out images (95 % over images:"
+        f" {low:+z.4f} to {high:+z.4f}{sign}): {verdict}"
     )
 
 

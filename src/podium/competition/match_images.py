@@ -221,12 +221,25 @@ class ImagePool:
         remedy = "delete those rows"
         if self.role == "test":  # every row of a submission is needed
             remedy = f"name their files in a test.csv, beside '{names.name}'"
+        decimals = self._explain_decimals(missing)
         unread = unread_images(self.files) or missing_packages(self.files, self.card)
         quoted = (name if name == name.strip() else repr(name) for name in missing)  # blanks would not be seen
         raise PodiumError(
             f"{table_path}: {len(missing):,} of {len(names):,} rows have no image below {self.path}"
             f" (ids {first_few(quoted)}), the first on line {missing.index[0]}; download again, {remedy}, or {advice}"
+            + (f"; {decimals}" if decimals else "")
             + (f"; {unread}" if unread else "")
+        )
+
+    def _explain_decimals(self, missing: "pd.Series[str]") -> str:
+        """Returns what has happened to ids such as 7.0 if there is an image 7; else nothing."""
+        whole = [name.partition(".")[0] for name in missing if re.fullmatch(r"\s*-?\d+\.0+\s*", name)]
+        if not whole or not any(self.find_candidates(whole).values()):
+            return ""
+        return (
+            f"these ids look like decimals, where the images have whole numbers ({whole[0].strip()}): whatever wrote"
+            f" the table, such as pandas, took '{missing.name}' for a number; write it again with whole numbers"
+            f" (read_csv(..., dtype={{'{missing.name}': str}}), or .astype(int))"
         )
 
 

@@ -47,7 +47,7 @@ class Int8Loss:
     @property
     def changes(self) -> list[str]:
         return [
-            f"{name} {self.after[name]:.4f} in place of {score:.4f} ({self.after[name] - score:+.4f})"
+            f"{name} {self.after[name]:z.4f} in place of {score:z.4f} ({self.after[name] - score:+z.4f})"
             for name, score in self.before.items()
         ]
 

@@ -160,6 +160,6 @@ def _scores(competition: Competition, run: Run, folds: Sequence[int]) -> list[st
     lines = []
     for name in last[0] if last else ():
         values = np.array([scores[name] for scores in last])
-        spread = f" ({values.min():.4f} to {values.max():.4f})" if len(values) > 1 else ""
-        lines.append(f"- {name}: {values.mean():.4f}{spread}")
+        spread = f" ({values.min():z.4f} to {values.max():z.4f})" if len(values) > 1 else ""
+        lines.append(f"- {name}: {values.mean():z.4f}{spread}")
     return lines

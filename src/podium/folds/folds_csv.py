@@ -32,7 +32,7 @@ from podium.folds.split import labels_of
 from podium.folds.strategies import Split, split_images, stratified_folds
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group, doubt_of_copies
-from podium.terminal import command_for, first_few, plural, podium_command, say, show, table
+from podium.terminal import as_given, command_for, first_few, plural, podium_command, say, show, table
 
 
 def folds_path(slug: str, root: Path | str) -> Path:
@@ -71,7 +71,26 @@ def write_folds(competition: Competition, root: Path | str, split: Split, in_use
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}" if has_changed else f"podium: {path} is unchanged")
     if certificate.broken:  # only a splitter of the project can cause it
         say(f"podium: warning: {path}: {'; '.join(certificate.broken)}; correct the splitter {split.strategy}")
+    _say_what_blocks_training(competition, train[~is_good])
     return path
+
+
+def must_skip_bad(competition: Competition, root: Path) -> bool:
+    """Returns whether training of these folds needs --skip-bad, because it would refuse images."""
+    bad = _read_certificate(folds_path(competition.slug, root)).get("bad_images")
+    return bool(bad) and not competition.recipe.get("skip_bad")
+
+
+def _say_what_blocks_training(competition: Competition, unreadable: pd.DataFrame) -> None:
+    """Says which images training will refuse, and how it leaves them out."""
+    if not len(unreadable) or competition.recipe.get("skip_bad"):
+        return
+    first = unreadable.iloc[0]
+    say(
+        f"podium: warning: training will refuse {plural(len(unreadable), 'image')} that cannot be read, the first"
+        f" {competition.folder / first['image']} ({first['reason']}); {command_for('audit', competition.slug)} lists"
+        f" them all: replace them, or leave them out with {as_given('--skip-bad')}"
+    )
 
 
 def _lines_of(competition: Competition, ids: "pd.Series[str]", folds: Folds, groups: Ints) -> bytes:

@@ -16,11 +16,12 @@ from podium.disk import sha256
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, sides_of, size_of
 from podium.models.hub import JOIN, backbones_in, package_to_use, weights_unreachable
-from podium.models.look_inside import modules_of
+from podium.models.inner_weights import SOURCES, Inner, Load, describe_parts, recorded_sources, watch_loading
+from podium.models.look_inside import inner_backbones, look_inside, modules_of
 from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
 from podium.recipe import Options, Recipe, has_neighbours
-from podium.recipe_defaults import Backbone, Data, fill_in_defaults, row_of
+from podium.recipe_defaults import Backbone, Data, fill_in_defaults, learns_anew, row_of
 from podium.recipe_options import LINEAR, TIMM_POOL
 from podium.tasks.task import ONE_LABEL, TASKS
 from podium.terminal import first_line, say
@@ -28,7 +29,6 @@ from podium.terminal import first_line, say
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-SOURCES = " + "  # between the sources of the weights of several backbones
 STEPS = (8, 14, 16, 32)  # patches and strides of models
 PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause", "bsd", "cc-by-4.0", "cc0-1.0", "openrail", "openrail++")
 
@@ -96,18 +96,22 @@ def _timm() -> Any:
 
 def resolve_recipe(given: Options, card: Options, data: Data | None = None) -> Recipe:
     """Returns the whole recipe, with the defaults that suit the model and the data."""
-    return fill_in_defaults(given, card, backbone_of(given["model"]), data)
+    from_scratch = learns_anew(str({**card, **given}.get("weights", "pretrained")))
+    return fill_in_defaults(given, card, backbone_of(given["model"], from_scratch), data)
 
 
 def model_options(name: str, from_scratch: bool) -> Options:
     """Returns the options that the model decides."""
-    return row_of(backbone_of(name), from_scratch)[1]
+    return row_of(backbone_of(name, from_scratch), from_scratch)[1]
 
 
 @cache
-def backbone_of(name: str) -> Backbone:
-    """Returns what the defaults of a run depend on; of several backbones, the first decides."""
-    if len(names := backbones_in(name)) > 1:
+def backbone_of(name: str, from_scratch: bool = False) -> Backbone:
+    """Returns what the defaults of a run depend on; of several backbones, the first decides.
+
+    A model of one's own around a pretrained one is fine-tuned as that one is.
+    """
+    if len(names := backbones_in(name)) > 1 or (not from_scratch and (names := list(inner_backbones(name)))):
         return backbone_of(names[0])._replace(weights="")  # a row for large weights would pool in its own way
     config, modules = _weights_config(name), modules_of(name)
     size = config.input_size[-1] if config else 224
@@ -165,6 +169,8 @@ def build_model(
         return _build_several(recipe, classes, recorded_source)
     if has_neighbours(recipe.head):  # which takes the place of the linear one when its images are known
         recipe = replace(recipe, head=LINEAR)
+    if inner_backbones(recipe.model):
+        return _build_around(recipe, classes, start, recorded_source, further or {})
     name, weights = recipe.model, str(start or backbone or recipe.weights)
     source, overlay = _weights_to_load(recipe, classes, start, backbone, recorded_source)
     options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None, **(further or {})}
@@ -183,8 +189,20 @@ def build_model(
         source = source or f"{config['architecture']}.{config['tag']} from {config['hf_hub_id']}"
         config["state_dict"] = None  # of a package; the model has its own copy
         warn_of_licence(source, str(config.get("license") or "unknown"))
-    return model, ModelSpec(
-        architecture=name.partition(".")[0] if weights == "none" else name,
+    architecture = name.partition(".")[0] if weights == "none" else name
+    return model, _describe(model, architecture, recipe, classes, source)
+
+
+def _describe(
+    model: "nn.Module",
+    architecture: str,
+    recipe: Recipe,
+    classes: Sequence[str],
+    source: str,
+    weights_config: Options | None = None,
+) -> ModelSpec:
+    return ModelSpec(
+        architecture=architecture,
         classes=tuple(classes),
         image_size=recipe.image_size,
         test_size=recipe.test_size,
@@ -194,7 +212,7 @@ def build_model(
         norm=recipe.norm,
         pool=recipe.pool if classes else TIMM_POOL,
         head=recipe.head if classes else LINEAR,
-        **_data_config(model, recipe.test_size),
+        **_data_config(model, recipe.test_size, weights_config),
     )
 
 
@@ -217,6 +235,54 @@ def _join(backbones: "list[nn.Module]", size: ImageSize, test_size: ImageSize, c
     configs = [_data_config(backbone, test_size) for backbone in backbones]
     features = sum(try_size(backbone, size)[0][1] for backbone in backbones)
     return SeveralBackbones(backbones, [(config["mean"], config["std"]) for config in configs], features, classes)
+
+
+def _build_around(
+    recipe: Recipe, classes: Sequence[str], start: Path | None, recorded_source: str, further: Options
+) -> tuple["nn.Module", ModelSpec]:
+    """Builds a model of one's own around models of timm, which get their pretrained weights; the rest is new."""
+    name, pretrained = recipe.model, recipe.weights == "pretrained" and start is None
+    recorded = recorded_sources(recorded_source, len(inner_backbones(name)))
+    sources: list[str] = []
+
+    def give(inner: Inner, load: Load) -> None:
+        before = recorded[len(sources)] if len(sources) < len(recorded) else ""
+        sources.append(_give_weights(inner, load, before))
+
+    if not pretrained and start is None and recipe.weights != "none":
+        raise PodiumError(
+            f"{name} takes no file of weights, because it is not built with timm's build_model_with_cfg; use --weights"
+            " pretrained, for what is timm's, or --weights none"
+        )
+    with watch_loading(give) as inners:
+        options = {"drop_path_rate": recipe.drop_path or None, **further}
+        model = _create(name, recipe.image_size, pretrained=pretrained, num_classes=len(classes), **options)
+    if classes and not is_timms_head(recipe):
+        _change_head(model, name, recipe, recipe.image_size)
+    if start is not None:
+        load_exactly(model, load_tensors(start)[0], start, name)
+    if recipe.test_size != recipe.image_size:
+        check_sizes(model, name, {recipe.test_size}, _remedy_for_test_size(recipe))
+    source = f"the folds of {recipe.start}" if start is not None else "none"
+    if pretrained:
+        source = describe_parts(model, inners, sources)
+        warn_of_licence(source, SOURCES.join(str(inner.config.get("license") or "unknown") for inner in inners))
+    config = None if recipe.weights == "none" else _weights_config(inner_backbones(name)[0])
+    return model, _describe(model, name, recipe, classes, source, config and config.to_dict())
+
+
+def _give_weights(inner: Inner, load: Load, recorded: str) -> str:
+    """Lets timm load the weights, from a package if they come from one; returns their source."""
+    package, source = package_to_use(inner.name, recorded), ""
+    if package is not None:
+        names = look_inside(package.model, lambda model: list(model.state_dict()))  # with the head that is left out
+        inner.config["state_dict"], source = package.tensors(names), package.source
+    try:
+        load()
+    except Exception as error:  # timm, the hub's client and the file formats raise many kinds of errors
+        raise _explain_failed_build(inner.name, inner.config["input_size"][-1], "of the hub", error) from None
+    inner.config["state_dict"] = None  # the model has its own copy
+    return source or f"{inner.name} from {inner.config.get('hf_hub_id') or inner.config.get('url')}"
 
 
 def _weights_to_load(
@@ -268,7 +334,8 @@ def _fill_plain_module(model: "nn.Module", name: str, start: Path | None) -> Non
     """Loads the model of a fold into a module of an extension; timm loads weights only into what its builder makes."""
     if start is None:
         raise PodiumError(
-            f"{name} takes no weights, because it is not built with timm's build_model_with_cfg; use --weights none"
+            f"{name} takes no weights, because it is not built with timm's build_model_with_cfg; if a model of timm is"
+            " in it, hand `pretrained` on to timm.create_model (docs/extend.md), else use --weights none"
         )
     load_exactly(model, load_tensors(start)[0], start, name)
 
@@ -291,7 +358,8 @@ def rebuild_model(spec: ModelSpec) -> "nn.Module":
     if len(names := backbones_in(spec.architecture)) > 1:
         backbones = [_create(name, spec.image_size, pretrained=False, num_classes=0) for name in names]
         return _join(backbones, spec.image_size, spec.test_size, len(spec.classes))
-    model = _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
+    with watch_loading():  # a function that always asks for pretrained weights must not wait for a hub: others follow
+        model = _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
     if not is_timms_head(spec):
         _change_head(model, spec.architecture, spec, spec.image_size)
     return model
@@ -341,7 +409,8 @@ def _create(name: str, image_size: ImageSize, pretrained: bool, **options: Any) 
     model = _create_unchecked(name, image_size, pretrained, **options)
     shape, problem = try_size(model, image_size)
     if problem:
-        native_size = resolve_model_data_config(model)["input_size"][-1]
+        inner = [_weights_config(part) for part in inner_backbones(name)]
+        native_size = inner[0].input_size[-1] if inner else resolve_model_data_config(model)["input_size"][-1]
         fitting = next((size for size in _fitting_sizes(image_size) if _takes(name, size)), native_size)
         raise PodiumError(f"{name} cannot take images of {image_size} pixels ({problem}); try --image-size {fitting}")
     if shape != (1, options["num_classes"] or shape[-1]):
@@ -411,13 +480,13 @@ def try_size(model: "nn.Module", size: ImageSize) -> tuple[tuple[int, ...], str]
         return (), first_line(error)
 
 
-def _data_config(model: "nn.Module", test_size: ImageSize) -> dict[str, Any]:
-    """Returns how the weights expect their images."""
+def _data_config(model: "nn.Module", test_size: ImageSize, given: Options | None = None) -> dict[str, Any]:
+    """Returns how the weights expect their images: the model's, or those of a given configuration."""
     from timm.data import resolve_model_data_config
 
-    weights_config: dict[str, Any] = getattr(model, "pretrained_cfg", None) or {}
+    weights_config: Options = given or getattr(model, "pretrained_cfg", None) or {}
     uses_test_size = (weights_config.get("test_input_size") or (0,))[-1] == test_size
-    config = resolve_model_data_config(model, use_test_size=uses_test_size)
+    config = resolve_model_data_config(model, pretrained_cfg=given, use_test_size=uses_test_size)
     return {
         "mean": tuple(config["mean"]),
         "std": tuple(config["std"]),

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from podium.extensions.extension_files import extension_models
-from podium.models.build import SOURCES, licence_in_timm
+from podium.models.build import licence_in_timm
 from podium.models.hub import backbones_in, registered_names
+from podium.models.inner_weights import SOURCES
+from podium.models.look_inside import inner_backbones
 from podium.zoo.registry import ZOO, names_in, register_zoo
 
 TABLE = Path(__file__).parent / "catalogue.csv"
@@ -68,7 +70,7 @@ def table_fits() -> bool:
 
 def licence_of(name: str) -> str | None:
     """Returns the licence of the pretrained weights as timm knows it; None if there are no weights."""
-    if len(names := backbones_in(name)) > 1:
+    if len(names := backbones_in(name)) > 1 or (names := list(inner_backbones(name))):
         return SOURCES.join(dict.fromkeys(licence_of(part) or "unknown" for part in names))
     of_model = _read_table().get(name.partition(".")[0], []) if table_fits() else []
     for weights in of_model:

@@ -83,6 +83,13 @@ def check_weights_available(name: str, weights: str, pretrainings: Sequence[str]
         for part in backbones_in(name):
             check_weights_available(part, weights)
         return
+    if weights == "pretrained" and name.partition(".")[0] in extension_models():
+        from podium.models.look_inside import inner_backbones  # it imports torch, as the extension has
+
+        for part in (inner := inner_backbones(name)):
+            check_weights_available(part, weights)
+        if inner:
+            return
     architecture = name.partition(".")[0]
     if weights == "pretrained" and architecture in names_in(ZOO):
         raise PodiumError(

@@ -1,10 +1,13 @@
 """Looks at the modules of a model whose tensors have no values, which takes a tenth of a second."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from podium.extensions.extension_files import extension_models
+from podium.models.inner_weights import watch_loading
 from podium.zoo.registry import register_zoo
 
 if TYPE_CHECKING:
@@ -13,10 +16,13 @@ if TYPE_CHECKING:
 Seen = TypeVar("Seen")
 
 
-def look_inside(name: str, look: "Callable[[nn.Module], Seen]", device: str = "meta", **options: Any) -> Seen:
+def look_inside(
+    name: str, look: "Callable[[nn.Module], Seen]", device: str = "meta", pretrained: bool = False, **options: Any
+) -> Seen:
     """Builds the model on torch's device meta; on the CPU if it needs the values of its tensors.
 
-    Its weights have no initial values. To use the model on meta imports torch's compiler, which takes a second.
+    Its weights have no initial values, nor pretrained ones. To use the model on meta imports torch's compiler, which
+    takes a second.
     """
     import timm
     import torch
@@ -25,14 +31,40 @@ def look_inside(name: str, look: "Callable[[nn.Module], Seen]", device: str = "m
 
     def look_on(device: str) -> Seen:
         with warnings.catch_warnings(action="ignore"), torch.device(device):
-            with without_values():
-                model = timm.create_model(name, pretrained=False, **options)
+            with without_values(), watch_loading():
+                model = timm.create_model(name, pretrained=pretrained, **options)
             return look(model.eval().requires_grad_(False))
 
     try:
         return look_on(device)
     except (RuntimeError, NotImplementedError):
         return look_on("cpu")
+
+
+def inner_backbones(name: str) -> tuple[str, ...]:
+    """Returns the models of timm, MODEL.TAG, inside a model of one's own that take pretrained weights; else nothing.
+
+    A model of one's own that timm's builder makes is no such model: it has weights of its own, or none.
+    """
+    model = name.partition(".")[0]
+    if model not in extension_models():
+        return ()
+    return _inner_backbones(model, sys.modules["timm"].models.model_entrypoint(model))
+
+
+@cache
+def _inner_backbones(name: str, entrypoint: Any) -> tuple[str, ...]:
+    """Looks once for each function that registers the model: another file may have one of the same name."""
+    import torch
+
+    for device in ("meta", "cpu"):
+        try:
+            with watch_loading() as noted, torch.device(device), without_values():
+                model = entrypoint(pretrained=True, num_classes=2)
+            return tuple(dict.fromkeys(inner.name for inner in noted if inner.model is not model))
+        except Exception:  # of the project's code, in any way; whoever builds the model says it
+            continue
+    return ()
 
 
 def without_values() -> Any:

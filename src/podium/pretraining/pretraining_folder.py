@@ -40,8 +40,8 @@ class PretrainingEpoch:
 
     def text(self) -> str:
         return (
-            f"loss {self.loss:.4f}  entropy {self.teacher_entropy:.3f}, of an image {self.image_entropy:.3f}"
-            f"  k-NN accuracy {self.knn_accuracy:.4f}"
+            f"loss {self.loss:z.4f}  entropy {self.teacher_entropy:z.3f}, of an image {self.image_entropy:z.3f}"
+            f"  k-NN accuracy {self.knn_accuracy:z.4f}"
         )
 
 

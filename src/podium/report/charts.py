@@ -47,14 +47,14 @@ def line_chart(title: str, across: str, lines: Sequence[Line]) -> str:
     parts = [_axes(frame, across, whole_x=True)]
     for number, line in enumerate(lines):
         points = " ".join("{:.1f},{:.1f}".format(*frame.place(x, y)) for x, y in zip(line.x, line.y, strict=True))
-        hint = f"<title>{escape(line.name)}: {line.y[-1]:.4f} at the end</title>"
+        hint = f"<title>{escape(line.name)}: {line.y[-1]:z.4f} at the end</title>"
         if len(line.x) == 1:
             x, y = frame.place(line.x[0], line.y[0])
             parts.append(f'<circle class="line{number % 6}" cx="{x:.1f}" cy="{y:.1f}" r="4">{hint}</circle>')
         else:
             parts.append(f'<polyline class="line{number % 6}" points="{points}">{hint}</polyline>')
     legend = "".join(
-        f'<li><span class="key line{number % 6}"></span>{escape(line.name)} {line.y[-1]:.4f}</li>'
+        f'<li><span class="key line{number % 6}"></span>{escape(line.name)} {line.y[-1]:z.4f}</li>'
         for number, line in enumerate(lines)
     )
     return _figure(title, parts, f"<ul class=legend>{legend}</ul>")
@@ -70,10 +70,10 @@ def reliability_chart(title: str, measured: Reliability) -> str:
     for confidence, accuracy, count in zip(measured.confidence, measured.accuracy, measured.count, strict=True):
         x, y = frame.place(confidence, accuracy)
         places.append(f"{x:.1f},{y:.1f}")
-        hint = f"<title>confidence {confidence:.3f}: {accuracy:.1%} of {count:,} right</title>"
+        hint = f"<title>confidence {confidence:z.3f}: {accuracy:.1%} of {count:,} right</title>"
         parts.append(f'<circle class="line0" cx="{x:.1f}" cy="{y:.1f}" r="4">{hint}</circle>')
     parts.append(f'<polyline class="line0" points="{" ".join(places)}"/>')
-    note = f"calibration error {measured.error:.4f}, log loss {measured.log_loss:.4f}"
+    note = f"calibration error {measured.error:z.4f}, log loss {measured.log_loss:z.4f}"
     return _figure(title, parts, f"<p class=note>{note}</p>")
 
 

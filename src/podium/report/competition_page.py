@@ -44,7 +44,7 @@ def competition_page(competition: Competition, root: Path, pages: Collection[Pat
     folder = runs_folder(competition.slug, root)
     best = runs.iloc[0]
     facts = [
-        (f"best {best['metric']}", f"{best['score']:.4f}", str(best["run"])),
+        (f"best {best['metric']}", f"{best['score']:z.4f}", str(best["run"])),
         ("runs", f"{len(runs)}", f"{int((runs['left_out'] != '').sum())} left out of a blend"),
         ("training images", f"{len(competition.train):,}", f"{len(competition.classes)} classes"),
         ("test images", f"{len(competition.test):,}", ""),
@@ -73,7 +73,7 @@ def _runs_section(runs: pd.DataFrame, folder: Path, pages: Collection[Path]) -> 
 
 def _run_row(row: Mapping[str, Any], is_best: bool, linked: Collection[str]) -> list[Cell]:
     name = str(row["run"])
-    gain = "" if np.isnan(row["gain_low"]) else f"{row['gain_low']:+.4f} to {row['gain_high']:+.4f}"
+    gain = "" if np.isnan(row["gain_low"]) else f"{row['gain_low']:+z.4f} to {row['gain_high']:+z.4f}"
     gain = "best" if is_best else gain
     return [
         Link(name, f"{name}/{REPORT}") if name in linked else name,

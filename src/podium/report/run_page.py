@@ -137,11 +137,11 @@ def _headline(competition: Competition, root: Path, run: Run, images: HeldOutIma
     held_out = HeldOut(images.probs[None], images.truth, images.folds, groups)
     low, high = percentile_interval(bootstrap_scores(held_out, images.probs, metric))
     values = list(scores.values())
-    spread = f"folds ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else "one fold"
+    spread = f"folds ± {np.std(values, ddof=1):z.4f}" if len(values) > 1 else "one fold"
     return [
-        (metric, f"{evaluate(metric, images.truth, images.probs):.4f}", f"95 %: {low:.4f} to {high:.4f}"),
-        ("mean over the folds", f"{np.mean(values):.4f}", f"{spread}, {len(values)} of {run.recipe['folds']} folds"),
-        ("log loss", f"{evaluate('log_loss', images.truth, images.probs):.4f}", "of the held-out images"),
+        (metric, f"{evaluate(metric, images.truth, images.probs):z.4f}", f"95 %: {low:z.4f} to {high:z.4f}"),
+        ("mean over the folds", f"{np.mean(values):z.4f}", f"{spread}, {len(values)} of {run.recipe['folds']} folds"),
+        ("log loss", f"{evaluate('log_loss', images.truth, images.probs):z.4f}", "of the held-out images"),
         ("held-out images", f"{len(images):,}", f"{int(images.is_wrong.sum()):,} of them wrong"),
     ]
 

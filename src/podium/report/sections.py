@@ -57,7 +57,7 @@ def _cell(value: Cell, is_text: bool) -> str:
         return f'<td class="text"><a href="{escape(value.address)}">{escape(value.text)}</a></td>'
     if is_text or isinstance(value, str):
         return f'<td class="text">{escape(str(value))}</td>' if is_text else f"<td>{escape(str(value))}</td>"
-    text = f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:z.4f}"
     return f'<td data-value="{value}">{text}</td>'
 
 
@@ -116,7 +116,7 @@ def _matrix_cell(label: str, predicted: str, count: int, share: float, is_first:
     kind = "diagonal" if label == predicted else "off"
     name = f"label {label}, predicted {predicted}: {count:,} images, {share:.1%} of the label"
     return (
-        f'<td class="{kind}" style="--share:{share:.3f}"><button data-label="{escape(label)}"'
+        f'<td class="{kind}" style="--share:{share:z.3f}"><button data-label="{escape(label)}"'
         f' data-predicted="{escape(predicted)}" title="{escape(name)}" aria-label="{escape(name)}" aria-pressed="false"'
         f' tabindex="{0 if is_first else -1}">{count}</button></td>'
     )

@@ -41,11 +41,11 @@ class EpochRecord:
 
     def text(self, task: Task) -> str:
         """Formats the loss and the scores."""
-        return f"{task.training_loss} {self.loss:.4f}  {self.scores_text()}"
+        return f"{task.training_loss} {self.loss:z.4f}  {self.scores_text()}"
 
     def scores_text(self) -> str:
         """Formats the scores of the held-out images, the competition's metric first."""
-        return "  ".join(f"{name} {score:.4f}" for name, score in reversed(self.scores.items()))
+        return "  ".join(f"{name} {score:z.4f}" for name, score in reversed(self.scores.items()))
 
     def to_json(self) -> dict[str, Any]:
         """Returns the line; the scores stand beside the other numbers, each under the name of its metric."""

@@ -460,13 +460,13 @@ def results_table(run: Run, fold_count: int, metric: str, classes: tuple[str, ..
         scores.append(evaluate(metric, held_out.target, held_out.probs))
         try:
             history = run.history(fold)
-            loss, seconds = f"{history[-1].loss:.4f}", duration(sum(record.seconds for record in history))
+            loss, seconds = f"{history[-1].loss:z.4f}", duration(sum(record.seconds for record in history))
         except PodiumError as damage:
             say(f"podium: warning: {damage}")
-        rows.append([fold, f"{len(held_out.id):,}", f"{scores[-1]:.5f}", loss, seconds])
-    spread = f" ± {np.std(scores, ddof=1):.5f}" if len(scores) > 1 else ""
+        rows.append([fold, f"{len(held_out.id):,}", f"{scores[-1]:z.5f}", loss, seconds])
+    spread = f" ± {np.std(scores, ddof=1):z.5f}" if len(scores) > 1 else ""
     header = ["fold", "validated", metric, "train loss", "time"]
     if run.ingredients:  # nothing was trained
         header, rows = header[:3], [row[:3] for row in rows]
     text = table(header, rows)
-    return f"{text}\n{metric} {np.mean(scores):.5f}{spread} over {len(scores)} of {fold_count} folds"
+    return f"{text}\n{metric} {np.mean(scores):z.5f}{spread} over {len(scores)} of {fold_count} folds"

@@ -106,7 +106,7 @@ def choose_models(plan: SearchPlan, pace: Pace) -> tuple[str, ...]:
     best = {model: max(better * score for (own, _), score in scores.items() if own == model) for model in plan.models}
     ranked = sorted(plan.models, key=lambda model: -best[model])
     kept = ranked[: max(LEAST_MODELS, math.ceil(len(ranked) / 2))]
-    rows = [[model, f"{better * best[model]:.5f}", "" if model in kept else "left out"] for model in ranked]
+    rows = [[model, f"{better * best[model]:z.5f}", "" if model in kept else "left out"] for model in ranked]
     show(table(["frozen head of", plan.base.competition.metric, ""], rows))
     return tuple(model for model in plan.models if model in kept)
 
@@ -182,7 +182,7 @@ class Trials:
         self.study.study.tell(trial, value)
         best = self.study.best()
         is_best = ", the best so far" if best is not None and best.number == trial.number else ""
-        score = f"{self.plan.base.competition.metric} {self.study.better * value:.5f}"
+        score = f"{self.plan.base.competition.metric} {self.study.better * value:z.5f}"
         say(f"podium: trial {trial.number}: {score}{is_best}")
         return True
 

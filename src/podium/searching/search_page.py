@@ -55,11 +55,11 @@ def _facts(found: Found, trials: Sequence[FrozenTrial]) -> list[tuple[str, str, 
     facts = [("trials", f"{len(trials)}", f"{stopped} stopped early")]
     if found.winner is not None:
         searched = better * (found.winner.value or 0.0)
-        facts.append((f"best {metric} as searched", f"{searched:.4f}", found.run(found.winner).name))
+        facts.append((f"best {metric} as searched", f"{searched:z.4f}", found.run(found.winner).name))
     if judgement is not None:
         low, high = judgement.gain_interval
-        gain = f"95 %: {low:+.4f} to {high:+.4f}"
-        facts.append(("gain over the defaults where nothing was searched", f"{judgement.gain:+.4f}", gain))
+        gain = f"95 %: {low:+z.4f} to {high:+z.4f}"
+        facts.append(("gain over the defaults where nothing was searched", f"{judgement.gain:+z.4f}", gain))
     return facts
 
 

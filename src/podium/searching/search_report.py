@@ -218,7 +218,7 @@ def _best_trials(found: Found) -> str:
         options = options_of(trial)
         model = options.pop("model", "")
         text = "the defaults" if DEFAULTS in trial.user_attrs else describe_options(options)
-        rows.append([found.run(trial).name, model, text, f"{better * (trial.value or 0):.5f}", found.time_of(trial)])
+        rows.append([found.run(trial).name, model, text, f"{better * (trial.value or 0):z.5f}", found.time_of(trial)])
     return table(["run", "model", "options", metric, "per fold"], rows, text_columns=3) if rows else ""
 
 
@@ -228,7 +228,7 @@ def _curve(found: Found) -> str:
     for trial in found.study.trials(TrialState.COMPLETE):
         if trial.value is not None and trial.value > best:
             best = trial.value
-            steps.append(f"{found.study.better * best:.5f} (trial {trial.number})")
+            steps.append(f"{found.study.better * best:z.5f} (trial {trial.number})")
     return f"the best so far: {', then '.join(steps)}" if steps else ""
 
 
@@ -251,12 +251,12 @@ def describe_judgement(found: Found) -> str:
     metric, better, fold = found.competition.metric, found.study.better, found.settings["last_fold"]
     run, is_default = found.run(found.winner), DEFAULTS in found.winner.user_attrs
     searched = better * (found.winner.value or 0.0)
-    winner = f"winner: {run.name}{', the defaults' if is_default else ''}: {metric} {searched:.5f} as searched"
+    winner = f"winner: {run.name}{', the defaults' if is_default else ''}: {metric} {searched:z.5f} as searched"
     judgement, defaults = found.judge(), found.defaults
     if judgement is None or defaults is None:
         return f"{winner}; fold {fold} has not judged it yet"
     low, high = judgement.interval
-    winner += f", {judgement.winner:.5f} on fold {fold}, which the search did not use ({low:.5f} to {high:.5f})"
+    winner += f", {judgement.winner:z.5f} on fold {fold}, which the search did not use ({low:z.5f} to {high:z.5f})"
     if is_default:
         return f"{winner}\nthe search has not beaten the defaults: no trial was better on the folds of the search"
     before = better * (defaults.value or 0.0)
@@ -264,9 +264,9 @@ def describe_judgement(found: Found) -> str:
     low, high = judgement.gain_interval
     lines = [
         winner,
-        f"defaults: {found.run(defaults).name}: {before:.5f} as searched, {judgement.defaults:.5f} on fold {fold}",
-        f"gain over the defaults: {searched_gain:+.5f} as searched, {judgement.gain:+.5f} on fold {fold}, with 95 %"
-        f" probability between {low:+.5f} and {high:+.5f}",
+        f"defaults: {found.run(defaults).name}: {before:z.5f} as searched, {judgement.defaults:z.5f} on fold {fold}",
+        f"gain over the defaults: {searched_gain:+z.5f} as searched, {judgement.gain:+z.5f} on fold {fold}, with 95 %"
+        f" probability between {low:+z.5f} and {high:+z.5f}",
     ]
     if judgement.is_within_chance:
         lines.append("this is within chance: the search has not beaten the defaults")

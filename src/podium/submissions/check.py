@@ -1,5 +1,6 @@
 """Checks a submission: the CSV against the sample submission, and the answers against the classes of training."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from podium.tasks.task import ONE_LABEL
 from podium.terminal import say
 
 LABEL_ANSWERS = ("labels", "ranking")  # submissions that name classes
-ADVICE = "train longer, or choose other runs with --runs (--anyway writes the submission in any case)"
+ANYWAY = "(--anyway writes the submission in any case)"
+ADVICE = f"train longer, or choose other runs with --runs {ANYWAY}"
 MIN_CHANCE = 1e-6  # if one class for all test images is less likely than this, it is treated as a mistake
 MAX_SHIFT = 0.1  # share of the answers that may be in other classes than in training, beyond chance
 
@@ -57,21 +59,28 @@ def _check_answers(competition: Competition, path: Path, written: pd.DataFrame) 
         raise PodiumError(f"{path}, line {problem[0]}: {problem[1]}")
 
 
-def check_class_shares(competition: Competition, probs: Probs, anyway: bool, are_ranks: bool = False) -> None:
+def advice_on_same_answer(other_images: Sequence[str]) -> str:
+    """Returns what to do if all test images get one answer: to train longer does not help where they are others."""
+    return f"{'; '.join(other_images)} {ANYWAY}" if other_images else ADVICE
+
+
+def check_class_shares(
+    competition: Competition, probs: Probs, anyway: bool, are_ranks: bool = False, advice: str = ADVICE
+) -> None:
     """Raises if all rows get the same answer, unless `anyway`; warns if the classes' shares differ from training.
 
     `are_ranks`: these are no probabilities, so their means are no shares; the most probable classes still are.
     """
     if not competition.task.are_labels:
         if not anyway and len(probs) > 1:
-            _refuse_same_numbers(probs)
+            _refuse_same_numbers(probs, advice)
         return
     expected = _class_shares(competition)
     wants_labels = competition.submission_format.wants in LABEL_ANSWERS
     answers = competition.answers_of(probs)
     shares = answers.counts(probs.shape[1]) / len(probs) if wants_labels else probs.mean(0)
     if not anyway:
-        _refuse_same_answer(competition, probs, shares, expected)
+        _refuse_same_answer(competition, probs, shares, expected, advice)
     if are_ranks and not wants_labels:
         return
     deviation = np.sqrt(2 / np.pi * expected * (1 - expected) / len(probs))  # of a share, by chance, on average
@@ -89,18 +98,18 @@ def _class_shares(competition: Competition) -> Probs:
     return np.asarray(targets.counts(len(competition.classes)) / len(targets))
 
 
-def _refuse_same_answer(competition: Competition, probs: Probs, shares: Probs, expected: Probs) -> None:
+def _refuse_same_answer(competition: Competition, probs: Probs, shares: Probs, expected: Probs, advice: str) -> None:
     count, top, rows = len(probs), int(shares.argmax()), rows_of(competition)
     if competition.task is ONE_LABEL:
         if shares[top] * count > count - 0.5 and expected[top] ** count < MIN_CHANCE:
             raise PodiumError(
                 f"all {count:,} test {rows} would get the class '{competition.classes[top]}', like {expected[top]:.1%}"
-                f" of the training {rows}; {ADVICE}"
+                f" of the training {rows}; {advice}"
             )
     elif count > 1 and (np.ptp(probs, axis=0) < MIN_CHANCE).all():
-        raise PodiumError(f"all {count:,} test {rows} would get the same answer; {ADVICE}")
+        raise PodiumError(f"all {count:,} test {rows} would get the same answer; {advice}")
 
 
-def _refuse_same_numbers(numbers: Probs) -> None:
+def _refuse_same_numbers(numbers: Probs, advice: str) -> None:
     if (np.ptp(numbers, axis=0) <= MIN_CHANCE * np.abs(numbers).max(axis=0)).all():
-        raise PodiumError(f"all {len(numbers):,} test images would get the same answer; {ADVICE}")
+        raise PodiumError(f"all {len(numbers):,} test images would get the same answer; {advice}")

@@ -98,7 +98,7 @@ def _say_candidates(
     images = f"{len(held_out):,} {rows_of(competition)}"
     say(f"podium: blending strategies, each scored on images that it was not fitted to ({images}, in parts)")
     say("  " + choice.candidates_table(competition.metric).replace("\n", "\n  "))
-    weights = [f"{run.name} {weight:.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
+    weights = [f"{run.name} {weight:z.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
     reason = "the simplest that is not worse than the best single run, nor clearly worse than another strategy"
     if strategy:
         reason = "chosen with --blend"
@@ -151,10 +151,10 @@ def _decide_by_cost(
     before, after = (costs.of_answers(held_out.targets, probs) for probs in (nested, decided))
     saved = f", {1 - after / before:.0%} less" if 0 < after < before else ""
     say(
-        f"podium: decision: the answers that cost least by {costs.source}: {after:.4f} an image on {len(held_out):,}"
-        f" held-out {rows_of(competition)}, and {before:.4f} with the most probable ones{saved}"
+        f"podium: decision: the answers that cost least by {costs.source}: {after:z.4f} an image on {len(held_out):,}"
+        f" held-out {rows_of(competition)}, and {before:z.4f} with the most probable ones{saved}"
     )
-    say(f"podium: {competition.metric} of the same answers: {judged.gain.before:.4f} -> {judged.gain.score:.4f}")
+    say(f"podium: {competition.metric} of the same answers: {judged.gain.before:z.4f} -> {judged.gain.score:z.4f}")
     return judged, decided
 
 
@@ -172,4 +172,4 @@ def _compare_on_shared_images(runs: Sequence[Run], held_out: HeldOut, competitio
         say(f"podium: warning: all runs are compared on {len(held_out):,} images, because {reason}")
     say(f"podium: {metric} on the {len(held_out):,} {rows_of(competition)} that all runs held out")
     for run, probs in zip(runs, held_out.probs, strict=True):
-        say(f"  {run.name}: {evaluate(metric, held_out.targets, probs):.5f}")
+        say(f"  {run.name}: {evaluate(metric, held_out.targets, probs):z.5f}")

@@ -77,7 +77,7 @@ class Lineage:
 def _describe_decision(content: dict[str, Any]) -> str:
     decision, classes = content["decision"], content["form"]["classes"]
     numbers = ", ".join(f"{number:.4g}" for number in decision["numbers"])
-    scores = f"{content['metric']} {decision['score_before']:.4f} -> {decision['score']:.4f}"
+    scores = f"{content['metric']} {decision['score_before']:z.4f} -> {decision['score']:z.4f}"
     return f"{decision['kind'].replace('_', ' ')} {numbers} (classes {classes}): {scores}"
 
 
@@ -97,16 +97,16 @@ def _short_hash(record: dict[str, Any]) -> str:
 
 def _describe_estimate(metric: str, estimate: dict[str, Any]) -> str:
     low, high = estimate["between"]
-    held_out = f"{metric} {estimate['score']:.5f} on {estimate['images']:,} held-out images"
-    return f"{held_out}, {low:.4f} to {high:.4f} on the test images"
+    held_out = f"{metric} {estimate['score']:z.5f} on {estimate['images']:,} held-out images"
+    return f"{held_out}, {low:z.4f} to {high:z.4f} on the test images"
 
 
 def _models_table(metric: str, runs: list[dict[str, Any]]) -> str:
     rows = [
         [
             f"{run['run']} {fold_name(int(fold['fold']))}",
-            f"{run['weight'] / len(run['folds']):.3f}",
-            "-" if fold["score"] is None else f"{fold['score']:.5f}",
+            f"{run['weight'] / len(run['folds']):z.3f}",
+            "-" if fold["score"] is None else f"{fold['score']:z.5f}",
             run["recipe"].get("model"),
             fold["weights_sha256"][:16],
             fold["predicted_on"],
@@ -179,7 +179,7 @@ def submission_message(csv: Path) -> str:
     content = lineage.content
     runs = "+".join(f"{run['run']} x {len(run['folds'])}" for run in content["runs"])
     estimate = content["estimate"]
-    expected = f", {content['metric']} {estimate['score']:.5f} held out" if estimate else ""
+    expected = f", {content['metric']} {estimate['score']:z.5f} held out" if estimate else ""
     return f"{runs}, {lineage.blend.strategy}{expected}"
 
 

@@ -66,7 +66,7 @@ class ImagePredictions:
         rows = []
         for number, image in enumerate(self.images):
             best = np.argsort(-self.probs[number], kind="stable")[:top]
-            answers = [f"{self.classes[k]} {self.probs[number, k]:.3f}" for k in best]
+            answers = [f"{self.classes[k]} {self.probs[number, k]:z.3f}" for k in best]
             rows.append([image, *(["?"] * len(best) if number in self.unreadable else answers)])
         places = min(top, len(self.classes))
         header = ["most probable", *(f"no. {place}" for place in range(2, places + 1))]

@@ -15,6 +15,7 @@ from podium.blending.expected_score import GAIN_SAMPLE
 from podium.blending.pool_images import pool_test, pool_test_features
 from podium.blending.stack import Inputs
 from podium.competition.load import Competition
+from podium.images.other_images import describe_other_images
 from podium.images.store import Store
 from podium.machine import Machine
 from podium.models.model_file import read_spec
@@ -30,6 +31,7 @@ class BlendedPredictions(NamedTuple):
     fold_probs: list[list[NDArray[np.floating[Any]]]]  # [run][fold model]: of a sample of these rows, not calibrated
     facts: PredictionFacts
     fold_features: Inputs | None  # of the sample of rows
+    other_images: list[str]  # which test images are unlike those of training, in words
 
 
 def predict_blend(
@@ -37,7 +39,10 @@ def predict_blend(
 ) -> BlendedPredictions:
     """Predicts with the given folds of each run. A run's prediction is the mean of its fold models."""
     stores = open_stores(competition, root, folds, machine)
-    _warn_of_unreadable_images(competition, next(iter(stores.values())))
+    store = next(iter(stores.values()))
+    _warn_of_unreadable_images(competition, store)
+    for problem in (other_images := describe_other_images(competition, store)):
+        say(f"podium: warning: {problem}")
     count, features = len(competition.answer_ids), pool_test_features(competition) if blend.stack else None
     sample = np.random.default_rng(0).permutation(count)[:GAIN_SAMPLE]
     means: list[Probs] = []
@@ -57,7 +62,8 @@ def predict_blend(
             facts[run][fold] = predictions.facts()
         means.append(total / counts.sum(0))
     fold_features = None if features is None else features[sample]
-    return BlendedPredictions(blend.decide(blend.average(means, features)), fold_probs, facts, fold_features)
+    probs = blend.decide(blend.average(means, features))
+    return BlendedPredictions(probs, fold_probs, facts, fold_features, other_images)
 
 
 def _models_by_class(competition: Competition, run: Run, folds: Sequence[int]) -> NDArray[np.bool_]:

@@ -28,7 +28,7 @@ from podium.machine import Machine
 from podium.saved_runs.doubts import warn_of_edits, warn_of_versions
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
-from podium.submissions.check import check_class_shares
+from podium.submissions.check import advice_on_same_answer, check_class_shares
 from podium.submissions.choose_steps import choose_steps
 from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import BlendedPredictions, predict_blend
@@ -91,7 +91,8 @@ def submit(
         predict_first(models)
     predictions = predict_blend(competition, root, models, blend, machine)
     estimate = chosen.estimate and _estimate_of_test(competition, chosen.estimate, blend, predictions)
-    check_class_shares(competition, predictions.probs, options.anyway, blend.strategy == RANK)
+    advice = advice_on_same_answer(predictions.other_images)
+    check_class_shares(competition, predictions.probs, options.anyway, blend.strategy == RANK, advice)
     text = render(competition, predictions.probs)
     path = _free_path(root / "submissions" / competition.slug, name or _join_names(list(models)), text)
     chosen = replace(chosen, blend=blend, estimate=estimate)
@@ -181,16 +182,16 @@ def _announce(competition: Competition, folds: Models) -> None:
 def _say_estimate(competition: Competition, estimate: Estimate) -> None:
     low, high = estimate.interval
     rows = rows_of(competition)
-    score = f"{competition.metric} {estimate.score:.5f} on {estimate.image_count:,} held-out {rows}"
+    score = f"{competition.metric} {estimate.score:z.5f} on {estimate.image_count:,} held-out {rows}"
     if estimate.fold_gain:
-        score += f", to which the mean over folds should add {estimate.fold_gain:+.4f}"
+        score += f", to which the mean over folds should add {estimate.fold_gain:+z.4f}"
     tests = f"{len(competition.answer_ids):,} test {rows} of the same kind"
     if not np.isfinite(estimate.score):
         say(f"podium: warning: {competition.metric} of the held-out images is {estimate.score}, which says nothing")
     elif np.isnan(low):
         say(f"podium: {score}; these are all of one group, so the score on {tests} cannot be estimated")
     else:
-        say(f"podium: {score}; expect between {low:.4f} and {high:.4f} on {tests}")
+        say(f"podium: {score}; expect between {low:z.4f} and {high:z.4f} on {tests}")
 
 
 def _join_names(runs: Sequence[Run]) -> str:

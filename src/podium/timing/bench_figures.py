@@ -55,9 +55,9 @@ def bench_table(measurements: Sequence[Measurement]) -> str:
     for measured in measurements:
         name = f"{measured.model} {measured.image_size} px x {measured.batch_size}"
         memory = f"{measured.gpu_memory_mb or measured.peak_memory_mb:,.0f} MB"
-        share, first_step = f"{measured.training_share:.3f}", f"{measured.first_step_seconds:.1f} s"
+        share, first_step = f"{measured.training_share:z.3f}", f"{measured.first_step_seconds:.1f} s"
         rows.append([name, "training step", measured.bare_step, measured.training, share, first_step, memory])
-        share = f"{measured.prediction_share:.3f}"
+        share = f"{measured.prediction_share:z.3f}"
         rows.append(["", "forward pass", measured.bare_forward, measured.prediction, share, "", ""])
         low, high = f"{measured.share_by_window.lowest:.2f}", f"{measured.share_by_window.highest:.2f}"
         notes.append(

@@ -29,7 +29,7 @@ def warn_if_at_chance(context: Context, fold: int, probs: NDArray[np.float32], h
     ways = f"in {', '.join(words[:-1])} and {words[-1]}"
     guessing = loss_of_guessing(competition.task, competition.classes)
     say(
-        f"podium: warning: {fold_name(fold)}: {metric} {evaluate(metric, targets, probs):.4f} of"
+        f"podium: warning: {fold_name(fold)}: {metric} {evaluate(metric, targets, probs):z.4f} of"
         f" {plural(len(targets), 'held-out image')} is not clearly better than chance ({ways});"
         f" {advice(context.recipe, guessing, [record.loss for record in history])}"
     )

@@ -94,7 +94,7 @@ def choose(looks: Looks) -> Choice:
     """Returns the options of the run: fine-tuning, the frozen head itself, or from scratch."""
     heads = look_at_sizes(looks)
     best, allowed = heads[-1], seconds_allowed(looks)
-    linear = Choice({**looks.options_of_pretrained(best.options), "linear": True}, best, f"{best.score:.3f}")
+    linear = Choice({**looks.options_of_pretrained(best.options), "linear": True}, best, f"{best.score:z.3f}")
     if looks.asked.get("linear"):
         return linear
     if best.leaves_little and may_be_linear(looks):
@@ -115,7 +115,7 @@ def choose(looks: Looks) -> Choice:
             tried = tried or try_out(looks, tuned.options, allowed)
         if scratch.loss < (tried.loss if tried else best.loss):
             than = "above" if METRICS[looks.metric]().better > 0 else "below"
-            return Choice(looks.options_from_scratch(), best, f"{than} {scratch.score:.3f}")
+            return Choice(looks.options_from_scratch(), best, f"{than} {scratch.score:z.3f}")
     return tuned
 
 
@@ -206,7 +206,7 @@ def _show_choice(looks: Looks, recipe: Recipe, choice: Choice) -> None:
     """Prints the choice beside a faster and a slower one: their time for a fold, and the score to expect."""
     head = choice.head
     quick = replace(looks.recipe_of(head.options), linear=True)
-    rows = [("quick", "a head on frozen features: ARGS=--linear", quick, f"{head.score:.3f}")]
+    rows = [("quick", "a head on frozen features: ARGS=--linear", quick, f"{head.score:z.3f}")]
     if not recipe.linear:
         rows.append(("good", _described(recipe), recipe, choice.score))
     larger = [side for side in SIZES if recipe.linear or side**2 > area_of(recipe.image_size)]
@@ -226,7 +226,7 @@ def _expected_score(metric: str, head: Look) -> str:
     known = METRICS[metric]()
     if known.better < 0 or known.best != 1.0:
         return "not below quick" if known.better > 0 else "not above quick"
-    low, high = (f"{1 - (1 - head.score) * left:.3f}" for left in reversed(ERRORS_LEFT))
+    low, high = (f"{1 - (1 - head.score) * left:z.3f}" for left in reversed(ERRORS_LEFT))
     return f"{low} to {high}" if low != high else low
 
 

@@ -200,6 +200,6 @@ def _write(context: Context, fold: int, judge: Judge, judged: Judged, cleaned: C
             break
         best = int(judged.probs[number].argmax())
         learned = "no" if is_left_out[number] else "yes"
-        share = f"{judged.probs[number, best]:.3f}"
+        share = f"{judged.probs[number, best]:z.3f}"
         lines.append((ids[judged.rows[number]], classes[labels[number]], classes[best], share, learned))
     write_text(context.run.fold_folder(fold) / FILE, csv_text(lines))

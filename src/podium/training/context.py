@@ -35,7 +35,7 @@ from podium.saved_runs.run_folder import Run, discarded_if_failed, lock_folds
 from podium.saved_runs.trained_with import keep_options
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import Targets, joined
-from podium.terminal import command_for, plural, say
+from podium.terminal import as_given, command_for, plural, say
 from podium.tracking.tracking import Tracking
 from podium.training.augment import View
 from podium.training.box_images import Draw, DrawnBoxes, edges_in_store, seen_reader
@@ -307,7 +307,8 @@ def _leave_out_unreadable(plan: Plan, store: Store) -> Folds:
     problem = f"{count} cannot be read; the first is {competition.folder / first.image} ({first.reason})"
     if not plan.recipe.skip_bad:
         listing = command_for("audit", competition.slug)
-        raise PodiumError(f"{problem}; {listing} lists them all: replace them, or leave them out with --skip-bad")
+        flag = as_given("--skip-bad")
+        raise PodiumError(f"{problem}; {listing} lists them all: replace them, or leave them out with {flag}")
     say(f"podium: warning: {problem}; they are left out")
     folds = plan.folds.without(unreadable)
     for fold in range(folds.count):

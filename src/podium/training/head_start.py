@@ -87,8 +87,8 @@ def warn_if_worse(learner: Learner) -> None:
         whose, remedy = f"that of its start, the run {source},", "a lower --lr or more --epochs"
     if before.step < steps <= last.step and gain < 0:
         say(
-            f"podium: warning: {fold_name(learner.fold)}: {metric} {last.scores[metric]:.4f} is still worse than"
-            f" {whose} {start.scores[metric]:.4f}; if it stays so, try {remedy}, under another --name"
+            f"podium: warning: {fold_name(learner.fold)}: {metric} {last.scores[metric]:z.4f} is still worse than"
+            f" {whose} {start.scores[metric]:z.4f}; if it stays so, try {remedy}, under another --name"
         )
 
 
@@ -189,7 +189,9 @@ def _peak_rate(learner: Learner, fitted: FittedHead) -> float:
 
 def _share_for(learner: Learner, steps: int) -> float:
     """Returns how much of the learning rate a training of so many steps can bear."""
-    return min(1.0, steps / FEW_STEPS) if backbone_of(learner.recipe.model).kind == "batch norm" else 1.0
+    recipe = learner.recipe
+    kind = backbone_of(recipe.model, learns_anew(recipe.weights)).kind
+    return min(1.0, steps / FEW_STEPS) if kind == "batch norm" else 1.0
 
 
 def _few(steps: int) -> str:

@@ -57,7 +57,7 @@ class LiveLine:
             all_folds = "" if math.isnan(of_all) else f" ({duration(of_all)} of {folds} folds)"
             parts.append(f"{duration(self.forecast.seconds_left(progress.step))} left{all_folds}")
         if self.loss is not None:
-            parts.append(f"loss {self.loss:.4f}")
+            parts.append(f"loss {self.loss:z.4f}")
         if progress.history:
             parts.append(progress.history[-1].scores_text())
         rate = self.bar.format_dict["rate"]

@@ -208,8 +208,8 @@ class Looks:
         return loss, score
 
     def _report(self, what: str, look: Look | Trial) -> None:
-        metric = "" if self.metric == self.task_loss else f"{self.metric} {look.score:.4f}, "
-        say(f"  {what}: {metric}{self.task_loss.replace('_', ' ')} {look.loss:.4f}")
+        metric = "" if self.metric == self.task_loss else f"{self.metric} {look.score:z.4f}, "
+        say(f"  {what}: {metric}{self.task_loss.replace('_', ' ')} {look.loss:z.4f}")
 
 
 def _sample(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:

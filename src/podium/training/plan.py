@@ -21,7 +21,7 @@ from podium.models.build import backbone_of, resolve_recipe
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
 from podium.recipe import Options, Recipe, file_of_region, run_of_region
-from podium.recipe_defaults import Data, layers_of, origins_of
+from podium.recipe_defaults import Data, layers_of, learns_anew, origins_of
 from podium.recipe_options import ARCFACE, LINEAR, LOSSES
 from podium.saved_runs.doubts import doubt_about_recipe
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
@@ -170,7 +170,9 @@ def data_of(competition: Competition, folds: Folds) -> Data:
 
 def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
     asked = plan.request.options
-    origins = origins_of(layers_of(options, plan.competition.recipe, backbone_of(options["model"]), plan.data))
+    from_scratch = learns_anew(str({**plan.competition.recipe, **options}.get("weights", "pretrained")))
+    backbone = backbone_of(options["model"], from_scratch)
+    origins = origins_of(layers_of(options, plan.competition.recipe, backbone, plan.data))
     expanded = f"--from {options['start']}" if options.get("start") else "--model auto"
     given = set(asked) - ({"model"} if asked.get("model") == "auto" else set())  # auto became another model
     return origins | {name: "flag" if name in given else expanded for name in options}
