@@ -64,7 +64,15 @@ def test_a_box_and_what_is_around_it_are_cut_as_far_as_the_image_goes() -> None:
     box=st.builds(Box, *[st.integers(0, 10**5)] * 4),
     across=st.integers(0, 10**4),
     down=st.integers(0, 10**4),
-    image=st.sampled_from(["train/1.jpg", "a#b.png", "train.csv#12:137x236", "r_red.png#channels=red+green+blue"]),
+    image=st.sampled_from(
+        [
+            "train/1.jpg",
+            "a#b.png",
+            "train.csv#12:137x236",
+            "r_red.png#channels=red+green+blue",
+            "a/0#slices=b/1.dcm|2.dcm",
+        ]
+    ),
 )
 def test_the_place_of_a_part_is_read_back(box: Box, across: int, down: int, image: str) -> None:
     part = CutBox(box, across, down)
