@@ -163,10 +163,7 @@ def raw_folder(slug: str, root: Path) -> Path:
 def load(
     slug: str, root: Path | str, corrections_file: Path | None = None, with_columns: bool = False, /, **settings: Any
 ) -> Competition:
-    """Reads a competition from its files, also `with_columns`; `settings` replace the card's.
-
-    The lines of `corrections_file` join the competition's own; `corrections.save()` keeps them.
-    """
+    """Reads a competition, also `with_columns`; `settings` replace the card's, lines of a file join its corrections."""
     root, folder = Path(root), raw_folder(slug, Path(root))
     tables = Tables(Facts(read_card(slug, root).with_typed(settings), _find_competition_files(slug, folder)))
     reader = read_with_extension(tables.facts, tables.sample, with_columns)

@@ -183,7 +183,7 @@ class ImagePool:
         """Returns the one image of every name; the index of `names` holds their lines in the table."""
         advice = self.card.advise(f'{self.role}_images = "FOLDER"')
         candidates = self.find_candidates(names)
-        self._refuse_missing(names, candidates, table_path, advice)
+        _refuse_missing(self, names, candidates, table_path, advice)
         name_counts = Counter(
             folder
             for name, images in candidates.items()
@@ -212,35 +212,37 @@ class ImagePool:
             lines[images[0]] = line
         return list(lines)
 
-    def _refuse_missing(
-        self, names: "pd.Series[str]", candidates: dict[str, list[str]], table_path: Path, advice: str
-    ) -> None:
-        missing = names[[not candidates[name] for name in names]]
-        if not len(missing):
-            return
-        remedy = "delete those rows"
-        if self.role == "test":  # every row of a submission is needed
-            remedy = f"name their files in a test.csv, beside '{names.name}'"
-        decimals = self._explain_decimals(missing)
-        unread = unread_images(self.files) or missing_packages(self.files, self.card)
-        quoted = (name if name == name.strip() else repr(name) for name in missing)  # blanks would not be seen
-        raise PodiumError(
-            f"{table_path}: {len(missing):,} of {len(names):,} rows have no image below {self.path}"
-            f" (ids {first_few(quoted)}), the first on line {missing.index[0]}; download again, {remedy}, or {advice}"
-            + (f"; {decimals}" if decimals else "")
-            + (f"; {unread}" if unread else "")
-        )
 
-    def _explain_decimals(self, missing: "pd.Series[str]") -> str:
-        """Returns what has happened to ids such as 7.0 if there is an image 7; else nothing."""
-        whole = [name.partition(".")[0] for name in missing if re.fullmatch(r"\s*-?\d+\.0+\s*", name)]
-        if not whole or not any(self.find_candidates(whole).values()):
-            return ""
-        return (
-            f"these ids look like decimals, where the images have whole numbers ({whole[0].strip()}): whatever wrote"
-            f" the table, such as pandas, took '{missing.name}' for a number; write it again with whole numbers"
-            f" (read_csv(..., dtype={{'{missing.name}': str}}), or .astype(int))"
-        )
+def _refuse_missing(
+    pool: ImagePool, names: "pd.Series[str]", candidates: dict[str, list[str]], table_path: Path, advice: str
+) -> None:
+    missing = names[[not candidates[name] for name in names]]
+    if not len(missing):
+        return
+    remedy = "delete those rows"
+    if pool.role == "test":  # every row of a submission is needed
+        remedy = f"name their files in a test.csv, beside '{names.name}'"
+    decimals = _explain_decimals(pool, missing)
+    unread = unread_images(pool.files) or missing_packages(pool.files, pool.card)
+    quoted = (name if name == name.strip() else repr(name) for name in missing)  # blanks would not be seen
+    raise PodiumError(
+        f"{table_path}: {len(missing):,} of {len(names):,} rows have no image below {pool.path}"
+        f" (ids {first_few(quoted)}), the first on line {missing.index[0]}; download again, {remedy}, or {advice}"
+        + (f"; {decimals}" if decimals else "")
+        + (f"; {unread}" if unread else "")
+    )
+
+
+def _explain_decimals(pool: ImagePool, missing: "pd.Series[str]") -> str:
+    """Returns what has happened to ids such as 7.0 if there is an image 7; else nothing."""
+    whole = [name.partition(".")[0] for name in missing if re.fullmatch(r"\s*-?\d+\.0+\s*", name)]
+    if not whole or not any(pool.find_candidates(whole).values()):
+        return ""
+    return (
+        f"these ids look like decimals, where the images have whole numbers ({whole[0].strip()}): whatever wrote"
+        f" the table, such as pandas, took '{missing.name}' for a number; write it again with whole numbers"
+        f" (read_csv(..., dtype={{'{missing.name}': str}}), or .astype(int))"
+    )
 
 
 def _how_many_are_found(candidates: dict[str, list[str]]) -> tuple[int, int]:
