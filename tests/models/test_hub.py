@@ -14,7 +14,9 @@ import timm
 import torch
 from safetensors.torch import save_file
 
+from extension_file import write_extension
 from podium.errors import PodiumError
+from podium.extensions.extension_files import load_extensions
 from podium.models.build import build_model
 from podium.models.hub import check_model_name, check_weights_available, registered_names
 from podium.models.model_file import load_model
@@ -89,6 +91,35 @@ def test_a_house_model_is_fine_tuned_from_the_hub_and_later_from_the_cache(
     check_weights_available(HOUSE_MODEL, "pretrained")
     model, _ = build_model(recipe_of(HOUSE_MODEL, "pretrained", 224), ["a", "b"])
     assert (model.state_dict()["patch_embed.proj.bias"] == 0.125).all()
+
+
+@pytest.mark.usefixtures("timm_registry")
+def test_a_backbone_inside_a_model_of_ones_own_has_the_weights_of_the_hub_and_later_of_the_cache(
+    tmp_path: Path, hub_files: Path, use_hub: Callable[[str], None]
+) -> None:
+    source = f"""
+import timm
+from timm.models import register_model
+from torch import nn
+
+@register_model
+def my_house_model(pretrained=False, num_classes=1000, **options):
+    backbone = timm.create_model("{HOUSE_MODEL}", pretrained=pretrained, num_classes=0)
+    return nn.Sequential(backbone, nn.ReLU(), nn.Linear(384, num_classes))
+"""
+    write_extension(tmp_path, source)
+    load_extensions(tmp_path)
+    with serve(hub_files) as (address, _):
+        use_hub(address)
+        check_weights_available("my_house_model", "pretrained")
+        model, spec = build_model(recipe_of("my_house_model", "pretrained", 224), ["a", "b"])
+    assert spec.source == f"{HOUSE_MODEL}.augreg_in21k_ft_in1k from {REPOSITORY}, in 0; new: 2"
+    assert spec.mean == (0.5, 0.5, 0.5)
+    use_hub(UNREACHABLE)
+    check_weights_available("my_house_model", "pretrained")
+    again, _ = build_model(recipe_of("my_house_model", "pretrained", 224), ["a", "b"], recorded_source=spec.source)
+    for built in (model, again):
+        assert (built.state_dict()["0.patch_embed.proj.bias"] == 0.125).all()
 
 
 def test_a_hub_without_these_weights_is_not_confused_with_one_that_does_not_answer(

@@ -1,5 +1,7 @@
 """A model of one's own around a backbone of timm: the backbone has its pretrained weights, the rest is new."""
 
+import json
+import re
 import signal
 from pathlib import Path
 
@@ -124,6 +126,16 @@ def test_it_is_trained_resumed_gone_on_from_and_submitted(
     csv = out.split()[-1]
     assert LITE0.source in Path(csv).with_suffix(".json").read_text()
     assert LITE0.distribution in podium("doctor", "-c", "tiny", "--model", "my_lite")[1]
+
+
+def test_the_list_of_models_knows_the_weights_inside(tiny: Path, podium: Podium) -> None:
+    write_extension(tiny, AROUND)
+    _, out, err = podium("models", "my_lite", "-c", "tiny")
+    assert "of tf_efficientnet_lite0.in1k" in out
+    assert re.search(r"apache-2.0 .* package ", out)
+    assert "--weights none" not in err
+    (record,) = json.loads(podium("models", "my_vit", "-c", "tiny", "--json")[1])
+    assert (record["image_size"], record["from"], record["package"]) == (160, "project", None)
 
 
 def test_a_backbone_whose_weights_are_nowhere_is_named(

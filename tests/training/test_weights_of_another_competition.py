@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from pictures import photograph
+from podium.competition.load import load
 from podium.models.model_file import load_model
+from podium.saved_runs.foreign_weights import find_copies_in_weights
+from podium.saved_runs.run_folder import Run
 from templates import template
 from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
 from training.learners import context_of
@@ -50,6 +54,8 @@ def test_the_recipe_names_the_run_and_its_weights(elsewhere: Path, podium: Podiu
     recipe = run_of(elsewhere).recipe
     assert recipe["weights"] == "birds/base"
     assert recipe["weights_source"].startswith("birds/base sha256:")
+    assert "none of the 4 images that birds/base has learned is a copy" in err
+    assert recipe["weights_copies"] == {"of": "birds/base", "searched": 4, "copies": 0, "first_ids": []}
     assert podium(*words)[0] == 0  # trained already
     assert podium("submit", "-c", "tiny", "--anyway")[0] == 0
 
@@ -60,3 +66,54 @@ def test_runs_of_this_competition_and_unknown_ones_are_refused(elsewhere: Path, 
     assert "with --from own" in one_line(podium(*words, "tiny/own"))
     assert "no such file" in one_line(podium(*words, "birds/nobody"))
     assert "test_resnet" in one_line(podium("train", *FAST, "--model", "test_resnet", "--weights", "birds/base"))
+
+
+def copied(root: Path) -> str:
+    """Puts an image that birds/base has learned, saved again and smaller, in the place of a training image here."""
+    held_out = set(Run(root / "runs" / "birds" / "base").out_of_fold(0).id)
+    birds = root / "data" / "raw" / "birds" / "train"
+    bird = next(
+        path for path in sorted(birds.glob("*/*.png")) if not {path.stem, path.name} & {Path(i).stem for i in held_out}
+    )
+    with Image.open(bird) as image:
+        smaller = image.convert("RGB").resize((image.width * 2 // 3, image.height * 2 // 3))
+    smaller.save(root / "data" / "raw" / "tiny" / "train_image" / "003.jpg", quality=90)
+    return bird.name
+
+
+def test_copies_that_the_weights_have_seen_are_named_and_recorded(elsewhere: Path) -> None:
+    name, weights = copied(elsewhere), elsewhere / "runs" / "birds" / "base" / "fold0" / "model.safetensors"
+    found = find_copies_in_weights(weights, load("tiny", elsewhere), elsewhere)["weights_copies"]
+    assert (found["searched"], found["copies"], found["first_ids"]) == (4, 1, ["003"])
+    assert name
+
+
+def test_the_training_warns_of_copies_and_of_images_that_it_could_not_search(elsewhere: Path, podium: Podium) -> None:
+    name = copied(elsewhere)
+    words = ("train", *FAST, "--weights", "birds/base", "--model", "test_vit", "--folds", "0", "--epochs", "1")
+    podium("folds", "-c", "tiny", "--k", "2", "--force")
+    status, _, err = podium(*words)
+    assert status == 0, err
+    (warning,) = (line for line in err.splitlines() if "birds/base has learned" in line)
+    assert warning.startswith("podium: warning: 1 training image of ")
+    assert name in warning
+    assert "003" in warning
+    assert "--weights pretrained" in warning
+    shutil.rmtree(elsewhere / "data" / "raw" / "birds")
+    status, _, err = podium(*words, "--name", "blind")
+    assert status == 0, err
+    (warning,) = (line for line in err.splitlines() if "not searched" in line)
+    assert "bring data/raw/birds" in warning
+    assert run_of(elsewhere, "blind").recipe["weights_copies"]["searched"] == 0
+
+
+def test_copies_of_images_that_the_model_held_out_are_none(elsewhere: Path) -> None:
+    copied(elsewhere)
+    competition = load("tiny", elsewhere)
+    counts = [
+        find_copies_in_weights(
+            elsewhere / "runs" / "birds" / "base" / f"fold{fold}" / "model.safetensors", competition, elsewhere
+        )["weights_copies"]["copies"]
+        for fold in (0, 1)
+    ]
+    assert counts == [1, 0]

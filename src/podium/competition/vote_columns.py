@@ -1,4 +1,4 @@
-"""Reads votes as labels: columns of counts, or shares, of which a sample submission wants shares that add up to 1.
+"""Reads votes as labels: columns of counts, of which a sample submission wants shares that add up to 1.
 
     eeg_id,spectrogram_id,seizure_vote,lpd_vote            spectrogram_id,seizure_vote,lpd_vote
     100,7,3,0                                       ->     7,1,0
@@ -75,14 +75,14 @@ def _asks_for_shares(sample: Table) -> bool:
 
 
 def _votes_in(table: Table, columns: list[str]) -> pd.DataFrame | None:
-    """Returns the votes: whole numbers, not only 0 and 1, or shares; None if the columns hold anything else."""
+    """Returns the votes: whole numbers, not only 0 and 1; None if the columns hold anything else, as shares."""
     if not set(columns) <= set(table.rows):
         return None
     votes = table.rows[columns].apply(pd.to_numeric, errors="coerce")
     cells = votes.to_numpy(np.float64)
     if not np.isfinite(cells).all() or (cells < 0).any() or set(np.unique(cells)) <= {0, 1}:
         return None
-    return votes if (cells % 1 == 0).all() or _add_up_to_1(cells) else None
+    return votes if (cells % 1 == 0).all() else None
 
 
 def _add_up_to_1(cells: NDArray[np.float64]) -> bool:

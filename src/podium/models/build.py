@@ -136,6 +136,11 @@ def licence_in_timm(name: str) -> str | None:
     return str(config.license or "unknown") if config is not None and config.has_weights else None
 
 
+def size_of_weights(name: str) -> int:
+    """Returns the size in pixels that the weights were made for."""
+    return int(_weights_config(name).input_size[-1])
+
+
 def _weights_config(name: str) -> Any:
     """Returns timm's description of the weights that a name, with or without a tag, means."""
     timm = _timm()
@@ -409,8 +414,8 @@ def _create(name: str, image_size: ImageSize, pretrained: bool, **options: Any) 
     model = _create_unchecked(name, image_size, pretrained, **options)
     shape, problem = try_size(model, image_size)
     if problem:
-        inner = [_weights_config(part) for part in inner_backbones(name)]
-        native_size = inner[0].input_size[-1] if inner else resolve_model_data_config(model)["input_size"][-1]
+        inner = inner_backbones(name)
+        native_size = size_of_weights(inner[0]) if inner else resolve_model_data_config(model)["input_size"][-1]
         fitting = next((size for size in _fitting_sizes(image_size) if _takes(name, size)), native_size)
         raise PodiumError(f"{name} cannot take images of {image_size} pixels ({problem}); try --image-size {fitting}")
     if shape != (1, options["num_classes"] or shape[-1]):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.extensions.extension_files import extension_models
-from podium.models.build import licence_in_timm
+from podium.models.build import licence_in_timm, size_of_weights
 from podium.models.hub import backbones_in, registered_names
 from podium.models.inner_weights import SOURCES
 from podium.models.look_inside import inner_backbones
@@ -117,7 +117,10 @@ def describe(models: Iterable[str]) -> Iterator[Weights]:
         for name, config in pretrained.items():
             licence, source = str(config.license or "unknown"), _source(name, config)
             yield Weights(name, licence, config.input_size[-1], None, None, source)
-        if not pretrained:
+        if not pretrained and (inner := inner_backbones(model)):  # a model of the project around one of timm
+            licence = licence_of(model) or "unknown"
+            yield Weights(model, licence, size_of_weights(inner[0]), None, None, f"timm/{inner[0]}")
+        elif not pretrained:
             size = next((config.input_size[-1] for config in configs.values()), 224)
             yield Weights(model, "", size, None, None, "")
 

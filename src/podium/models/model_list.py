@@ -14,6 +14,7 @@ from podium.errors import PodiumError
 from podium.models.build import PERMISSIVE
 from podium.models.catalogue import Catalogue, Weights, count_missing_costs, origin_of, read_catalogue
 from podium.models.hub import cached_repositories, timm_name
+from podium.models.look_inside import inner_backbones
 from podium.models.weight_packages import installed_package
 from podium.terminal import amount, command_for, did_you_mean, first_few, podium_command, say, show, table, uses_make
 
@@ -140,7 +141,15 @@ def epoch_on_cpu(multiply_adds: int | None) -> str | None:
 def _weights_text(row: Row) -> str:
     if row.weights.tag:
         return row.weights.tag + (f" +{row.further}" if row.further else "")
+    if inner := _inner_text(row.weights.model):
+        return inner.strip()
     return {"timm": "none", "podium": "none (Podium's own)", "project": "none (yours)"}[origin_of(row.weights.model)]
+
+
+def _inner_text(model: str) -> str:
+    """Returns whose weights a model of the project has, inside; nothing for others."""
+    inner = inner_backbones(model)
+    return f" of {' and '.join(inner)}" if inner else ""
 
 
 def _amount(count: int | None) -> str:
@@ -153,7 +162,8 @@ def _is_cached(row: Row, cached: frozenset[str]) -> bool:
 
 def _package_of(row: Row) -> str | None:
     """Returns the installed package that holds these weights."""
-    package = installed_package(row.weights.name) if row.weights.licence else None
+    (name, *_) = inner_backbones(row.weights.model) or (row.weights.name,)
+    package = installed_package(name) if row.weights.licence else None
     return package.distribution if package else None
 
 
@@ -190,7 +200,9 @@ def _explain(rows: Sequence[Row], catalogue: Catalogue, is_choice: bool) -> None
     elif len(models) == 1:
         default = catalogue[models[0]][0]
         say(
-            f"podium: {models[0]} alone means {default.name}" if default.tag else "podium: it has no pretrained weights"
+            f"podium: {models[0]} alone means {default.name}"
+            if default.tag
+            else f"podium: it has {'the' if default.licence else 'no'} pretrained weights{_inner_text(models[0])}"
         )
     elif len(models) == len(rows):
         say(f"podium: {len(rows):,} of {len(catalogue):,} models; weights: the default, and how many others there are")

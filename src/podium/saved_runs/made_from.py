@@ -78,7 +78,7 @@ def _owner(backbone: Path) -> tuple[Run, dict[str, Any]]:
 
 
 def _entry(run: Run, recipe: dict[str, Any]) -> dict[str, Any]:
-    names = ("model", "weights_source", LICENCE, "data_sha256", "images_sha256", "extra")
+    names = ("model", "weights_source", LICENCE, "data_sha256", "images_sha256", "extra", "weights_copies")
     competition = recipe.get("competition") or run.path.resolve().parent.name
     return {"run": f"{competition}/{run.name}", **{name: recipe[name] for name in names if recipe.get(name)}}
 

@@ -53,7 +53,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     "computed_in": str,
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "also_sha256", "extra_sha256"), (str, NoneType)),
     "weights_source": (str, NoneType),
-    **dict.fromkeys(("auto", "budget", "own_parts", "soup", "soup_sha256", "versions"), dict),
+    **dict.fromkeys(("auto", "budget", "own_parts", "soup", "soup_sha256", "versions", "weights_copies"), dict),
     **dict.fromkeys(("start_sha256", "teacher_sha256", "pseudo_sha256", "pseudo_power", "other_versions"), dict),
     "weights_licence": str,
     **dict.fromkeys(("extra", "made_from"), list),

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from podium.recipe import Recipe, describe
 from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_data, hash_weights
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
+from podium.saved_runs.foreign_weights import find_copies_in_weights
 from podium.saved_runs.made_from import KEY as MADE_FROM
 from podium.saved_runs.made_from import LICENCE, describe_images
 from podium.saved_runs.run_folder import CORRECTIONS, Run, keep_earlier, results_table
@@ -145,6 +147,9 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),
     }
     is_resumed = run.has_begun()
+    if not (run.path / "recipe.json").exists():
+        weights = plan.backbone or Path(plan.recipe.weights)
+        machine_facts |= find_copies_in_weights(weights, competition, plan.root)
     # The plan has compared the recipe and the folds already, but without the lock of the run.
     run.begin(identity, {**machine_facts, **plan.facts, **facts})
     keep_versions(run, unfinished, is_resumed)
