@@ -40,8 +40,10 @@ def test_rows_of_one_image_are_added_up(tmp_path: Path) -> None:
     assert any("5 rows" in note and "3 images" in note for note in competition.notes)
 
 
-def test_shares_are_votes_too(tmp_path: Path) -> None:
-    assert labels_of(load_votes(tmp_path, "1,0.2,0.7,0.1", "2,1,0,0", "3,0.33,0.33,0.34"))[0] == "b_vote"
+def test_shares_stay_numbers(tmp_path: Path) -> None:
+    """They may be what is measured, such as how much of a field is grass."""
+    rows = [f"{row},{0.01 * row:.2f},{1 - 0.02 * row:.2f},{0.01 * row:.2f}" for row in range(1, 4)]
+    assert load_votes(tmp_path, *rows).task.name != "one_label"
 
 
 def test_an_image_without_votes_is_left_out_and_counted(tmp_path: Path) -> None:
