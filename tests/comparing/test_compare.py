@@ -173,6 +173,7 @@ def test_kaggles_score_is_that_of_the_run_alone_with_its_weights_of_today(csv: P
     assert dict(runs_by_name(root)["public_score"].dropna()) == {"good": 0.91}
     assert "0.91000" in podium("compare", "-c", "tiny")[1]
     shutil.copy(root / "runs/tiny/idle/fold0/oof.npz", root / "runs/tiny/good/fold0/oof.npz")  # trained again
+    (root / "runs/tiny/good/fold0/trained.json").unlink()  # by an older version
     assert runs_by_name(root)["public_score"].isna().all()
     (csv.parent / "history.csv").write_text("my,notes\n1,2\n")
     status, _, err = podium("compare", "-c", "tiny")

@@ -135,7 +135,7 @@ def test_it_goes_all_the_way_to_a_submission(tiny3: Path, podium: Podium, model:
     assert "over 3 of 3 folds" in out
     assert err.count("features of random weights") == 1
     run = run_of(tiny3, model)
-    names = ["metrics.jsonl", "model.safetensors", "oof.npz"]
+    names = ["metrics.jsonl", "model.safetensors", "oof.npz", "trained.json"]
     assert [sorted(path.name for path in run.fold_folder(fold).iterdir()) for fold in range(3)] == [names] * 3
     assert len(blocks_of(tiny3)) == 2  # one block of images, in two views
     (record,) = run.history(0)

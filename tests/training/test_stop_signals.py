@@ -26,7 +26,8 @@ from pathlib import Path
 from threading import Event
 
 def score(solution, submission, row_id_column_name):
-    while Path(__file__).with_name("deaf").exists():
+    is_fold = len(solution) < 20  # not all images, of which the sign of the metric is looked up at first
+    while is_fold and Path(__file__).with_name("deaf").exists():
         try:
             print("scoring")
             Event().wait()

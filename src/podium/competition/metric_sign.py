@@ -15,8 +15,8 @@ from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, Metric
 from podium.tasks.task import Targets
 
-MOST_IMAGES = 2000  # that are scored: each command that reads the competition waits for it
-SHUFFLES = 5
+MOST_IMAGES = 500  # that are scored: each command that reads the competition waits for it
+SHUFFLES = 3
 
 
 def refuse_wrong_sign(name: str, card: Card, targets: Targets, class_count: int) -> None:
