@@ -88,17 +88,10 @@ def test_colours_of_another_space_become_rgb() -> None:
     assert np.array_equal(decoded, np.dstack([RGB[..., 0]] * 3))
 
 
-@pytest.mark.parametrize("codec", ["RLELossless", "JPEG2000Lossless"])
-def test_compressed_files_are_read(codec: str) -> None:
-    uid = getattr(pydicom.uid, codec)
-    if not pydicom.pixels.get_decoder(uid).is_available:
-        pytest.skip("a package is missing")
+def test_run_length_coded_files_are_read() -> None:
     file = dataset(VALUES.repeat(8, 0).repeat(8, 1))
     expected = decode(written(file), "a.dcm")
-    try:
-        file.compress(uid)
-    except (RuntimeError, NotImplementedError):
-        pytest.skip("nothing here writes such files")
+    file.compress(pydicom.uid.RLELossless)
     assert np.array_equal(decode(written(file), "a.dcm"), expected)
 
 
@@ -111,7 +104,7 @@ def test_compressed_files_are_read(codec: str) -> None:
     ],
 )
 def test_the_examples_of_pydicom_are_read(name: str, plain: str) -> None:
-    pytest.importorskip("libjpeg")
+    pytest.importorskip("gdcm")
     paths = [pydicom.data.get_testdata_file(example, download=False) for example in (name, plain)]
     if None in paths:
         pytest.skip("this pydicom comes without its examples")
