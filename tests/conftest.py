@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ def timm_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
     register_zoo()  # its files are imported once: a copy from before that would lose its models
     for name in ("_module_to_models", "_model_to_module", "_model_entrypoints"):
-        monkeypatch.setattr(_registry, name, vars(_registry)[name].copy())
+        monkeypatch.setattr(_registry, name, deepcopy(vars(_registry)[name]))  # with the sets in it
 
 
 @pytest.fixture(scope="session")
