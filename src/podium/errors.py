@@ -17,5 +17,9 @@ class InUse(PodiumError):
     """Another process works on what this one needs: later it may be free."""
 
 
+class MissingFiles(PodiumError):
+    """Images that a competition must have are not there: they may still be in an archive."""
+
+
 class NoSpaceLeft(PodiumError):
     """The disk, or the user's share of it, is full."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from archives import make_7z, make_tar, make_zip
-from layouts import IMAGE, IMAGES, SLUG, TABLES, raw_path, write_files
+from layouts import IMAGE, IMAGES, SLUG, TABLES, card_path, raw_path, write_files
 from podium.competition.load import load
 from tiny import Podium, one_line
 
@@ -93,3 +93,26 @@ def test_a_broken_archive_is_named_and_never_to_be_deleted(tmp_path: Path, podiu
     assert "train.zip: not a valid zip archive" in message
     assert "delete" not in message
     assert raw_path(tmp_path, "train.zip").exists()
+
+
+def test_a_mistake_in_the_card_unpacks_nothing(tmp_path: Path, podium: Podium) -> None:
+    write_files(raw_path(tmp_path), IMAGES, TABLES)
+    raw_path(tmp_path, "mine.zip").write_bytes(make_zip({"cat/9.jpg": IMAGE}))
+    card = card_path(tmp_path)
+    card.parent.mkdir(parents=True)
+    card.write_text('target_column = "nothing"')
+    assert "target_column" in one_line(podium("data", "-c", SLUG))
+    assert files_below(raw_path(tmp_path)) == {*IMAGES, *TABLES, "mine.zip"}
+
+
+def test_after_a_failure_the_folder_that_may_not_be_written_is_tried_again(
+    tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(raw_path(tmp_path), [], TABLES | {"train.zip": "broken"})
+    raw_path(tmp_path, "test.zip").write_bytes(make_zip(TEST))
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert "train.zip: not a valid zip archive" in one_line(podium("data", "-c", SLUG))
+    raw_path(tmp_path, "train.zip").write_bytes(make_zip(TRAIN))
+    status, _, err = podium("data", "-c", SLUG)
+    assert status == 0, err
+    assert len(load(SLUG, tmp_path).train) == 3

@@ -15,7 +15,7 @@ from podium.competition.facts import Facts
 from podium.competition.layout import JOIN, AnswerColumns
 from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.competition.table import Table
-from podium.errors import PodiumError
+from podium.errors import MissingFiles, PodiumError
 from podium.terminal import first_few
 
 DECISIVE, OTHER = "1", "0"  # labels that images of an answer may have both: one image with the first is enough
@@ -145,7 +145,7 @@ def read_test_images(sample: Table, listing: Table, columns: AnswerColumns, pool
     ids, rows = sample.rows.iloc[:, 0], listing.rows
     missing = ids[~ids.isin(rows[columns.id_column])]
     if len(missing):
-        raise PodiumError(
+        raise MissingFiles(
             f"{sample.path}, line {missing.index[0]}: {columns.id_column} '{missing.iloc[0]}' has no image in"
             f" {listing.path}; download again"
         )

@@ -11,7 +11,7 @@ from podium.competition.card import Card
 from podium.competition.csv_files import read_head, read_table
 from podium.competition.find_files import ROLES, Files, Role
 from podium.competition.match_images import ImagePool
-from podium.errors import PodiumError
+from podium.errors import MissingFiles
 from podium.terminal import first_few
 
 
@@ -27,7 +27,7 @@ class Facts:
         if role not in self._pools:
             pool = ImagePool(self.files, self.card, role, self.folder_of(role))
             if pool.folder and not pool.has_images():
-                raise PodiumError(
+                raise MissingFiles(
                     f'{self.card.path}: {role}_images = "{pool.folder}" holds no images below {self.files.folder};'
                     f" these folders do: {first_few(name or '.' for name in self.files.images_by_folder)};"
                     " correct that name"

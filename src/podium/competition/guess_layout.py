@@ -36,7 +36,7 @@ from podium.competition.match_images import FIRST_ROWS, ImagePool
 from podium.competition.read_with_extension import ReaderRows
 from podium.competition.table import Table
 from podium.competition.tables import Tables
-from podium.errors import PodiumError
+from podium.errors import MissingFiles, PodiumError
 from podium.tasks.task import ONE_LABEL
 from podium.terminal import first_few, plural
 
@@ -146,7 +146,7 @@ def _guess_id_column(
     column = pool.find_column(table.rows)
     if column is None:
         settings = 'id_column = "NAME"', "another train_table", 'train_table = "" (then the folders are the classes)'
-        raise PodiumError(
+        raise MissingFiles(
             f"{table.path}: no column names images below {pool.path}; its columns are {first_few(table.rows.columns)}; "
             + card.advise(*settings)
         )
@@ -175,7 +175,7 @@ def _guess_of_names(facts: Facts) -> TrainGuess:
         return TrainGuess(replace(layout, labels_in="folders", folders=folders), card, [*notes, *folders.notes])
     guess = guess_label_pattern(facts)
     if guess is None:
-        raise PodiumError(
+        raise MissingFiles(
             f"{files.folder}: there is neither a table of training labels (train.csv) nor a folder for each of"
             " several classes (train/<class>/) nor a label in the name of each image (train/<class>.1.jpg); "
             + card.advise('train_table = "NAME"', 'train_images = "FOLDER"', r"label_pattern = '(\w+)\.\d+'")

@@ -42,7 +42,7 @@ from podium.competition.tables import Tables
 from podium.competition.unknown_class import UnknownClass
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import files_of
-from podium.errors import PodiumError
+from podium.errors import MissingFiles, PodiumError
 from podium.tasks.metrics import BUILT_IN
 from podium.tasks.task import SEVERAL_LABELS, Targets, Task, labels_in
 from podium.terminal import command_for, first_few, say
@@ -185,7 +185,7 @@ def load(
         *(*notes_on_images(rows.train, rows.test, tables.facts.files, tables.sample), *corrections.note()),
         *(*(extra.notes if extra else ()), *suggestions(card, tables.facts.files, metric.name, groups is not None)),
     )
-    read = Competition(
+    competition = Competition(
         slug=slug,
         folder=folder,
         train=train,
@@ -207,7 +207,7 @@ def load(
         columns=rows.columns,
         settings=settings_of(card, tables, layout, labels, submission_format, metric),
     )
-    return _with_checked_metric(read)
+    return _with_checked_metric(competition)
 
 
 def _with_checked_metric(competition: Competition) -> Competition:
@@ -235,10 +235,10 @@ def _find_competition_files(slug: str, folder: Path) -> Files:
         raise PodiumError(f"{folder} does not exist{hint}; get the competition's files with: {command}")
     files = find_files(folder)
     if not files.images and not files.containers and (unread := unread_images(files)):
-        raise PodiumError(f"{folder}: no images that can be read; {unread}")
+        raise MissingFiles(f"{folder}: no images that can be read; {unread}")
     if not files.images and not files.containers:
         ignored = "".join(f" ({note})" for note in files.notes)
-        raise PodiumError(
+        raise MissingFiles(
             f"{folder}: no images below it{ignored}; put the competition's files in it, or its archives, and run:"
             f" {command}"
         )

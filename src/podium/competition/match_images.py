@@ -21,7 +21,7 @@ from podium.competition.image_names import without_suffix
 from podium.competition.slice_images import SLICES, SliceFolders
 from podium.competition.unsupported import unread_images
 from podium.containers.image_place import folder_of_slices
-from podium.errors import PodiumError
+from podium.errors import MissingFiles, PodiumError
 from podium.terminal import first_few
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _refuse_missing(
     decimals = _explain_decimals(pool, missing)
     unread = unread_images(pool.files) or missing_packages(pool.files, pool.card)
     quoted = (name if name == name.strip() else repr(name) for name in missing)  # blanks would not be seen
-    raise PodiumError(
+    raise MissingFiles(
         f"{table_path}: {len(missing):,} of {len(names):,} rows have no image below {pool.path}"
         f" (ids {first_few(quoted)}), the first on line {missing.index[0]}; download again, {remedy}, or {advice}"
         + (f"; {decimals}" if decimals else "")

@@ -25,7 +25,7 @@ from podium.competition.read_with_extension import ReaderRows
 from podium.competition.table import Table, refuse_blank_cells
 from podium.competition.tables import Tables
 from podium.containers.image_place import folder_of_slices
-from podium.errors import PodiumError
+from podium.errors import MissingFiles, PodiumError
 from podium.tasks.task import NUMBERS
 from podium.terminal import plural
 
@@ -231,7 +231,7 @@ def _refuse_missing_folder(facts: Facts, train: pd.DataFrame, test: pd.DataFrame
     folder = files.only_folder_with_role()
     in_both = set(train["image"]) & set(test["image"])
     if in_both and folder and not {"train_images", "test_images"} & set(card):
-        raise PodiumError(
+        raise MissingFiles(
             f"{files.folder}: {folder} is the only folder of images, and {len(in_both):,} of them would be in both the"
             " training and the test rows; download again, a folder may be missing; if this folder serves both, "
             + card.advise(f'train_images = "{folder}" and test_images = "{folder}"')

@@ -20,7 +20,7 @@ from podium.competition.describe import describe
 from podium.competition.find_files import role_in_path
 from podium.competition.load import Competition, files_folder, load, raw_folder
 from podium.disk import locked
-from podium.errors import PodiumError
+from podium.errors import MissingFiles, PodiumError
 from podium.kaggle.client import signed_in_client
 from podium.kaggle.unpack_archives import archives_below, unpack, unpack_in_place
 from podium.project_root import DIGITS_SLUG
@@ -67,7 +67,7 @@ def download_competition(slug: str, root: Path, as_card: bool = False) -> None:
 
 
 def load_unpacked(slug: str, root: Path, read: Callable[[], Competition]) -> Competition:
-    """Reads a competition; unpacks the archives that lie in its folder where it cannot be read without them.
+    """Reads a competition; unpacks the archives that lie in its folder where images are missing, and no other.
 
     Test images that are not there are no mistake, but an archive called after them is.
     """
@@ -76,7 +76,7 @@ def load_unpacked(slug: str, root: Path, read: Callable[[], Competition]) -> Com
         folder = raw_folder(slug, root)
         if len(competition.test) or not any(role_in_path(path.name) == "test" for path in archives_below(folder)):
             return competition
-    except PodiumError:
+    except MissingFiles:
         folder = raw_folder(slug, root)
         if not any(archives_below(folder)):
             raise

@@ -8,7 +8,8 @@ import filecmp
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from podium.errors import PodiumError
@@ -23,21 +24,14 @@ def unpack(archive: Path, folder: Path) -> None:
     """Unpacks the archive and the archives in it into a new folder; leaves no folder if anything fails."""
     if folder.exists():
         raise PodiumError(f"{folder} exists already; delete it to unpack {archive.name} again")
-    unfinished = folder.with_name(f".{folder.name}.unpacking")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    inner_names: list[str] = []  # of the archives in the archive that are being unpacked, the innermost last
-    try:
-        bytes_left = extract(archive, NewFolder(unfinished, max(MARGIN, MAX_RATIO * archive.stat().st_size)))
-        _unpack_archives_in(unfinished, bytes_left, inner_names)
+
+    def advise(error: Exception) -> str:
+        return f"{_remedy(error)} and run the same command again, or unpack it yourself to {folder}"
+
+    with _unpacked(archive, folder.with_name(f".{folder.name}.unpacking"), advise) as unfinished:
         if not unfinished.exists():
             raise PodiumError("it holds no files")
         unfinished.rename(folder)
-    except Exception as error:  # zipfile and its decompressors raise almost any error on a broken archive
-        place = f"{archive} ({' in '.join([*reversed(inner_names), 'it'])})" if inner_names else str(archive)
-        remedy = f"{_remedy(error)} and run the same command again, or unpack it yourself to {folder}"
-        raise PodiumError(f"{place}: {_describe(error)}; {remedy}") from None
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def unpack_in_place(folder: Path, otherwise: Path) -> list[str]:
@@ -46,31 +40,46 @@ def unpack_in_place(folder: Path, otherwise: Path) -> list[str]:
     Where nothing may be written in the folder, `otherwise` gets what they hold, and links to all that lies beside them.
     """
     archives = sorted(archives_below(folder))
-    if archives and not os.access(folder, os.W_OK):
-        otherwise.mkdir(parents=True, exist_ok=True)
-        _link_all_but(archives, folder, otherwise)
-    else:
-        otherwise = folder
-    for archive in archives:
-        place = otherwise / archive.relative_to(folder)
-        unfinished = place.with_name(f".{archive.name}.unpacking")
+    if not archives or os.access(folder, os.W_OK):
+        _unpack_beside(archives, folder, folder)
+    else:  # under its name only when it is complete: it takes the folder's place
+        unfinished = otherwise.with_name(f".{otherwise.name}.unpacking")
         shutil.rmtree(unfinished, ignore_errors=True)
-        inner_names: list[str] = []
-        try:
-            bytes_left = extract(archive, NewFolder(unfinished, max(MARGIN, MAX_RATIO * archive.stat().st_size)))
-            _unpack_archives_in(unfinished, bytes_left, inner_names)
+        unfinished.mkdir(parents=True)
+        _link_all_but(archives, folder, unfinished)
+        _unpack_beside(archives, folder, unfinished)
+        unfinished.rename(otherwise)
+    return [archive.relative_to(folder).as_posix() for archive in archives]
+
+
+def _unpack_beside(archives: list[Path], folder: Path, target: Path) -> None:
+    """Unpacks archives that are below a folder to the same places below the target."""
+
+    def advise(error: Exception) -> str:
+        remedy = error.remedy if isinstance(error, MissingPackage) else "fix that, or download it again"
+        return f"{remedy}, and run the same command again, or unpack it yourself in {folder}"
+
+    for archive in archives:
+        place = target / archive.relative_to(folder)
+        with _unpacked(archive, place.with_name(f".{archive.name}.unpacking"), advise) as unfinished:
             if unfinished.exists():
                 _move(unfinished, _place_of(unfinished, place))
-        except Exception as error:
-            where = f"{archive} ({' in '.join([*reversed(inner_names), 'it'])})" if inner_names else str(archive)
-            remedy = error.remedy if isinstance(error, MissingPackage) else "fix that, or download it again"
-            raise PodiumError(
-                f"{where}: {_describe(error)}; {remedy}, and run the same command again, or unpack it yourself in"
-                f" {otherwise}"
-            ) from None
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-    return [archive.relative_to(folder).as_posix() for archive in archives]
+
+
+@contextmanager
+def _unpacked(archive: Path, unfinished: Path, advise: Callable[[Exception], str]) -> Iterator[Path]:
+    """Yields a new folder with all that an archive and the archives in it hold; deletes what is left there."""
+    shutil.rmtree(unfinished, ignore_errors=True)
+    inner_names: list[str] = []  # of the archives in the archive that are being unpacked, the innermost last
+    try:
+        bytes_left = extract(archive, NewFolder(unfinished, max(MARGIN, MAX_RATIO * archive.stat().st_size)))
+        _unpack_archives_in(unfinished, bytes_left, inner_names)
+        yield unfinished
+    except Exception as error:  # zipfile and its decompressors raise almost any error on a broken archive
+        place = f"{archive} ({' in '.join([*reversed(inner_names), 'it'])})" if inner_names else str(archive)
+        raise PodiumError(f"{place}: {_describe(error)}; {advise(error)}") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _link_all_but(archives: list[Path], folder: Path, target: Path) -> None:
