@@ -21,7 +21,6 @@ OF_BATCH_NORM = ("running_mean", "running_var", "num_batches_tracked")
 NOT_LEARNED = (*OF_BATCH_NORM, "attention1.w", "attention2.w", ".gallery", ".class_of", ".temperature")
 OF_SEVERAL = ("scale", "shift")  # of the colours that several backbones expect
 UNKNOWN = dict.fromkeys(("images_per_s", "predicted_per_s", "memory_mb", "seconds", "lr_least", "lr_most"), math.nan)
-
 MOST_MULTIPLY_ADDS = 10**16  # of one image: nobody trains more, so a larger number is a mistake
 
 

@@ -107,11 +107,11 @@ class Card(dict[str, Any]):
         return Card(self.path, kept, self.known, self.typed, self.guessed)
 
     def drop(self, key: str, note: str, refusal: str) -> str:
-        """Returns `note` if Podium knows this setting, which does not fit these files; raises if the user wrote it.
+        """Returns `note` if a setting that does not fit these files is known or guessed; raises if the user wrote it.
 
         What Podium knows of a competition need not be true of every copy of it, so it is dropped.
         """
-        if key not in self.known:
+        if key not in self.known and key not in self.guessed:
             raise PodiumError(refusal)
         return note
 

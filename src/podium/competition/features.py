@@ -130,7 +130,7 @@ def read_features(
     if not names or tables.train is None:
         return None, []
     if "features" not in card:  # a guess, which must not stop anybody
-        card = Card(card.path, {**card, "features": names}, {*card.known, "features"})
+        card = card.with_guess("features", names, "a guess")
     train = tables.train.rows.loc[lines.index, names].set_axis(lines["id"].to_numpy())
     if not len(test):
         features = Features(tuple(names), train, pd.DataFrame(columns=names))
@@ -145,7 +145,7 @@ def read_features(
     try:
         rows = _rows_of_images(card, listing, test["id"], names)
     except PodiumError as error:
-        if "features" not in card.known:
+        if "features" not in card.guessed:
             raise
         return None, [f"the columns of features are not used: {error}"]
     features = Features(tuple(names), train, rows)
