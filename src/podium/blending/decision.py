@@ -7,7 +7,7 @@ decision_fits.py fits its numbers; choose_decision.py says whether it is worth t
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ class Decision:
         numbers = np.array(self.numbers)
         if self.kind == "unknown_threshold":
             return replace_unknown(probs, self.unknown, self.numbers[0])
-        return ADJUST[self.kind](probs, numbers)
+        return ADJUST[self.kind].apply(probs, numbers)
 
     def describe(self) -> str:
         """Returns the kind in words."""
@@ -38,12 +38,9 @@ class Decision:
 
     def fits(self, classes: int) -> bool:
         """Returns whether it has as many numbers as its kind needs for so many classes."""
-        needed = {
-            **{"class_weights": classes, "thresholds": classes, "quotas": classes, "cut_points": classes - 1},
-            **{"clip_numbers": 2 * classes, "least_cost": classes**2},
-        }
-        is_known = self.kind != "unknown_threshold" or 0 <= self.unknown < classes
-        return is_known and len(self.numbers) == needed.get(self.kind, 1)
+        if self.kind == "unknown_threshold":
+            return 0 <= self.unknown < classes and len(self.numbers) == 1
+        return len(self.numbers) == ADJUST[self.kind].count(classes)
 
     def as_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "numbers": self.numbers, "unknown": self.unknown}
@@ -123,14 +120,19 @@ def replace_unknown(probs: Probs, unknown: int, threshold: float) -> Probs:
     return sum_to_one(replaced)
 
 
-ADJUST: dict[str, Callable[[Probs, Numbers], Probs]] = {
-    "class_weights": weigh_classes,
-    "thresholds": move_thresholds,
-    "cut_points": cut_grades,
-    "clip_one_label": clip_one_label,
-    "clip_several_labels": clip_several_labels,
-    "quotas": fill_quotas,
-    "clip_numbers": clip_numbers,
-    "least_cost": answer_at_least_cost,
+class Adjustment(NamedTuple):
+    apply: Callable[[Probs, Numbers], Probs]
+    count: Callable[[int], int]  # how many numbers it has for so many classes
+
+
+ADJUST = {
+    "class_weights": Adjustment(weigh_classes, lambda classes: classes),
+    "thresholds": Adjustment(move_thresholds, lambda classes: classes),
+    "cut_points": Adjustment(cut_grades, lambda classes: classes - 1),
+    "clip_one_label": Adjustment(clip_one_label, lambda classes: 1),
+    "clip_several_labels": Adjustment(clip_several_labels, lambda classes: 1),
+    "quotas": Adjustment(fill_quotas, lambda classes: classes),
+    "clip_numbers": Adjustment(clip_numbers, lambda classes: 2 * classes),
+    "least_cost": Adjustment(answer_at_least_cost, lambda classes: classes**2),
 }
 KINDS = (*ADJUST, "unknown_threshold")
