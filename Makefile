@@ -37,6 +37,7 @@ USED_BY_folds         := K CORRECTIONS
 USED_BY_pretrain      := MODEL EPOCHS LR BATCH SIZE SEED NAME
 USED_BY_train         := $(TRAINING) CORRECTIONS
 USED_BY_kaggle-train  := $(TRAINING)
+USED_BY_compete       := BUDGET EXCEPT
 USED_BY_search        := MODEL BUDGET FOLDS NAME SEED WEIGHTS
 USED_BY_submit        := RUNS EXCEPT NAME UPLOAD MESSAGE
 USED_BY_compare       := RUNS EXCEPT MODELS $(if $(MODELS),$(filter-out MODEL,$(TRAINING)))
@@ -71,7 +72,7 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare models  # their output may go to another program
-.PHONY: help setup data audit folds models pretrain train search submit predict explain compare road doctor kaggle-train kaggle-bundle \
+.PHONY: help setup data audit folds models pretrain train compete search submit predict explain compare road doctor kaggle-train kaggle-bundle \
   demo bench notebook test test-all test-fast measure-tests chaos lint lock clean
 
 .DEFAULT:
@@ -109,6 +110,9 @@ pretrain: $(READY) | $(RAW)  ## learn features from all images, without labels: 
 
 train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,$(ARGS)),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h CORRECTIONS=FILE ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))
+
+compete: $(VENV)/.with-weights | $(RAW)  ## make the best submission that a time allows: BUDGET=2h  [COMP= EXCEPT="a b" ARGS=]
+	$(PODIUM) compete -c $(COMP) $(strip $(call flag,BUDGET,budget) $(call flag,EXCEPT,except) $(ARGS))
 
 search: $(VENV)/.with-search | $(if $(MODEL)$(findstring --model,$(ARGS)),$(FOLDED))  ## search the options of models: MODEL="a b"  [COMP= BUDGET=4h FOLDS= NAME= SEED= WEIGHTS= ARGS="--on slurm --at-once 8"]
 	$(PODIUM) search -c $(COMP) $(strip $(call flag,MODEL,model) $(call flag,BUDGET,budget) $(call flag,FOLDS,folds) \

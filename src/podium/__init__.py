@@ -2,7 +2,7 @@
 
 The rooms: tasks, extensions, containers, competition, images, scoring, operators, zoo, folds, models, timing,
 saved_runs, tracking, training, fleet, explain, exporting, blending, pretraining, submissions, comparing, report,
-kaggle, searching, cli. Each imports only from those before it; docs/architecture.md shows the way through them.
+kaggle, searching, competing, cli. Each imports only from those before it; docs/architecture.md shows the way through them.
 """
 
 import podium.early_signals  # noqa: F401, I001  the first line that a command runs
@@ -13,13 +13,13 @@ from podium.errors import PodiumError
 
 if TYPE_CHECKING:
     from podium.extensions import extend as extend
-    from podium.library import Competition, Machine, Run, compare, load, runs, submit, train
+    from podium.library import Competition, Machine, Run, compare, compete, load, runs, submit, train
 
 __version__ = "0.1.0"
 
 # --- the library, imported when one of its names is used ----------------------------------------------
 
-__all__ = ["Competition", "Machine", "PodiumError", "Run", "compare", "load", "runs", "submit", "train"]
+__all__ = ["Competition", "Machine", "PodiumError", "Run", "compare", "compete", "load", "runs", "submit", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -26,13 +26,15 @@ from podium.saved_runs import run_folder
 from podium.tasks.task import class_columns
 from podium.terminal import plural, seconds_of
 
-__all__ = ["Competition", "Machine", "Run", "compare", "load", "runs", "submit", "train"]
+__all__ = ["Competition", "Machine", "Run", "compare", "compete", "load", "runs", "submit", "train"]
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
     from torch import Tensor, nn
+
+    from podium.competing.compete import Outcome
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -276,12 +278,29 @@ def train(
     numbers = [folds] if isinstance(folds, int) else list(folds or ())
     if not all(isinstance(number, int) for number in numbers):
         raise PodiumError(f"folds must be numbers, such as [0, 1], not {folds!r}")
-    seconds = seconds_of(budget) if isinstance(budget, str) else budget
-    if budget is not None and not (isinstance(seconds, int | float) and seconds > 0):
-        raise PodiumError(f"budget must be a time such as '8h', or seconds, not {budget!r}")
+    seconds = _seconds(budget)
     competition.folds()
     request = Request({"model": model, **options}, numbers, name, _machine(machine), seconds)
     return Run(train(make_plan(check_before_plan(competition.slug, competition.root, request))).path)
+
+
+def compete(
+    competition: Competition | str,
+    budget: float | str | None = None,
+    except_runs: "Sequence[Run | str] | Run | str | None" = None,
+    machine: Machine | str | None = None,
+) -> "Outcome":
+    """Makes the best submission that a time allows, and keeps a valid CSV from the first minutes on.
+
+    `budget` is a time such as "2h", or seconds (default: half an hour on a CPU, two hours with a GPU); the same call
+    with more continues. `except_runs` are not blended. The result has .submission (a path), .expected (score and
+    interval), .members (the runs of the blend and their weights) and .table (a data frame of all members).
+    """
+    from podium.competing.compete import CompeteRequest, compete
+
+    competition = _loaded(competition)
+    request = CompeteRequest(_seconds(budget), _machine(machine), tuple(_names(except_runs) or ()))
+    return compete(competition, competition.root, request)
 
 
 def runs(competition: Competition | str, names: Sequence[str] | str | None = None) -> list[Run]:
@@ -334,6 +353,13 @@ def _loaded(competition: Competition | str) -> Competition:
     if not isinstance(competition, Competition | str):
         raise PodiumError(f"the first argument is a competition or its name, not a {type(competition).__name__}")
     return load(competition) if isinstance(competition, str) else competition
+
+
+def _seconds(budget: float | str | None) -> float | None:
+    seconds = seconds_of(budget) if isinstance(budget, str) else budget
+    if budget is not None and not (isinstance(seconds, int | float) and seconds > 0):
+        raise PodiumError(f"budget must be a time such as '8h', or seconds, not {budget!r}")
+    return seconds
 
 
 def _machine(machine: Machine | str | None) -> Machine:

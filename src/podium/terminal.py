@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from operator import length_hint
 from pathlib import Path
 from shlex import quote
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from podium.project_root import DEFAULT_COMPETITION
 
@@ -43,15 +43,58 @@ def in_brief() -> Iterator[None]:
         brief = False
 
 
+class Aside:
+    """Takes what the parts of a command say, and knows how far they are; the command shows that in its own way."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self.file = file
+        self.bar: LogLines | None = None  # the work in progress
+
+    def write(self, text: str) -> None:
+        self.file.write(printable(text) + "\n")
+        self.file.flush()
+
+
+_aside: Aside | None = None
+
+
+@contextmanager
+def aside(path: Path) -> Iterator[Aside]:
+    """Appends to a file what the parts of a command say and show, instead of printing it."""
+    global _aside
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        before, _aside = _aside, Aside(file)
+        try:
+            yield _aside
+        finally:
+            _aside = before
+
+
+@contextmanager
+def aloud() -> Iterator[None]:
+    """Prints again what is said, within a block that speaks aside."""
+    global _aside
+    before, _aside = _aside, None
+    try:
+        yield
+    finally:
+        _aside = before
+
+
 def show(text: str) -> None:
     """Prints a result."""
-    if not quiet and not brief:
+    if _aside:
+        _aside.write(text)
+    elif not quiet and not brief:
         print(printable(text))
 
 
 def say(text: str) -> None:
     """Prints progress or advice, never into a result that another program reads."""
-    if not quiet and (not brief or SAID_IN_BRIEF.match(text)):
+    if _aside:
+        _aside.write(text)
+    elif not quiet and (not brief or SAID_IN_BRIEF.match(text)):
         _write(text)
 
 
@@ -87,6 +130,9 @@ def printable(text: str) -> str:
 
 def progress_bar(iterable: Iterable[Any] | None = None, in_log: bool = True, **options: Any) -> Any:
     """Shows a rate and the time left: as a bar in a terminal, and with `in_log` as few lines in a pipe or a log."""
+    if _aside:
+        _aside.bar = LogLines(iterable, is_silent=True, **options)
+        return _aside.bar
     if in_log and not quiet and not sys.stderr.isatty():
         return LogLines(iterable, **options)
     from tqdm import tqdm
@@ -107,8 +153,10 @@ class LogLines:
         desc: str = "",
         unit: str = "it",
         unit_scale: bool = False,
+        is_silent: bool = False,
         **only_in_a_terminal: Any,
     ) -> None:
+        self.is_silent, self.disable = is_silent, True  # tqdm's word for a bar that nobody sees
         self.iterable, self.desc, self.unit, self.bytes = iterable, desc, unit, unit_scale
         self.total = total if total is not None or iterable is None else length_hint(iterable) or None
         self.first, self.n = initial, initial
@@ -118,7 +166,7 @@ class LogLines:
     def update(self, count: float = 1) -> None:
         self.n += count
         now = time.monotonic()
-        if now >= self.next and (self.total is None or self.n < self.total):
+        if not self.is_silent and now >= self.next and (self.total is None or self.n < self.total):
             self.wait = min(self.wait * self.GROWTH, self.LONGEST)
             self.next = now + self.wait
             _write(f"podium: {self._text(now - self.started)}")

@@ -57,14 +57,15 @@ def collect_held_out(
     classes: tuple[str, ...],
     groups: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
+    folds: Sequence[int] = (),
 ) -> HeldOut:
-    """Returns the images that all runs held out; their parts are the folds of the first run.
+    """Returns the images that all runs held out, in these folds or in all; their parts are the folds of the first run.
 
     `groups` maps image ids to names of groups. An image without one is a group of its own. `labels` are the labels of
     today by image id: all runs are scored with them, also those that were trained before a label was corrected, and an
     image without one (it was dropped) does not count. Without `labels`, the first run's own labels count.
     """
-    predictions = [_read_out_of_fold(run, classes, labels) for run in runs]
+    predictions = [_read_out_of_fold(run, classes, labels, folds) for run in runs]
     first = predictions[0]
     ids = [image_id for image_id in first if all(image_id in by_id for by_id in predictions)]
     group_numbers = number_groups(ids, groups or {})
@@ -88,9 +89,13 @@ def collect_held_out(
     )
 
 
-def _read_out_of_fold(run: Run, classes: tuple[str, ...], labels: Mapping[str, str] | None) -> dict[str, OutOfFold]:
+def _read_out_of_fold(
+    run: Run, classes: tuple[str, ...], labels: Mapping[str, str] | None, folds: Sequence[int]
+) -> dict[str, OutOfFold]:
     by_id = {}
     for fold in run.finished():
+        if folds and fold not in folds:
+            continue
         oof = run.out_of_fold(fold).in_order_of(classes).with_labels(labels)
         for row, (image_id, probs) in enumerate(zip(oof.id, oof.probs, strict=True)):
             by_id[str(image_id)] = OutOfFold(probs, oof.target, row, fold)

@@ -3,7 +3,7 @@
 A run is left out if it has other classes than the others, if it is not clearly better than chance, if its weights had
 seen held-out images (saved_runs/known_images.py), if its own model or view was edited since its training, if it was
 trained on other folds, or if it lacks folds that another run has. With --runs, the user selects; --except leaves out
-other runs.
+other runs. After `podium compete`, runs need the folds on which its members are compared.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from podium.disk import sha256
 from podium.extensions.own_parts import edited_parts
 from podium.folds.folds_csv import folds_path
 from podium.saved_runs.known_images import folds_seen_before
+from podium.saved_runs.ledger import judging_folds
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.saved_runs.trained_with import edited_options
 from podium.tasks.chance import is_better_than_chance
@@ -41,10 +42,14 @@ def select_runs(
     return [run for run in runs if run not in reasons]
 
 
-def find_reasons(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
-    """Returns the runs that a blend does not gain from, and why; at least one run is not among them."""
+def find_reasons(runs: Sequence[Run], competition: Competition, root: Path, of_all_folds: bool = True) -> Reasons:
+    """Returns the runs that a blend does not gain from, and why; at least one run is not among them.
+
+    Runs of some folds are among them, unless not `of_all_folds`.
+    """
     reasons: Reasons = {}
-    for find in (_of_other_classes, _no_better_than_chance, _knowing, _edited, _on_other_folds, _partial):
+    checks = (_of_other_classes, _no_better_than_chance, _knowing, _edited, _on_other_folds)
+    for find in (*checks, *((_partial,) if of_all_folds else ())):
         left_out = find([run for run in runs if run not in reasons], competition, root)
         if len(reasons) + len(left_out) < len(runs):
             reasons |= left_out
@@ -100,15 +105,16 @@ def _on_other_folds(runs: Sequence[Run], competition: Competition, root: Path) -
 
 
 def _partial(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
-    """Compares with the run that has the most folds; of several, with the one that has the best score."""
+    """Compares with the folds of `compete`, or with the run that has the most; of several, with the best one."""
     better = METRICS[competition.metric]().better
 
     def completeness(run: Run) -> tuple[int, float]:
         scores = [run.score(fold, competition.metric, classes=competition.classes) for fold in run.finished()]
         return len(scores), better * float(np.mean(scores))
 
-    most_complete = max(runs, key=completeness)
-    needed = set(most_complete.finished())
+    judging = set(judging_folds(competition.slug, root))
+    if not judging or not any(judging <= set(run.finished()) for run in runs):
+        judging = set(max(runs, key=completeness).finished())
     return {
-        run: f"{len(run.finished())} of {run.recipe['folds']} folds" for run in runs if needed - set(run.finished())
+        run: f"{len(run.finished())} of {run.recipe['folds']} folds" for run in runs if judging - set(run.finished())
     }

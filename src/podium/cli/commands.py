@@ -121,6 +121,22 @@ def train(args: argparse.Namespace) -> None:
         train_in_turn(args, request)
 
 
+def compete(args: argparse.Namespace) -> None:
+    """Make the best submission that a time allows: train different models, blend them, always keep a valid CSV."""
+    start_torch()
+    from podium.competing.compete import CompeteRequest, compete
+    from podium.submissions.submission import suggest_next_step
+
+    competition = _competition(args)
+    request = CompeteRequest(args.budget, _plain_machine(args), tuple(args.except_names or ()))
+    outcome = compete(competition, args.root, request)
+    if not len(competition.test):
+        terminal.say(f"next: {terminal.command_for('compare', competition.slug)}")
+        return
+    terminal.say(f"next: {suggest_next_step(competition, outcome.submission)}")
+    print(outcome.submission)
+
+
 def jobs(args: argparse.Namespace) -> None:
     """List the cells of train, search and submit --on: which are waiting, running, done, or have failed."""
     from podium.fleet.list_cells import list_cells
@@ -534,6 +550,7 @@ COMMANDS: dict[str, flags.Command] = {
     "pretrain": (pretrain, flags.pretrain),
     "train": (train, flags.train),
     "search": (search, flags.search),
+    "compete": (compete, flags.compete),
     "jobs": (jobs, flags.no_flags),
     "submit": (submit, flags.submit),
     "predict": (predict, flags.predict),

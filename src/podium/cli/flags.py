@@ -176,6 +176,14 @@ def train(command: argparse.ArgumentParser) -> None:
     _recipe_flags(command, several_models=True)
 
 
+def compete(command: argparse.ArgumentParser) -> None:
+    text = "time for all that is done, such as 2h or 30m (default: 30m on a CPU, 2h with a GPU); more continues"
+    command.add_argument("--budget", type=_seconds, metavar="TIME", help=text)
+    text = "names of runs that are not blended"
+    command.add_argument("--except", nargs="+", action=Names, dest="except_names", metavar="RUN", help=text)
+    _machine_flags(command)
+
+
 def search(command: argparse.ArgumentParser) -> None:
     text = "folds of the search, such as 0-2; the last one is not searched on, and judges the winner (default: all)"
     command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)

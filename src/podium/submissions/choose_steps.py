@@ -45,10 +45,14 @@ def choose_steps(
     strategy: str | None,
     with_decision: bool,
     costs: Costs | None = None,
+    folds: Sequence[int] = (),
 ) -> ChosenSteps:
-    """Returns the steps, and prints the reasons; `strategy` is the user's choice, if there is one."""
+    """Returns the steps, and prints the reasons; `strategy` is the user's choice, if there is one.
+
+    With `folds`, only images count that these hold out: so the scores of several blends compare.
+    """
     metric, test_count = competition.metric, len(competition.answer_ids)
-    held_out = _collect(competition, root, runs, strategy)
+    held_out = _collect(competition, root, runs, strategy, folds)
     if not len(held_out):
         if strategy not in (None, "equal"):
             raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")
@@ -79,10 +83,12 @@ def choose_steps(
     )
 
 
-def _collect(competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None) -> HeldOut:
+def _collect(
+    competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None, folds: Sequence[int]
+) -> HeldOut:
     """Returns the images that all runs held out, with the card's features, which a stack learns from."""
     labels = competition.label_of
-    held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels)
+    held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels, folds)
     if competition.features and strategy not in (None, STACKED, *STACKS):
         say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
     elif competition.features:

@@ -29,7 +29,7 @@ from podium.saved_runs.doubts import warn_of_edits, warn_of_versions
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
 from podium.submissions.check import advice_on_same_answer, check_class_shares
-from podium.submissions.choose_steps import choose_steps
+from podium.submissions.choose_steps import ChosenSteps, choose_steps
 from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import BlendedPredictions, predict_blend
 from podium.submissions.record_lineage import record_lineage
@@ -85,6 +85,38 @@ def submit(
     _announce(competition, {run: run.models() for run in runs})
     warn_of_changed_data(competition, runs)
     chosen = choose_steps(competition, root, runs, options.blend, options.decision == "auto", costs)
+    name = name or _join_names([runs[number] for number in chosen.blend.without_unused()[1]])
+    written = write_blend(competition, root, runs, chosen, Target(name, anyway=options.anyway), machine, predict_first)
+    return written.path
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a submission is written."""
+
+    name: str  # of the CSV, without ".csv"
+    replaces: bool = False  # an earlier submission of this name; else the next free name is taken
+    anyway: bool = False  # also if all images get the same class
+
+
+@dataclass(frozen=True)
+class Written:
+    path: Path
+    estimate: Estimate | None
+    sha256: str
+    models: Models
+
+
+def write_blend(
+    competition: Competition,
+    root: Path,
+    runs: Sequence[Run],
+    chosen: ChosenSteps,
+    target: Target,
+    machine: Machine,
+    predict_first: Callable[[Models], None] | None = None,
+) -> Written:
+    """Predicts with the runs that the blend gives a weight; writes the CSV and its lineage."""
     blend, used = chosen.blend.without_unused()  # the others need not predict, and are no part of the submission
     models = {runs[number]: runs[number].models() for number in used}
     if predict_first:
@@ -92,15 +124,16 @@ def submit(
     predictions = predict_blend(competition, root, models, blend, machine)
     estimate = chosen.estimate and _estimate_of_test(competition, chosen.estimate, blend, predictions)
     advice = advice_on_same_answer(predictions.other_images)
-    check_class_shares(competition, predictions.probs, options.anyway, blend.strategy == RANK, advice)
-    text = render(competition, predictions.probs)
-    path = _free_path(root / "submissions" / competition.slug, name or _join_names(list(models)), text)
-    chosen = replace(chosen, blend=blend, estimate=estimate)
-    lineage = record_lineage(competition, path, text, predictions.facts, chosen)
+    check_class_shares(competition, predictions.probs, target.anyway, blend.strategy == RANK, advice)
+    text, folder = render(competition, predictions.probs), root / "submissions" / competition.slug
+    path = folder / f"{target.name}.csv" if target.replaces else _free_path(folder, target.name, text)
+    lineage = record_lineage(
+        competition, path, text, predictions.facts, replace(chosen, blend=blend, estimate=estimate)
+    )
     write_csv(competition, path, text)
     write_json(path.with_suffix(".json"), lineage)
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")
-    return path
+    return Written(path, estimate, lineage["sha256"], models)
 
 
 def suggest_next_step(competition: Competition, csv: Path) -> str:

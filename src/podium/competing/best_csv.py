@@ -1,0 +1,101 @@
+"""Keeps submissions/<slug>/compete.csv: there is always a valid one, and only a better one replaces it."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podium.blending.select_runs import find_reasons
+from podium.competing.portfolio import Candidate
+from podium.competing.standing import Judge, Judgement, Member
+from podium.competition.load import Competition
+from podium.disk import sha256
+from podium.errors import PodiumError
+from podium.machine import Machine
+from podium.saved_runs.ledger import SUBMITTED, Ledger
+from podium.saved_runs.run_folder import Run, find_runs
+from podium.submissions.submission import Target, write_blend
+from podium.terminal import first_few
+
+NAME = "compete"  # of the CSV, without its ending
+
+
+@dataclass
+class BestCsv:
+    competition: Competition
+    root: Path
+    machine: Machine
+    ledger: Ledger
+    except_runs: tuple[str, ...] = ()
+    seconds: float = 0.0  # the longest that judging and writing has taken
+    left_out: dict[str, str] = field(default_factory=dict)  # runs that are not blended, and why
+
+    @property
+    def path(self) -> Path:
+        return self.root / "submissions" / self.competition.slug / f"{NAME}.csv"
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Returns where the score on the test images is expected."""
+        submitted = self.ledger.of(SUBMITTED)
+        low, high = submitted[-1].get("interval", (None, None)) if submitted else (None, None)
+        return (math.nan if low is None else low), (math.nan if high is None else high)
+
+    def update(self, candidates: dict[str, Candidate], folds: Sequence[int]) -> Judgement | None:
+        """Judges the blend of all members that are trained on these folds, and writes it if it is better.
+
+        Returns None if there is no member yet.
+        """
+        started = time.monotonic()
+        judge = Judge(self.competition, self.root, folds)
+        members = self.members(candidates, judge)
+        if not any(judge.is_whole(member.run) for member in members):
+            return None
+        last = self.ledger.of(SUBMITTED)
+        judgement = judge.judge(members, last[-1]["runs"] if last else ())
+        if len(self.competition.test) and not self._is_written(judgement, folds):
+            self._write(judgement, folds)
+        self.seconds = max(self.seconds, time.monotonic() - started)
+        return judgement
+
+    def members(self, candidates: dict[str, Candidate], judge: Judge) -> list[Member]:
+        """Returns the runs that may be blended: those of `compete`, and those that a person has trained."""
+        try:
+            runs = find_runs(self.competition.slug, self.root, None, list(self.except_runs))
+        except PodiumError:  # there is none yet
+            return []
+        reasons = find_reasons(runs, self.competition, self.root, of_all_folds=False)
+        members = [Member(run, candidates.get(run.name)) for run in runs if run not in reasons]
+        by_hand = [member for member in members if not member.candidate and not judge.is_whole(member.run)]
+        self.left_out = {run.name: reason for run, reason in reasons.items()}
+        self.left_out |= {one.run.name: f"it lacks some of the folds {first_few(judge.folds)}" for one in by_hand}
+        return [member for member in members if member not in by_hand]
+
+    def _is_written(self, judgement: Judgement, folds: Sequence[int]) -> bool:
+        """Returns whether the CSV is already this blend; a kill may have come between the CSV and its lineage."""
+        last = self.ledger.of(SUBMITTED)
+        if not last or last[-1]["runs"] != judgement.names or list(last[-1].get("folds", ())) != list(folds):
+            return False
+        lineage = self.path.with_suffix(".json")
+        return self.path.exists() and lineage.exists() and sha256(self.path) == last[-1]["sha256"]
+
+    def _write(self, judgement: Judgement, folds: Sequence[int]) -> None:
+        target = Target(NAME, replaces=True, anyway=True)
+        runs: tuple[Run, ...] = judgement.runs
+        written = write_blend(self.competition, self.root, runs, judgement.chosen, target, self.machine)
+        bounds = written.estimate.interval if written.estimate else (math.nan, math.nan)
+        self.ledger.add(
+            SUBMITTED,
+            runs=judgement.names,
+            folds=list(folds),
+            score=finite(judgement.score),
+            interval=[finite(bound) for bound in bounds],
+            weights={name: round(weight, 4) for name, weight in judgement.weights.items()},
+            sha256=written.sha256,
+        )
+
+
+def finite(value: float) -> float | None:
+    """Returns a number as JSON can hold it."""
+    return round(float(value), 6) if math.isfinite(value) else None

@@ -1,0 +1,212 @@
+"""Decides which step comes next: the one with the largest expected gain of the blend per minute.
+
+Everything here is arithmetic on what was measured: errors of members, the blend's error, seconds. Nothing is read,
+trained or asked, so each decision can be tested as a table, and compete.jsonl can show how it was made.
+
+An error is how far a score is from the best possible one: 1 - accuracy, or a log loss.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from podium.competing.portfolio import HEAD, PLAIN, SCRATCH, TUNED, ZOOM, Candidate
+from podium.terminal import duration
+
+# What is expected of a kind of member of which none is trained yet: its share of the best frozen head's error, and the
+# chance that it does so well. Measured on photographs of clothes, animals, flowers and hands (docs/benchmarks.md):
+# fine-tuning leaves 0.06 to 1.1 of the error; a model from scratch is better than a head on foreign images only.
+KIND_ERROR = {TUNED: 0.5, SCRATCH: 0.5}
+KIND_CHANCE = {TUNED: 0.8, SCRATCH: 0.15}
+LITTLE_LEFT = 0.06  # of the loss of the classes' shares: where heads leave less, other kinds seldom find more
+CHANCE_OF_LITTLE = 0.1  # times the chance, there
+SIZE_POWER = {HEAD: 0.6, TUNED: 0.35, SCRATCH: 0.2}  # error falls with this power of the side, if nothing is known
+ZOOM_ERROR = 0.92  # times the error without zoomed views
+MIRROR_COSTS = 1.05  # times the error without mirrored images: where it is more, these do not keep their class
+KNOWN_SIZES = 0.5  # of what heads of both sizes, or of both models, say: so much of it holds for other kinds
+MOST_STEP = 1.5  # times the error, from one member to the most similar one
+# What a second member of equal error takes off a blend's error, by what it does not share with the nearest member.
+DIVERSITY = {"variant": 0.03, "seed": 0.05, "size": 0.07, "model": 0.10, "family": 0.14, "kind": 0.12}
+HELPS_UP_TO = 1.5  # times the blend's error: a member with a larger one does not count as one of its equals
+WANTED = 3  # fine-tuned members that a time is divided among
+LEAST_JUDGES = 400  # held-out images that may compare blends, if there are so many
+
+
+@dataclass(frozen=True)
+class Known:
+    """A member that is trained on some folds."""
+
+    candidate: Candidate
+    error: float  # on the images that it has held out, of those that judge
+    is_whole: bool = True  # on all folds that judge
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known when a step is chosen."""
+
+    members: tuple[Known, ...]
+    blend_error: float
+    loss_left: float = 1.0  # that the best head leaves, of the loss of the classes' shares
+
+    @property
+    def heads(self) -> list[Known]:
+        """Returns the frozen heads, without those of further views."""
+        return [member for member in self.members if member.candidate.kind == HEAD and not member.candidate.variant]
+
+    @property
+    def best_head(self) -> Known | None:
+        return min(self.heads, key=lambda member: member.error, default=None)
+
+    @property
+    def keeps_mirrored(self) -> bool:
+        """Returns whether mirrored images keep their class, as a head with them and one without them show."""
+        with_them = {(one.candidate.model, one.candidate.side): one.error for one in self.heads}
+        plain = [member for member in self.members if member.candidate.variant == PLAIN]
+        return all(
+            with_them.get((one.candidate.model, one.candidate.side), 0.0) <= MIRROR_COSTS * one.error for one in plain
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """A member to train, on some of the folds."""
+
+    candidate: Candidate
+    folds: tuple[int, ...]
+    seconds: float  # with its part of the submission
+    gain: float  # expected, of the blend
+    error: float  # expected, of the member
+    chance: float
+
+    @property
+    def gain_per_minute(self) -> float:
+        return self.gain / max(self.seconds, 1.0) * 60
+
+    def why(self, standing: Standing) -> str:
+        chance = "" if self.chance == 1 else f" with a chance of {self.chance:.0%}"
+        return (
+            f"an error of {self.error:.4f} expected{chance}, the blend's {standing.blend_error:.4f} would fall by"
+            f" {self.gain:.5f} in {duration(self.seconds)}"
+        )
+
+
+def choose_step(steps: Iterable[Step], seconds_left: float) -> Step | None:
+    """Returns the step with the largest expected gain per minute, of those that fit into the time."""
+    fitting = [step for step in steps if step.seconds <= seconds_left and step.gain > 0]
+    return max(fitting, key=lambda step: step.gain_per_minute, default=None)
+
+
+def expect(candidate: Candidate, folds: tuple[int, ...], seconds: float, standing: Standing) -> Step:
+    """Returns the step with what is expected of it."""
+    error, chance = expected_error(candidate, standing)
+    gain = chance * gain_of_blend(candidate, error, standing)
+    return Step(candidate, folds, seconds, gain, error, chance)
+
+
+def expected_error(candidate: Candidate, standing: Standing) -> tuple[float, float]:
+    """Returns the error that a member will have, and the chance that it is so small."""
+    own = next((member for member in standing.members if member.candidate.name == candidate.name), None)
+    if own:
+        return own.error, 1.0
+    same_kind = [member for member in standing.members if member.candidate.kind == candidate.kind]
+    if same_kind:
+        nearest = min(same_kind, key=lambda member: _distance(candidate, member.candidate))
+        return nearest.error * _ratio(candidate, nearest.candidate, standing), 1.0
+    head = standing.best_head
+    if head is None:  # nothing is trained yet
+        return 1.0, 1.0
+    chance = KIND_CHANCE[candidate.kind] * (CHANCE_OF_LITTLE if standing.loss_left < LITTLE_LEFT else 1.0)
+    error = KIND_ERROR[candidate.kind] * head.error
+    if candidate.kind == TUNED:
+        error *= _ratio(candidate, head.candidate, standing)
+    return error, chance
+
+
+def gain_of_blend(candidate: Candidate, error: float, standing: Standing) -> float:
+    """Returns how much the blend's error falls if a member with this error joins it."""
+    blend = standing.blend_error
+    if not (0 < blend < math.inf) or not math.isfinite(error):
+        return 0.0
+    equals = [member for member in standing.members if member.error <= HELPS_UP_TO * blend and member.is_whole]
+    new = _diversity(candidate, equals) / max(1, len(equals))
+    likeness = min(error / blend, blend / error) if error > 0 else 0.0  # of a better member, or of a worse one
+    return blend - min(error, blend) * (1 - new * likeness**2)
+
+
+def gain_in(seconds: float, steps: Sequence[Step], standing: Standing) -> float:
+    """Returns what the next steps would bring in so much time, if each brought what is expected of it."""
+    left, now, waiting = seconds, standing, list(steps)
+    while step := choose_step((_again(one, now) for one in waiting), left):
+        left -= step.seconds
+        waiting = [one for one in waiting if one.candidate != step.candidate]
+        members = now.members if step.chance < 1 else (*now.members, Known(step.candidate, step.error))
+        now = replace(now, members=members, blend_error=now.blend_error - step.gain)
+    return standing.blend_error - now.blend_error
+
+
+def _again(step: Step, standing: Standing) -> Step:
+    return expect(step.candidate, step.folds, step.seconds, standing)
+
+
+def folds_that_judge(seconds_left: float, seconds_of_fold: float, fold_sizes: Sequence[int]) -> int:
+    """Returns on how many folds members are trained: on as many as leave time for several members.
+
+    There are enough of them to judge by, if there are so many images.
+    """
+    affordable = int(seconds_left / (WANTED * max(seconds_of_fold, 1e-6)))
+    images = [sum(fold_sizes[: count + 1]) for count in range(len(fold_sizes))]
+    least = next((count + 1 for count, judges in enumerate(images) if judges >= LEAST_JUDGES), len(fold_sizes))
+    return min(max(affordable, least), len(fold_sizes))
+
+
+def _distance(one: Candidate, other: Candidate) -> tuple[int, float, bool]:
+    """Says how unlike two members of a kind are: another model counts more than another size, that more than views."""
+    unlike = 2 * (one.model != other.model) + (one.family != other.family)
+    return unlike, abs(math.log(one.side / other.side)), one.variant != other.variant
+
+
+def _ratio(candidate: Candidate, known: Candidate, standing: Standing) -> float:
+    """Returns how many times the error of a known member this one is expected to have."""
+    heads = {(member.candidate.model, member.candidate.side): member.error for member in standing.heads}
+    damped = 1.0 if candidate.kind == known.kind == HEAD else KNOWN_SIZES
+    ratio = 1.0
+    at_both = [side for model, side in heads if model == known.model and (candidate.model, side) in heads]
+    if candidate.model != known.model and at_both:
+        side = min(at_both, key=lambda side: abs(math.log(side / candidate.side)))
+        ratio *= (heads[candidate.model, side] / max(heads[known.model, side], 1e-9)) ** damped
+    if candidate.side != known.side:
+        own = {side: error for (model, side), error in heads.items() if model == candidate.model}
+        if candidate.side in own and known.side in own and candidate.kind != HEAD:
+            ratio *= (own[candidate.side] / max(own[known.side], 1e-9)) ** damped
+        else:
+            ratio *= (known.side / candidate.side) ** _size_power(candidate, own)
+    ratio *= ZOOM_ERROR ** ((candidate.variant == ZOOM) - (known.variant == ZOOM))
+    return min(max(ratio, 1 / MOST_STEP), MOST_STEP)
+
+
+def _size_power(candidate: Candidate, own: dict[int, float]) -> float:
+    """Returns how fast the error falls with the side: as between this model's two largest heads, or as usual."""
+    usual = SIZE_POWER[candidate.kind]
+    if candidate.kind != HEAD or len(own) < 2:
+        return usual
+    small, large = sorted(own)[-2:]
+    seen = math.log(max(own[small], 1e-9) / max(own[large], 1e-9)) / math.log(large / small)
+    return (usual + 2 * seen) / 3
+
+
+def _diversity(candidate: Candidate, equals: Sequence[Known]) -> float:
+    """Returns what the nearest of the blend's members leaves to gain."""
+    return min((DIVERSITY[_differs_in(candidate, member.candidate)] for member in equals), default=DIVERSITY["family"])
+
+
+def _differs_in(one: Candidate, other: Candidate) -> str:
+    if one.kind != other.kind:
+        return "kind"
+    if one.family != other.family:
+        return "family"
+    if one.model != other.model:
+        return "model"
+    if one.side != other.side:
+        return "size"
+    return "variant" if one.variant != other.variant else "seed"

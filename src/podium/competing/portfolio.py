@@ -1,0 +1,147 @@
+"""What `podium compete` can train: backbones that differ in pretraining, family and size, in the ways that they serve.
+
+A member is a frozen head, a fine-tuned model, or a model from scratch. A row of BACKBONES says what to take; whether
+its weights can be had, under which licence, and how fast it is, is found out where it is needed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from podium.image_size import ImageSize, sides_of, size_of
+from podium.models.hub import JOIN
+from podium.recipe import Options
+from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data
+
+HEAD, TUNED, SCRATCH = "head", "tuned", "scratch"
+WORDS = {HEAD: "frozen head", TUNED: "fine-tuned", SCRATCH: "from scratch"}
+SIDES = (96, 128, 160, 224, 288)  # of the longer side, for ConvNets
+SIDE_STEP = 8  # of the shorter side
+FREE_LICENCES = ("apache", "mit", "bsd", "cc-by-4", "cc0")  # others, such as non-commercial ones, are not taken unasked
+SEEDS = 3  # of the same member
+PLAIN, ZOOM = "plain", "zoom"  # heads on images that are not mirrored, and on their middle parts too
+JOINED = 3  # backbones of one family whose features one head sees
+
+
+class BackboneRow(NamedTuple):
+    """A pretrained model of timm that a portfolio may hold."""
+
+    model: str  # timm's name
+    family: str  # members of one family make more of the same mistakes
+    sides: tuple[int, ...] = SIDES  # at which it may be used; a ViT of its own size only
+    gpu_memory: float = 0.0  # gigabytes that its fine-tuning takes, about; 0: also for a CPU
+
+
+# Families as winning blends of 2024 to 2026 mix them. What a CPU can take comes first, the quickest of all foremost.
+BACKBONES = (
+    BackboneRow("tf_efficientnet_lite0", "efficientnet_lite"),
+    BackboneRow("tf_efficientnet_lite1", "efficientnet_lite"),
+    BackboneRow("tf_efficientnet_lite2", "efficientnet_lite"),
+    BackboneRow("vit_small_patch32_224", "vit_augreg", (224,)),
+    BackboneRow("convnext_small", "convnext", (160, 224)),
+    BackboneRow("tiny_vit_5m_224.dist_in22k_ft_in1k", "tiny_vit", (224,)),
+    BackboneRow("convnext_nano.in12k_ft_in1k", "convnext", (160, 224)),
+    BackboneRow("hgnetv2_b1.ssld_stage2_ft_in1k", "hgnet", (128, 160, 224)),
+    BackboneRow("mobilenetv4_conv_medium.e500_r256_in1k", "mobilenet", (128, 160, 256)),
+    BackboneRow("caformer_s18.sail_in22k_ft_in1k", "caformer", (224,), 6.0),
+    BackboneRow("tf_efficientnetv2_s.in21k_ft_in1k", "efficientnetv2", (224, 300), 8.0),
+    BackboneRow("vit_base_patch16_clip_224.laion2b_ft_in12k_in1k", "clip", (224,), 10.0),
+    BackboneRow("eva02_small_patch14_336.mim_in22k_ft_in1k", "eva02", (336,), 12.0),
+    BackboneRow("deit3_base_patch16_224.fb_in22k_ft_in1k", "deit3", (224,), 10.0),
+    BackboneRow("swinv2_base_window12to16_192to256.ms_in22k_ft_in1k", "swin", (256,), 16.0),
+    BackboneRow("beitv2_base_patch16_224.in1k_ft_in22k_in1k", "beit", (224,), 10.0),
+    BackboneRow("vit_so150m2_patch16_reg1_gap_256.sbb_e200_in12k_ft_in1k", "vit_so150m", (256,), 16.0),
+    BackboneRow("maxvit_tiny_tf_384.in1k", "maxvit", (384,), 20.0),
+    BackboneRow("vit_base_patch14_reg4_dinov2.lvd142m", "dinov2", (224,), 12.0),
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A member that can be trained."""
+
+    kind: str  # HEAD, TUNED or SCRATCH
+    model: str
+    family: str
+    side: int  # the longer side of its images
+    options: Options = field(compare=False)  # of its recipe
+    seed: int = 0
+    variant: str = ""  # PLAIN, ZOOM or nothing
+
+    @property
+    def name(self) -> str:
+        """Returns the name of its run."""
+        models = JOIN.join(model.partition(".")[0] for model in self.model.split(JOIN))
+        endings = (self.variant, f"seed{self.seed}" if self.seed else "")
+        return "-".join(filter(None, [models, self.kind, str(self.side), *endings]))
+
+    @property
+    def size(self) -> ImageSize:
+        size: ImageSize = self.options.get("image_size", self.side)
+        return size
+
+    def describe(self) -> str:
+        more = {PLAIN: ", not mirrored", ZOOM: ", also zoomed"}.get(self.variant, "")
+        seed = f", seed {self.seed}" if self.seed else ""
+        return f"{self.model}, {WORDS[self.kind]}, {self.size} px{more}{seed}"
+
+
+def shaped(side: int, data: Data) -> dict[str, Any]:
+    """Returns the size for images whose longer side is shown with so many pixels, and how they are fitted into it."""
+    if not data.is_oblong:
+        return {"image_size": side}
+    shape = data.shape
+    shorter = max(SIDE_STEP, round(side * min(shape, 1 / shape) / SIDE_STEP) * SIDE_STEP)
+    size = size_of(side, shorter) if shape < 1 else size_of(shorter, side)
+    return {"image_size": size, "fit": "squash"}
+
+
+def candidates_of(
+    rows: Sequence[BackboneRow], data: Data, device_kind: str, asked: Options, is_mirrored: bool = True
+) -> Iterator[Candidate]:
+    """Yields all members that these backbones can be, and a model from scratch.
+
+    `asked` is what the card wants of every run. Without `is_mirrored`, no member sees mirrored images.
+    """
+    common = {} if is_mirrored else {"mirror": 0.0}
+    for row in [] if asked.get("weights") == "none" else [*rows, *_joined(rows)]:
+        many = data.images >= AUTO_MANY_IMAGES and row.family == rows[0].family == "efficientnet_lite"
+        of_many = AUTO_WITH_MANY if many else {}
+        for side, size in _sizes(row.sides, data, asked):
+            base = {"model": row.model, "weights": "pretrained", **size, **common}
+            head = Candidate(HEAD, row.model, row.family, side, {**base, "linear": True})
+            yield head
+            if is_mirrored and not {"mirror", "views", "level"} & asked.keys():
+                yield replace(head, options={**head.options, "mirror": 0.0}, variant=PLAIN)
+            if "views" not in asked:
+                views = "mirror+zoom" if is_mirrored else "zoom"
+                yield replace(head, options={**head.options, "views": views}, variant=ZOOM)
+            if JOIN not in row.model:
+                yield from _seeds(Candidate(TUNED, row.model, row.family, side, {**base, **of_many}))
+    small = AUTO.get(device_kind, AUTO["cpu"])
+    for side, size in _sizes((small["image_size"], 96, 128), data, asked):
+        yield from _seeds(Candidate(SCRATCH, str(small["model"]), "scratch", side, {**small, **size, **common}))
+
+
+def _joined(rows: Sequence[BackboneRow]) -> list[BackboneRow]:
+    """Returns the quickest backbones as one row: one head sees the features of all of them."""
+    first = [row for row in rows if row.family == rows[0].family and len(row.sides) > 1][:JOINED]
+    return [BackboneRow(JOIN.join(row.model for row in first), first[0].family)] if len(first) > 1 else []
+
+
+def _sizes(sides: Sequence[int], data: Data, asked: Options) -> Iterator[tuple[int, dict[str, Any]]]:
+    if "image_size" in asked:
+        yield longer_side(asked["image_size"]), {}
+        return
+    for side in sides:
+        yield side, shaped(side, data) if len(sides) > 1 else {"image_size": side}
+
+
+def _seeds(candidate: Candidate) -> Iterator[Candidate]:
+    yield candidate
+    for seed in range(1, SEEDS):
+        yield replace(candidate, options={**candidate.options, "seed": seed}, seed=seed)
+
+
+def longer_side(size: ImageSize) -> int:
+    return max(sides_of(size))

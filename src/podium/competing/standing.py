@@ -1,0 +1,156 @@
+"""Judges the members of a competition: the error of each, and of their blend, on images that none of them has seen."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from podium.blending.blend import apply_temperature
+from podium.blending.blend_strategies import fit_temperature
+from podium.blending.cost import find_costs
+from podium.blending.held_out import HeldOut, collect_held_out
+from podium.blending.pool_images import pool_held_out
+from podium.competing.next_step import Known, Standing
+from podium.competing.portfolio import HEAD, Candidate
+from podium.competition.load import Competition
+from podium.folds.folds_csv import read_groups
+from podium.saved_runs.run_folder import Run
+from podium.submissions.choose_steps import ChosenSteps, choose_steps
+from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.task import Targets
+
+
+@dataclass(frozen=True)
+class Member:
+    """A run that the blend may take."""
+
+    run: Run
+    candidate: Candidate | None = None  # None: a person has trained it, or brought its predictions
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the members' predictions for held-out images say."""
+
+    errors: dict[str, float]  # by run
+    chosen: ChosenSteps  # the steps of the best blend, which these runs are blended by
+    runs: tuple[Run, ...]
+    standing: Standing
+
+    @property
+    def score(self) -> float:
+        return self.chosen.estimate.score if self.chosen.estimate else math.nan
+
+    @property
+    def names(self) -> list[str]:
+        return [run.name for run in self.runs]
+
+    @property
+    def weights(self) -> dict[str, float]:
+        return {run.name: weight for run, weight in zip(self.runs, self.chosen.blend.weights, strict=True)}
+
+
+def score_of(metric: str, error: float) -> float:
+    """Returns the score that is so far from the best possible one."""
+    known = METRICS[metric]()
+    return (known.best if math.isfinite(known.best) else 0.0) - known.better * error
+
+
+def error_of(metric: str, score: float) -> float:
+    """Returns how far a score is from the best possible one; lower is better for every metric."""
+    known = METRICS[metric]()
+    best = known.best if math.isfinite(known.best) else 0.0
+    return max(0.0, known.better * (best - score))
+
+
+class Judge:
+    """Compares members and blends on the images of some folds."""
+
+    def __init__(self, competition: Competition, root: Path, folds: Sequence[int]) -> None:
+        self.competition, self.root, self.folds = competition, root, tuple(folds)
+        self.groups = read_groups(competition, root)
+        self.costs = find_costs(competition, None)
+
+    def judge(self, members: Sequence[Member], earlier: Sequence[str] = ()) -> Judgement:
+        """Judges the blend of all members, and that of the runs which an earlier submission blends.
+
+        The new blend is taken if it is better by the honest estimate; a tie goes to the earlier one.
+        """
+        whole = [member for member in members if self.is_whole(member.run)]
+        runs = tuple(member.run for member in whole)
+        chosen = self.blend(runs)
+        before = tuple(run for run in runs if run.name in earlier)
+        if before and set(before) != set(runs):
+            kept = self.blend(before)
+            if not self.error(chosen) < self.error(kept):
+                runs, chosen = before, kept
+        held_out = self._held_out([member.run for member in whole])
+        errors = {
+            member.run.name: self._error_of(probs, held_out.targets)
+            for member, probs in zip(whole, held_out.probs, strict=True)
+        }
+        partial = [member for member in members if member.candidate and not self.is_whole(member.run)]
+        known = [Known(member.candidate, errors[member.run.name]) for member in whole if member.candidate]
+        known += [self._known_in_part(member, runs, self.error(chosen)) for member in partial]
+        standing = Standing(tuple(known), self.error(chosen), self._loss_left(whole, held_out))
+        return Judgement(errors, chosen, runs, standing)
+
+    def is_whole(self, run: Run) -> bool:
+        return not set(self.folds) - set(run.finished())
+
+    def blend(self, runs: Sequence[Run]) -> ChosenSteps:
+        return choose_steps(self.competition, self.root, runs, None, True, self.costs, self.folds)
+
+    def error(self, chosen: ChosenSteps) -> float:
+        return error_of(self.competition.metric, chosen.estimate.score) if chosen.estimate else math.inf
+
+    def _held_out(self, runs: Sequence[Run], folds: Sequence[int] = ()) -> HeldOut:
+        competition = self.competition
+        found = collect_held_out(runs, competition.classes, self.groups, competition.label_of, folds or self.folds)
+        return pool_held_out(found, competition) if competition.answers else found
+
+    def _error_of(self, probs: np.ndarray, targets: Targets) -> float:
+        """Returns the error of one run, of calibrated probabilities: smoothed labels make a good model look unsure."""
+        metric = self.competition.metric
+        if targets.task.sums_to_one and METRICS[metric]().wants == "probs":
+            probs = apply_temperature(probs, fit_temperature(probs, targets.values))
+        error = error_of(metric, evaluate(metric, targets, probs))
+        return error if math.isfinite(error) else math.inf
+
+    def _known_in_part(self, member: Member, runs: Sequence[Run], blend_error: float) -> Known:
+        """Returns a member of fewer folds with the error that its folds show, in relation to the blend's there."""
+        assert member.candidate
+        folds = [fold for fold in self.folds if fold in member.run.finished()]
+        held_out = self._held_out([member.run, *runs], folds)
+        errors = [self._error_of(probs, held_out.targets) for probs in held_out.probs]
+        whole = self._held_out(runs)
+        of_all = [self._error_of(probs, whole.targets) for probs in whole.probs]
+        harder = np.median([part / max(error, 1e-9) for part, error in zip(errors[1:], of_all, strict=True)])
+        return Known(member.candidate, errors[0] / max(float(harder), 1e-9), is_whole=False)
+
+    def _loss_left(self, members: Sequence[Member], held_out: HeldOut) -> float:
+        """Returns the least loss that a frozen head leaves, of the loss of the classes' shares."""
+        task, targets = self.competition.task, held_out.targets
+        heads = [
+            probs
+            for member, probs in zip(members, held_out.probs, strict=True)
+            if member.candidate and member.candidate.kind == HEAD
+        ]
+        if not heads or not task.are_labels or not len(targets):
+            return 1.0
+        prior = prior_of(targets, heads[0].shape)
+        of_prior = evaluate(task.loss, targets, prior)
+        losses = []
+        for probs in heads:
+            calibrated = apply_temperature(probs, fit_temperature(probs, targets.values)) if task.sums_to_one else probs
+            losses.append(evaluate(task.loss, targets, calibrated))
+        return min(losses) / max(of_prior, 1e-9)
+
+
+def prior_of(targets: Targets, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns the classes' shares, for each image."""
+    counts = targets.counts(shape[1]).astype(float) + 1
+    shares = counts / counts.sum() if targets.task.sums_to_one else (counts / (len(targets) + 2)).clip(1e-6, 1 - 1e-6)
+    return np.tile(shares, (shape[0], 1))

@@ -1,0 +1,54 @@
+"""What `podium compete` finds before it trains: the data, the audit, the folds, and the backbones that can be had."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from podium.competing.portfolio import BACKBONES, FREE_LICENCES, BackboneRow
+from podium.competition.load import Competition
+from podium.errors import PodiumError
+from podium.folds.folds_csv import folds_path, write_folds
+from podium.folds.strategies import Split
+from podium.images.audit import load_audit
+from podium.models.catalogue import licence_of
+from podium.models.hub import check_weights_available
+from podium.terminal import plural
+
+
+def understand(competition: Competition, root: Path, tell: Callable[[str], None]) -> None:
+    """Audits and splits what is not yet, as `audit` and `folds` do; says what they found in a line each."""
+    rows = load_audit(competition, root)
+    images = f"{len(competition.train):,} training images, {len(competition.test):,} test images"
+    origin = competition.card.origin_of_metric().partition(":")[0]
+    tell(f"podium: data: {images}, {competition.task.words}; {competition.metric} ({origin})")
+    bad, copies = int((rows["reason"] != "").sum()), int((rows["group"] != "").sum())
+    tell(f"podium: audit: {plural(bad, 'unreadable image')}, {plural(copies, 'image')} with a duplicate")
+    path = folds_path(competition.slug, root)
+    if not path.exists():
+        write_folds(competition, root, Split())
+    try:
+        certificate = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        certificate = {}
+    holds = "certified: no leak" if certificate.get("holds") else "NOT certified; podium folds --verify says why"
+    tell(f"podium: folds: {certificate.get('folds', 'some')}, {holds}")
+
+
+def backbones_to_have(device: str) -> Iterator[BackboneRow]:
+    """Yields the backbones whose weights can be had here, under a free licence, and that the device can take."""
+    memory = _gpu_gigabytes(device)
+    for row in BACKBONES:
+        if row.gpu_memory > memory or not (licence_of(row.model) or "").lower().startswith(FREE_LICENCES):
+            continue
+        try:
+            check_weights_available(row.model, "pretrained")
+        except PodiumError:
+            continue
+        yield row
+
+
+def _gpu_gigabytes(device: str) -> float:
+    """Returns the memory of the GPU; 0 without one."""
+    import torch
+
+    return torch.cuda.get_device_properties(0).total_memory / 1e9 if device.startswith("cuda") else 0.0

@@ -1,0 +1,116 @@
+"""Plans members, forecasts how long they take on this machine, and trains them as `podium train` does."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from podium.competing.portfolio import HEAD, Candidate
+from podium.errors import PodiumError
+from podium.image_size import area_of
+from podium.machine import Machine
+from podium.models.build import resolve_recipe
+from podium.project_root import runs_folder
+from podium.recipe import Options, Recipe
+from podium.saved_runs.run_folder import Run
+from podium.timing.fold_work import FORWARD_SHARE, FoldWork
+from podium.timing.measure_step import measure_training
+from podium.training.plan import Plan, make_plan
+from podium.training.request import Request, check_before_plan
+from podium.training.train import train_folds
+
+FIT_SECONDS = 2.0  # of a head, for each fold: at first; later as measured
+START_SECONDS = 3.0  # of a fold: reading, building, saving
+MARGIN = 1.15  # times a forecast, so that what is begun can be finished
+LEAST_EPOCHS = 1 / 3  # of the recipe's: with fewer, a model has only begun to learn
+
+Train = Callable[[Plan], None]
+
+
+@dataclass
+class Workshop:
+    base: Plan  # its competition, folds and data serve all members
+    machine: Machine
+    train_plan: Train = train_folds
+    rates: dict[str, float] = field(default_factory=dict)  # of training, by model: pixels a second
+    taken: dict[str, tuple[float, float]] = field(default_factory=dict)  # by kind: seconds forecast, and taken
+
+    @property
+    def slug(self) -> str:
+        return self.base.competition.slug
+
+    @property
+    def root(self) -> Path:
+        return self.base.root
+
+    def run_of(self, candidate: Candidate) -> Run:
+        return Run(runs_folder(self.slug, self.root) / candidate.name)
+
+    def options_of(self, candidate: Candidate) -> Options:
+        """Returns the options of the run; the epochs of one that has begun stay."""
+        run, options = self.run_of(candidate), candidate.options
+        return {**options, "epochs": run.recipe["epochs"]} if run.has_begun() and candidate.kind != HEAD else options
+
+    def recipe_of(self, candidate: Candidate) -> Recipe:
+        return resolve_recipe(self.options_of(candidate), self.base.competition.recipe, self.base.data)
+
+    def train(self, candidate: Candidate, folds: Sequence[int], seconds_left: float) -> Run:
+        """Trains the folds that are not finished, within the time; learns how good the forecast was."""
+        forecast = self._forecast(candidate, self.recipe_of(candidate), folds)
+        started = time.monotonic()
+        # A head has no steps that a budget could shorten.
+        budget = None if candidate.kind == HEAD else max(seconds_left, 1.0)
+        request = Request(self.options_of(candidate), tuple(folds), candidate.name, self.machine, budget, started)
+        self.train_plan(make_plan(check_before_plan(self.slug, self.root, request)))
+        before = self.taken.get(candidate.kind, (0.0, 0.0))
+        self.taken[candidate.kind] = before[0] + forecast, before[1] + time.monotonic() - started
+        return self.run_of(candidate)
+
+    # --- forecasts ---
+
+    def seconds(self, candidate: Candidate, folds: Sequence[int]) -> float:
+        """Returns how long the unfinished folds take, with their predictions of the test images."""
+        return MARGIN * self._forecast(candidate, self.recipe_of(candidate), folds) * self._correction(candidate)
+
+    def with_epochs_for(self, candidate: Candidate, folds: Sequence[int], seconds: float) -> Candidate | None:
+        """Returns the member with as many epochs as there is time for; None if these are too few."""
+        recipe = self.recipe_of(candidate)
+        if candidate.kind == HEAD or self.run_of(candidate).has_begun():
+            return candidate if self.seconds(candidate, folds) <= seconds else None
+        needed = self.seconds(candidate, folds)
+        if needed <= seconds:
+            return candidate
+        epochs = int(recipe.epochs * seconds / needed)
+        if epochs < max(1, recipe.epochs * LEAST_EPOCHS):
+            return None
+        return replace(candidate, options={**candidate.options, "epochs": epochs})
+
+    def _correction(self, candidate: Candidate) -> float:
+        forecast, taken = self.taken.get(candidate.kind, (0.0, 0.0))
+        return taken / forecast if forecast else 1.0
+
+    def _forecast(self, candidate: Candidate, recipe: Recipe, folds: Sequence[int]) -> float:
+        plan, finished = self.base, set(self.run_of(candidate).finished())
+        todo = [fold for fold in folds if fold not in finished]
+        if not todo:
+            return 0.0
+        rate = self._rate(candidate, recipe)  # images a second
+        tests = len(plan.competition.test) * recipe.view_count * FORWARD_SHARE / rate
+        if candidate.kind == HEAD:
+            images = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate
+            return images + tests + len(todo) * FIT_SECONDS * (1 + len(plan.folds) / 5_000)
+        seconds = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate if recipe.head_first else 0.0
+        for fold in todo:
+            training, held_out = int(plan.folds.trains(fold).sum()), int(plan.folds.validates(fold).sum())
+            seconds += START_SECONDS + tests + FoldWork(recipe, training, held_out).total / rate
+        return seconds
+
+    def _rate(self, candidate: Candidate, recipe: Recipe) -> float:
+        """Returns training images a second, measured once for each model: the time grows with the pixels."""
+        if candidate.model not in self.rates:
+            try:
+                rate = measure_training(recipe, self.base.competition.classes, self.machine.device)
+            except PodiumError:
+                rate = 1e-6  # it does not fit into memory: no time is enough for it
+            self.rates[candidate.model] = rate * area_of(recipe.image_size)
+        return self.rates[candidate.model] / area_of(recipe.image_size)
