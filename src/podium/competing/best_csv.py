@@ -13,7 +13,7 @@ from podium.competition.load import Competition
 from podium.disk import sha256
 from podium.errors import PodiumError
 from podium.machine import Machine
-from podium.saved_runs.ledger import SUBMITTED, Ledger
+from podium.saved_runs.ledger import BEGUN, ENDED, SUBMITTED, Ledger, Line
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.submissions.submission import Target, write_blend
 from podium.terminal import first_few
@@ -80,8 +80,18 @@ class BestCsv:
         lineage = self.path.with_suffix(".json")
         return self.path.exists() and lineage.exists() and sha256(self.path) == last[-1]["sha256"]
 
+    def _decisions(self) -> list[Line]:
+        """Returns what was trained so far, why, and what it brought; of the last member, that is not known yet."""
+        begun, ended = self.ledger.of(BEGUN), {line["member"]: line for line in self.ledger.of(ENDED)}
+        decisions = []
+        for line in begun:
+            end = ended.get(line["member"], {})
+            facts = {"seconds": end.get("seconds", line.get("seconds") or 0.0), "gain": end.get("gain")}
+            decisions.append({"member": line["member"], "why": str(line.get("why", "")), **facts})
+        return decisions
+
     def _write(self, judgement: Judgement, folds: Sequence[int]) -> None:
-        target = Target(NAME, replaces=True, anyway=True)
+        target = Target(NAME, replaces=True, anyway=True, decisions=self._decisions())
         runs: tuple[Run, ...] = judgement.runs
         written = write_blend(self.competition, self.root, runs, judgement.chosen, target, self.machine)
         bounds = written.estimate.interval if written.estimate else (math.nan, math.nan)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 CPU_BUDGET, GPU_BUDGET = 1_800.0, 7_200.0  # seconds
 FIRST_SIDES = (160, 128, 96)  # of the first head: the largest whose features take no longer than this
 FIRST_SECONDS = 30.0
-SHARE_OF_TIME = 0.25  # that one member may take of all time
+SHARE_OF_TIME = 0.5  # that one member may take of all time
 LEAST_GAIN = 0.002  # of the blend's error: what promises less is not worth a step
 RESERVE = 5.0  # seconds for the last blend and its CSV, at least
 HOUR = 3_600.0
@@ -51,6 +51,7 @@ class CompeteRequest:
     machine: Machine = field(default_factory=Machine)
     except_runs: tuple[str, ...] = ()  # left out
     train: Train = train_folds  # where a member is trained
+    most_members: int | None = None  # that this call trains
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,7 @@ class Journey:
         self.best = BestCsv(competition, root, request.machine, ledger, request.except_runs)
         self.judgement: Judgement | None = None
         self.told: set[str] = set()
+        self.trained = 0
         self.minutes: dict[str, float] = {}
         for line in ledger.of(ENDED):
             self.minutes[line["member"]] = self.minutes.get(line["member"], 0.0) + line["seconds"] / 60
@@ -215,6 +217,11 @@ class Journey:
         return self.judgement.standing if self.judgement else Standing((), math.inf)
 
     @property
+    def is_enough(self) -> bool:
+        most = self.choices.request.most_members
+        return most is not None and self.trained >= most
+
+    @property
     def seconds_left(self) -> float:
         return self.budget - self.ledger.worked - max(RESERVE, 1.5 * self.best.seconds)
 
@@ -222,7 +229,7 @@ class Journey:
         self.judge()
         if unfinished := self.ledger.unfinished():
             self.train(_step_of(unfinished), "it was begun before")
-        while (step := self.next_step()) is not None:
+        while not self.is_enough and (step := self.next_step()) is not None:
             if self.choices.decide_folds(self.standing, step, self.seconds_left):
                 self.judge()
             self.train(step, step.why(self.standing))
@@ -255,7 +262,7 @@ class Journey:
             self.ledger.add(FAILED, member=candidate.name, error=first_line(error))
             self.shown.tell(f"podium: warning: {candidate.name} failed and is left out: {first_line(error)}")
             return
-        seconds = time.monotonic() - started
+        seconds, self.trained = time.monotonic() - started, self.trained + 1
         self.minutes[candidate.name] = self.minutes.get(candidate.name, 0.0) + seconds / 60
         self.judge()
         after, errors = self.standing.blend_error, self.judgement.errors if self.judgement else {}
@@ -309,8 +316,8 @@ class Journey:
     def end(self) -> Outcome:
         if self.judgement is None:
             raise self.nothing()
-        has_time = self.seconds_left > 60
-        why = "no further step promises a gain" if has_time else "the time is over"
+        why = "no further step promises a gain" if self.seconds_left > 60 else "the time is over"
+        why = "enough members are trained" if self.is_enough else why
         self.ledger.add(STOPPED, why=why)
         metric, (low, high), tests = self.competition.metric, self.best.interval, len(self.competition.answer_ids)
         self.shown.tell(self.shown.text())

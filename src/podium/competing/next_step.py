@@ -27,7 +27,8 @@ KNOWN_SIZES = 0.5  # of what heads of both sizes, or of both models, say: so muc
 MOST_STEP = 1.5  # times the error, from one member to the most similar one
 # What a second member of equal error takes off a blend's error, by what it does not share with the nearest member.
 DIVERSITY = {"variant": 0.03, "seed": 0.05, "size": 0.07, "model": 0.10, "family": 0.14, "kind": 0.12}
-HELPS_UP_TO = 1.5  # times the blend's error: a member with a larger one does not count as one of its equals
+HELPS_UP_TO = 1.5  # times the best member's error: one with a larger error does not count as one of its equals
+WEIGHT_OF_WORSE = 3  # the power with which what a member adds falls with its error
 WANTED = 3  # fine-tuned members that a time is divided among
 LEAST_JUDGES = 400  # held-out images that may compare blends, if there are so many
 
@@ -125,13 +126,15 @@ def expected_error(candidate: Candidate, standing: Standing) -> tuple[float, flo
 
 def gain_of_blend(candidate: Candidate, error: float, standing: Standing) -> float:
     """Returns how much the blend's error falls if a member with this error joins it."""
-    blend = standing.blend_error
+    blend, whole = standing.blend_error, [member for member in standing.members if member.is_whole]
     if not (0 < blend < math.inf) or not math.isfinite(error):
         return 0.0
-    equals = [member for member in standing.members if member.error <= HELPS_UP_TO * blend and member.is_whole]
-    new = _diversity(candidate, equals) / max(1, len(equals))
-    likeness = min(error / blend, blend / error) if error > 0 else 0.0  # of a better member, or of a worse one
-    return blend - min(error, blend) * (1 - new * likeness**2)
+    best = max(min((member.error for member in whole), default=blend), 1e-9)
+    equals = [member for member in whole if member.error <= HELPS_UP_TO * best]
+    ratio = error / best  # below 1: a better member, and the blend becomes better with it
+    likeness = min(ratio, 1 / ratio) if ratio > 0 else 0.0
+    new = _diversity(candidate, equals) / max(1, len(equals)) * likeness**WEIGHT_OF_WORSE
+    return blend - blend * min(ratio, 1.0) * (1 - new)
 
 
 def gain_in(seconds: float, steps: Sequence[Step], standing: Standing) -> float:

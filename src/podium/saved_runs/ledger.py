@@ -38,6 +38,7 @@ class Ledger:
         self.lines = _read(self.path)
         self._before = _read_worked(self.folder / WORKED)
         self._since = time.monotonic()
+        self._writing = threading.Lock()  # the beat writes beside the work
 
     @property
     def worked(self) -> float:
@@ -69,7 +70,8 @@ class Ledger:
         return None if is_over else begun[-1]
 
     def keep_worked(self) -> None:
-        write_json(self.folder / WORKED, {"seconds": round(self.worked, 1)})
+        with self._writing:
+            write_json(self.folder / WORKED, {"seconds": round(self.worked, 1)})
 
     @contextmanager
     def open(self) -> Iterator[None]:

@@ -71,6 +71,7 @@ class Lineage:
         if content["estimate"]:
             lines.append(f"expected     {_describe_estimate(content['metric'], content['estimate'])}")
         lines += [f"doubt        {run['doubt']}" for run in runs if run.get("doubt")]
+        lines += [f"decided      {_describe_step(line)}" for line in content.get("decisions", ())]
         return "\n".join([*lines, _models_table(content["metric"], runs)])
 
 
@@ -89,6 +90,12 @@ def _describe_corrections(content: dict[str, Any]) -> str:
     if trained == [scored]:
         return "" if scored == "none" else described
     return f"trained with {', '.join(trained)}; scored with {described}"
+
+
+def _describe_step(line: dict[str, Any]) -> str:
+    """Returns a decision of `compete`: which member it trained, why, and what that brought."""
+    brought = "" if line["gain"] is None else f", brought {line['gain']:.5f}"
+    return f"{line['member']}: {line['why']}; took {line['seconds']:.0f} s{brought}"
 
 
 def _short_hash(record: dict[str, Any]) -> str:

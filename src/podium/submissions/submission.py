@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import numpy as np
 
@@ -97,6 +98,7 @@ class Target:
     name: str  # of the CSV, without ".csv"
     replaces: bool = False  # an earlier submission of this name; else the next free name is taken
     anyway: bool = False  # also if all images get the same class
+    decisions: Sequence[Mapping[str, Any]] = ()  # that led to it, for its lineage: member, why, seconds, gain
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ def write_blend(
     lineage = record_lineage(
         competition, path, text, predictions.facts, replace(chosen, blend=blend, estimate=estimate)
     )
+    if target.decisions:
+        lineage["decisions"] = list(target.decisions)
     write_csv(competition, path, text)
     write_json(path.with_suffix(".json"), lineage)
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}")

@@ -1,0 +1,193 @@
+"""A whole journey of `podium compete`, on plain colours with the smallest models, undisturbed and disturbed."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.competing import compete as journey
+from podium.competing.compete import CompeteRequest, Outcome, compete
+from podium.competing.next_step import KIND_CHANCE
+from podium.competing.portfolio import TUNED, BackboneRow
+from podium.competition.load import load
+from podium.disk import sha256
+from podium.errors import PodiumError
+from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
+from podium.saved_runs.run_folder import Run
+from podium.training.plan import Plan
+from podium.training.train import train_folds
+from templates import template
+from tiny import FAST, Podium, one_line, podium_at, write_competition
+
+SMALL = {"model": "test_resnet", "weights": "none", "image_size": 32, "batch_size": 8, "epochs": 2}
+pytestmark = pytest.mark.slow
+
+
+def mixed_with_folds(root: Path) -> None:
+    """Makes a project of colours, some of which have another one's label: no model is right about all images."""
+    table = write_competition(root, per_class=12) / "train.csv"
+    lines = table.read_text().splitlines()
+    others = {"red": "green", "green": "blue", "blue": "red"}
+    for number in range(1, 37, 4):
+        image, label = lines[number].split(",")
+        lines[number] = f"{image},{others[label]}"
+    table.write_text("\n".join(lines) + "\n")
+    podium_at(root, "folds", "-c", "tiny", "--k", "2")
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    shutil.copytree(template(mixed_with_folds), tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _smallest_portfolio(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = (BackboneRow("tf_efficientnet_lite0", "efficientnet_lite", (32, 48)),)
+    monkeypatch.setattr("podium.competing.understand.BACKBONES", rows)
+    monkeypatch.setattr("podium.competing.portfolio.AUTO", {"cpu": SMALL})
+    monkeypatch.setitem(KIND_CHANCE, TUNED, 0.0)  # it takes hundreds of steps
+    monkeypatch.setattr("podium.competing.workshop.Workshop._rate", lambda *_: 1_000.0)  # not measured
+
+
+def run(root: Path, members: int = 3, **request: Any) -> Outcome:
+    return compete(load("tiny", root), root, CompeteRequest(600.0, most_members=members, **request))
+
+
+def bits_of(root: Path) -> dict[str, str]:
+    kept = [*root.glob("runs/tiny/*/fold*/model.safetensors"), *root.glob("submissions/tiny/compete.csv")]
+    return {str(path.relative_to(root)): sha256(path) for path in kept}
+
+
+def test_a_journey_ends_with_the_best_blend_and_its_decisions(mixed: Path, podium: Podium) -> None:
+    outcome = run(mixed)
+    assert outcome.submission == mixed / "submissions/tiny/compete.csv"
+    assert outcome.submission.exists()
+    assert sum(outcome.members.values()) == pytest.approx(1)
+    assert list(outcome.table.columns) == ["member", "score", "weight", "minutes"]
+    assert len(outcome.table) == 3
+    ledger = Ledger("tiny", mixed)
+    begun, ended = ledger.of(BEGUN), ledger.of(ENDED)
+    assert [line["member"] for line in begun] == [line["member"] for line in ended]
+    assert begun[0]["member"] == "tf_efficientnet_lite0-head-32"
+    assert begun[1]["variant"] == "plain"
+    assert all(line["why"] for line in begun)
+    assert ledger.of(SUBMITTED)[-1]["sha256"] == sha256(outcome.submission)
+    status, out, _ = podium("lineage", outcome.submission)
+    assert status == 0
+    assert "decided" in out
+    assert "tf_efficientnet_lite0-head-32" in out
+    assert podium("submit", "-c", "tiny", "--name", "again")[0] == 0  # its members are ordinary runs
+
+
+def test_a_stopped_journey_goes_on_to_the_same_bits(
+    mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = tmp_path / "undisturbed"
+    shutil.copytree(mixed, undisturbed, ignore=shutil.ignore_patterns("undisturbed"))
+    run(undisturbed, 4)
+    calls = []
+
+    def stop_at_third(plan: Plan) -> None:
+        calls.append(plan.run.name)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        train_folds(plan)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(mixed, 4, train=stop_at_third)
+    before = bits_of(mixed)
+    assert "submissions/tiny/compete.csv" in before  # the last one stands
+    run(mixed, 2)
+    assert bits_of(mixed) == bits_of(undisturbed)
+    assert [line["member"] for line in Ledger("tiny", mixed).of(ENDED)] == [
+        line["member"] for line in Ledger("tiny", undisturbed).of(ENDED)
+    ]
+
+
+def test_a_member_that_fails_is_named_and_the_rest_goes_on(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = []
+
+    def fail_second(plan: Plan) -> None:
+        calls.append(plan.run.name)
+        if len(calls) == 2:
+            raise RuntimeError("out of memory")
+        train_folds(plan)
+
+    outcome = run(mixed, 2, train=fail_second)
+    (failed,) = Ledger("tiny", mixed).of(FAILED)
+    assert failed["member"] == calls[1]
+    assert calls[1] not in outcome.members
+    assert len(outcome.table) == 2
+    err = capsys.readouterr().err
+    assert f"{calls[1]} failed and is left out: out of memory" in err
+    assert "warning: failed, and left out" in err
+    run(mixed, 1)
+    assert [line["member"] for line in Ledger("tiny", mixed).of(BEGUN)].count(calls[1]) == 1  # not tried again
+
+
+def test_if_every_member_fails_there_is_an_error(mixed: Path) -> None:
+    def fail(plan: Plan) -> None:
+        raise PodiumError("no memory")
+
+    with pytest.raises(PodiumError, match=r"no member could be trained: .*head-32 failed; .*compete.log says why"):
+        run(mixed, train=fail)
+
+
+def test_a_run_by_hand_is_blended_and_one_of_other_folds_is_named(
+    mixed: Path, podium: Podium, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert podium("train", *FAST, "--model", "test_resnet", "--name", "mine", "--epochs", "12", "--lr", "1e-2")[0] == 0
+    shutil.copytree(mixed / "runs/tiny/mine", mixed / "runs/tiny/other")
+    recipe = mixed / "runs/tiny/other/recipe.json"
+    recipe.write_text(json.dumps({**json.loads(recipe.read_text()), "folds_sha256": "f" * 64}))
+    outcome = run(mixed, 1)
+    assert "mine" in set(outcome.table["member"])
+    assert "other" not in set(outcome.table["member"])
+    assert "not blended: other (" in capsys.readouterr().err
+    assert "mine" not in set(run(mixed, 0, except_runs=("mine",)).table["member"])
+
+
+def test_a_better_csv_is_replaced_only_by_a_better_one(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run(mixed, 1)
+    before = first.submission.read_bytes()
+    errors = iter([0.1, 0.2, 0.2, 0.1])  # of the new blend, and of the one before
+    monkeypatch.setattr("podium.competing.standing.Judge.error", lambda self, chosen: next(errors, 0.1))
+    second = run(mixed, 1)
+    assert second.submission.read_bytes() == before or second.members == first.members
+
+
+def test_a_time_too_short_for_one_member_says_what_is_enough(mixed: Path, podium: Podium) -> None:
+    line = one_line(podium("compete", "-c", "tiny", "--budget", "3s"))
+    assert "the first member takes about" in line
+    assert "allow 1" in line or "allow 60 s" in line or "allow 2 min" in line
+
+
+def test_more_time_goes_on_where_it_was(mixed: Path) -> None:
+    run(mixed, 1)
+    outcome = compete(load("tiny", mixed), mixed, CompeteRequest(1_200.0, most_members=1))
+    assert len(outcome.table) == 2
+    assert [line["budget"] for line in Ledger("tiny", mixed).of("started")] == [600.0, 1_200.0]
+
+
+def test_a_deleted_csv_is_written_again(mixed: Path) -> None:
+    outcome = run(mixed, 1)
+    before = outcome.submission.read_bytes()
+    outcome.submission.unlink()
+    assert run(mixed, 0).submission.read_bytes() == before
+
+
+def test_the_library_does_the_same(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import podium as library
+
+    monkeypatch.setattr(journey, "LEAST_GAIN", 1.0)  # the first member and its question, and no more
+    outcome = library.compete(library.load("tiny", mixed), budget="10m")
+    assert outcome.submission.exists()
+    assert " to " in outcome.expected
+    assert Run(mixed / "runs/tiny" / next(iter(outcome.members))).finished() == [0, 1]
+    with pytest.raises(PodiumError, match="budget must be a time such as '8h'"):
+        library.compete(library.load("tiny", mixed), budget="soon")
+    assert replace(CompeteRequest(), budget=3.0).budget == 3.0

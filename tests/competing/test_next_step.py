@@ -1,0 +1,125 @@
+"""Which step comes next: arithmetic on errors and seconds, without a file or a model."""
+
+import math
+
+import pytest
+
+from podium.competing.next_step import (
+    LEAST_JUDGES,
+    Known,
+    Standing,
+    choose_step,
+    expect,
+    expected_error,
+    folds_that_judge,
+    gain_in,
+    gain_of_blend,
+)
+from podium.competing.portfolio import HEAD, PLAIN, SCRATCH, TUNED, ZOOM, Candidate
+
+
+def one(kind: str = HEAD, model: str = "a", side: int = 160, family: str = "f", **more: object) -> Candidate:
+    return Candidate(kind, model, family, side, {"model": model}, **more)  # type: ignore[arg-type]
+
+
+def standing(blend: float, *known: tuple[Candidate, float], loss_left: float = 1.0) -> Standing:
+    return Standing(tuple(Known(candidate, error) for candidate, error in known), blend, loss_left)
+
+
+HEADS = standing(0.1, (one(), 0.1))
+
+
+def test_the_largest_gain_per_minute_of_those_in_time_is_chosen() -> None:
+    steps = [
+        expect(one(TUNED), (0,), 100.0, HEADS),
+        expect(one(HEAD, "b", family="g"), (0,), 10.0, HEADS),
+        expect(one(TUNED, side=224), (0,), 10_000.0, HEADS),
+    ]
+    assert choose_step(steps, 20_000.0) is steps[1]  # a tenth of the time, and more than a tenth of the gain
+    assert choose_step([steps[0], steps[2]], 20_000.0) is steps[0]
+    assert choose_step(steps, 5.0) is None
+    assert choose_step([], 5.0) is None
+
+
+@pytest.mark.parametrize(
+    ("new", "than"),
+    [
+        (one(model="b", family="g"), one(model="b")),  # another family gains more than another net of one
+        (one(model="b"), one(side=224)),
+        (one(side=224), one(seed=1)),
+        (one(seed=1), one(variant=ZOOM)),
+    ],
+)
+def test_what_differs_more_gains_more(new: Candidate, than: Candidate) -> None:
+    assert gain_of_blend(new, 0.1, HEADS) > gain_of_blend(than, 0.1, HEADS) > 0
+
+
+def test_a_worse_member_gains_less_and_a_better_one_takes_the_blend_with_it() -> None:
+    other = one(model="b", family="g")
+    gains = [gain_of_blend(other, error, HEADS) for error in (0.05, 0.1, 0.2, 0.5)]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 0.05  # half of the blend's error, and what the families differ in
+    assert gains[3] < 0.001
+    assert gain_of_blend(other, math.inf, HEADS) == 0
+    assert gain_of_blend(other, 0.1, standing(0.0, (one(), 0.0))) == 0  # nothing is left to gain
+
+
+def test_the_more_equals_there_are_the_less_another_gains() -> None:
+    three = standing(0.1, (one(), 0.1), (one(side=128), 0.1), (one(side=96), 0.1))
+    assert gain_of_blend(one(model="b"), 0.1, three) < gain_of_blend(one(model="b"), 0.1, HEADS)
+
+
+def test_fine_tuning_promises_little_where_heads_leave_little() -> None:
+    rich, poor = HEADS, standing(0.1, (one(), 0.1), loss_left=0.01)
+    for kind in (TUNED, SCRATCH):
+        assert expected_error(one(kind), rich)[1] > 5 * expected_error(one(kind), poor)[1]
+
+
+def test_a_trained_member_of_the_kind_tells_what_the_next_one_will_do() -> None:
+    known = standing(0.02, (one(), 0.1), (one(TUNED), 0.02))
+    error, chance = expected_error(one(TUNED, "b"), known)
+    assert (error, chance) == (0.02, 1.0)
+    heads = standing(0.02, (one(), 0.1), (one(model="b"), 0.05), (one(TUNED), 0.02))
+    assert expected_error(one(TUNED, "b"), heads)[0] < 0.02  # its head is better, too
+    in_part = Standing((*known.members, Known(one(TUNED, "b"), 0.3, is_whole=False)), 0.02)
+    assert expected_error(one(TUNED, "b"), in_part) == (0.3, 1.0)  # what its first fold has shown
+
+
+def test_larger_heads_follow_the_trend_of_their_sizes() -> None:
+    falls = standing(0.05, (one(side=96), 0.2), (one(side=160), 0.1))
+    rises = standing(0.05, (one(side=96), 0.1), (one(side=160), 0.11))
+    assert expected_error(one(side=224), falls)[0] < 0.1
+    assert expected_error(one(side=224), falls)[0] / 0.1 < expected_error(one(side=224), rises)[0] / 0.11
+
+
+def test_mirrored_images_keep_their_class_unless_a_head_without_them_is_better() -> None:
+    def keeps(plain: float) -> bool:
+        return standing(0.1, (one(), 0.1), (one(variant=PLAIN), plain)).keeps_mirrored
+
+    assert keeps(0.12)
+    assert keeps(0.1)
+    assert not keeps(0.08)
+    assert HEADS.keeps_mirrored  # not asked yet
+
+
+def test_folds_are_as_many_as_leave_time_for_several_members_and_images_to_judge_by() -> None:
+    sizes = [LEAST_JUDGES] * 5
+    assert folds_that_judge(1_000.0, 10.0, sizes) == 5
+    assert folds_that_judge(1_000.0, 150.0, sizes) == 2
+    assert folds_that_judge(1_000.0, 900.0, sizes) == 1
+    assert folds_that_judge(1_000.0, 900.0, [LEAST_JUDGES // 2] * 5) == 2
+    assert folds_that_judge(1_000.0, 900.0, [10] * 5) == 5
+
+
+def test_the_guess_at_more_time_counts_each_step_once() -> None:
+    steps = [expect(one(model=name, family=name), (0,), 60.0, HEADS) for name in "bcd"]
+    one_step, all_steps = gain_in(60.0, steps, HEADS), gain_in(3_600.0, steps, HEADS)
+    assert 0 < one_step < all_steps < 0.1
+    assert gain_in(10.0, steps, HEADS) == 0
+
+
+def test_a_step_says_its_arithmetic() -> None:
+    step = expect(one(TUNED), (0,), 90.0, HEADS)
+    assert step.why(HEADS) == (
+        f"an error of 0.0500 expected with a chance of 80%, the blend's 0.1000 would fall by {step.gain:.5f} in 90 s"
+    )
