@@ -137,6 +137,14 @@ def compete(args: argparse.Namespace) -> None:
     print(outcome.submission)
 
 
+def next_moves(args: argparse.Namespace) -> None:
+    """Say what to train next: the three steps with the largest expected gain of the blend per minute, and why."""
+    start_torch()
+    from podium.competing.next_moves import show_next_moves
+
+    show_next_moves(_competition(args), args.root, _plain_machine(args))
+
+
 def jobs(args: argparse.Namespace) -> None:
     """List the cells of train, search and submit --on: which are waiting, running, done, or have failed."""
     from podium.fleet.list_cells import list_cells
@@ -551,6 +559,7 @@ COMMANDS: dict[str, flags.Command] = {
     "train": (train, flags.train),
     "search": (search, flags.search),
     "compete": (compete, flags.compete),
+    "next": (next_moves, flags.next_moves),
     "jobs": (jobs, flags.no_flags),
     "submit": (submit, flags.submit),
     "predict": (predict, flags.predict),

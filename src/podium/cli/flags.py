@@ -184,6 +184,10 @@ def compete(command: argparse.ArgumentParser) -> None:
     _machine_flags(command)
 
 
+def next_moves(command: argparse.ArgumentParser) -> None:
+    _machine_flags(command)
+
+
 def search(command: argparse.ArgumentParser) -> None:
     text = "folds of the search, such as 0-2; the last one is not searched on, and judges the winner (default: all)"
     command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podium.blending.select_runs import find_reasons
-from podium.competing.portfolio import Candidate
+from podium.competing.portfolio import Candidate, candidate_of
 from podium.competing.standing import Judge, Judgement, Member
 from podium.competition.load import Competition
 from podium.disk import sha256
@@ -66,8 +66,12 @@ class BestCsv:
         except PodiumError:  # there is none yet
             return []
         reasons = find_reasons(runs, self.competition, self.root, of_all_folds=False)
-        members = [Member(run, candidates.get(run.name)) for run in runs if run not in reasons]
-        by_hand = [member for member in members if not member.candidate and not judge.is_whole(member.run)]
+        members = [
+            Member(run, candidates.get(run.name) or candidate_of(run), run.name in candidates)
+            for run in runs
+            if run not in reasons
+        ]
+        by_hand = [member for member in members if not member.is_own and not judge.is_whole(member.run)]
         self.left_out = {run.name: reason for run, reason in reasons.items()}
         self.left_out |= {one.run.name: f"it lacks some of the folds {first_few(judge.folds)}" for one in by_hand}
         return [member for member in members if member not in by_hand]

@@ -12,6 +12,7 @@ from podium.image_size import ImageSize, sides_of, size_of
 from podium.models.hub import JOIN
 from podium.recipe import Options
 from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data
+from podium.saved_runs.run_folder import Run
 
 HEAD, TUNED, SCRATCH = "head", "tuned", "scratch"
 WORDS = {HEAD: "frozen head", TUNED: "fine-tuned", SCRATCH: "from scratch"}
@@ -66,7 +67,7 @@ class Candidate:
     side: int  # the longer side of its images
     options: Options = field(compare=False)  # of its recipe
     seed: int = 0
-    variant: str = ""  # PLAIN, ZOOM or nothing
+    variant: str = ""  # PLAIN, ZOOM or nothing; of a run that a person has trained, its name
 
     @property
     def name(self) -> str:
@@ -141,6 +142,16 @@ def _seeds(candidate: Candidate) -> Iterator[Candidate]:
     yield candidate
     for seed in range(1, SEEDS):
         yield replace(candidate, options={**candidate.options, "seed": seed}, seed=seed)
+
+
+def candidate_of(run: Run) -> Candidate:
+    """Returns what a run that a person has trained is; the run's name keeps it apart from what can be trained."""
+    recipe = run.recipe
+    anew = recipe.get("weights") == "none"
+    kind = HEAD if recipe.get("linear") else SCRATCH if anew else TUNED
+    model = str(recipe["model"])
+    family = next((row.family for row in BACKBONES if row.model.partition(".")[0] == model.partition(".")[0]), model)
+    return Candidate(kind, model, family, longer_side(recipe["image_size"]), {}, variant=run.name)
 
 
 def longer_side(size: ImageSize) -> int:

@@ -27,7 +27,8 @@ class Member:
     """A run that the blend may take."""
 
     run: Run
-    candidate: Candidate | None = None  # None: a person has trained it, or brought its predictions
+    candidate: Candidate
+    is_own: bool = True  # else a person has trained it, or brought its predictions
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class Judge:
             member.run.name: self._error_of(probs, held_out.targets)
             for member, probs in zip(whole, held_out.probs, strict=True)
         }
-        partial = [member for member in members if member.candidate and not self.is_whole(member.run)]
-        known = [Known(member.candidate, errors[member.run.name]) for member in whole if member.candidate]
+        partial = [member for member in members if not self.is_whole(member.run)]
+        known = [Known(member.candidate, errors[member.run.name]) for member in whole]
         known += [self._known_in_part(member, runs, self.error(chosen)) for member in partial]
         standing = Standing(tuple(known), self.error(chosen), self._loss_left(whole, held_out))
         return Judgement(errors, chosen, runs, standing)
@@ -121,7 +122,6 @@ class Judge:
 
     def _known_in_part(self, member: Member, runs: Sequence[Run], blend_error: float) -> Known:
         """Returns a member of fewer folds with the error that its folds show, in relation to the blend's there."""
-        assert member.candidate
         folds = [fold for fold in self.folds if fold in member.run.finished()]
         held_out = self._held_out([member.run, *runs], folds)
         errors = [self._error_of(probs, held_out.targets) for probs in held_out.probs]
@@ -133,11 +133,7 @@ class Judge:
     def _loss_left(self, members: Sequence[Member], held_out: HeldOut) -> float:
         """Returns the least loss that a frozen head leaves, of the loss of the classes' shares."""
         task, targets = self.competition.task, held_out.targets
-        heads = [
-            probs
-            for member, probs in zip(members, held_out.probs, strict=True)
-            if member.candidate and member.candidate.kind == HEAD
-        ]
+        heads = [probs for member, probs in zip(members, held_out.probs, strict=True) if member.candidate.kind == HEAD]
         if not heads or not task.are_labels or not len(targets):
             return 1.0
         prior = prior_of(targets, heads[0].shape)

@@ -1,0 +1,76 @@
+"""What to train next, for people who go step by step: `podium next`.
+
+The same arithmetic as in `compete` (next_step.py), on the runs that are there: the three steps with the largest
+expected gain of the blend per minute, why, and the command of each.
+"""
+
+import math
+import os
+from pathlib import Path
+from shlex import quote
+
+from podium.competing.best_csv import BestCsv
+from podium.competing.compete import HOUR, Choices, CompeteRequest
+from podium.competing.next_step import Standing, Step
+from podium.competing.portfolio import PLAIN
+from podium.competing.standing import Judge, score_of
+from podium.competition.load import Competition
+from podium.folds.folds_csv import folds_path, write_folds
+from podium.folds.strategies import Split
+from podium.machine import Machine
+from podium.recipe import flag_of
+from podium.saved_runs.ledger import Ledger
+from podium.terminal import aside, command_for, duration, podium_command, say, show
+
+SHOWN = 3
+
+
+def show_next_moves(competition: Competition, root: Path, machine: Machine) -> None:
+    """Prints the next steps; without a run, the first one."""
+    if not folds_path(competition.slug, root).exists():
+        write_folds(competition, root, Split())
+    ledger = Ledger(competition.slug, root)
+    with aside(Path(os.devnull)):
+        steps, standing = _next_steps(competition, root, machine, ledger)
+    if standing.members:
+        metric = competition.metric
+        say(f"podium: the blend of your runs: {metric} {score_of(metric, standing.blend_error):z.4f}")
+    if not steps:
+        say(f"podium: no step promises a gain within an hour; next: {command_for('submit', competition.slug)}")
+    for number, step in enumerate(steps, 1):
+        show(f"{number}. {step.candidate.describe()}: {_why(step, standing)}\n   {command_of(step, competition.slug)}")
+
+
+def _next_steps(competition: Competition, root: Path, machine: Machine, ledger: Ledger) -> tuple[list[Step], Standing]:
+    """Returns the steps, the most promising first; without a run, the first one."""
+    choices = Choices(competition, root, CompeteRequest(HOUR, machine), ledger)
+    judge = Judge(competition, root, choices.judging)
+    candidates = {one.name: one for one in choices.candidates(Standing((), math.inf))}
+    members = BestCsv(competition, root, machine, ledger).members(candidates, judge)
+    if not any(judge.is_whole(member.run) for member in members):
+        first = choices.first()
+        return [first] if first else [], Standing((), math.inf)
+    standing = judge.judge(members).standing
+    promising = [step for step in choices.steps(standing, HOUR, HOUR) if step.gain > 0]
+    return sorted(promising, key=lambda step: -step.gain_per_minute)[:SHOWN], standing
+
+
+def _why(step: Step, standing: Standing) -> str:
+    return step.why(standing) if standing.members else f"a first score, in {duration(step.seconds)}"
+
+
+def command_of(step: Step, slug: str) -> str:
+    """Returns the command that trains a step's member, under the name that `compete` gives it."""
+    words = [podium_command(), "train", "-c", slug, "--name", step.candidate.name]
+    for name, value in step.candidate.options.items():
+        flag = flag_of(name)
+        words += (
+            [flag]
+            if value is True
+            else [flag.replace("--", "--no-", 1)]
+            if value is False
+            else [flag, quote(str(value))]
+        )
+    if step.candidate.kind != "head" or step.candidate.variant == PLAIN:
+        words += ["--folds", ",".join(map(str, step.folds))]
+    return " ".join(words)
