@@ -65,6 +65,8 @@ class Mean:
         scale, scale_back = MEANS[self.kind]
         weighted = (weight * scale(probs) for weight, probs in zip(self.weights, tables, strict=True))
         mean: Probs = sum(weighted, np.zeros_like(tables[0]))
+        if self.kind in OF_LOGS:
+            return scale_back(mean / self.temperature)
         return apply_temperature(scale_back(mean), self.temperature)
 
     def describe(self) -> str:
@@ -200,6 +202,9 @@ MEANS: dict[str, tuple[Callable[[Probs], Probs], Callable[[Probs], Probs]]] = {
     "rank": (_ranks, _same),
     "logit": (_logit, _sigmoid),  # of several labels: the geometric mean of yes and of no
 }
+
+
+OF_LOGS = ("geometric", "logit")
 
 
 def probs_of_truth(probs: Probs, targets: Targets) -> Probs:
