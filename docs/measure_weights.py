@@ -1,26 +1,26 @@
 """Measures how well runs are blended where the truth is known: simulated runs, or held-out images that are hidden.
 
-    python docs/measure_weights.py simulate [--times 10] [--images 200 1000] [--classes 2 10 40] [--metrics accuracy ...]
-    python docs/measure_weights.py hide ROOT SLUG [--times 20] [--metrics accuracy log_loss]
+    python docs/measure_weights.py simulate [--task one_label] [--images 200 1000] [--classes 2 10 40] [--metrics ...]
+    python docs/measure_weights.py hide ROOT SLUG --runs A B [--metrics accuracy log_loss] [--times 10]
 
-`simulate` draws runs of several kinds (WORLDS), blends them by some of the images and scores the blends on 4,000 others.
-`hide` blends the runs of a competition by a random half of the images that all of them held out, and scores the blends
-on the other half.
+`simulate` draws runs of several kinds (WORLDS), blends them by some of the images and scores the blends on 4,000
+others. `hide` blends the runs of a competition by a random half of the images that all of them held out, and scores the
+blends on the other half.
 
 Prints a table: the score of the best of all fixed strategies, chosen with the hidden labels, and how much better than
-that (in hundredths of the metric's unit) the blend is that `podium submit` takes, the former rule (the simplest strategy
-that is not clearly worse than another), and each fixed strategy, on average and ± two standard errors.
+that (in hundredths of the metric's unit) the blend is that `podium submit` takes, the former rule (the simplest
+strategy that is not clearly worse than another), and fixed strategies, on average and ± two standard errors.
 """
 
 import argparse
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podium.blending import choose_blend as choosing
 from podium.blending.blend import Probs
@@ -36,6 +36,7 @@ from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets
 NEW_IMAGES = 4000
 FORMER_IMAGES = 1000  # the former rule takes minutes for more
 WORDS = ("equal", "convex", "greedy", "best")
+SHOWN = ("podium submit", "former rule", "equal", "equal-calibrated", "convex-calibrated", "greedy-calibrated", "best")
 FIXED = tuple(f"{name}{suffix}" for name in WORDS for suffix in ("", "-calibrated"))
 
 
@@ -73,7 +74,7 @@ def simulate(world: World, task: str, images: int, classes: int, seed: int) -> H
 
 
 def _one_label(world: World, noise: Probs, rng: np.random.Generator) -> tuple[Probs, Targets]:
-    runs, images, classes = noise.shape
+    _, images, classes = noise.shape
     # Three labels of four are of the first half of the classes, and more classes are as hard as ten.
     shares = np.where(np.arange(classes) < (classes + 1) // 2, 3.0, 1.0)
     labels = rng.choice(classes, images, p=shares / shares.sum())
@@ -147,8 +148,7 @@ def report(name: str, metric: str, results: list[dict[str, float]]) -> None:
     fixed = {key: values for key, values in columns.items() if key not in ("podium submit", "former rule")}
     best = max(fixed, key=lambda key: fixed[key].mean())
     cells = [f"{best} {METRICS[metric]().better * fixed[best].mean():.4f}"]
-    shown = ("podium submit", "former rule", "equal", "equal-calibrated", "convex-calibrated", "greedy-calibrated", "best")
-    for key in shown:
+    for key in SHOWN:
         gains = 100 * (columns.get(key, columns["equal"] * np.nan) - fixed[best])
         error = 2 * gains.std() / max(1, len(gains) - 1) ** 0.5
         cells.append(f"{gains.mean():+.2f} ± {error:.2f}" if np.isfinite(error) else "")
@@ -158,9 +158,9 @@ def report(name: str, metric: str, results: list[dict[str, float]]) -> None:
 def halves(held_out: HeldOut, times: int) -> Iterator[tuple[HeldOut, HeldOut]]:
     for seed in range(times):
         order = np.random.default_rng(seed).permutation(int(held_out.groups.max()) + 1)[held_out.groups]
-        is_fitted = order <= np.median(order)
-        fitted, hidden = held_out.of(is_fitted), held_out.of(~is_fitted)
-        yield HeldOut(fitted.probs, fitted.targets, order[is_fitted] % 5, np.unique(fitted.groups, return_inverse=True)[1]), hidden
+        fitted, hidden = held_out.of(order <= np.median(order)), held_out.of(order > np.median(order))
+        groups = np.unique(fitted.groups, return_inverse=True)[1]
+        yield replace(fitted, parts=groups % 5, groups=groups), hidden
 
 
 def main() -> None:
@@ -170,7 +170,7 @@ def main() -> None:
     simulated, hidden = commands.add_parser("simulate"), commands.add_parser("hide")
     hidden.add_argument("root", type=Path)
     hidden.add_argument("slug")
-    hidden.add_argument("--runs", nargs="+")
+    hidden.add_argument("--runs", nargs="+", required=True)
     simulated.add_argument("--task", choices=("one_label", "several_labels", "numbers"), default="one_label")
     simulated.add_argument("--images", type=int, nargs="+", default=[200, 1000])
     simulated.add_argument("--classes", type=int, nargs="+", default=[2, 10, 40])
@@ -179,8 +179,7 @@ def main() -> None:
         command.add_argument("--times", type=int, default=10)
     options = parser.parse_args()
     choosing.MOST_STACKED = 0  # only means are compared
-    print("| runs | metric | best fixed | podium submit | former rule | equal | equal-calibrated | convex-calibrated |", end="")
-    print(" greedy-calibrated | best |\n" + "| --- " * 10 + "|")
+    print(f"| runs | metric | best fixed | {' | '.join(SHOWN)} |\n{'| --- ' * 10}|")
     if options.command == "hide":
         competition = load(options.slug, options.root)
         runs = [Run(options.root / "runs" / options.slug / name) for name in options.runs]

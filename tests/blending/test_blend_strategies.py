@@ -13,10 +13,10 @@ from podium.blending.blend_strategies import (
     fit_blend,
     fit_convex,
     fit_greedy,
-    fit_temperature,
     list_strategies,
 )
 from podium.blending.strategy_names import STRATEGIES, WEIGHTINGS
+from podium.blending.temperature import fit_temperature
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import ONE_LABEL
 

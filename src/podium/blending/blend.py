@@ -70,7 +70,7 @@ class Mean:
         return apply_temperature(scale_back(mean), self.temperature)
 
     def describe(self) -> str:
-        kind = "of logits" if self.kind == "logit" else ""  # the strategy is called like the other kinds
+        kind = {"geometric": "of logarithms", "logit": "of logits"}.get(self.kind, "")
         temperature = f"temperature {self.temperature:.2f} of the mean" if f"{self.temperature:.2f}" != "1.00" else ""
         return ", ".join(filter(None, [kind, temperature]))
 

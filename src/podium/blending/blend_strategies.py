@@ -130,15 +130,14 @@ FIT_WEIGHTS: dict[str, Callable[[Probs, Targets, str], Weights]] = {  # one for 
 
 
 def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
-    """Returns the strategies to try, with the one that is taken if nothing is better at the end.
+    """Returns the strategies to try that can differ; the last one is taken if no other is better.
 
     Temperatures are for probabilities that sum to 1, and change no label of a single run.
     """
     is_calibrated = task.sums_to_one and METRICS[metric]().wants == "probs"
-    calibrated = (CALIBRATED,) if is_calibrated else ()
     if run_count == 1:
-        return tuple(f"{STRATEGIES[0]}{suffix}" for suffix in ("", *calibrated))
-    return (STRATEGIES[0], *(f"{BEST}{suffix}" for suffix in ("", *calibrated)), SHRUNK)
+        return (STRATEGIES[0], SHRUNK) if is_calibrated else STRATEGIES[:1]
+    return (STRATEGIES[0], BEST, f"{BEST}{CALIBRATED}", SHRUNK) if is_calibrated else (STRATEGIES[0], BEST, SHRUNK)
 
 
 def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: Inputs | None = None) -> Blend:

@@ -2,9 +2,9 @@
 
     podium submit --runs A B [--blend STRATEGY]
 
-The choice is the shrunk blend (shrunk.py), whose weights are as far from equal ones as the images show. Only if the best
-single run scores better, or equal weights or that run are better by more than chance, the best of these is taken. A
-stack is taken only if it is better than all others by more than chance.
+The choice is the shrunk blend (shrunk.py), whose weights are as far from equal ones as the images show. If the best
+single run scores better, or if equal weights or that run are better by more than chance, the best of these is taken.
+A stack is taken only if it is better than all others by more than chance.
 
 Each strategy is scored by nested cross-validation (nested.py). blend_strategies.py fits the weights; expected_score.py
 estimates the score of the chosen blend on the test images.
@@ -37,8 +37,8 @@ from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
 from podium.terminal import plural, progress_bar, table
 
-# Runs x images x classes x classes: a stack that nobody has asked for is tried if it takes half a minute at most.
-MOST_STACKED = 80_000_000
+# Runs x images x classes x classes: a stack that nobody has asked for is tried if it takes a few seconds.
+MOST_STACKED = 20_000_000
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ BEST = "best"
 WEIGHTINGS = ("equal", "convex", "greedy", BEST)
 CALIBRATED = "-calibrated"
 STRATEGIES = tuple(f"{name}{suffix}" for name in WEIGHTINGS for suffix in ("", CALIBRATED))
-# Weights that are drawn towards equal ones, and calibrated where there is one label: what is taken if nothing is better.
+# Calibrated, with weights as far from equal ones as the images show: what is taken if nothing is better.
 SHRUNK = "shrunk"
 # Equal weights, but the mean of the logarithms, or of the ranks among the images: only tried on request.
 GEOMETRIC, RANK = "geometric", "rank"

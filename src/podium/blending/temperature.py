@@ -16,8 +16,10 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
 SHARE_OF_A_MISTAKE = 0.5  # where none is seen: the posterior of `_draw_wrong` (expected_score.py) has this mean
 
 
-def fit_temperature(probs: Probs, targets: NDArray[np.int64]) -> float:
+def fit_temperature(probs: Probs, targets: NDArray[np.int64], trust: float = 0.0) -> float:
     """Returns the temperature that minimises the log loss of one label.
+
+    The more `trust` in the probabilities, the nearer it stays to 1: few mistakes show little (see TRUST in shrunk.py).
 
     If no image is wrong, the loss would fall without end as the temperature does. So a share of each image then counts
     for the second most probable class, as much as so many images allow (`SHARE_OF_A_MISTAKE`).
@@ -41,7 +43,8 @@ def fit_temperature(probs: Probs, targets: NDArray[np.int64]) -> float:
         return np.asarray(highest + np.log(np.exp(scaled, out=scaled).sum(1)) - true)
 
     def log_loss(temperature: float) -> float:
-        return float(np.concatenate([log_losses(part, temperature) for part in parts]).mean())
+        loss = float(np.concatenate([log_losses(part, temperature) for part in parts]).mean())
+        return loss + trust / len(logits) * float(np.log(temperature)) ** 2
 
     return find_temperature(log_loss)
 
