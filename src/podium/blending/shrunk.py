@@ -70,7 +70,7 @@ def _choose_kind(probs: Probs, targets: Targets) -> tuple[str, float]:
     if of_logs in predicted:
         before, after = (np.asarray(score_per_image(task.loss, targets, table)) for table in predicted.values())
         gain = before - after
-        if gain.mean() < SHOWN * gain.std() / len(gain) ** 0.5:
+        if gain.mean() <= SHOWN * gain.std() / len(gain) ** 0.5:
             return of_logs, strengths[of_logs]
     return "arithmetic", strengths["arithmetic"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.blending.blend import Blend, Probs, equal_blend
+from podium.blending.blend import OF_LOGS, Blend, Probs, equal_blend
 from podium.blending.choose_blend import BlendChoice, Candidate, choose_blend
 from podium.blending.choose_decision import choose_decision, decide_by_cost, find_kind, with_least_prob
 from podium.blending.choose_pooling import choose_pooling
@@ -102,17 +102,20 @@ def _say_candidates(
     reason = "chosen with --blend" if strategy else _reason(choice.blend)
     if choice.blend.stack and competition.features:
         weights.append(f"the features {first_few(competition.features.names)}")
-    say(f"podium: {choice.blend.describe()}, {reason}: {', '.join(weights)}")
+    say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")
 
 
 def _reason(blend: Blend) -> str:
     if blend.stack:
         return "better than every other strategy by more than chance"
     if blend.strategy.startswith(BEST):
-        return "because no blend scores as well as the best single run on images that it was not fitted to"
+        return "because no blend scores better on images that it was not fitted to"
+    if blend.strategy == SHRUNK and len(blend.weights) == 1:
+        return "calibrated, which scores no worse on images that it was not fitted to"
     if blend.strategy == SHRUNK:
-        return "weights as far from equal ones as the held-out images show"
-    return "because no weights that were fitted score better than equal ones"
+        mean = "a mean of logarithms" if blend.mean.kind in OF_LOGS else "a mean"
+        return f"{mean} with weights as far from equal ones as the held-out images show"
+    return "because nothing fitted scores better on images that it was not fitted to"
 
 
 def _choose_decision(
