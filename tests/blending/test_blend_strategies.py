@@ -56,7 +56,7 @@ def test_only_strategies_that_can_differ_are_listed() -> None:
     assert list_strategies(1, "accuracy", ONE_LABEL) == ("equal",)
     assert list_strategies(1, "log_loss", ONE_LABEL) == ("equal", "shrunk")
     assert list_strategies(2, "accuracy", ONE_LABEL) == ("equal", "best", "shrunk")
-    assert list_strategies(2, "log_loss", ONE_LABEL) == ("equal", "best", "best-calibrated", "shrunk")
+    assert list_strategies(2, "log_loss", ONE_LABEL) == ("equal", "best", "shrunk")
     assert list_strategies(2, "log_loss", SEVERAL_LABELS) == ("equal", "best", "shrunk")
     assert STRATEGIES[0] == "equal"
 

@@ -134,10 +134,10 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
 
     Temperatures are for probabilities that sum to 1, and change no label of a single run.
     """
+    if run_count > 1:
+        return STRATEGIES[0], BEST, SHRUNK
     is_calibrated = task.sums_to_one and METRICS[metric]().wants == "probs"
-    if run_count == 1:
-        return (STRATEGIES[0], SHRUNK) if is_calibrated else STRATEGIES[:1]
-    return (STRATEGIES[0], BEST, f"{BEST}{CALIBRATED}", SHRUNK) if is_calibrated else (STRATEGIES[0], BEST, SHRUNK)
+    return (STRATEGIES[0], SHRUNK) if is_calibrated else STRATEGIES[:1]
 
 
 def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: Inputs | None = None) -> Blend:

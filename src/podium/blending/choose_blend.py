@@ -120,9 +120,9 @@ def _choose_plain(scores: dict[str, float], top: str, is_clearly_better: Callabl
 
     `scores` are higher if they are better.
     """
-    *others, preferred = scores
-    singles = [scores[name] for name in others if name.startswith(BEST) or BEST not in scores]
-    is_beaten = any(score > scores[preferred] for score in singles) or is_clearly_better(top, preferred)
+    (first, *_), preferred = scores, list(scores)[-1]
+    single = scores.get(BEST, scores[first])
+    is_beaten = single > scores[preferred] or is_clearly_better(top, preferred)
     return top if is_beaten or np.isnan(scores[preferred]) else preferred
 
 

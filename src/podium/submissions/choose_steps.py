@@ -108,7 +108,7 @@ def _say_candidates(
 def _reason(blend: Blend) -> str:
     if blend.stack:
         return "better than every other strategy by more than chance"
-    if blend.strategy.startswith(BEST):
+    if blend.strategy == BEST:
         return "because no blend scores better on images that it was not fitted to"
     if blend.strategy == SHRUNK and len(blend.weights) == 1:
         return "calibrated, which scores no worse on images that it was not fitted to"
