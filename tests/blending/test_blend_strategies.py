@@ -13,12 +13,12 @@ from podium.blending.blend_strategies import (
     fit_blend,
     fit_convex,
     fit_greedy,
-    fit_temperature,
     list_strategies,
 )
 from podium.blending.strategy_names import STRATEGIES, WEIGHTINGS
+from podium.blending.temperature import fit_temperature
 from podium.tasks.metrics import evaluate
-from podium.tasks.task import ONE_LABEL
+from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS
 
 
 def test_the_weights_of_the_least_log_loss_are_found() -> None:
@@ -54,8 +54,10 @@ def test_images_that_are_all_right_make_probabilities_only_as_sure_as_so_many_ca
 
 def test_only_strategies_that_can_differ_are_listed() -> None:
     assert list_strategies(1, "accuracy", ONE_LABEL) == ("equal",)
-    assert list_strategies(1, "log_loss", ONE_LABEL) == ("equal", "equal-calibrated")
-    assert list_strategies(2, "accuracy", ONE_LABEL) == STRATEGIES
+    assert list_strategies(1, "log_loss", ONE_LABEL) == ("equal", "shrunk")
+    assert list_strategies(2, "accuracy", ONE_LABEL) == ("equal", "best", "shrunk")
+    assert list_strategies(2, "log_loss", ONE_LABEL) == ("equal", "best", "shrunk")
+    assert list_strategies(2, "log_loss", SEVERAL_LABELS) == ("equal", "best", "shrunk")
     assert STRATEGIES[0] == "equal"
 
 

@@ -65,10 +65,12 @@ class Mean:
         scale, scale_back = MEANS[self.kind]
         weighted = (weight * scale(probs) for weight, probs in zip(self.weights, tables, strict=True))
         mean: Probs = sum(weighted, np.zeros_like(tables[0]))
+        if self.kind in OF_LOGS:
+            return scale_back(mean / self.temperature)
         return apply_temperature(scale_back(mean), self.temperature)
 
     def describe(self) -> str:
-        kind = "of logits" if self.kind == "logit" else ""  # the strategy is called like the other kinds
+        kind = {"geometric": "of logarithms", "logit": "of logits"}.get(self.kind, "")
         temperature = f"temperature {self.temperature:.2f} of the mean" if f"{self.temperature:.2f}" != "1.00" else ""
         return ", ".join(filter(None, [kind, temperature]))
 
@@ -200,6 +202,9 @@ MEANS: dict[str, tuple[Callable[[Probs], Probs], Callable[[Probs], Probs]]] = {
     "rank": (_ranks, _same),
     "logit": (_logit, _sigmoid),  # of several labels: the geometric mean of yes and of no
 }
+
+
+OF_LOGS = ("geometric", "logit")
 
 
 def probs_of_truth(probs: Probs, targets: Targets) -> Probs:

@@ -3,16 +3,15 @@
     podium submit --runs A B --blend STRATEGY
 
 The weights are equal, convex, greedy or those of the best single run, and the probabilities are calibrated or not;
-strategy_names.py lists these strategies. choose_blend.py chooses one of them. stack_fits.py fits the stacks.
+strategy_names.py lists these strategies. choose_blend.py chooses one of them. shrunk.py fits the shrunk blend,
+stack_fits.py the stacks.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podium.blending.blend import (
     MIN_PROB,
@@ -25,19 +24,15 @@ from podium.blending.blend import (
     probs_of_truth,
     scaled_errors,
 )
+from podium.blending.shrunk import Weights, fit_shrunk, loss_of, minimise, normalise
 from podium.blending.stack import Inputs
 from podium.blending.stack_fits import fit_stack
-from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, STACKS, STRATEGIES
+from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, SHRUNK, STACKS, STRATEGIES
+from podium.blending.temperature import fit_temperature
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import Targets, Task
 
-Weights = NDArray[np.float64]  # [runs]
-Loss = Callable[[Weights], tuple[float, Weights]]  # weights -> loss, gradient
-
 BAGS, STEPS = 10, 10  # of the greedy strategy: the weights are as fine as about 1/100
-CACHED_VALUES = 32_768
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
-SHARE_OF_A_MISTAKE = 0.5  # where none is seen: the posterior of `_draw_wrong` (expected_score.py) has this mean
 
 
 def fit_equal(probs: Probs, targets: Targets, metric: str) -> Weights:
@@ -51,14 +46,14 @@ def fit_convex(probs: Probs, targets: Targets, metric: str) -> Weights:
     """
     from scipy.optimize import minimize
 
-    loss = _loss_of(probs, targets)
-    weights = _minimise(loss, len(probs))
+    loss = loss_of(probs, targets)
+    weights = minimise(loss, len(probs))
     if metric == "log_loss":
         return weights
     count, better = len(probs), METRICS[metric]().better
 
     def regret(log_weights: Weights) -> float:
-        candidate = _normalise(np.exp(log_weights))
+        candidate = normalise(np.exp(log_weights))
         tie_break = 1e-3 * loss(candidate)[0]
         return tie_break - better * evaluate(metric, targets, _weighted_mean(candidate, probs))
 
@@ -67,40 +62,7 @@ def fit_convex(probs: Probs, targets: Targets, metric: str) -> Weights:
         simplex = np.vstack([start, start + np.eye(count)])  # steps that are large enough to change a predicted label
         options = {"maxfev": 20 * count, "initial_simplex": simplex}
         results.append(minimize(regret, start, method="Nelder-Mead", options=options))
-    return _normalise(np.exp(min(results, key=lambda result: result.fun).x))
-
-
-def _loss_of(probs: Probs, targets: Targets) -> Loss:
-    """Returns the log loss of the runs' weighted mean, or the mean squared error of numbers."""
-    if not targets.task.are_labels:
-        errors = scaled_errors(probs, targets)
-        return partial(_squared_error_and_gradient, products=errors @ errors.T / errors.shape[1])
-    return partial(_log_loss_and_gradient, true_probs=probs_of_truth(probs, targets).clip(MIN_PROB))
-
-
-def _minimise(loss: Loss, count: int) -> Weights:
-    """Returns the best weights. The losses are convex in the weights, so a local minimum is the global one."""
-    from scipy.optimize import minimize
-
-    result = minimize(
-        loss,
-        np.full(count, 1 / count),
-        jac=True,
-        method="SLSQP",
-        bounds=[(0.0, 1.0)] * count,
-        constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1, "jac": np.ones_like},
-    )
-    return _normalise(result.x)
-
-
-def _squared_error_and_gradient(weights: Weights, products: Probs) -> tuple[float, Weights]:
-    """`products` [runs, runs] are the means of the products of two runs' errors; the weights sum to 1."""
-    return float(weights @ products @ weights), 2 * products @ weights
-
-
-def _log_loss_and_gradient(weights: Weights, true_probs: Probs) -> tuple[float, Weights]:
-    mean = (weights @ true_probs).clip(MIN_PROB)
-    return float(-np.log(mean).mean()), -(true_probs / mean).mean(1)
+    return normalise(np.exp(min(results, key=lambda result: result.fun).x))
 
 
 def fit_greedy(probs: Probs, targets: Targets, metric: str) -> Weights:
@@ -127,7 +89,7 @@ def fit_greedy(probs: Probs, targets: Targets, metric: str) -> Weights:
             if score > best_score:
                 best_score, best_counts = score, counts
         total += best_counts / best_counts.sum()
-    return _normalise(total)
+    return normalise(total)
 
 
 def _greedy_score(metric: str, better: int, targets: Targets, summed: Probs, count: float = 1.0) -> tuple[float, float]:
@@ -168,16 +130,14 @@ FIT_WEIGHTS: dict[str, Callable[[Probs, Targets, str], Weights]] = {  # one for 
 
 
 def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
-    """Returns the strategies that can differ. One run has one weight, and a temperature does not change its labels.
+    """Returns the strategies to try that can differ; the last one is taken if no other is better.
 
-    Temperatures are for probabilities that sum to 1.
+    Temperatures are for probabilities that sum to 1, and change no label of a single run.
     """
     if run_count > 1:
-        is_possible = {name: task.sums_to_one or not name.endswith(CALIBRATED) for name in STRATEGIES}
-        return tuple(name for name in STRATEGIES if is_possible[name])
-    if not task.sums_to_one:
-        return STRATEGIES[:1]
-    return STRATEGIES[:2] if metric == "log_loss" else STRATEGIES[:1]
+        return STRATEGIES[0], BEST, SHRUNK
+    is_calibrated = task.sums_to_one and METRICS[metric]().wants == "probs"
+    return (STRATEGIES[0], SHRUNK) if is_calibrated else STRATEGIES[:1]
 
 
 def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: Inputs | None = None) -> Blend:
@@ -185,6 +145,8 @@ def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, featur
     if strategy in STACKS:
         stack = fit_stack(strategy, probs, targets, features)
         return replace(equal_blend(len(probs)), strategy=strategy, stack=stack)
+    if strategy == SHRUNK:
+        return fit_shrunk(probs, targets)
     if strategy in (GEOMETRIC, RANK):
         count, kind = len(probs), strategy
         if strategy == GEOMETRIC and not targets.task.sums_to_one:
@@ -203,56 +165,6 @@ def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, featur
     return Blend(strategy, Calibration(temperatures), Mean(tuple(weights.tolist()), temperature))
 
 
-def fit_temperature(probs: Probs, targets: NDArray[np.int64]) -> float:
-    """Returns the temperature that minimises the log loss of one label.
-
-    If no image is wrong, the loss would fall without end as the temperature does. So a share of each image then counts
-    for the second most probable class, as much as so many images allow (`SHARE_OF_A_MISTAKE`).
-    The images are taken in parts that the processor's cache holds: a step of the search makes no table of all.
-    """
-    logits = np.log(probs.clip(MIN_PROB))
-    images = max(1, CACHED_VALUES // logits.shape[1])
-    parts = [slice(start, start + images) for start in range(0, len(logits), images)]
-    all_right = logits.shape[1] > 1 and all((logits[part].argmax(1) == targets[part]).all() for part in parts)
-    wrong = SHARE_OF_A_MISTAKE / (len(logits) + 1) if all_right else 0.0
-
-    def log_losses(part: slice, temperature: float) -> Weights:
-        scaled, rows = logits[part] / temperature, np.arange(len(targets[part]))
-        true = scaled[rows, targets[part]]
-        highest = scaled.max(1)
-        if all_right:
-            others = scaled.copy()
-            others[rows, targets[part]] = -np.inf
-            true = (1 - wrong) * true + wrong * others.max(1)
-        scaled -= highest[:, None]
-        return np.asarray(highest + np.log(np.exp(scaled, out=scaled).sum(1)) - true)
-
-    def log_loss(temperature: float) -> float:
-        return float(np.concatenate([log_losses(part, temperature) for part in parts]).mean())
-
-    return find_temperature(log_loss)
-
-
-def random_part(images: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Returns at most so many of these images, in their order: a temperature needs no more of a very large table."""
-    if len(images) <= most:
-        return images
-    return np.sort(np.random.default_rng(0).choice(images, most, replace=False))
-
-
-def find_temperature(loss: Callable[[float], float]) -> float:
-    """Returns the temperature that minimises the loss."""
-    from scipy.optimize import minimize_scalar
-
-    bounds = (np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))
-    return float(np.exp(minimize_scalar(lambda log: loss(np.exp(log)), bounds=bounds, method="bounded").x))
-
-
 def _weighted_mean(weights: Weights, probs: Probs) -> Probs:
     mean: Probs = (weights @ probs.reshape(len(probs), -1)).reshape(probs.shape[1:])
     return mean
-
-
-def _normalise(weights: Weights) -> Weights:
-    positive: Weights = weights.clip(0)
-    return np.asarray(positive / positive.sum())

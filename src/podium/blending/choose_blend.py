@@ -2,15 +2,15 @@
 
     podium submit --runs A B [--blend STRATEGY]
 
-The choice is the simplest strategy that scores at least as well as the best single run, and that is not worse than the
-best strategy by more than chance. If no blend scores as well as the best single run, that run is submitted alone. A
-stack is taken only if it is better than the best of these by more than chance.
+The choice is the shrunk blend (shrunk.py), whose weights are as far from equal ones as the images show. If the best
+single run scores better, or if equal weights or that run are better by more than chance, the best of these is taken.
+A stack is taken only if it is better than all others by more than chance.
 
 Each strategy is scored by nested cross-validation (nested.py). blend_strategies.py fits the weights; expected_score.py
 estimates the score of the chosen blend on the test images.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -37,8 +37,8 @@ from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
 from podium.terminal import plural, progress_bar, table
 
-# Runs x images x classes x classes: a stack that nobody has asked for is tried if it takes half a minute at most.
-MOST_STACKED = 80_000_000
+# Runs x images x classes x classes: a stack that nobody has asked for is tried if it takes a few seconds.
+MOST_STACKED = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,21 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
     scores = {name: evaluate(metric, held_out.targets, probs) for name, probs in nested.items()}
     resampled = {name: better * bootstrap_scores(held_out, probs, metric) for name, probs in nested.items()}
     baseline = BEST if BEST in strategies else strategies[0]
-    # `not <`, because a metric that lacks a class is not a number: then every strategy is eligible.
-    eligible = [name for name in strategies if not better * scores[name] < better * scores[baseline]]
+
+    def is_clearly_better(name: str, other: str) -> bool:
+        """Returns whether it is better by more than chance: zero is not in the interval of the difference."""
+        return percentile_interval(resampled[name] - resampled[other])[0] > 0
+
     wanted = [name for name in strategies if strategy and name.startswith(strategy)]
-    wanted = wanted or [name for name in eligible if name not in STACKS]
+    wanted = wanted or [name for name in strategies if name not in STACKS]
+    # The first of equal ones; a metric that lacks a class is not a number, and then this is the first of all.
     top = max(wanted, key=lambda name: better * scores[name])
-    # If the top is better than another by chance only, zero is in the interval of the difference.
-    is_worse = {name: percentile_interval(resampled[top] - resampled[name])[0] > 0 for name in wanted}
-    chosen = next(name for name in wanted if not is_worse[name])
-    stacks = [name for name in strategies if name in STACKS and not strategy]
-    chosen = next((name for name in stacks if percentile_interval(resampled[name] - resampled[top])[0] > 0), chosen)
+    if strategy:
+        chosen = top if is_clearly_better(top, wanted[0]) else wanted[0]
+    else:
+        chosen = _choose_plain({name: better * scores[name] for name in wanted}, top, is_clearly_better)
+        stacks = [name for name in strategies if name in STACKS]
+        chosen = next((name for name in stacks if all(is_clearly_better(name, one) for one in {chosen, top})), chosen)
     candidates = [
         Candidate(
             name,
@@ -108,6 +113,17 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
         estimate=estimate_score(held_out, nested[chosen], metric, test_count),
         nested=nested[chosen],
     )
+
+
+def _choose_plain(scores: dict[str, float], top: str, is_clearly_better: Callable[[str, str], bool]) -> str:
+    """Returns the last of the strategies, or the top one if that is clearly better or a single run scores better.
+
+    `scores` are higher if they are better.
+    """
+    (first, *_), preferred = scores, list(scores)[-1]
+    single = scores.get(BEST, scores[first])
+    is_beaten = single > scores[preferred] or is_clearly_better(top, preferred)
+    return top if is_beaten or np.isnan(scores[preferred]) else preferred
 
 
 def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> tuple[str, ...]:

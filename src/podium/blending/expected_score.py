@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.blend import MIN_PROB, Blend, Probs, apply_temperature
-from podium.blending.blend_strategies import find_temperature
 from podium.blending.held_out import HeldOut
 from podium.blending.stack import Inputs
+from podium.blending.temperature import find_temperature
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
 from podium.tasks.task import HALF, ONE_LABEL, Targets, are_right
 

@@ -8,12 +8,14 @@ BEST = "best"
 WEIGHTINGS = ("equal", "convex", "greedy", BEST)
 CALIBRATED = "-calibrated"
 STRATEGIES = tuple(f"{name}{suffix}" for name in WEIGHTINGS for suffix in ("", CALIBRATED))
+# Calibrated, with weights as far from equal ones as the images show: what is taken if nothing is better.
+SHRUNK = "shrunk"
 # Equal weights, but the mean of the logarithms, or of the ranks among the images: only tried on request.
 GEOMETRIC, RANK = "geometric", "rank"
 # A model on top of the runs, of two kinds. The linear one is tried by default, and taken if it is clearly the best.
 STACKED = "stacked"
 STACKS = (f"{STACKED}-linear", f"{STACKED}-boosting")
-ALL_STRATEGIES = (*STRATEGIES, GEOMETRIC, RANK, STACKED, *STACKS)
+ALL_STRATEGIES = (*STRATEGIES, SHRUNK, GEOMETRIC, RANK, STACKED, *STACKS)
 
 POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pool.py computes them
 DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none

@@ -455,7 +455,7 @@ def _runs_flags(command: argparse.ArgumentParser) -> None:
 
 
 def _blend_flag(command: argparse.ArgumentParser) -> None:
-    text = "how runs are blended (default: the simplest weights that are not worse than the best by more than chance);"
+    text = "how runs are blended (default: shrunk, weights as far from equal ones as the held-out images show);"
     text += " stacked: by a model of their predictions and of the card's features, which is also tried by default"
     command.add_argument("--blend", choices=ALL_STRATEGIES, help=text)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.blend import MIN_PROB, Probs, apply_temperature
-from podium.blending.blend_strategies import fit_temperature, random_part
+from podium.blending.temperature import fit_temperature, random_part
 
 Ints = NDArray[np.int64]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.blend import apply_temperature
-from podium.blending.blend_strategies import fit_temperature, random_part
+from podium.blending.temperature import fit_temperature, random_part
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS, evaluate

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.blending.blend import Blend, Probs, equal_blend
+from podium.blending.blend import OF_LOGS, Blend, Probs, equal_blend
 from podium.blending.choose_blend import BlendChoice, Candidate, choose_blend
 from podium.blending.choose_decision import choose_decision, decide_by_cost, find_kind, with_least_prob
 from podium.blending.choose_pooling import choose_pooling
@@ -20,7 +20,7 @@ from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.nested import Judged
 from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out, rows_of
-from podium.blending.strategy_names import STACKED, STACKS
+from podium.blending.strategy_names import BEST, SHRUNK, STACKED, STACKS
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
@@ -105,14 +105,23 @@ def _say_candidates(
     say(f"podium: blending strategies, each scored on images that it was not fitted to ({images}, in parts)")
     say("  " + choice.candidates_table(competition.metric).replace("\n", "\n  "))
     weights = [f"{run.name} {weight:z.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
-    reason = "the simplest that is not worse than the best single run, nor clearly worse than another strategy"
-    if strategy:
-        reason = "chosen with --blend"
-    elif choice.blend.stack:
-        reason = "better than every other strategy by more than chance"
+    reason = "chosen with --blend" if strategy else _reason(choice.blend)
     if choice.blend.stack and competition.features:
         weights.append(f"the features {first_few(competition.features.names)}")
     say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")
+
+
+def _reason(blend: Blend) -> str:
+    if blend.stack:
+        return "better than every other strategy by more than chance"
+    if blend.strategy == BEST:
+        return "because no blend scores better on images that it was not fitted to"
+    if blend.strategy == SHRUNK and len(blend.weights) == 1:
+        return "calibrated, which scores no worse on images that it was not fitted to"
+    if blend.strategy == SHRUNK:
+        mean = "a mean of logarithms" if blend.mean.kind in OF_LOGS else "a mean"
+        return f"{mean} with weights as far from equal ones as the held-out images show"
+    return "because nothing fitted scores better on images that it was not fitted to"
 
 
 def _choose_decision(
