@@ -51,6 +51,22 @@ def choose_steps(
 
     With `folds`, only images count that these hold out: so the scores of several blends compare.
     """
+    from threadpoolctl import threadpool_limits
+
+    # The matrices are small: a second thread gains nothing, and on a busy machine it waits for a core at each of them.
+    with threadpool_limits(1, "blas"):
+        return _choose_steps(competition, root, runs, strategy, with_decision, costs, folds)
+
+
+def _choose_steps(
+    competition: Competition,
+    root: Path,
+    runs: Sequence[Run],
+    strategy: str | None,
+    with_decision: bool,
+    costs: Costs | None,
+    folds: Sequence[int],
+) -> ChosenSteps:
     metric, test_count = competition.metric, len(competition.answer_ids)
     held_out = _collect(competition, root, runs, strategy, folds)
     if not len(held_out):
