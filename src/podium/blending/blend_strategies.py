@@ -28,7 +28,7 @@ from podium.blending.blend import (
 from podium.blending.stack import Inputs
 from podium.blending.stack_fits import fit_stack
 from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, STACKS, STRATEGIES
-from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
 from podium.tasks.task import Targets, Task
 
 Weights = NDArray[np.float64]  # [runs]
@@ -53,7 +53,7 @@ def fit_convex(probs: Probs, targets: Targets, metric: str) -> Weights:
 
     loss = _loss_of(probs, targets)
     weights = _minimise(loss, len(probs))
-    if metric == "log_loss":
+    if metric in OF_LOGARITHMS:
         return weights
     count, better = len(probs), METRICS[metric]().better
 
@@ -75,7 +75,8 @@ def _loss_of(probs: Probs, targets: Targets) -> Loss:
     if not targets.task.are_labels:
         errors = scaled_errors(probs, targets)
         return partial(_squared_error_and_gradient, products=errors @ errors.T / errors.shape[1])
-    return partial(_log_loss_and_gradient, true_probs=probs_of_truth(probs, targets).clip(MIN_PROB))
+    votes = None if targets.votes is None else targets.votes.astype(np.float64).ravel() / len(targets)
+    return partial(_log_loss_and_gradient, true_probs=probs_of_truth(probs, targets).clip(MIN_PROB), votes=votes)
 
 
 def _minimise(loss: Loss, count: int) -> Weights:
@@ -98,8 +99,10 @@ def _squared_error_and_gradient(weights: Weights, products: Probs) -> tuple[floa
     return float(weights @ products @ weights), 2 * products @ weights
 
 
-def _log_loss_and_gradient(weights: Weights, true_probs: Probs) -> tuple[float, Weights]:
+def _log_loss_and_gradient(weights: Weights, true_probs: Probs, votes: Weights | None) -> tuple[float, Weights]:
     mean = (weights @ true_probs).clip(MIN_PROB)
+    if votes is not None:
+        return -float(votes @ np.log(mean)), -(true_probs / mean) @ votes
     return float(-np.log(mean).mean()), -(true_probs / mean).mean(1)
 
 
@@ -142,9 +145,12 @@ def _greedy_score(metric: str, better: int, targets: Targets, summed: Probs, cou
         return score if np.isfinite(score) else -np.inf, -error
     totals: Any = summed.sum(1) if targets.task.sums_to_one else 1.0
     probs = summed if targets.task.sums_to_one else summed / count
-    true_probs = probs_of_truth(probs[None], targets)[0].clip(MIN_PROB)
-    log_likelihood = float(np.log(true_probs / totals).mean())
-    if metric == "log_loss":
+    if targets.votes is None:
+        true_probs = probs_of_truth(probs[None], targets)[0].clip(MIN_PROB)
+        log_likelihood = float(np.log(true_probs / totals).mean())
+    else:
+        log_likelihood = -evaluate("log_loss", targets, probs)
+    if metric in OF_LOGARITHMS:
         return log_likelihood, 0.0
     score = better * evaluate(metric, targets, probs)
     return score if np.isfinite(score) else -np.inf, log_likelihood  # a resample may lack a class that the metric needs
@@ -177,7 +183,7 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
         return tuple(name for name in STRATEGIES if is_possible[name])
     if not task.sums_to_one:
         return STRATEGIES[:1]
-    return STRATEGIES[:2] if metric == "log_loss" else STRATEGIES[:1]
+    return STRATEGIES[:2] if metric in OF_LOGARITHMS else STRATEGIES[:1]
 
 
 def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: Inputs | None = None) -> Blend:
@@ -196,29 +202,30 @@ def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, featur
     if not strategy.endswith(CALIBRATED):
         weights = fit_weights(probs, targets, metric)
         return Blend(strategy, Calibration((1.0,) * len(probs)), Mean(tuple(weights.tolist())))
-    temperatures = tuple(fit_temperature(run_probs, targets.values) for run_probs in probs)
+    temperatures = tuple(fit_temperature(run_probs, targets.values, targets.votes) for run_probs in probs)
     probs = np.array([apply_temperature(*pair) for pair in zip(probs, temperatures, strict=True)])
     weights = fit_weights(probs, targets, metric)
-    temperature = fit_temperature(_weighted_mean(weights, probs), targets.values)
+    temperature = fit_temperature(_weighted_mean(weights, probs), targets.values, targets.votes)
     return Blend(strategy, Calibration(temperatures), Mean(tuple(weights.tolist()), temperature))
 
 
-def fit_temperature(probs: Probs, targets: NDArray[np.int64]) -> float:
-    """Returns the temperature that minimises the log loss of one label.
+def fit_temperature(probs: Probs, targets: NDArray[np.int64], votes: Probs | None = None) -> float:
+    """Returns the temperature that minimises the log loss of one label, or of the shares of its votes.
 
-    If no image is wrong, the loss would fall without end as the temperature does. So a share of each image then counts
-    for the second most probable class, as much as so many images allow (`SHARE_OF_A_MISTAKE`).
+    If no image is wrong, and no vote divided, the loss would fall without end as the temperature does. So a share of
+    each image then counts for the second most probable class, as much as so many images allow (`SHARE_OF_A_MISTAKE`).
     The images are taken in parts that the processor's cache holds: a step of the search makes no table of all.
     """
     logits = np.log(probs.clip(MIN_PROB))
     images = max(1, CACHED_VALUES // logits.shape[1])
     parts = [slice(start, start + images) for start in range(0, len(logits), images)]
     all_right = logits.shape[1] > 1 and all((logits[part].argmax(1) == targets[part]).all() for part in parts)
+    all_right = all_right and (votes is None or bool((votes.max(1) == 1).all()))
     wrong = SHARE_OF_A_MISTAKE / (len(logits) + 1) if all_right else 0.0
 
     def log_losses(part: slice, temperature: float) -> Weights:
         scaled, rows = logits[part] / temperature, np.arange(len(targets[part]))
-        true = scaled[rows, targets[part]]
+        true = scaled[rows, targets[part]] if votes is None else (votes[part] * scaled).sum(1)
         highest = scaled.max(1)
         if all_right:
             others = scaled.copy()
