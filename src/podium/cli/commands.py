@@ -308,10 +308,15 @@ def predict(args: argparse.Namespace) -> None:
     """Predict images of your own with a run, or with the blend of a submission."""
     start_torch()
     from podium.machine import Machine
+    from podium.submissions.predict_boxes import predict_boxes
     from podium.submissions.predict_images import find_models, predict_images
 
     folds, blend = find_models(args.models, args.competition, args.root)
-    predictions = predict_images(folds, blend, args.images, Machine(device=args.device), args.cropped)
+    machine = Machine(device=args.device)
+    if args.boxes:
+        predictions = predict_boxes(folds, args.images, machine, args.boxes)
+    else:
+        predictions = predict_images(folds, blend, args.images, machine, args.cropped)
     if args.csv:
         print(predictions.frame().to_csv(index=False, float_format="%.9g"), end="")
     else:
