@@ -15,10 +15,11 @@ from podium.blending.blend_strategies import (
     fit_greedy,
     list_strategies,
 )
+from podium.blending.decision import sum_to_one
 from podium.blending.strategy_names import STRATEGIES, WEIGHTINGS
 from podium.blending.temperature import fit_temperature
 from podium.tasks.metrics import evaluate
-from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS
+from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, Targets
 
 
 def test_the_weights_of_the_least_log_loss_are_found() -> None:
@@ -32,6 +33,21 @@ def test_the_weights_of_the_least_log_loss_are_found() -> None:
     assert weights[0] == pytest.approx(min(losses, key=lambda share: losses[share]), abs=0.011)
     greedy_weights = fit_greedy(held_out.probs, held_out.targets, "log_loss")
     assert greedy_weights[0] == pytest.approx(weights[0], abs=0.05)
+
+
+def test_weights_and_temperature_fit_the_shares_of_votes() -> None:
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.ones(3), 400)
+    targets = Targets(ONE_LABEL, shares.argmax(1)).with_votes(shares)
+    assert targets.votes is not None
+    noise = [sum_to_one(shares * np.exp(rng.normal(0, spread, shares.shape))) for spread in (0.3, 0.5)]
+    probs = np.array(noise)
+    found = fit_convex(probs, targets, "kl_divergence")[0]
+    scores = [evaluate("kl_divergence", targets, w * probs[0] + (1 - w) * probs[1]) for w in np.linspace(0, 1, 101)]
+    assert found == pytest.approx(int(np.argmin(scores)) / 100, abs=0.011)
+    assert fit_greedy(probs, targets, "kl_divergence")[0] == pytest.approx(found, abs=0.1)
+    sharp = apply_temperature(shares, 0.5)
+    assert fit_temperature(sharp, targets.values, targets.votes) == pytest.approx(2, rel=0.05)
 
 
 @given(st.floats(0.6, 2.5), st.integers(0, 99))

@@ -16,6 +16,7 @@ PAGE = "# Cats\n## Evaluation\nSubmissions are scored by the {metric} between wh
         ("area under the ROC curve", "roc_auc"),
         ("multi-class logarithmic loss", "log_loss"),
         ("micro-averaged F1-score", "micro_f1"),
+        ("Kullback Liebler divergence", "kl_divergence"),
     ],
 )
 @pytest.mark.parametrize("name", ["description.md", "overview.html"])

@@ -264,3 +264,15 @@ def test_grades_in_columns_keep_the_order_of_their_value_for_kappa(tmp_path: Pat
     assert competition.classes == ("0", "2", "10")
     probs = np.array([[0.1, 0.2, 0.7]] * 2)
     assert render(competition, probs).splitlines()[:2] == ["id,10,0,2", "5,0.7,0.1,0.2"]
+
+
+def test_words_in_the_cells_of_the_sample_limit_several_labels_nowhere_and_a_ranking_to_as_many(tmp_path: Path) -> None:
+    rows = [f"{number},{labels}" for number, labels in enumerate(("a b c", "a c", "b", "d"), 1)]
+    tables = {"train.csv": table("id,tags", *rows), "sample_submission.csv": table("id,tags", "5,a b", "6,a b")}
+    images = [f"train/{number}.jpg" for number in range(1, 5)] + ["test/5.jpg", "test/6.jpg"]
+    several = load_files(tmp_path, images, tables, task="several_labels")
+    assert render(several, np.full((2, 4), 0.9)).split("\n")[1] == "5,a b c d"
+    one = table("id,tags", *(f"{number},{'abcd'[number - 1]}" for number in range(1, 5)))
+    ranking = load_files(tmp_path, images, {**tables, "train.csv": one})
+    assert "the 2 most probable labels" in describe(ranking)
+    assert render(ranking, np.array([[0.1, 0.2, 0.3, 0.4]] * 2)).split("\n")[1] == "5,d c"

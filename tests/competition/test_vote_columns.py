@@ -1,4 +1,4 @@
-"""Votes of experts become one label for each image; other numbers stay what they are."""
+"""Votes of experts become shares and a label for each image; other numbers stay what they are."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def load_votes(root: Path, *rows: str, sample: str = SAMPLE, card: str = "") -> 
 
 def labels_of(competition: Competition) -> list[str]:
     assert competition.task.name == "one_label"
-    assert (competition.metric, competition.submission_format.wants) == ("log_loss", "probs")
+    assert competition.submission_format.wants == "probs"
     labels: list[str] = competition.train["target"].tolist()
     return labels
 
@@ -29,9 +29,35 @@ def test_the_label_is_the_column_with_the_most_votes_of_a_tie_the_first(tmp_path
     assert labels_of(competition) == ["b_vote", "a_vote", "b_vote"]
     assert competition.classes == VOTES
     (note,) = [note for note in competition.notes if "is a guess" in note]
-    assert "not learned" in note
+    assert 'metric = "kl_divergence"' in note
     assert 'task = "one_label"' in note
-    assert any("3 rows" in note and "3 images" in note and "1 tie" in note for note in competition.notes)
+    assert any("1 tie" in note for note in competition.notes)
+    assert any("3 rows" in note and "3 images" in note for note in competition.notes)
+
+
+def test_the_shares_of_the_votes_are_learned_and_scored(tmp_path: Path) -> None:
+    competition = load_votes(tmp_path, "1,0,2,2", "1,0,1,0", "2,4,0,0", "3,1,4,5")
+    assert competition.metric == "kl_divergence"
+    votes = competition.targets.votes
+    assert votes is not None
+    assert votes == pytest.approx(np.array([[0, 0.6, 0.4], [1, 0, 0], [0.1, 0.4, 0.5]]))
+    assert not any("is a guess" in note for note in load_again(tmp_path, 'metric = "kl_divergence"').notes)
+    plain = load_again(tmp_path, 'task = "one_label"')
+    assert (plain.metric, plain.targets.votes, plain.targets.values.tolist()) == ("log_loss", None, [1, 0, 2])
+    assert load_again(tmp_path, 'metric = "accuracy"').targets.votes is None
+    assert plain.train_hash != competition.train_hash
+
+
+def load_again(root: Path, card: str) -> Competition:
+    return load_files(root, [], {}, card + "\n")
+
+
+def test_a_card_that_says_so_has_written_shares_learned(tmp_path: Path) -> None:
+    card = 'metric = "kl_divergence"\n'
+    rows = "1,0.25,0.5,0.25", "2,1,0,0", "3,0.1,0.5,0.5"
+    votes = load_votes(tmp_path, *rows, card=card).targets.votes
+    assert votes is not None
+    assert votes == pytest.approx(np.array([[0.25, 0.5, 0.25], [1, 0, 0], [1 / 11, 5 / 11, 5 / 11]]))
 
 
 def test_rows_of_one_image_are_added_up(tmp_path: Path) -> None:

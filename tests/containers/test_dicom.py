@@ -1,6 +1,7 @@
 """DICOM files are read as viewers show them; without the package, the message names the extra that brings it."""
 
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from layouts import SLUG, load_files, raw_path, table
 from podium.competition.load import load
 from podium.containers.image_place import MAX_PIXELS
 from podium.containers.number_files import size_in_header
-from podium.images.decode import BadImage, decode, decode_with_header
+from podium.images.decode import BadImage, decode, decode_with_header, read_image
 
 pydicom = pytest.importorskip("pydicom")
 
@@ -65,6 +66,59 @@ def test_the_first_window_is_taken_behind_slope_and_intercept() -> None:
     shifted: dict[str, Any] = {"RescaleSlope": 2, "RescaleIntercept": -1000, "WindowCenter": 0.5, "WindowWidth": 1601}
     assert greys(VALUES, **shifted) == [round(255 * min(max((200 * n - 200) / 1600, 0), 1)) for n in range(16)]
     assert greys(VALUES.astype(np.int16) - 700, "MONOCHROME1", WindowCenter=0.5, WindowWidth=1)[0] == 255
+
+
+def test_a_sigmoid_and_an_exact_window_are_taken_as_they_are() -> None:
+    window: dict[str, Any] = {"WindowCenter": 700, "WindowWidth": 400}
+    expected = [round(255 / (1 + np.exp(-4 * (100 * number - 700) / 400))) for number in range(16)]
+    assert greys(VALUES, **window, VOILUTFunction="SIGMOID") == expected
+    straight = [round(255 * min(max((100 * number - 500) / 400, 0), 1) + 1e-6) for number in range(16)]
+    assert greys(VALUES, **window, VOILUTFunction="LINEAR_EXACT") == straight
+    eight = (VALUES // 100).astype(np.uint8)
+    assert greys(eight, WindowCenter=7, WindowWidth=4, VOILUTFunction="SIGMOID") == expected
+
+
+def table_of_greys(entries: list[int], first: int, bits: int, packed: bool) -> Any:
+    item = pydicom.dataset.Dataset()
+    item.add_new("LUTDescriptor", "US", [len(entries), first, bits])
+    data = np.array(entries, "<u2").tobytes() if packed else entries
+    item.add_new("LUTData", "OW" if packed else "US", data)
+    return pydicom.sequence.Sequence([item])
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_table_of_greys_is_applied_before_the_window(packed: bool) -> None:
+    entries = [0, 1000, 4095, 2000]
+    own = table_of_greys(entries, 200, 12, packed)
+    hundreds: dict[str, Any] = {"RescaleSlope": 0.01, "RescaleIntercept": 198, "VOILUTSequence": own}
+    expected = [round(255 * entries[min(max(number - 2, 0), 3)] / 4095) for number in range(16)]
+    assert greys(VALUES, **hundreds, WindowCenter=5, WindowWidth=3) == expected
+    assert greys(VALUES, "MONOCHROME1", **hundreds) == [255 - grey for grey in expected]
+
+
+def test_the_range_of_the_card_replaces_a_curve() -> None:
+    data = written(dataset(VALUES, WindowCenter=500, WindowWidth=10, VOILUTFunction="SIGMOID"))
+    pixels = decode(data, "a.dcm", (0.0, 1500.0))
+    assert pixels[..., 0].ravel().tolist() == [round(255 * number / 15) for number in range(16)]
+
+
+def test_slices_of_a_series_without_a_window_share_a_range(tmp_path: Path) -> None:
+    for series, factor in (("FLAIR", 1), ("T1w", 10)):
+        for number in (1, 2):
+            path = raw_path(tmp_path, "train/00000", series, f"Image-{number}.dcm")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(written(dataset(VALUES // number * factor)))
+    files = [f"{series}/Image-{number}.dcm" for series in ("FLAIR", "T1w") for number in (1, 2)]
+    raw_path(tmp_path, "train.csv").write_text(table("id,label", "00000,a", "00001,b"))
+    shutil.copytree(raw_path(tmp_path, "train/00000"), raw_path(tmp_path, "train/00001"))
+    (raw_path(tmp_path, "train/00001") / files[1]).write_bytes(written(dataset(VALUES, WindowCenter=51, WindowWidth=2)))
+    competition = load(SLUG, tmp_path, id_column="id")
+    first, second = (read_image(competition.folder / image)[..., 0] for image in competition.train["image"])
+    whole = np.array([round(255 * number / 15) for number in range(16)]).reshape(4, 4)
+    half = np.array([round(255 * number / 30 + 1e-6) for number in range(16)]).reshape(4, 4)
+    assert first.tolist() == np.block([[whole, half], [whole, half]]).tolist()
+    assert second[:4, :4].tolist() == whole.tolist()
+    assert set(second[:4, 4:].ravel().tolist()) == {0, 255}
 
 
 def test_the_range_of_the_card_replaces_the_window() -> None:

@@ -16,7 +16,7 @@ from podium.tasks.metrics import (
     metrics_of,
     score_per_image,
 )
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, Targets
 
 Arrays = tuple[NDArray[Any], NDArray[np.float64]]
 
@@ -65,6 +65,24 @@ def two_classes() -> Arrays:
 )
 def test_one_label_is_scored_as_by_hand(metric: str, expected: float) -> None:
     assert evaluate(metric, targets_of(LABEL[0]), LABEL[1]) == pytest.approx(expected)
+
+
+def test_kl_divergence_is_that_of_kaggle() -> None:
+    shares, probs = np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]), np.array([[0.25, 0.5, 0.25], [1.0, 0.0, 0.0]])
+    targets = Targets(ONE_LABEL, shares.argmax(axis=1)).with_votes(shares)
+    assert evaluate("kl_divergence", targets, probs) == pytest.approx(0.5 * math.log(2) / 2)
+    assert evaluate("kl_divergence", targets, 4 * probs) == pytest.approx(0.5 * math.log(2) / 2)
+    assert evaluate("kl_divergence", targets, shares) == pytest.approx(0)
+    never = evaluate("kl_divergence", targets[1:], np.array([[0.0, 1.0, 0.0]]))
+    assert never == pytest.approx(-math.log(1e-15))
+    entropy = math.log(2) / 2
+    assert evaluate("log_loss", targets, probs) == pytest.approx(0.5 * math.log(2) / 2 + entropy)
+    assert evaluate("brier", targets, probs) == pytest.approx((0.25**2 + 0.25**2) / 2)
+
+
+def test_without_votes_kl_divergence_is_the_log_loss() -> None:
+    targets = targets_of(LABEL[0])
+    assert evaluate("kl_divergence", targets, LABEL[1]) == pytest.approx(evaluate("log_loss", targets, LABEL[1]))
 
 
 def test_gap_counts_right_answers_among_those_that_are_at_least_as_sure() -> None:
@@ -236,6 +254,7 @@ def test_a_right_answer_scores_best_and_a_wrong_one_worse(task: str) -> None:
             "log_loss",
             "balanced_log_loss",
             "brier",
+            "kl_divergence",
             "probabilistic_f1",
         ):  # they also ask how sure the answer is
             assert score == pytest.approx(built.best), metric

@@ -1,12 +1,14 @@
 """What a run sees of its images (`--region`): boxes from a file or a column, or all but the borders."""
 
 import csv
+import io
 import json
 import shutil
 import signal
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
@@ -180,6 +182,35 @@ def test_ones_own_images_must_be_cropped_to_their_boxes(objects: Path, podium: P
     status, out, err = podium(*words, "--cropped")
     assert status == 0, err
     assert "003.png" in out
+
+
+def test_boxes_of_ones_own_images_are_seen_as_those_of_the_competition(objects: Path, podium: Podium) -> None:
+    exact = ("--precision", "float32")
+    assert podium(*TRAIN[:-2], "--region", boxes_of(objects), "--name", "head", "--linear", *exact)[0] == 0
+    run, folder = run_at(objects, "head"), objects / "data" / "raw" / SLUG / "train_image"
+    held_out = run.out_of_fold(0)
+    words = ("predict", "head", folder, "-c", SLUG, "--device", "cpu", "--csv", "--boxes")
+    status, out, err = podium(*words, own_boxes(objects, folder))
+    assert status == 0, err
+    table = pd.read_csv(io.StringIO(out), dtype={"image": str})
+    predicted = table.set_index(table["image"].map(lambda path: Path(path).stem))[list(held_out.classes)]
+    np.testing.assert_allclose(predicted.loc[held_out.id], held_out.probs, atol=1e-3)
+    (objects / "wrong.csv").write_text("id,x,y,width,height\nnobody,1,2,3,4\n")
+    message = one_line(podium(*words, objects / "wrong.csv"))
+    assert "line 2" in message
+    assert "nobody" in message
+    status, _, err = podium(*TRAIN[:-2], "--name", "whole", "--linear")
+    assert status == 0, err
+    message = one_line(podium("predict", "whole", *words[2:], objects / "wrong.csv"))
+    assert "whole has not learned from boxes" in message
+
+
+def own_boxes(root: Path, folder: Path) -> Path:
+    """Writes those boxes of the competition that are of images in this folder."""
+    table, names = pd.read_csv(root / BOXES, dtype=str), {path.stem for path in folder.iterdir()}
+    path = root / "own.csv"
+    table[table["id"].isin(names)].to_csv(path, index=False)
+    return path
 
 
 def test_an_explanation_shows_what_the_model_sees(objects: Path, podium: Podium) -> None:

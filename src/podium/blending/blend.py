@@ -208,7 +208,12 @@ OF_LOGS = ("geometric", "logit")
 
 
 def probs_of_truth(probs: Probs, targets: Targets) -> Probs:
-    """Returns [runs, answers]: the probability of the true class (in each column), or of the truth about each class."""
+    """Returns [runs, answers]: the probability of the true class (in each column), or of the truth about each class.
+
+    Where experts voted, all classes are answers, which count by their shares.
+    """
+    if targets.votes is not None:
+        return probs.reshape(len(probs), -1)
     if targets.task.sums_to_one:
         return probs[:, np.arange(len(targets)), targets.values]
     is_true = targets.values > 0

@@ -29,7 +29,7 @@ from podium.blending.stack import Inputs
 from podium.blending.stack_fits import fit_stack
 from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, SHRUNK, STACKS, STRATEGIES
 from podium.blending.temperature import fit_temperature
-from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
 from podium.tasks.task import Targets, Task
 
 BAGS, STEPS = 10, 10  # of the greedy strategy: the weights are as fine as about 1/100
@@ -48,7 +48,7 @@ def fit_convex(probs: Probs, targets: Targets, metric: str) -> Weights:
 
     loss = loss_of(probs, targets)
     weights = minimise(loss, len(probs))
-    if metric == "log_loss":
+    if metric in OF_LOGARITHMS:
         return weights
     count, better = len(probs), METRICS[metric]().better
 
@@ -104,9 +104,12 @@ def _greedy_score(metric: str, better: int, targets: Targets, summed: Probs, cou
         return score if np.isfinite(score) else -np.inf, -error
     totals: Any = summed.sum(1) if targets.task.sums_to_one else 1.0
     probs = summed if targets.task.sums_to_one else summed / count
-    true_probs = probs_of_truth(probs[None], targets)[0].clip(MIN_PROB)
-    log_likelihood = float(np.log(true_probs / totals).mean())
-    if metric == "log_loss":
+    if targets.votes is None:
+        true_probs = probs_of_truth(probs[None], targets)[0].clip(MIN_PROB)
+        log_likelihood = float(np.log(true_probs / totals).mean())
+    else:
+        log_likelihood = -evaluate("log_loss", targets, probs)
+    if metric in OF_LOGARITHMS:
         return log_likelihood, 0.0
     score = better * evaluate(metric, targets, probs)
     return score if np.isfinite(score) else -np.inf, log_likelihood  # a resample may lack a class that the metric needs
@@ -158,10 +161,10 @@ def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, featur
     if not strategy.endswith(CALIBRATED):
         weights = fit_weights(probs, targets, metric)
         return Blend(strategy, Calibration((1.0,) * len(probs)), Mean(tuple(weights.tolist())))
-    temperatures = tuple(fit_temperature(run_probs, targets.values) for run_probs in probs)
+    temperatures = tuple(fit_temperature(run_probs, targets.values, targets.votes) for run_probs in probs)
     probs = np.array([apply_temperature(*pair) for pair in zip(probs, temperatures, strict=True)])
     weights = fit_weights(probs, targets, metric)
-    temperature = fit_temperature(_weighted_mean(weights, probs), targets.values)
+    temperature = fit_temperature(_weighted_mean(weights, probs), targets.values, targets.votes)
     return Blend(strategy, Calibration(temperatures), Mean(tuple(weights.tolist()), temperature))
 
 

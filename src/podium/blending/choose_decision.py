@@ -20,7 +20,7 @@ from podium.competition.card import Card
 from podium.competition.grades import are_grades
 from podium.competition.unknown_class import UNKNOWN_NAMES, UnknownClass
 from podium.errors import PodiumError
-from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
 from podium.tasks.task import Targets, Task
 from podium.terminal import first_few
 
@@ -68,7 +68,7 @@ def find_kind(
     if metric.startswith("map_at_"):
         unknown = next((name for name in (card.get("unknown"), *UNKNOWN_NAMES) if name in classes), None)
         return None if unknown is None else DecisionKind("unknown_threshold", unknown=classes.index(unknown))
-    return DecisionKind("clip_one_label") if metric == "log_loss" else None
+    return DecisionKind("clip_one_label") if metric in OF_LOGARITHMS else None
 
 
 def _shares_in(card: Card, classes: Sequence[str]) -> tuple[float, ...]:

@@ -120,7 +120,7 @@ def _just_wrong(targets: Targets, probs: Probs, metric: str) -> Targets | None:
 
     With one label, the most probable other class is true. With several, the least sure one is the other way.
     """
-    if targets.task.has_columns or probs.shape[1] < 2:
+    if targets.task.has_columns or probs.shape[1] < 2 or targets.votes is not None:
         return None
     if not are_right(targets, probs).all() and evaluate(metric, targets, probs) != METRICS[metric]().best:
         return None
@@ -149,7 +149,9 @@ def _choose(right: NDArray[np.bool_], values: Any, wrong_values: Any, sample: ND
 def _choose_targets(
     right: NDArray[np.bool_], targets: Targets, wrong: Targets | None, sample: NDArray[np.int64]
 ) -> Targets:
-    return replace(targets, values=_choose(right, targets.values, None if wrong is None else wrong.values, sample))
+    if wrong is None:
+        return targets[sample]
+    return replace(targets, values=_choose(right, targets.values, wrong.values, sample))
 
 
 def percentile_interval(scores: Scores) -> Interval:
@@ -184,8 +186,11 @@ def add_fold_gain(
 
 
 def best_score(metric: str, probs: Probs, answers: Targets) -> float:
-    """Returns the best score that predictions can have: that of images whose most probable answers are all true."""
-    image_scores = score_per_image(metric, answers, probs)
+    """Returns the best score that predictions can have: that of images whose most probable answers are all true.
+
+    The votes of experts may be divided just as the probabilities are.
+    """
+    image_scores = None if metric == "kl_divergence" else score_per_image(metric, answers, probs)
     return METRICS[metric]().best if image_scores is None else float(image_scores.mean())
 
 

@@ -78,8 +78,9 @@ def collect_held_out(
             table[place] = by_id[image_id].probs
     targets = Targets(ONE_LABEL, np.empty(0, np.int64))
     if ids:
-        values = [first[image_id].targets.values[first[image_id].row] for image_id in ids]
-        targets = replace(first[ids[0]].targets, values=np.array(values))
+        rows = [(first[image_id].targets, first[image_id].row) for image_id in ids]
+        votes = None if rows[0][0].votes is None else np.array([own.taught[row] for own, row in rows])
+        targets = replace(rows[0][0], values=np.array([own.values[row] for own, row in rows]), votes=votes)
     return HeldOut(
         probs=probs,
         targets=targets,

@@ -47,7 +47,7 @@ def fit_shrunk(probs: Probs, targets: Targets) -> Blend:
     images = random_part(np.arange(len(targets)), max(LEAST_IMAGES, most))
     probs, targets, temperatures = probs[:, images], targets[images], (1.0,) * count
     if task.sums_to_one:
-        temperatures = tuple(fit_temperature(run_probs, targets.values, TRUST) for run_probs in probs)
+        temperatures = tuple(fit_temperature(run_probs, targets.values, targets.votes, TRUST) for run_probs in probs)
         probs = np.array([apply_temperature(*pair) for pair in zip(probs, temperatures, strict=True)])
     tried = random_part(np.arange(len(targets)), min(MOST_TRIED, max(LEAST_IMAGES // 3, most)))
     mean = Mean((1.0,)) if count == 1 else fit_mean(probs, targets, *_choose_kind(probs[:, tried], targets[tried]))
@@ -96,7 +96,7 @@ def fit_mean(probs: Probs, targets: Targets, kind: str, strength: float) -> Mean
     start, bounds = np.full(count, 1 / count), [(0.0, np.inf)] * count
     if kind == "arithmetic":
         tables = probs.reshape(count, -1).astype(np.float32)
-        loss: Loss = partial(_loss_of_mean, tables=tables, truth=targets.values, penalties=penalties)
+        loss: Loss = partial(_loss_of_mean, tables=tables, targets=targets, penalties=penalties)
         bounds.append((1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE))
         found = _descend(loss, np.append(start, 1.0), bounds)[:-1]
     else:
@@ -104,7 +104,7 @@ def fit_mean(probs: Probs, targets: Targets, kind: str, strength: float) -> Mean
         found = _descend(loss, start, bounds)
     mean = Mean(_keep_large(found), kind=kind)
     if task.sums_to_one:
-        return replace(mean, temperature=fit_temperature(mean.apply(list(probs)), targets.values, TRUST))
+        return replace(mean, temperature=fit_temperature(mean.apply(list(probs)), targets.values, targets.votes, TRUST))
     return replace(mean, temperature=float(np.clip(1 / max(found.sum(), MIN_PROB), MIN_TEMPERATURE, MAX_TEMPERATURE)))
 
 
@@ -124,14 +124,12 @@ def _penalised(weights: Weights, loss: Loss, penalty: float) -> tuple[float, Wei
     return value + penalty * float(distance @ distance), gradient + 2 * penalty * distance
 
 
-def _loss_of_mean(
-    numbers: Weights, tables: Tables, truth: NDArray[np.int64], penalties: Weights
-) -> tuple[float, Weights]:
+def _loss_of_mean(numbers: Weights, tables: Tables, targets: Targets, penalties: Weights) -> tuple[float, Weights]:
     """Returns the penalised log loss of the arithmetic mean; `numbers` are the weights, and 1 / its temperature."""
     weights, sureness = numbers[:-1], numbers[-1]
-    mean = (weights.astype(np.float32) @ tables).reshape(len(truth), -1).clip(MIN_PROB)
+    mean = (weights.astype(np.float32) @ tables).reshape(len(targets), -1).clip(MIN_PROB)
     logs = np.log(mean)
-    loss, errors = _softmax_loss(logs * np.float32(sureness), truth)
+    loss, errors = _softmax_loss(logs * np.float32(sureness), targets)
     gradient = tables @ (errors * np.float32(sureness) / mean).ravel()
     distance, log = weights - 1 / len(weights), np.log(sureness)
     loss += penalties @ [float(distance @ distance), log**2]
@@ -142,31 +140,34 @@ def _loss_of_mean(
 def _loss_of_logs(weights: Weights, logs: Tables, targets: Targets, penalties: Weights) -> tuple[float, Weights]:
     """Returns the penalised log loss of the mean of logarithms; the sum of the weights is 1 / its temperature."""
     scores = (weights.astype(np.float32) @ logs).reshape(len(targets), -1)
-    loss, errors = (_softmax_loss if targets.task.sums_to_one else _logit_loss)(scores, targets.values)
+    loss, errors = (_softmax_loss if targets.task.sums_to_one else _logit_loss)(scores, targets)
     distance, sureness = weights - weights.mean(), max(weights.sum(), MIN_PROB)
     loss += penalties @ [float(distance @ distance), np.log(sureness) ** 2]
     return loss, logs @ errors.ravel() + 2 * penalties[0] * distance + 2 * penalties[1] * np.log(sureness) / sureness
 
 
-def _softmax_loss(logits: Tables, truth: NDArray[np.int64]) -> tuple[float, Tables]:
-    """Returns the log loss and its gradient by the logits, which it overwrites."""
-    images = np.arange(len(truth))
+def _softmax_loss(logits: Tables, targets: Targets) -> tuple[float, Tables]:
+    """Returns the log loss, of labels or of votes, and its gradient by the logits, which it overwrites."""
+    images, truth, votes = np.arange(len(targets)), targets.values, targets.votes
     logits -= logits.max(1, keepdims=True)
-    true = logits[images, truth]
+    true = logits[images, truth] if votes is None else (votes * logits).sum(1)
     probs = np.exp(logits, out=logits)
     sums = probs.sum(1)
     loss = float((np.log(sums) - true).mean(dtype=np.float64))
     probs /= sums[:, None]
-    probs[images, truth] -= 1
-    probs /= len(truth)
+    if votes is None:
+        probs[images, truth] -= 1
+    else:
+        probs -= votes
+    probs /= len(targets)
     return loss, probs
 
 
-def _logit_loss(logits: Tables, truth: NDArray[np.float32]) -> tuple[float, Tables]:
+def _logit_loss(logits: Tables, targets: Targets) -> tuple[float, Tables]:
     """Returns the log loss of several labels, summed over an image's classes, and its gradient by the logits."""
-    is_true = truth > 0
-    loss = np.logaddexp(0, np.where(is_true, -logits, logits)).sum(dtype=np.float64) / len(truth)
-    return float(loss), (1 / (1 + np.exp(-logits)) - is_true).astype(np.float32) / np.float32(len(truth))
+    is_true = targets.values > 0
+    loss = np.logaddexp(0, np.where(is_true, -logits, logits)).sum(dtype=np.float64) / len(targets)
+    return float(loss), (1 / (1 + np.exp(-logits)) - is_true).astype(np.float32) / np.float32(len(targets))
 
 
 def _logs(probs: Probs, kind: str) -> Tables:
@@ -194,7 +195,8 @@ def loss_of(probs: Probs, targets: Targets) -> Loss:
     if not targets.task.are_labels:
         errors = scaled_errors(probs, targets)
         return partial(_squared_error_and_gradient, products=errors @ errors.T / errors.shape[1])
-    return partial(_log_loss_and_gradient, true_probs=probs_of_truth(probs, targets).clip(MIN_PROB))
+    votes = None if targets.votes is None else targets.votes.astype(np.float64).ravel() / len(targets)
+    return partial(_log_loss_and_gradient, true_probs=probs_of_truth(probs, targets).clip(MIN_PROB), votes=votes)
 
 
 def minimise(loss: Loss, count: int) -> Weights:
@@ -217,8 +219,10 @@ def _squared_error_and_gradient(weights: Weights, products: Probs) -> tuple[floa
     return float(weights @ products @ weights), 2 * products @ weights
 
 
-def _log_loss_and_gradient(weights: Weights, true_probs: Probs) -> tuple[float, Weights]:
+def _log_loss_and_gradient(weights: Weights, true_probs: Probs, votes: Weights | None) -> tuple[float, Weights]:
     mean = (weights @ true_probs).clip(MIN_PROB)
+    if votes is not None:
+        return -float(votes @ np.log(mean)), -(true_probs / mean) @ votes
     return float(-np.log(mean).mean()), -(true_probs / mean).mean(1)
 
 

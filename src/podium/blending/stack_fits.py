@@ -90,7 +90,7 @@ def fit_stack(strategy: str, probs: Probs, targets: Targets, features: Inputs | 
     """Returns the stack of this kind; `probs` are those of all runs."""
     stack = Stack(targets.task.name, columns=targets.columns)
     if targets.task.are_labels:
-        truth = targets.are_true(probs.shape[2]).astype(np.float64)
+        truth = targets.truth(probs.shape[2]).astype(np.float64)
     else:
         deviation = np.nanstd(targets.values, 0)
         scale = np.where(deviation > 0, deviation, 1.0)

@@ -16,28 +16,31 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
 SHARE_OF_A_MISTAKE = 0.5  # where none is seen: the posterior of `_draw_wrong` (expected_score.py) has this mean
 
 
-def fit_temperature(probs: Probs, targets: NDArray[np.int64], trust: float = 0.0) -> float:
-    """Returns the temperature that minimises the log loss of one label.
+def fit_temperature(
+    probs: Probs, truth: NDArray[np.int64], votes: NDArray[np.float32] | None = None, trust: float = 0.0
+) -> float:
+    """Returns the temperature that minimises the log loss of one label, or of the shares of its votes.
 
     The more `trust` in the probabilities, the nearer it stays to 1: few mistakes show little (see TRUST in shrunk.py).
 
-    If no image is wrong, the loss would fall without end as the temperature does. So a share of each image then counts
-    for the second most probable class, as much as so many images allow (`SHARE_OF_A_MISTAKE`).
+    If no image is wrong, and no vote divided, the loss would fall without end as the temperature does. So a share of
+    each image then counts for the second most probable class, as much as so many images allow (`SHARE_OF_A_MISTAKE`).
     The images are taken in parts that the processor's cache holds: a step of the search makes no table of all.
     """
     logits = np.log(probs.clip(MIN_PROB))
     images = max(1, CACHED_VALUES // logits.shape[1])
     parts = [slice(start, start + images) for start in range(0, len(logits), images)]
-    all_right = logits.shape[1] > 1 and all((logits[part].argmax(1) == targets[part]).all() for part in parts)
+    all_right = logits.shape[1] > 1 and all((logits[part].argmax(1) == truth[part]).all() for part in parts)
+    all_right = all_right and (votes is None or bool((votes.max(1) == 1).all()))
     wrong = SHARE_OF_A_MISTAKE / (len(logits) + 1) if all_right else 0.0
 
     def log_losses(part: slice, temperature: float) -> NDArray[Any]:
-        scaled, rows = logits[part] / temperature, np.arange(len(targets[part]))
-        true = scaled[rows, targets[part]]
+        scaled, rows = logits[part] / temperature, np.arange(len(truth[part]))
+        true = scaled[rows, truth[part]] if votes is None else (votes[part] * scaled).sum(1)
         highest = scaled.max(1)
         if all_right:
             others = scaled.copy()
-            others[rows, targets[part]] = -np.inf
+            others[rows, truth[part]] = -np.inf
             true = (1 - wrong) * true + wrong * others.max(1)
         scaled -= highest[:, None]
         return np.asarray(highest + np.log(np.exp(scaled, out=scaled).sum(1)) - true)

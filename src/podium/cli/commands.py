@@ -125,8 +125,12 @@ def compete(args: argparse.Namespace) -> None:
     """Make the best submission that a time allows: train different models, blend them, always keep a valid CSV."""
     start_torch()
     from podium.competing.compete import CompeteRequest, compete
+    from podium.competition.load import raw_folder
+    from podium.kaggle.download import download_competition
     from podium.submissions.submission import suggest_next_step
 
+    if not raw_folder(args.competition, args.root).exists():
+        download_competition(args.competition, args.root, False)
     competition = _competition(args)
     request = CompeteRequest(args.budget, _plain_machine(args), tuple(args.except_names or ()))
     outcome = compete(competition, args.root, request)
@@ -332,10 +336,15 @@ def predict(args: argparse.Namespace) -> None:
     """Predict images of your own with a run, or with the blend of a submission."""
     start_torch()
     from podium.machine import Machine
+    from podium.submissions.predict_boxes import predict_boxes
     from podium.submissions.predict_images import find_models, predict_images
 
     folds, blend = find_models(args.models, args.competition, args.root)
-    predictions = predict_images(folds, blend, args.images, Machine(device=args.device), args.cropped)
+    machine = Machine(device=args.device)
+    if args.boxes:
+        predictions = predict_boxes(folds, args.images, machine, args.boxes)
+    else:
+        predictions = predict_images(folds, blend, args.images, machine, args.cropped)
     if args.csv:
         print(predictions.frame().to_csv(index=False, float_format="%.9g"), end="")
     else:

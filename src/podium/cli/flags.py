@@ -281,6 +281,8 @@ def predict(command: argparse.ArgumentParser) -> None:
     command.add_argument("--csv", action="store_true", help="print a CSV with the probability of every class")
     text = "the images are cropped to their boxes already: a run with --region needs that"
     command.add_argument("--cropped", action="store_true", help=text)
+    text = "a table of boxes of these images, as --region takes it: a run with --region sees them"
+    command.add_argument("--boxes", type=Path, metavar="FILE.csv", help=text)
     _device_flag(command)
 
 

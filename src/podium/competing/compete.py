@@ -293,7 +293,10 @@ class Journey:
         low, high = self.best.interval
         expected = f"{metric} {judgement.score:z.4f} expected ({low:z.4f} to {high:z.4f})"
         self.shown.update(
-            [(name, f"{score:z.4f}", f"{weight:.3f}", f"{minutes:.1f}") for name, score, weight, minutes in self.rows],
+            [
+                (name, f"{score:z.4f}", f"{weight:z.3f}", f"{minutes:z.1f}")
+                for name, score, weight, minutes in self.rows
+            ],
             expected,
         )
         if not self.shown.is_live:
@@ -337,7 +340,7 @@ class Journey:
         gain = gain_in(HOUR, steps, self.standing)
         if gain < LEAST_GAIN * self.standing.blend_error:
             return "an hour more would bring next to nothing, by a guess"
-        return f"an hour more would bring {gain:.4f} of {self.competition.metric}, by a guess"
+        return f"an hour more would bring {gain:z.4f} of {self.competition.metric}, by a guess"
 
     def nothing(self) -> PodiumError:
         """Returns why there is no submission."""

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from podium.blending.blend import apply_temperature
-from podium.blending.blend_strategies import fit_temperature
 from podium.blending.cost import find_costs
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.pool_images import pool_held_out
+from podium.blending.temperature import fit_temperature
 from podium.competing.next_step import Known, Standing
 from podium.competing.portfolio import HEAD, Candidate
 from podium.competition.load import Competition
@@ -116,7 +116,7 @@ class Judge:
         """Returns the error of one run, of calibrated probabilities: smoothed labels make a good model look unsure."""
         metric = self.competition.metric
         if targets.task.sums_to_one and METRICS[metric]().wants == "probs":
-            probs = apply_temperature(probs, fit_temperature(probs, targets.values))
+            probs = apply_temperature(probs, fit_temperature(probs, targets.values, targets.votes))
         error = error_of(metric, evaluate(metric, targets, probs))
         return error if math.isfinite(error) else math.inf
 
@@ -140,7 +140,11 @@ class Judge:
         of_prior = evaluate(task.loss, targets, prior)
         losses = []
         for probs in heads:
-            calibrated = apply_temperature(probs, fit_temperature(probs, targets.values)) if task.sums_to_one else probs
+            calibrated = (
+                apply_temperature(probs, fit_temperature(probs, targets.values, targets.votes))
+                if task.sums_to_one
+                else probs
+            )
             losses.append(evaluate(task.loss, targets, calibrated))
         return min(losses) / max(of_prior, 1e-9)
 

@@ -144,7 +144,10 @@ def _label_and_number(cells: "pd.Series[str]") -> tuple["pd.Series[str]", Array]
 
 @dataclass(frozen=True)
 class LabelListForm(AnswerForm):
-    """All labels that are more probable than not, in one cell."""
+    """All labels that are more probable than not, in one cell; how many a cell of the sample holds limits nothing.
+
+    Those are placeholders, such as iMet's `0 1 2` in each row, while F1 and F2 count every label that is right.
+    """
 
     separator: str
     may_be_blank: bool  # else each image gets its most probable label at least

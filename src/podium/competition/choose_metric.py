@@ -10,6 +10,7 @@ from podium.competition.guess_submission import Labels
 from podium.competition.metric_of_file import is_metric_of_file, use_metric_of_file
 from podium.competition.positive_class import ABOUT_POSITIVE, note_on_guess
 from podium.competition.submission_format import SubmissionFormat
+from podium.competition.vote_columns import METRIC as VOTES_METRIC
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL
 
@@ -41,6 +42,8 @@ def choose_metric(
         usual = f"map_at_{submission.places}"
     if submission.has_confidence:
         usual = "gap"
+    if labels.are_voted:
+        usual = VOTES_METRIC
     guess = f"a guess, the usual one for {wants}"
     metric = str(card.get("metric", usual))
     if is_metric_of_file(metric):

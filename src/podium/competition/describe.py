@@ -76,6 +76,8 @@ def _describe_targets(competition: Competition) -> str:
 def _describe_task(competition: Competition) -> str:
     if competition.task is ONE_LABEL:
         has_order = competition.metric == METRIC and are_grades(competition.card, competition.classes)
+        if competition.votes is not None:
+            return "the shares of the votes for each image, whose label has the largest one"
         return "one label for each image" + (f", a grade: {' < '.join(competition.classes)}" if has_order else "")
     if competition.task is NUMBERS:
         count = len(competition.classes)

@@ -17,7 +17,7 @@ from podium.competition.unknown_class import UnknownClass, find_unknown, note_on
 from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL, column_and_label, labels_in
-from podium.terminal import first_few
+from podium.terminal import first_few, plural
 
 
 class Labels(NamedTuple):
@@ -29,6 +29,7 @@ class Labels(NamedTuple):
     names: list[str]  # of the training images, in order; then the unknown class
     marked: str | None  # of two, the one that another column of the training table marks with 1
     unknown: UnknownClass | None = None  # that no training image has
+    are_voted: bool = False  # the shares of the votes are learned
 
     def taught(self, classes: list[str]) -> list[str]:
         """Returns those of the classes that images may be labelled with: all but the unknown one."""
@@ -42,7 +43,7 @@ class Labels(NamedTuple):
 def labels_of(layout: Layout, rows: Rows, sample: Table | None) -> Labels:
     targets = layout.train.targets
     names = in_order(layout.card, labels_in(targets.task, rows.train["target"]))
-    labels = Labels(layout.card, layout.train.id_column, targets, names, rows.marked)
+    labels = Labels(layout.card, layout.train.id_column, targets, names, rows.marked, are_voted=rows.votes is not None)
     is_possible = targets.task is ONE_LABEL and not (sample is not None and _have_confidence(sample, labels))
     unknown = find_unknown(layout.card, names, sample, is_possible)
     if unknown and rows.answers:
@@ -80,6 +81,7 @@ def guess_submission(sample: Table | None, labels: Labels) -> tuple[SubmissionFo
     counted = None if sample.counted is None else (str(sample.counted.name), tuple(sample.counted))
     in_file = [*(counted[:1] if counted else ()), *(sample.long.columns if sample.long else columns)]
     csv_style = csv_style_of(sample.path, in_file)
+    ids, on_ids = _repeated_ids(sample)
     on_answers = _notes_on_answers(sample, labels) if wants == "labels" and len(answer_columns) == 1 else ()
     form = SubmissionFormat(
         columns,
@@ -87,7 +89,8 @@ def guess_submission(sample: Table | None, labels: Labels) -> tuple[SubmissionFo
         sample.path.name,
         csv_style,
         position,
-        notes=(*answer.notes, *on_answers, *csv_style.notes),
+        notes=(*answer.notes, *on_answers, *on_ids, *csv_style.notes),
+        ids=ids,
         separator=labels.targets.separator or " ",
         places=_places(sample, card) if wants == "ranking" else 1,
         has_confidence=wants == "labels" and _have_confidence(sample, labels),
@@ -97,6 +100,17 @@ def guess_submission(sample: Table | None, labels: Labels) -> tuple[SubmissionFo
         counted=counted,
     )
     return form, classes
+
+
+def _repeated_ids(sample: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the ids of all rows if several have one id, and a note."""
+    ids = sample.rows.iloc[:, 0]
+    if sample.long or not ids.duplicated().any():
+        return (), ()
+    note = (
+        f"{sample.path.name}: its {len(ids):,} rows have {plural(ids.nunique(), 'id')}; rows of one id get one answer"
+    )
+    return tuple(ids), (note,)
 
 
 def _as_metrics_count(labels: Labels, classes: list[str]) -> list[str]:

@@ -70,6 +70,8 @@ class Competition:
     extra: ExtraImages | None = field(default=None, kw_only=True)  # images from elsewhere that join the training images
     unknown: UnknownClass | None = field(default=None, kw_only=True)  # the last class, if no training image has it
     validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
+    # the share of each class in the votes of an image, by its id; None: not learned
+    votes: pd.DataFrame | None = field(default=None, kw_only=True)
     # of the training table, by image id; None: not kept
     columns: pd.DataFrame | None = field(default=None, kw_only=True)
     settings: tuple[Setting, ...] = field(default=(), kw_only=True)  # all that were used, with their origins
@@ -101,7 +103,10 @@ class Competition:
     @cached_property
     def targets(self) -> Targets:
         """Returns the targets of the training images."""
-        return self.as_submitted(self.task.encode(self.train["target"], self.classes))
+        targets = self.as_submitted(self.task.encode(self.train["target"], self.classes))
+        if self.votes is None:
+            return targets
+        return targets.with_votes(self.votes.loc[self.train["id"], list(self.classes)].to_numpy())
 
     def as_submitted(self, targets: Targets) -> Targets:
         """Returns the targets for scores of the answers that the cells of a submission hold."""
@@ -122,24 +127,27 @@ class Competition:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """The card's defaults for the options of a run; numbers are not smoothed."""
-        return {**({} if self.task.are_labels else {"smoothing": 0.0}), **self.card.get("recipe", {})}
+        """The card's defaults for the options of a run; numbers and the shares of votes are not smoothed."""
+        is_smoothed = self.task.are_labels and self.votes is None
+        return {**({} if is_smoothed else {"smoothing": 0.0}), **self.card.get("recipe", {})}
 
     @cached_property
     def train_hash(self) -> str:
         """Returns the hash of the files: corrections have one of their own, so they make no run or fold invalid."""
-        return self._hash(self.train_in_files)
+        return self._hash(self.train_in_files, self.votes)
 
     @cached_property
     def test_hash(self) -> str:
         return self._hash(self.test)
 
-    def _hash(self, rows: pd.DataFrame) -> str:
+    def _hash(self, rows: pd.DataFrame, votes: pd.DataFrame | None = None) -> str:
         """Returns a hash of ids, labels, file names and file sizes, not of pixels: 300,000 images take a second."""
         digest = hashlib.sha256("\0".join(sorted(self.classes)).encode())
         for row in rows.itertuples(index=False, name=None):
             sizes = "+".join(_file_size(f"{self.folder}/{file}") for file in files_of(row[-1]))
             digest.update("\0".join((*row, sizes, "\n")).encode())
+        if votes is not None:
+            digest.update(votes[sorted(self.classes)].to_csv().encode())
         return digest.hexdigest()
 
 
@@ -203,6 +211,7 @@ def load(
         further=rows.further,
         extra=extra,
         unknown=labels.unknown,
+        votes=rows.votes,
         validation=rows.validation,
         columns=rows.columns,
         settings=settings_of(card, tables, layout, labels, submission_format, metric),

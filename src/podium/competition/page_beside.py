@@ -19,6 +19,7 @@ METRICS = {  # by how pages call them; the first that is found counts
     "quadratic_kappa": r"quadratic(ally)? weighted kappa",
     "balanced_log_loss": r"(weighted|balanced) (multi-?class )?log(arithmic)? loss",
     "log_loss": r"log(arithmic)? ?loss|cross.entropy",
+    "kl_divergence": r"kullback.l(ei|ie)bler|\bkl.divergence",
     "weighted_auc": r"weighted (auc|area under)",
     "partial_auc_80": r"partial area under|pauc",
     "roc_auc": r"area under the (roc|receiver)|roc.?auc|auc.?roc|column.?wise auc",

@@ -42,6 +42,7 @@ class Rows:
     further: FurtherTargets | None
     validation: frozenset[str]  # ids of the only fold, if the card wants it
     marked: str | None  # the label of two that another column of the training table marks with 1
+    votes: pd.DataFrame | None  # the share of each class in the votes of an image, by its id; None: not learned
     columns: pd.DataFrame | None  # of the training table, as text, by the ids of the images; None: not kept
     notes: tuple[str, ...]
 
@@ -52,6 +53,7 @@ class TrainRows(NamedTuple):
     rows: pd.DataFrame  # id, target, group (if a column or a reader gives it), answer (if images share one), image
     validation: frozenset[str] = frozenset()  # ids of those that a table lists for validation
     marked: str | None = None
+    votes: pd.DataFrame | None = None
     columns: pd.DataFrame = pd.DataFrame()
     notes: tuple[str, ...] = ()
 
@@ -81,6 +83,7 @@ def read_rows(tables: Tables, layout: Layout, reader: ReaderRows | None, with_co
         further=_read_further(tables, layout, train),
         validation=validation,
         marked=read.marked,
+        votes=read.votes,
         columns=read.columns if with_columns else None,
         notes=(*read.notes, *on_groups, *on_features, *on_validation),
     )
@@ -133,7 +136,15 @@ def _rows_of_table(tables: Tables, layout: Layout, table: Table, with_columns: b
     rows["image"] = tables.facts.images("train").match(names, path)
     columns = table.rows.loc[rows.index].set_axis(rows["id"].to_numpy()) if with_columns else pd.DataFrame()
     validation = frozenset(rows["id"][rows.index.isin(table.validation)])
-    return TrainRows(rows, validation, marked_label(labels, others), columns, (*notes, *filter(None, [note])))
+    votes = None if table.votes is None else table.votes.loc[rows.index].set_axis(rows["id"].to_numpy())
+    if votes is not None and train.answers:
+        remedy = layout.card.advise('metric = "log_loss"')
+        raise PodiumError(
+            f"{path}: shares of votes cannot be learned where an answer is for several images; to learn the label with"
+            f" the most votes, {remedy}"
+        )
+    notes = [*notes, *filter(None, [note])]
+    return TrainRows(rows, validation, marked_label(labels, others), votes, columns, tuple(notes))
 
 
 def _without_repeated_rows(path: Path, rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -179,15 +190,32 @@ def _read_test(tables: Tables, layout: Layout, of_train: "pd.Series[str]") -> pd
     ids = table.rows[test.id_column]
     refuse_blank_cells(ids, table.path, "id")
     repeated = ids[ids.duplicated()]
-    if len(repeated):
+    if len(repeated) and (test.images.by_row or not _have_several_rows(tables, table, test.id_column)):
         raise PodiumError(
             f"{table.path}, line {repeated.index[0]}: id '{repeated.iloc[0]}' appears twice; download again"
         )
+    ids = ids.drop_duplicates()
     listing = tables.test if test.images.column else None
     names = _names_of_images(listing, ids, test.images)
     unique = names.drop_duplicates() if test.images.column else names  # recordings may share a picture
     image_of = dict(zip(unique, pool.match(unique, table.path), strict=True))
     return pd.DataFrame({"id": ids.to_numpy(), "image": names.map(image_of).to_numpy()})
+
+
+def _have_several_rows(tables: Tables, sample: Table, id_column: str) -> bool:
+    """Returns whether ids stand on several rows of the sample submission for a reason, as parts of one recording.
+
+    Then the test table has them as often, or those of training repeat as well.
+    """
+    if sample is not tables.sample:
+        return False
+    if tables.test and id_column in tables.test.rows:
+        counts, others = (every.rows[id_column].value_counts() for every in (sample, tables.test))
+        if counts.sort_index().equals(others.sort_index()):
+            return True
+    files = tables.train.files if tables.train else ()
+    columns = (tables.facts.rows_of(name) for name in files if name.lower().endswith(".csv"))
+    return any(id_column in rows and bool(rows[id_column].duplicated().any()) for rows in columns)
 
 
 def _rows_of_test_folder(facts: Facts, of_train: "pd.Series[str]") -> pd.DataFrame:

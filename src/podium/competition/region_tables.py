@@ -8,7 +8,7 @@ corner, or all are shares of its sides, from 0 to 1.
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -72,6 +72,11 @@ def _is_share(box: ReadBox) -> bool:
 
 
 def read_boxes_of_file(path: Path, competition: Competition) -> ReadBoxes:
+    return read_boxes(path, (competition.train_in_files, competition.test), competition.slug)
+
+
+def read_boxes(path: Path, parts: Sequence[pd.DataFrame], whose: str) -> ReadBoxes:
+    """Returns the boxes of the images in these tables, id and image."""
     rows = read_table(path, "write it again")
     names = {re.sub("[ _-]", "", str(column).strip().lower()): column for column in rows.columns}
     keys = [name for name in (*IMAGES, *IDS) if name in names]
@@ -81,16 +86,14 @@ def read_boxes_of_file(path: Path, competition: Competition) -> ReadBoxes:
             f"{path}: its columns are {first_few(rows.columns)}; a table of boxes has id or image, and x, y, width,"
             " height or x_min, y_min, x_max, y_max: rename them"
         )
-    find = _by_id(competition) | (_by_image(competition) if keys[0] in IMAGES else {})
+    find = _by_id(parts) | (_by_image(parts) if keys[0] in IMAGES else {})
     of_row: dict[Row, list[ReadBox]] = {}
     for line, key, *cells in rows[[names[keys[0]], *(names[name] for name in forms[0])]].itertuples(name=None):
         where = f"{path}, line {line}"
         found = find.get(key.strip(), [])
         if len({image for _, image in found}) != 1:
             problem = "the id of several images; name images by their paths, in a column image" if found else ""
-            raise PodiumError(
-                f"{where}: '{key}' is {problem or f'no image of {competition.slug}; correct or remove that line'}"
-            )
+            raise PodiumError(f"{where}: '{key}' is {problem or f'no image of {whose}; correct or remove that line'}")
         if all(cell.strip().lower() in NO_BOX for cell in cells):
             continue
         box = _box_of(cells, where, has_corners=forms[0] in WITH_CORNERS)
@@ -125,17 +128,17 @@ def _checked(boxes: ReadBoxes) -> ReadBoxes:
     return boxes
 
 
-def _by_id(competition: Competition) -> dict[str, list[Row]]:
+def _by_id(parts: Sequence[pd.DataFrame]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
-    for rows in (competition.train_in_files, competition.test):
+    for rows in parts:
         for row in _rows_in(rows):
             found.setdefault(row[0], []).append(row)
     return found
 
 
-def _by_image(competition: Competition) -> dict[str, list[Row]]:
+def _by_image(parts: Sequence[pd.DataFrame]) -> dict[str, list[Row]]:
     """Finds rows by the path of their image in the competition's folder, or by its file name if no other has it."""
-    rows = [row for part in (competition.train_in_files, competition.test) for row in _rows_in(part)]
+    rows = [row for part in parts for row in _rows_in(part)]
     by_path: dict[str, list[Row]] = {}
     by_name: dict[str, list[Row]] = {}
     for row in rows:

@@ -38,6 +38,7 @@ class SubmissionFormat:
     separator: str = ""  # between several labels in the answer column
     places: int = 1  # of a ranking: how many labels a cell holds
     has_confidence: bool = False  # after the label of a cell, its probability follows: `138982 0.1`
+    ids: tuple[str, ...] = ()  # of the rows, if several have one id: they get its answer
     long: LongRows | None = None  # if a row holds not the answers of an image but one of them
     column_classes: tuple[str, ...] = ()  # whose probabilities the columns hold; (): those of all classes, in order
     reason: str = ""  # why the cells hold that

@@ -24,6 +24,7 @@ class Table(NamedTuple):
     validation: frozenset[int] = frozenset()  # lines of the training table whose images are for validation
     files: tuple[str, ...] = ()  # from which the rows come, below the competition's folder
 
+    votes: pd.DataFrame | None = None  # of a training table: the share of each answer column in the row's votes
     counted: "pd.Series[str] | None" = None  # the index that pandas wrote first, without a name; not among the rows
 
     @property

@@ -1,8 +1,9 @@
 """Reads a DICOM file with pydicom, as the picture that a viewer shows first; GDCM reads what is compressed.
 
-Grey values are rescaled by the file's slope and intercept. From black to white they go through the file's first window,
-else through all values of the image; the card's `range` replaces both. MONOCHROME1 is inverted. Of several frames, the
-middle one is read. Lookup tables of values (VOI LUT) are not applied, and a sigmoid window is taken as a straight one.
+Grey values are rescaled by the file's slope and intercept. From black to white they go through the file's first table
+of greys (VOI LUT), else through its first window, straight or a sigmoid, else through all values of the image, or of
+the slices of its series (images/decode.py); the card's `range` replaces all that. MONOCHROME1 is inverted. Of several
+frames, the middle one is read.
 """
 
 import io
@@ -13,12 +14,14 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podium.containers.image_place import MAX_BYTES, MAX_PIXELS
 from podium.containers.number_picture import Numbers
 from podium.extras import MissingPackage, import_package
 
 EXTRA = "medical"
+WINDOW = ("WindowCenter", "WindowWidth")
 HEADER = 1024  # bytes, in which a file says how it is written
 DEFLATED = b"1.2.840.10008.1.2.1.99\0"
 JPEG_2000 = b"\xff\x4f\xff\x51"  # the first bytes of a frame; its width and height follow
@@ -56,10 +59,10 @@ def read_picture(data: bytes) -> Numbers:
     if values.ndim == 3:
         return Numbers("DICOM", values, (0.0, 2.0 ** int(dataset.BitsStored) - 1))
     values = pixels.apply_rescale(values, dataset)
-    window = _window_of(dataset)
-    if window and values.dtype == np.uint8:
+    window, greys = _window_of(dataset), _greys_of(dataset, values)
+    if (window or greys is not None) and values.dtype == np.uint8:
         values = values.astype(np.int16)  # 8 bits alone would stay as they are
-    return Numbers("DICOM", values, window or "image", is_inverse=kind == "MONOCHROME1")
+    return Numbers("DICOM", values, window or "image", is_inverse=kind == "MONOCHROME1", greys=greys)
 
 
 def size_of_picture(start: bytes) -> tuple[int, int]:
@@ -112,10 +115,46 @@ def _frames(dataset: Any) -> int:
     return max(1, int(dataset.get("NumberOfFrames") or 1))
 
 
+def _greys_of(dataset: Any, values: NDArray[Any]) -> NDArray[np.uint8] | None:
+    """Returns the greys of the file's first table, or of a window that is a sigmoid; None if it has neither."""
+    if dataset.get("VOILUTSequence"):
+        table, first = _table_of(dataset)
+        places = (np.rint(values) - first).clip(0, len(table) - 1).astype(np.int64)
+        return np.asarray(table[places])
+    centre, width = (_first(dataset.get(name)) for name in WINDOW)
+    if centre is None or width is None or not width > 0 or _shape_of_window(dataset) != "SIGMOID":
+        return None
+    powers = np.exp((-4 * (values.astype(np.float64) - centre) / width).clip(-50, 50))
+    return np.asarray(np.rint(255 / (1 + powers)), np.uint8)
+
+
+def _table_of(dataset: Any) -> tuple[NDArray[np.uint8], int]:
+    """Returns the greys of the file's first table, and the value of its first one."""
+    item = dataset.VOILUTSequence[0]
+    count, first, bits = (int(number) for number in item.LUTDescriptor)
+    count = count or 1 << 16  # which a number of 16 bits cannot hold
+    entries = item.LUTData
+    if isinstance(entries, bytes):
+        is_little = dataset.file_meta.TransferSyntaxUID.is_little_endian
+        entries = np.frombuffer(entries, np.uint8 if len(entries) < 2 * count else "<u2" if is_little else ">u2")
+    table = np.atleast_1d(np.asarray(entries, np.float64))[:count]
+    if len(table) < count:
+        raise ValueError(f"its table of greys has {len(table)} of {count} entries")
+    return np.rint(table * (255 / max(2.0**bits - 1, table.max()))).astype(np.uint8), first
+
+
+def _shape_of_window(dataset: Any) -> str:
+    return str(dataset.get("VOILUTFunction") or "LINEAR").upper()
+
+
 def _window_of(dataset: Any) -> tuple[float, float] | None:
     """Returns the values that are black and white in the file's first window; None if it has none."""
-    centre, width = (_first(dataset.get(name)) for name in ("WindowCenter", "WindowWidth"))
-    if centre is None or width is None or not width > 1:
+    centre, width = (_first(dataset.get(name)) for name in WINDOW)
+    if centre is None or width is None:
+        return None
+    if _shape_of_window(dataset) == "LINEAR_EXACT" and width > 0:
+        return centre - width / 2, centre + width / 2
+    if not width > 1:
         return None
     middle = centre - 0.5  # as the standard has it: the values of a width of 256 are 256 whole numbers
     return middle - (width - 1) / 2, middle + (width - 1) / 2

@@ -6,7 +6,7 @@ its fold; so does the same model in float32. The scores are those of all these a
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.regions_of_run import regions_of
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import evaluate
+from podium.tasks.task import joined
 from podium.terminal import progress_bar
 from podium.training.augment import TestView
 from podium.training.box_images import seen_reader
@@ -119,7 +120,7 @@ def measure_loss(
         floats.append(_answers(before, seen, ids, f"fold {fold}, float32"))
         int8s.append(_answers(after, seen, ids, f"fold {fold}, int8"))
         truths.append(held_out.target[rows])
-    targets = replace(truths[0], values=np.concatenate([truth.values for truth in truths]))
+    targets = joined(truths)
     metrics = dict.fromkeys((str(run.recipe["metric"]), targets.task.loss))
     before_scores, after_scores = (
         {name: evaluate(name, targets, np.concatenate(answers)) for name in metrics} for answers in (floats, int8s)

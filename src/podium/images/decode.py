@@ -9,7 +9,8 @@ This is the only decoder: the audit, training and prediction all use it.
 - 16-bit values are scaled to 8 bits. 32-bit integers and floats are read as 0..255, or as 0..65535 if a value is above
   255. Floats are read as 0..1 if no value is above 1. The card's `range` replaces these (competition/value_range.py).
   Of colours of 16 bits, the upper 8 bits are taken.
-- Files of numbers (containers/number_files.py) become pixels in the same way; uint8 stays as it is.
+- Files of numbers (containers/number_files.py) become pixels in the same way; uint8 stays as it is. Slices of one
+  series that say no range of their own share one.
 - Only the first frame of an animation is read, and the first page of a TIFF.
 - The header is read first. An image of more than 100 megapixels is refused before it is decoded.
 - Most decoders ignore damage, so Podium checks for it first: by the checksums of PNG and deflated TIFF, and by the
@@ -25,8 +26,10 @@ import re
 import stat
 import warnings
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -37,6 +40,7 @@ from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium.competition.image_names import reads_avif, reads_heic
 from podium.competition.value_range import ValueRange
+from podium.containers import dicom
 from podium.containers.grid import lay_in_grid
 from podium.containers.image_place import MAX_BYTES, MAX_PIXELS, files_of, folder_of_slices, place_of, split_part
 from podium.containers.number_files import reader_of
@@ -47,7 +51,8 @@ from podium.extras import remedy_of_extra
 from podium.images.cut import cut_out
 from podium.terminal import first_line
 
-POLICY = 2  # raise it with every change to the decoded pixels: stores of another policy are stale
+POLICY = 3  # raise it with every change to the decoded pixels: stores of another policy are stale
+NOT_FINITE = "some of its values are not finite numbers"
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")  # Pillow reads more, and starts other programs for some
 READABLE = "JPEG, PNG, BMP, GIF, WebP or TIFF"
 SIGNATURES = {  # the first bytes of the formats that are read
@@ -158,17 +163,43 @@ def _stack(images: list[Pixels], name: str) -> Pixels:
 
 def _lay_slices(folder: str, files: list[str], value_range: ValueRange | None) -> Pixels:
     """Returns one image of the slices in a folder, in a grid."""
-    pictures, height, width = list[Pixels](), 0, 0
+    slices, height, width = list[Slice](), 0, 0
     for file in files:
         try:
-            pictures.append(read_image(Path(file), value_range))
+            slices.append(_read_slice(file, value_range))
         except BadImage as bad:
             raise BadImage(folder, f"its slice {file.removeprefix(f'{folder}/')}: {bad.reason}") from None
-        height, width = max(height, pictures[-1].shape[0]), max(width, pictures[-1].shape[1])
+        height, width = (max(pair) for pair in zip((height, width), slices[-1].picture.shape, strict=False))
         if height * width * len(files) > MAX_PIXELS:
             what = f"{len(files)} slices of {width} x {height} pixels, more than {MAX_PIXELS // 10**6} million in all"
             raise BadImage(folder, f"it has {what}, for which the card needs a smaller number of slices")
-    return lay_in_grid(pictures, empty=0)
+    for series in {one.series for one in slices} - {""}:
+        own = [one.picture for one in slices if one.series == series]
+        ends = float(min(values.min() for values in own)), float(max(values.max() for values in own))
+        slices = [one.shown_in(ends) if one.series == series else one for one in slices]
+    return lay_in_grid([one.picture for one in slices], empty=0)
+
+
+class Slice(NamedTuple):
+    picture: NDArray[Any]  # pixels, or the values of a slice that says no range of its own
+    series: str = ""  # its folder, if these are values: slices of one series share a range
+    is_inverse: bool = False
+
+    def shown_in(self, ends: tuple[float, float]) -> "Slice":
+        return Slice(_picture_of(Numbers("DICOM", self.picture, ends, self.is_inverse), None)[0])
+
+
+def _read_slice(file: str, value_range: ValueRange | None) -> Slice:
+    data = read_file(Path(file), value_range)
+    if value_range or isinstance(data, np.ndarray) or not dicom.is_dicom(data):
+        return Slice(decode(data, file, value_range))
+    with _naming(file, data):
+        numbers = dicom.read_picture(data)
+        if numbers.shown == "image" and numbers.greys is None and numbers.values.dtype not in (np.uint8, np.bool_):
+            if not np.isfinite(numbers.values).all():
+                raise ValueError(NOT_FINITE)
+            return Slice(numbers.values, file.rpartition("/")[0], numbers.is_inverse)
+        return Slice(_picture_of(numbers, None)[0])
 
 
 def _lay_out(files: list[bytes], name: str, value_range: ValueRange | None) -> Pixels:
@@ -195,12 +226,19 @@ def decode_with_header(data: bytes | Pixels, name: str, value_range: ValueRange 
         return np.repeat(data[:, :, None], 3, axis=2), Header("pixels", "L", "")
     if not data:
         raise BadImage(name, "the file is empty")
-    try:
+    with _naming(name, data):
         if reader := reader_of(data):
             return _picture_of(reader.read(data), value_range)
         image, doubt = _open(data)
         pixels = np.asarray(to_rgb(image, value_range))
         return pixels, Header(image.format or "", image.mode, doubt, _values_of(image), _pages_of(data, image))
+
+
+@contextmanager
+def _naming(name: str, data: bytes) -> Iterator[None]:
+    """Raises `BadImage`, which calls the file `name`, if its data cannot be read."""
+    try:
+        yield
     except UnidentifiedImageError:
         raise BadImage(name, _describe_unknown(data)) from None
     except MemoryError:
@@ -222,6 +260,8 @@ def shrink(image: Pixels, side: int) -> Pixels:
 def _picture_of(numbers: Numbers, value_range: ValueRange | None) -> tuple[Pixels, Header]:
     """Returns the picture of a file of numbers, in RGB of 8 bits."""
     values, mode, bounds = numbers.values, "", None
+    if numbers.greys is not None and not value_range:
+        values = numbers.greys
     if values.dtype == np.bool_:
         values = values * np.uint8(255)
     if values.dtype != np.uint8:
@@ -356,7 +396,7 @@ def _pages_of(data: bytes, image: Image.Image) -> int:
 def to_8_bits(values: NDArray[np.float32], mode: str, value_range: ValueRange | None) -> Pixels:
     """Returns the values of an image of this mode, which may be changed, as 0 to 255."""
     if not np.isfinite(values).all():
-        raise ValueError("some of its values are not finite numbers")
+        raise ValueError(NOT_FINITE)
     if value_range:
         low, high = (values.min(), values.max()) if value_range == "image" else value_range
         values -= low

@@ -21,6 +21,7 @@ from podium.competition.region_tables import ReadBox, ReadBoxes, Row
 from podium.containers.image_place import BORDER, Box, CutBox, place_of_part
 from podium.disk import write_text
 from podium.errors import PodiumError
+from podium.image_size import sides_of
 from podium.images.store_format import FileRecord
 from podium.terminal import plural
 
@@ -142,6 +143,12 @@ class Frame(NamedTuple):
 
     margin: float  # share of a box's sides that is added on each side
     shape: float | None  # width in units of the height that boxes grow to; None: they keep their own
+
+
+def frame_of(image_size: int | str, fit: str, margin: float) -> Frame:
+    """With --fit crop a box grows to the shape of the images: else its own ends would be cut off."""
+    height, width = sides_of(image_size)
+    return Frame(margin, width / height if fit == "crop" else None)
 
 
 def make_boxes(read: ReadBoxes, files: Mapping[str, FileRecord], frame: Frame, jitter: float) -> Boxes:

@@ -37,7 +37,8 @@ class Predictions:
         order = np.array([place[name] for name in classes])
         values = self.target.values
         values = values[:, order] if values.ndim > 1 else np.where(values < 0, -1, order.argsort()[values])
-        target = replace(self.target, values=values, columns=self.target.task.columns_of(classes))
+        votes = None if self.target.votes is None else self.target.votes[:, order]
+        target = replace(self.target, values=values, columns=self.target.task.columns_of(classes), votes=votes)
         return replace(self, probs=self.probs[:, order], target=target, classes=classes)
 
     def in_order_if_same(self, classes: tuple[str, ...]) -> "Predictions":
@@ -56,6 +57,8 @@ class Predictions:
         known = np.array([str(image_id) in labels for image_id in self.id], bool)
         own = [labels[str(image_id)] for image_id in self.id[known]]
         target = task.encode(self.scored.of(own), self.classes)
+        if self.target.votes is not None:
+            target = target.with_votes(self.target.votes[known])
         if known.all():  # without a copy of the probabilities
             return replace(self, target=target)
         return replace(self, id=self.id[known], probs=self.probs[known], target=target)
@@ -79,14 +82,19 @@ class Predictions:
         shapes = {1: (images,), 2: (images, classes)}
         if labels.dtype.kind not in "if" or shapes.get(labels.ndim) != labels.shape:
             raise ValueError(f"its targets are not those of {images:,} images")
+        votes = self.target.votes
+        if votes is not None and (votes.shape != (images, classes) or not (votes >= 0).all()):
+            raise ValueError(f"its votes are not those of {images:,} images")
         lowest = 0 if is_labelled else -1
         if labels.ndim == 1 and not (labels.dtype.kind == "i" and ((labels >= lowest) & (labels < classes)).all()):
             raise ValueError(f"its targets are not numbers of its {classes:,} classes")
 
     def save(self, path: Path) -> None:
-        scored: dict[str, Any] = {}  # other files keep their bits
+        further: dict[str, Any] = {}  # other files keep their bits
         if self.scored.unknown:
-            scored = {"unknown": np.array(self.scored.unknown), "unseen": np.array(sorted(self.scored.unseen), str)}
+            further = {"unknown": np.array(self.scored.unknown), "unseen": np.array(sorted(self.scored.unseen), str)}
+        if self.target.votes is not None:
+            further["votes"] = self.target.votes
         with atomic(path) as temporary, temporary.open("wb") as file:
             np.savez(
                 file,
@@ -96,7 +104,7 @@ class Predictions:
                 classes=np.array(self.classes),
                 key=np.array(self.key),
                 made_on=np.array(self.made_on),
-                **scored,
+                **further,
             )
 
     @staticmethod
@@ -106,6 +114,7 @@ class Predictions:
                 classes = _names_in(file["classes"])
                 key, made_on = str(file["key"]), str(file["made_on"])
                 target = _from_file(file["target"], classes)
+                target = replace(target, votes=file["votes"] if "votes" in file.files else None)
                 scored = OWN_LABELS
                 if "unknown" in file.files:
                     scored = ScoredLabels(str(file["unknown"]), frozenset(map(str, file["unseen"])))

@@ -13,14 +13,20 @@ from podium.competition.grades import METRIC as GRADES_METRIC
 from podium.competition.labels import MARKS, NO_MARKS
 from podium.competition.load import Competition
 from podium.competition.metric_of_file import is_metric_of_file
+from podium.competition.vote_columns import METRIC as VOTES_METRIC
 from podium.errors import PodiumError
 from podium.scoring.read_without_form import Comparable
-from podium.scoring.solution import Pairs, label_column
+from podium.scoring.solution import Pairs, label_column, true_votes
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL
 from podium.terminal import first_few, plural, say
 
-SCALED_BY_KAGGLE = ("log_loss", "balanced_log_loss", "brier")  # the others look at each column, or at the largest
+SCALED_BY_KAGGLE = (
+    "log_loss",
+    "balanced_log_loss",
+    "brier",
+    "kl_divergence",
+)  # the others look at each column, or at the largest
 
 
 def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -> Comparable:
@@ -47,6 +53,10 @@ def read_with_form(pairs: Pairs, competition: Competition, metric: str | None) -
     elif truth_form.wants == "numbers":
         _refuse_problem(truth_form, [own[own != ""] for own in truth], pairs.solution)  # a blank one is not known
     else:
+        if metric == VOTES_METRIC and len(truth) > 1:
+            return Comparable(
+                metric, true_votes(pd.DataFrame(form.read(truth), truth[0].index), pairs.solution), predictions
+            )
         if competition.task is ONE_LABEL and len(truth) > 1:
             _refuse_odd_marks(truth, pairs.solution)
         _refuse_problem(truth_form, truth, pairs.solution)

@@ -18,8 +18,9 @@ from podium.competition.grades import are_grades
 from podium.competition.labels import find_separator, normalised_label, sort_labels
 from podium.competition.positive_class import find_positive, put_positive_last
 from podium.competition.table import Table
+from podium.competition.vote_columns import METRIC as VOTES_METRIC
 from podium.errors import PodiumError
-from podium.scoring.solution import Pairs, true_labels, true_marks
+from podium.scoring.solution import Pairs, true_labels, true_marks, true_votes
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets
 from podium.terminal import first_few, say
@@ -44,6 +45,10 @@ def read_without_form(pairs: Pairs, metric: str | None, positive: str | None) ->
     if wants == "numbers" and metric:
         targets, numbers = _read_numbers(pairs)
         return Comparable(metric, Targets(NUMBERS, targets), numbers)
+    names = list(pairs.answers)
+    if metric == VOTES_METRIC and len(names) > 1 and set(names) <= set(pairs.truth):
+        votes = true_votes(pairs.truth[names].set_axis(pairs.answers.index), pairs.solution)
+        return Comparable(metric, votes, _values(pairs))
     marks = true_marks(pairs)
     if marks is not None:
         return _read_marks(pairs, marks, metric, positive)

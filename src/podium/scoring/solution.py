@@ -7,12 +7,14 @@ which rows count for Kaggle's public score, which for the private one, and which
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from podium.competition.csv_files import read_table
 from podium.competition.labels import MARKS, NO_MARKS, TARGET_NAMES
 from podium.competition.table import take_index
 from podium.errors import PodiumError
+from podium.tasks.task import ONE_LABEL, Targets
 from podium.terminal import first_few
 
 USAGE, PUBLIC, PRIVATE, IGNORED = "usage", "public", "private", "ignored"  # in any capital letters
@@ -35,9 +37,10 @@ def read_pairs(path: Path, solution: Path) -> Pairs:
             raise PodiumError(f"{file}: only one column; give it an id column and an answer column")
     true_name, name = _id_columns(submission, truth)
     true_ids = truth[true_name]
+    are_in_step = true_ids.tolist() == submission[name].tolist()  # then an id may stand on several rows
     for ids, file in ((submission[name], path), (true_ids, solution)):
         repeated = ids[ids.duplicated()]
-        if len(repeated):
+        if len(repeated) and not are_in_step:
             raise PodiumError(
                 f"{file}, line {repeated.index[0]}: id '{repeated.iloc[0]}' appears twice; delete one line"
             )
@@ -57,7 +60,7 @@ def read_pairs(path: Path, solution: Path) -> Pairs:
     counts = slice(None) if usage is None else (usage != IGNORED).to_numpy()
     if not truth.shape[1]:
         raise PodiumError(f"{solution}: no column beside the ids and '{usage_name}'; add one with the truth")
-    answers = answers.loc[list(true_ids)]
+    answers = answers if are_in_step else answers.loc[list(true_ids)]
     return Pairs(path, solution, answers[counts], truth[counts], None if usage is None else usage[counts])
 
 
@@ -101,6 +104,19 @@ def true_marks(pairs: Pairs) -> "pd.DataFrame | None":
             " a --metric of numbers, such as rmse"
         )
     return columns.isin(MARKS)
+
+
+def true_votes(columns: pd.DataFrame, path: Path) -> Targets:
+    """Returns the shares of the votes, a column for each class; raises if a row holds anything else, or none."""
+    votes = columns.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+    is_wrong = ~(np.isfinite(votes) & (votes >= 0)).all(axis=1) | ~(votes.sum(axis=1) > 0)
+    if is_wrong.any():
+        raise PodiumError(
+            f"{path}: the row of '{columns.index[is_wrong.argmax()]}' does not hold votes, numbers from 0 on of which"
+            " one is above it; correct that row, or take a --metric of labels"
+        )
+    shares = votes / votes.sum(axis=1, keepdims=True)
+    return Targets(ONE_LABEL, shares.argmax(axis=1)).with_votes(shares)
 
 
 def true_labels(pairs: Pairs) -> "pd.Series[str]":

@@ -42,7 +42,7 @@ def _check_header(competition: Competition, path: Path, written: pd.DataFrame) -
 def _check_ids(competition: Competition, path: Path, written: pd.DataFrame) -> None:
     form = competition.submission_format
     ids = list(written[form.id_column])
-    expected = form.long.ids if form.long else competition.answer_ids
+    expected = form.long.ids if form.long else list(form.ids) or competition.answer_ids
     if ids != expected:
         pairs = enumerate(zip(ids, expected, strict=False))
         differing_rows = (row for row, (written_id, expected_id) in pairs if written_id != expected_id)

@@ -25,7 +25,7 @@ from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
-from podium.tasks.metrics import evaluate
+from podium.tasks.metrics import OF_LOGARITHMS, evaluate
 from podium.terminal import command_for, first_few, plural, say
 
 
@@ -161,7 +161,7 @@ def _choose_decision(
         return None, None
     judged, decided = choose_decision(held_out, nested, metric, kind)
     kept = "the most probable class is kept" if competition.task.sums_to_one else "labels from 0.5 on are kept"
-    if metric == "log_loss" and not judged.is_taken:
+    if metric in OF_LOGARITHMS and not judged.is_taken:
         judged, decided = with_least_prob(held_out, nested, metric, judged)
         kept = f"instead, no probability is below {judged.step.numbers[0]:.2g}, the least that they can show"
         say(f"podium: no other limit gains clearly on {len(held_out):,} held-out {rows_of(competition)}; {kept}")

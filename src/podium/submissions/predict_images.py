@@ -109,11 +109,16 @@ def predict_images(
     learned = [run.name for run in folds if has_boxes(run)]
     if learned and not are_cropped:
         raise PodiumError(
-            f"{first_few(learned)} learned from boxes (--region), and whole images would be answered wrongly; crop each"
-            " image to its box, with the margin that training had, and say so with --cropped (in Python, cropped=True)"
+            f"{first_few(learned)} learned from boxes (--region), and whole images would be answered wrongly; give"
+            " their boxes with --boxes FILE.csv, or crop each image to its box, with the margin that training had, and"
+            " say so with --cropped (in Python, cropped=True)"
         )
-    device = (machine or Machine()).device
-    listed = list_images(images)
+    return predict_listed(folds, blend, list_images(images), machine or Machine())
+
+
+def predict_listed(folds: Folds, blend: Blend, listed: list[Any], machine: Machine) -> ImagePredictions:
+    """Predicts images, or places of parts of them, as models see them."""
+    device = machine.device
     with explain_hardware_errors():
         models = {
             number: [FoldModel.load(run, fold, device) for fold in run_folds]

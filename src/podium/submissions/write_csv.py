@@ -33,6 +33,9 @@ def render(competition: Competition, probs: NDArray[np.floating[Any]]) -> str:
     position, style = expected.id_position, expected.line_style
     pairs = zip(ids, answers, strict=True)
     rows = [[*cells[:position], image_id, *cells[position:]] for image_id, cells in pairs]
+    if expected.ids:
+        row_of = dict(zip(ids, rows, strict=True))
+        rows = [row_of[image_id] for image_id in expected.ids]
     if expected.long:
         rows = expected.long.answers_of(answers)
     if expected.counted:

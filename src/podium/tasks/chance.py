@@ -42,7 +42,7 @@ def _are_all_the_same(targets: Targets) -> bool:
 
     if not targets.task.are_labels:
         return not (np.nanstd(targets.values, 0) > 0).any()
-    return bool((targets.values == targets.values[:1]).all())
+    return bool((targets.taught == targets.taught[:1]).all())
 
 
 def _beats_shares(name: str, targets: Targets, probs: Array) -> bool:

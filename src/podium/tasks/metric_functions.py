@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Scores = NDArray[np.float64]
 
 WEIGHTED_RATES = ((0.0, 0.4, 2), (0.4, 1.0, 1))  # of true positives: from, to, and how much weighted_auc counts them
+LEAST_PROB = 1e-15  # in kl_divergence, as on Kaggle
 LOWEST_RATE = 0.8  # the true positive rate above which partial_auc_80 measures
 
 # --- the score of each image -------------------------------------------------------------------------
@@ -29,13 +30,16 @@ def accuracy_of_images(targets: Targets, probs: Array) -> Scores:
 
 
 def log_loss_of_images(targets: Targets, probs: Array) -> Scores:
-    """One label: of the true class. Several labels: the mean over the labels, each a yes or no.
+    """One label: of the true class, or of all by their shares. Several labels: the mean, each a yes or no.
 
     Several targets: the mean over the columns' true classes.
     """
     import numpy as np
 
     least = np.finfo(np.float64).eps
+    if targets.votes is not None:
+        scaled = probs.astype(np.float64) / probs.sum(1, keepdims=True)
+        return np.asarray(-(targets.votes * np.log(scaled.clip(least))).sum(1))
     if targets.task.sums_to_one:
         return np.asarray(-np.log(_true_probs(targets, probs).clip(least)))
     is_true = targets.values > 0
@@ -52,6 +56,19 @@ def _true_probs(targets: Targets, probs: Array) -> Scores:
     return np.asarray(probs[np.arange(len(targets)), targets.values].astype(np.float64) / probs.sum(1))
 
 
+def kl_of_images(targets: Targets, probs: Array) -> Scores:
+    """One label: how far the probabilities are from the shares of the classes, sum p log(p / q), as Kaggle has it.
+
+    Without shares, the true class has all: the log loss.
+    """
+    import numpy as np
+
+    shares = targets.truth(probs.shape[1]).astype(np.float64)
+    scaled = (probs.astype(np.float64) / probs.sum(1, keepdims=True)).clip(LEAST_PROB, 1 - LEAST_PROB)
+    logs = np.log(np.where(shares > 0, shares, 1.0)) - np.log(scaled)
+    return np.asarray((shares * logs).sum(1))
+
+
 def brier_of_images(targets: Targets, probs: Array) -> Scores:
     """The squared error: for the second of two classes, summed over more classes, the mean over several labels."""
     import numpy as np
@@ -59,7 +76,7 @@ def brier_of_images(targets: Targets, probs: Array) -> Scores:
     if not targets.task.sums_to_one:
         return np.asarray(((probs.astype(np.float64) - targets.values) ** 2).mean(1))
     scaled = probs.astype(np.float64) / probs.sum(1, keepdims=True)
-    errors = (scaled - targets.are_true(probs.shape[1])) ** 2
+    errors = (scaled - targets.truth(probs.shape[1])) ** 2
     return np.asarray(errors[:, 1] if probs.shape[1] == 2 else errors.sum(1))
 
 
@@ -206,7 +223,7 @@ def log_loss(targets: Targets, probs: Array) -> float:
     """One label: as scikit-learn's log_loss, which makes six tables of images and classes. Several: their mean."""
     import numpy as np
 
-    if not targets.task.sums_to_one:
+    if not targets.task.sums_to_one or targets.votes is not None:
         return float(log_loss_of_images(targets, probs).mean())
     true_probs, least = _true_probs(targets, probs), np.finfo(np.float64).eps
     if not np.isfinite(true_probs).all():

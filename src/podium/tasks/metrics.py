@@ -57,6 +57,10 @@ def _brier(targets: Targets, probs: NDArray[Any]) -> float:
     return float(functions.brier_of_images(targets, probs).mean())
 
 
+def _kl_divergence(targets: Targets, probs: NDArray[Any]) -> float:
+    return float(functions.kl_of_images(targets, probs).mean())
+
+
 def _of_numbers(better: int, score: Score, lowest: float, highest: float) -> Callable[[], Metric]:
     return lambda: Metric("numbers", better, score, lowest, highest, frozenset({NUMBERS.name}))
 
@@ -66,6 +70,7 @@ _OF_IMAGES: dict[str, ScoreImages] = {
     "accuracy": functions.accuracy_of_images,
     "log_loss": functions.log_loss_of_images,
     "brier": functions.brier_of_images,
+    "kl_divergence": functions.kl_of_images,
     **{f"top_{k}_accuracy": functions.top_k_of_images(k) for k in (3, 5)},
     **{f"map_at_{k}": functions.map_at_k_of_images(k) for k in (3, 5, 10, 12, 20)},
 }
@@ -80,6 +85,7 @@ METRICS: dict[str, Callable[[], Metric]] = {
     **{f"top_{k}_accuracy": _of_ranking(_OF_IMAGES[f"top_{k}_accuracy"], k) for k in (3, 5)},
     **{f"map_at_{k}": _of_ranking(_OF_IMAGES[f"map_at_{k}"], k) for k in (3, 5, 10, 12, 20)},
     "brier": lambda: Metric("probs", -1, _brier, 0.0, 2.0, LABEL_TASKS),
+    "kl_divergence": lambda: Metric("probs", -1, _kl_divergence, 0.0, inf),
     "micro_f1": _f_score(1, "micro"),
     "weighted_f1": _f_score(1, "weighted"),
     "samples_f1": _f_score(1, "samples"),
@@ -101,6 +107,7 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "r2": _of_numbers(1, functions.r2, -inf, 1.0),
     "spearman": _of_numbers(1, functions.spearman, -1.0, 1.0),
 }
+OF_LOGARITHMS = ("log_loss", "kl_divergence")  # training minimises them, and a sure mistake costs without end
 BUILT_IN = frozenset(METRICS)  # the others are the user's
 
 

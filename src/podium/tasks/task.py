@@ -11,6 +11,8 @@ array of them and say which task they are of:
 The model has an output for each class, or column of numbers. With one label, its probabilities sum to 1; with several,
 each class has a probability of its own, and an image may have no label at all. With several targets, those of each
 column sum to 1; the classes are called `column=label` and stand column by column.
+
+Where experts voted, the one label is the class with the most votes, and `Targets` also hold the shares of all classes.
 """
 
 from __future__ import annotations  # numpy appears in the types and is imported only where numbers are computed
@@ -37,13 +39,28 @@ class Targets:
     values: Array
     columns: tuple[int, ...] = ()  # of several targets: the number of each class's column, from 1
     may_be_blank: bool = True  # else an image of which no label is probable answers its most probable one
+    votes: Array | None = None  # of one label, if experts voted: the share of each class, float32 [images, classes]
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, images: Any) -> Targets:
         """Returns the targets of some images: a mask, positions or a slice."""
-        return replace(self, values=self.values[images])
+        votes = None if self.votes is None else self.votes[images]
+        return replace(self, values=self.values[images], votes=votes)
+
+    @property
+    def taught(self) -> Array:
+        """What the images teach: the shares of the classes if experts voted, else the values."""
+        return self.values if self.votes is None else self.votes
+
+    def with_votes(self, votes: Array) -> Targets:
+        """Returns the targets with these shares; a label without the largest one was corrected, and gets all votes."""
+        import numpy as np
+
+        is_corrected = votes[np.arange(len(self)), self.values] < votes.max(1)
+        whole = self.are_true(votes.shape[1])
+        return replace(self, votes=np.where(is_corrected[:, None], whole, votes).astype(np.float32))
 
     def parts(self, count: int) -> list[slice]:
         """Returns the parts of so many classes in which the probabilities sum to 1."""
@@ -62,10 +79,16 @@ class Targets:
             return np.asarray(np.arange(count) == self.values[:, None])
         return np.asarray(self.values > 0)
 
+    def truth(self, count: int) -> Array:
+        """Returns the share of each of so many classes in an image's votes; without votes, which it has."""
+        return self.are_true(count) if self.votes is None else self.votes.astype("float64")
+
     def counts(self, count: int) -> Array:
-        """Returns how many images have each of so many classes."""
+        """Returns how many images have each of so many classes; votes add up."""
         import numpy as np
 
+        if self.votes is not None:
+            return np.asarray(self.votes.sum(0, dtype=np.float64))
         if self.values.ndim == 1:
             return np.bincount(self.values, minlength=count)
         return np.asarray((self.values > 0).sum(0))
@@ -254,7 +277,11 @@ def joined(parts: Sequence[Targets]) -> Targets:
     """Returns the targets of all parts, which are of one task."""
     import numpy as np
 
-    return replace(parts[0], values=np.concatenate([part.values for part in parts]))
+    voted = next((part.votes for part in parts if part.votes is not None), None)
+    votes = None
+    if voted is not None:
+        votes = np.concatenate([part.truth(voted.shape[1]) for part in parts]).astype(np.float32)
+    return replace(parts[0], values=np.concatenate([part.values for part in parts]), votes=votes)
 
 
 # --- answers -----------------------------------------------------------------------------------------

@@ -133,12 +133,12 @@ class Context:
         """Returns what images teach: their targets, or rows of probabilities where some are softened."""
         labels = self.target_of_image[rows]
         if self.cleaned is None or not len(self.cleaned.rows):
-            return np.asarray(labels.values)
+            return np.asarray(labels.taught)
         return SoftTargets(labels, self.cleaned.targets, self.cleaned.places_of(rows))[np.arange(len(rows))]
 
     def images(self, rows: NDArray[np.int64], view: View) -> ImageDataset:
         """Returns the images of training: one of each row in an epoch, also if it has several boxes."""
-        return self.drawn(self.competition.train.iloc[rows], rows, self.target_of_image.values[rows], view)
+        return self.drawn(self.competition.train.iloc[rows], rows, self.target_of_image.taught[rows], view)
 
     def drawn(self, table: pd.DataFrame, rows: NDArray[np.int64], targets: Any, view: View) -> ImageDataset:
         """Returns the images of a table, id and image; `rows` are the keys of their random draws."""
@@ -153,7 +153,7 @@ class Context:
         """Returns the images of prediction: all boxes of each row, whose predictions `examples` pools."""
         examples = self.examples(rows)
         owners = rows[examples.owners]
-        return ImageDataset(seen_reader(self.store, examples), self.target_of_image.values[owners], view, owners)
+        return ImageDataset(seen_reader(self.store, examples), self.target_of_image.taught[owners], view, owners)
 
     def examples(self, rows: NDArray[np.int64]) -> Examples:
         return self.store.examples(self._images_of_rows.iloc[rows])

@@ -38,7 +38,7 @@ def make_lessons(context: Context, fold: int) -> Lessons:
     table = context.competition.train[["id", "image"]].iloc[rows]
     cleaned = context.cleaned if context.cleaned and len(context.cleaned.rows) else None
     if not (context.recipe.pseudo or cleaned or context.further or len(context.extra)):
-        return Lessons(table, rows, labels.values)
+        return Lessons(table, rows, labels.taught)
     soft = np.zeros((0, len(context.competition.classes)), np.float32)
     place, confidence = np.full(len(rows), -1), None
     if cleaned:

@@ -3,10 +3,18 @@
 from podium.competition.load import Competition
 from podium.competition.region_tables import ReadBoxes, read_boxes_of_column, read_boxes_of_file
 from podium.containers.image_place import BORDER
-from podium.image_size import sides_of
-from podium.images.regions import INSIDE_BORDERS, WHOLE, Boxes, BoxesOfFolds, Frame, Regions, doubts_about, make_boxes
+from podium.images.regions import (
+    INSIDE_BORDERS,
+    WHOLE,
+    Boxes,
+    BoxesOfFolds,
+    Regions,
+    doubts_about,
+    frame_of,
+    make_boxes,
+)
 from podium.images.store import Store, open_store, side_of_run
-from podium.recipe import Recipe, file_of_region
+from podium.recipe import file_of_region
 from podium.terminal import say
 from podium.training.plan import Plan
 
@@ -27,7 +35,8 @@ def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
     files = dict(zip(whole.names.tolist(), whole.files, strict=True))
 
     def make(read: ReadBoxes) -> Boxes:
-        boxes = make_boxes(read, files, _frame_of(recipe), recipe.region_jitter)
+        frame = frame_of(recipe.image_size, recipe.fit, recipe.region_margin)
+        boxes = make_boxes(read, files, frame, recipe.region_jitter)
         for doubt in doubts_about(read, files):
             say(f"podium: warning: {doubt}")
         _report(competition, boxes, read.source)
@@ -39,12 +48,6 @@ def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
     if file := file_of_region(recipe.region):
         return make(read_boxes_of_file(file, competition))
     return make(read_boxes_of_column(recipe.region, competition))
-
-
-def _frame_of(recipe: Recipe) -> Frame:
-    """With --fit crop a box grows to the shape of the images: else its own ends would be cut off."""
-    height, width = sides_of(recipe.image_size)
-    return Frame(recipe.region_margin, width / height if recipe.fit == "crop" else None)
 
 
 def _report(competition: Competition, boxes: Boxes, source: str) -> None:

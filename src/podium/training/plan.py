@@ -275,6 +275,10 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
         options_of_one[f"--head {recipe.head}"] = recipe.head if recipe.head != LINEAR else 0
         if given := [flag for flag, value in options_of_one.items() if value not in (0, "none")]:
             raise PodiumError(f"{' and '.join(given)} need images of one class each; leave that out")
+    if competition.votes is not None:
+        divided = {"--clean": recipe.clean != "none", f"--head {ARCFACE}": recipe.head == ARCFACE}
+        if given := [flag for flag, is_given in divided.items() if is_given]:
+            raise PodiumError(f"{' and '.join(given)} need one label, and these images have votes; leave that out")
     if recipe.head == ARCFACE and recipe.mix:
         raise PodiumError(
             f"--head arcface needs images of one class each, and --mix {recipe.mix:g} mixes two; add --mix 0"

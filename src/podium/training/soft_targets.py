@@ -51,6 +51,6 @@ class Cleaned:
 
 
 def rows_of(targets: Targets, classes: int) -> Floats:
-    """Returns a row for each image: 1 for its labels and 0 for the others, or its numbers."""
-    values = targets.are_true(classes) if targets.task.are_labels else targets.values
+    """Returns a row for each image: 1 for its labels and 0 for the others, the shares of votes, or its numbers."""
+    values = targets.truth(classes) if targets.task.are_labels else targets.values
     return np.asarray(values, np.float32)

@@ -1,0 +1,68 @@
+"""Predicts images of one's own by their boxes, as a run with `--region` has learned from boxes.
+
+    podium predict RUN IMAGES-or-FOLDERS --boxes FILE.csv
+
+The table is like that of `--region`; its column holds paths or names of files, or these without their extension.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from podium.blending.blend import equal_blend
+from podium.competition.region_tables import ReadBoxes, read_boxes
+from podium.errors import PodiumError
+from podium.images.decode import BadImage, read_image
+from podium.images.examples import pooled
+from podium.images.regions import doubts_about, frame_of, make_boxes
+from podium.images.store_format import FileRecord
+from podium.machine import Machine
+from podium.saved_runs.regions_of_run import has_boxes
+from podium.submissions.predict_images import Folds, ImagePredictions, predict_listed
+from podium.terminal import say
+from podium.training.own_images import list_images
+
+
+def predict_boxes(folds: Folds, images: Any, machine: Machine, path: Path) -> ImagePredictions:
+    """Returns the mean of the predictions of each image's boxes; an image without a box is seen whole."""
+    run, *others = folds
+    if others:
+        raise PodiumError("--boxes: a blend may frame boxes in several ways; name one of its runs in place of it")
+    if not has_boxes(run):
+        raise PodiumError(f"--boxes: {run.name} has not learned from boxes (--region); leave the table out")
+    listed = list_images(images)
+    rows = pd.DataFrame({"id": [image.stem for image in listed], "image": list(map(str, listed))})
+    read = read_boxes(path, [rows], "those to predict")
+    files = {record.image: record for record in _records_of(read)}
+    options = run.recipe
+    boxes = make_boxes(read, files, frame_of(options["image_size"], options["fit"], options["region_margin"]), 0.0)
+    for doubt in doubts_about(read, files):
+        say(f"podium: warning: {doubt}")
+    if missing := boxes.without(rows):
+        say(f"podium: note: {missing:,} of {len(rows):,} images have no box; they are seen whole")
+    return _predict_places(folds, listed, boxes.places(rows), machine)
+
+
+def _records_of(read: ReadBoxes) -> Iterator[FileRecord]:
+    """Yields what the files of boxes are: a box needs the size of its image."""
+    for _, image in read.of_row:
+        sides, reason = (0, 0), ""
+        try:
+            sides = read_image(Path(image)).shape[:2]
+        except BadImage as bad:
+            reason = bad.reason
+        height, width = sides
+        yield FileRecord(image, 0, "", "", "", "", width, height, width, height, reason)
+
+
+def _predict_places(folds: Folds, listed: list[Any], places: list[list[str]], machine: Machine) -> ImagePredictions:
+    shown = [Path(place) for own in places for place in own]
+    counts = np.array([len(own) for own in places])
+    found = predict_listed(folds, equal_blend(1), shown, machine)
+    owners = np.repeat(np.arange(len(listed)), counts)
+    unreadable = {int(owners[number]): reason for number, reason in found.unreadable.items()}
+    return replace(found, images=listed, probs=pooled(found.probs, counts), unreadable=unreadable)
