@@ -296,7 +296,8 @@ def compete(
     with more continues. `except_runs` are not blended. The result has .submission (a path), .expected (score and
     interval), .members (the runs of the blend and their weights) and .table (a data frame of all members).
     """
-    from podium.competing.compete import CompeteRequest, compete
+    from podium.competing.choices import CompeteRequest
+    from podium.competing.compete import compete
 
     competition = _loaded(competition)
     request = CompeteRequest(_seconds(budget), _machine(machine), tuple(_names(except_runs) or ()))

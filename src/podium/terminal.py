@@ -131,7 +131,8 @@ def printable(text: str) -> str:
 def progress_bar(iterable: Iterable[Any] | None = None, in_log: bool = True, **options: Any) -> Any:
     """Shows a rate and the time left: as a bar in a terminal, and with `in_log` as few lines in a pipe or a log."""
     if _aside:
-        _aside.bar = LogLines(iterable, is_silent=True, **options)
+        _aside.bar = LogLines(iterable, **options)
+        _aside.bar.is_silent = True
         return _aside.bar
     if in_log and not quiet and not sys.stderr.isatty():
         return LogLines(iterable, **options)
@@ -153,10 +154,9 @@ class LogLines:
         desc: str = "",
         unit: str = "it",
         unit_scale: bool = False,
-        is_silent: bool = False,
         **only_in_a_terminal: Any,
     ) -> None:
-        self.is_silent, self.disable = is_silent, True  # tqdm's word for a bar that nobody sees
+        self.is_silent, self.disable = False, True  # tqdm's word for a bar that nobody sees
         self.iterable, self.desc, self.unit, self.bytes = iterable, desc, unit, unit_scale
         self.total = total if total is not None or iterable is None else length_hint(iterable) or None
         self.first, self.n = initial, initial

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from podium.competing import compete as journey
-from podium.competing.compete import CompeteRequest, Outcome, compete
+from podium.competing.choices import CompeteRequest
+from podium.competing.compete import Outcome, compete
 from podium.competing.next_step import KIND_CHANCE
 from podium.competing.portfolio import TUNED, BackboneRow
 from podium.competition.load import load

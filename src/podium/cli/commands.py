@@ -124,7 +124,8 @@ def train(args: argparse.Namespace) -> None:
 def compete(args: argparse.Namespace) -> None:
     """Make the best submission that a time allows: train different models, blend them, always keep a valid CSV."""
     start_torch()
-    from podium.competing.compete import CompeteRequest, compete
+    from podium.competing.choices import CompeteRequest
+    from podium.competing.compete import compete
     from podium.competition.load import raw_folder
     from podium.kaggle.download import download_competition
     from podium.submissions.submission import suggest_next_step

@@ -10,48 +10,31 @@ on, also with more time.
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.blending.pool_images import rows_of
 from podium.competing.best_csv import BestCsv, finite
-from podium.competing.next_step import Known, Standing, Step, choose_step, expect, folds_that_judge, gain_in
-from podium.competing.portfolio import HEAD, PLAIN, TUNED, Candidate, candidates_of
+from podium.competing.choices import Choices, CompeteRequest
+from podium.competing.next_step import Standing, Step, choose_step, gain_in
+from podium.competing.portfolio import PLAIN, Candidate
 from podium.competing.progress_table import ProgressTable
 from podium.competing.standing import Judgement, score_of
-from podium.competing.understand import backbones_to_have, understand
-from podium.competing.workshop import Train, Workshop
+from podium.competing.understand import understand
 from podium.competition.load import Competition
 from podium.errors import InUse, NoSpaceLeft, PodiumError
-from podium.machine import Machine
-from podium.models.device import device_kind, is_cpu, pick_device
-from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, FOLDS, LOG, STARTED, STOPPED, Ledger, Line
+from podium.models.device import is_cpu, pick_device
+from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, LOG, STARTED, STOPPED, Ledger, Line
 from podium.terminal import aside, duration, first_few, first_line, plural, say
-from podium.training.plan import make_plan
-from podium.training.request import Request, check_before_plan
-from podium.training.train import train_folds
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CPU_BUDGET, GPU_BUDGET = 1_800.0, 7_200.0  # seconds
-FIRST_SIDES = (160, 128, 96)  # of the first head: the largest whose features take no longer than this
-FIRST_SECONDS = 30.0
-SHARE_OF_TIME = 0.5  # that one member may take of all time
 LEAST_GAIN = 0.002  # of the blend's error: what promises less is not worth a step
 RESERVE = 5.0  # seconds for the last blend and its CSV, at least
 HOUR = 3_600.0
-
-
-@dataclass(frozen=True)
-class CompeteRequest:
-    budget: float | None = None  # seconds; None: half an hour on a CPU, two hours with a GPU
-    machine: Machine = field(default_factory=Machine)
-    except_runs: tuple[str, ...] = ()  # left out
-    train: Train = train_folds  # where a member is trained
-    most_members: int | None = None  # that this call trains
 
 
 @dataclass(frozen=True)
@@ -103,93 +86,6 @@ def budget_of(ledger: Ledger, request: CompeteRequest) -> float:
     return CPU_BUDGET if is_cpu(pick_device(request.machine.device)) else GPU_BUDGET
 
 
-class Choices:
-    """The steps that can be taken now, and what is expected of each."""
-
-    def __init__(self, competition: Competition, root: Path, request: CompeteRequest, ledger: Ledger) -> None:
-        self.competition, self.root, self.request, self.ledger = competition, root, request, ledger
-        self.device = device_kind(pick_device(request.machine.device))
-        self.rows = list(backbones_to_have(self.device))
-        options = {"model": self.rows[0].model, "linear": True} if self.rows else {"model": "auto", "weights": "none"}
-        plan = make_plan(
-            check_before_plan(competition.slug, root, Request(options, machine=request.machine), only_shown=True)
-        )
-        self.workshop = Workshop(replace(plan, competition=competition), request.machine, request.train)
-        self.every = tuple(range(plan.folds.count))
-        chosen = ledger.of(FOLDS)
-        self.judging = tuple(chosen[-1]["judging"]) if chosen else self.every
-        self.failed = {line["member"] for line in ledger.of(FAILED)}
-
-    def candidates(self, standing: Standing) -> Iterator[Candidate]:
-        """Yields what can be trained, without mirrored images where these do not keep their class."""
-        data, asked = self.workshop.base.data, self.competition.recipe
-        yield from candidates_of(self.rows, data, self.device, asked, standing.keeps_mirrored)
-
-    def first(self) -> Step | None:
-        """Returns the first head, of a size whose features take seconds; without weights, a model from scratch."""
-        standing = Standing((), math.inf)
-        heads = [one for one in self.candidates(standing) if one.kind == HEAD and not one.variant]
-        by_side = {one.side: one for one in heads if one.model == heads[0].model}
-        firsts = [by_side[side] for side in FIRST_SIDES if side in by_side] or list(by_side.values())
-        firsts = firsts or list(self.candidates(standing))[:1]
-        steps = [expect(one, self.every, self.workshop.seconds(one, self.every), standing) for one in firsts]
-        return next((step for step in steps if step.seconds <= FIRST_SECONDS), steps[-1] if steps else None)
-
-    def steps(self, standing: Standing, seconds_left: float, budget: float) -> list[Step]:
-        """Returns what each candidate is expected to bring, if there is time for it."""
-        known, workshop = {member.candidate.name: member for member in standing.members}, self.workshop
-        most, steps = min(seconds_left, SHARE_OF_TIME * budget), []
-        judging = self.folds_to_judge(standing, seconds_left)
-        for candidate in self.candidates(standing):
-            if candidate.name in self.failed or not _is_next(candidate, known):
-                continue
-            folds = self.every if candidate.kind == HEAD else judging
-            fitted = workshop.with_epochs_for(candidate, folds, most)
-            if fitted is None:
-                continue
-            if candidate.kind != HEAD and candidate.name not in known:
-                folds = folds[:1]  # what does not help there need not be trained on the others
-            steps.append(expect(fitted, folds, workshop.seconds(fitted, folds), standing))
-        return steps
-
-    def folds_to_judge(self, standing: Standing, seconds_left: float) -> tuple[int, ...]:
-        """Returns the folds that members are trained on: decided once, before the first fine-tuning."""
-        if self.ledger.of(FOLDS):
-            return self.judging
-        tuned = [one for one in self.candidates(standing) if one.kind == TUNED and not one.seed]
-        steps = [expect(one, (0,), self.workshop.seconds(one, (0,)), standing) for one in tuned]
-        if not steps:
-            return self.every
-        step = max(steps, key=lambda one: one.gain_per_minute)
-        folds = self.workshop.base.folds
-        sizes = [int(folds.validates(fold).sum()) for fold in self.every]
-        return self.every[: folds_that_judge(seconds_left, step.seconds, sizes)]
-
-    def decide_folds(self, standing: Standing, step: Step, seconds_left: float) -> bool:
-        """Decides on the folds if the step is the first that needs it; returns whether others judge from now on."""
-        if step.candidate.kind == HEAD or self.ledger.of(FOLDS):
-            return False
-        judging, before = self.folds_to_judge(standing, seconds_left), self.judging
-        why = f"{plural(len(judging), 'fold')} of fine-tuned members fit into the time"
-        self.ledger.add(FOLDS, judging=list(judging), why=why)
-        self.judging = judging
-        return judging != before
-
-
-def _is_next(candidate: Candidate, known: dict[str, Known]) -> bool:
-    """Returns whether a member is not trained, and what it is a variant of is."""
-    if candidate.name in known and known[candidate.name].is_whole:
-        return False
-    if candidate.variant == PLAIN:  # asked once, by the first head
-        return not any(member.candidate.variant == PLAIN for member in known.values()) and len(known) == 1
-    if candidate.variant:
-        return replace(candidate, variant="").name in known
-    if candidate.seed:
-        before = replace(candidate, seed=candidate.seed - 1).name
-        return before in known and known[before].is_whole
-    return True
-
-
 class Journey:
     """One call of the command."""
 
@@ -233,7 +129,7 @@ class Journey:
             if self.choices.decide_folds(self.standing, step, self.seconds_left):
                 self.judge()
             self.train(step, step.why(self.standing))
-        return self.end()
+        return finish(self)
 
     def next_step(self) -> Step | None:
         """Returns the step with the largest expected gain per minute; None if there is no time or no gain left."""
@@ -314,46 +210,55 @@ class Journey:
             for name in names
         )
 
-    # --- the end ---
 
-    def end(self) -> Outcome:
-        if self.judgement is None:
-            raise self.nothing()
-        why = "no further step promises a gain" if self.seconds_left > 60 else "the time is over"
-        why = "enough members are trained" if self.is_enough else why
-        self.ledger.add(STOPPED, why=why)
-        metric, (low, high), tests = self.competition.metric, self.best.interval, len(self.competition.answer_ids)
-        self.shown.tell(self.shown.text())
-        self.shown.tell(f"podium: {why} after {duration(self.ledger.worked)}; {self.what_an_hour_brings()}")
-        self.shown.tell(
-            f"podium: {metric} {self.judgement.score:z.4f}; expect between {low:z.4f} and {high:z.4f} on {tests:,} test"
-            f" {rows_of(self.competition)}"
-        )
-        if failed := sorted(self.choices.failed):
-            self.shown.tell(f"podium: warning: failed, and left out: {first_few(failed)}")
-        members = {name: weight for name, weight in self.judgement.weights.items() if weight}
-        return Outcome(self.best.path, self.judgement.score, (low, high), members, self.rows)
+# --- the end -----------------------------------------------------------------------------------------
 
-    def what_an_hour_brings(self) -> str:
-        """Returns a guess at what more time would bring."""
-        steps = self.choices.steps(self.standing, HOUR, self.budget + HOUR)
-        gain = gain_in(HOUR, steps, self.standing)
-        if gain < LEAST_GAIN * self.standing.blend_error:
-            return "an hour more would bring next to nothing, by a guess"
-        return f"an hour more would bring {gain:z.4f} of {self.competition.metric}, by a guess"
 
-    def nothing(self) -> PodiumError:
-        """Returns why there is no submission."""
-        if failed := sorted(self.choices.failed):
-            log = self.ledger.folder / LOG
-            return PodiumError(f"no member could be trained: {first_few(failed)} failed; {log} says why")
-        first = self.choices.first()
-        seconds = first.seconds if first else math.nan
-        least = duration(60 * math.ceil((self.ledger.worked + 1.5 * seconds + 2 * RESERVE) / 60))
-        return PodiumError(
-            f"--budget: the first member takes about {duration(seconds)}, and {duration(self.budget)} are too few for"
-            f" it; allow {least} at least"
-        )
+def finish(journey: Journey) -> Outcome:
+    """Says how it stands; raises if there is no member."""
+    if journey.judgement is None:
+        raise _nothing(journey)
+    competition, shown, judgement = journey.competition, journey.shown, journey.judgement
+    why = "no further step promises a gain" if journey.seconds_left > 60 else "the time is over"
+    why = "enough members are trained" if journey.is_enough else why
+    journey.ledger.add(STOPPED, why=why)
+    metric, (low, high), tests = competition.metric, journey.best.interval, len(competition.answer_ids)
+    shown.tell(shown.text())
+    shown.tell(f"podium: {why} after {duration(journey.ledger.worked)}; {_what_an_hour_brings(journey)}")
+    shown.tell(
+        f"podium: {metric} {judgement.score:z.4f}; expect between {low:z.4f} and {high:z.4f} on {tests:,} test"
+        f" {rows_of(competition)}"
+    )
+    if failed := sorted(journey.choices.failed):
+        shown.tell(f"podium: warning: failed, and left out: {first_few(failed)}")
+    members = {name: weight for name, weight in judgement.weights.items() if weight}
+    return Outcome(journey.best.path, judgement.score, (low, high), members, journey.rows)
+
+
+def _what_an_hour_brings(journey: Journey) -> str:
+    """Returns a guess at what more time would bring."""
+    steps = journey.choices.steps(journey.standing, HOUR, journey.budget + HOUR)
+    gain = gain_in(HOUR, steps, journey.standing)
+    if gain < LEAST_GAIN * journey.standing.blend_error:
+        return "an hour more would bring next to nothing, by a guess"
+    return f"an hour more would bring {gain:z.4f} of {journey.competition.metric}, by a guess"
+
+
+def _nothing(journey: Journey) -> PodiumError:
+    """Returns why there is no submission."""
+    if failed := sorted(journey.choices.failed):
+        log = journey.ledger.folder / LOG
+        return PodiumError(f"no member could be trained: {first_few(failed)} failed; {log} says why")
+    first = journey.choices.first()
+    seconds = first.seconds if first else math.nan
+    least = duration(60 * math.ceil((journey.ledger.worked + 1.5 * seconds + 2 * RESERVE) / 60))
+    return PodiumError(
+        f"--budget: the first member takes about {duration(seconds)}, and {duration(journey.budget)} are too few for"
+        f" it; allow {least} at least"
+    )
+
+
+# --- lines of the ledger -----------------------------------------------------------------------------
 
 
 def _facts_of(step: Step) -> Line:

@@ -10,7 +10,8 @@ from pathlib import Path
 from shlex import quote
 
 from podium.competing.best_csv import BestCsv
-from podium.competing.compete import HOUR, Choices, CompeteRequest
+from podium.competing.choices import Choices, CompeteRequest
+from podium.competing.compete import HOUR
 from podium.competing.next_step import Standing, Step
 from podium.competing.portfolio import PLAIN
 from podium.competing.standing import Judge, score_of

@@ -17,7 +17,7 @@ from podium.competing.portfolio import HEAD, Candidate
 from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
-from podium.submissions.choose_steps import ChosenSteps, choose_steps
+from podium.submissions.choose_steps import ChosenSteps, Wishes, choose_steps
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import Targets
 
@@ -102,7 +102,7 @@ class Judge:
         return not set(self.folds) - set(run.finished())
 
     def blend(self, runs: Sequence[Run]) -> ChosenSteps:
-        return choose_steps(self.competition, self.root, runs, None, True, self.costs, self.folds)
+        return choose_steps(self.competition, self.root, runs, Wishes(costs=self.costs, folds=self.folds))
 
     def error(self, chosen: ChosenSteps) -> float:
         return error_of(self.competition.metric, chosen.estimate.score) if chosen.estimate else math.inf

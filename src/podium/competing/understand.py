@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import torch
+
 from podium.competing.portfolio import BACKBONES, FREE_LICENCES, BackboneRow
 from podium.competition.load import Competition
 from podium.errors import PodiumError
@@ -11,6 +13,7 @@ from podium.folds.folds_csv import folds_path, write_folds
 from podium.folds.strategies import Split
 from podium.images.audit import load_audit
 from podium.models.catalogue import licence_of
+from podium.models.device import gpu_memory_gb
 from podium.models.hub import check_weights_available
 from podium.terminal import plural
 
@@ -34,9 +37,9 @@ def understand(competition: Competition, root: Path, tell: Callable[[str], None]
     tell(f"podium: folds: {certificate.get('folds', 'some')}, {holds}")
 
 
-def backbones_to_have(device: str) -> Iterator[BackboneRow]:
+def backbones_to_have(device: torch.device) -> Iterator[BackboneRow]:
     """Yields the backbones whose weights can be had here, under a free licence, and that the device can take."""
-    memory = _gpu_gigabytes(device)
+    memory = gpu_memory_gb(device) or 0.0
     for row in BACKBONES:
         if row.gpu_memory > memory or not (licence_of(row.model) or "").lower().startswith(FREE_LICENCES):
             continue
@@ -45,10 +48,3 @@ def backbones_to_have(device: str) -> Iterator[BackboneRow]:
         except PodiumError:
             continue
         yield row
-
-
-def _gpu_gigabytes(device: str) -> float:
-    """Returns the memory of the GPU; 0 without one."""
-    import torch
-
-    return torch.cuda.get_device_properties(0).total_memory / 1e9 if device.startswith("cuda") else 0.0

@@ -38,37 +38,29 @@ class ChosenSteps:
     estimate: Estimate | None = None  # None: no image was held out by all runs
 
 
-def choose_steps(
-    competition: Competition,
-    root: Path,
-    runs: Sequence[Run],
-    strategy: str | None,
-    with_decision: bool,
-    costs: Costs | None = None,
-    folds: Sequence[int] = (),
-) -> ChosenSteps:
-    """Returns the steps, and prints the reasons; `strategy` is the user's choice, if there is one.
+@dataclass(frozen=True)
+class Wishes:
+    """What somebody wants of the steps; the rest is chosen."""
 
-    With `folds`, only images count that these hold out: so the scores of several blends compare.
-    """
+    strategy: str | None = None  # the user's choice, if there is one
+    with_decision: bool = True
+    costs: Costs | None = None
+    folds: Sequence[int] = ()  # only images count that these hold out: so the scores of several blends compare
+
+
+def choose_steps(competition: Competition, root: Path, runs: Sequence[Run], wishes: Wishes) -> ChosenSteps:
+    """Returns the steps, and prints the reasons."""
     from threadpoolctl import threadpool_limits
 
     # The matrices are small: a second thread gains nothing, and on a busy machine it waits for a core at each of them.
     with threadpool_limits(1, "blas"):
-        return _choose_steps(competition, root, runs, strategy, with_decision, costs, folds)
+        return _choose_steps(competition, root, runs, wishes)
 
 
-def _choose_steps(
-    competition: Competition,
-    root: Path,
-    runs: Sequence[Run],
-    strategy: str | None,
-    with_decision: bool,
-    costs: Costs | None,
-    folds: Sequence[int],
-) -> ChosenSteps:
+def _choose_steps(competition: Competition, root: Path, runs: Sequence[Run], wishes: Wishes) -> ChosenSteps:
+    strategy, costs = wishes.strategy, wishes.costs
     metric, test_count = competition.metric, len(competition.answer_ids)
-    held_out = _collect(competition, root, runs, strategy, folds)
+    held_out = _collect(competition, root, runs, wishes)
     if not len(held_out):
         if strategy not in (None, "equal"):
             raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")
@@ -85,7 +77,7 @@ def _choose_steps(
     decision, decided = None, None
     if costs:
         decision, decided = _decide_by_cost(held_out, choice.nested, competition, costs)
-    elif with_decision:
+    elif wishes.with_decision:
         decision, decided = _choose_decision(competition, held_out, choice.nested)
     taken = decision.taken if decision else None
     return ChosenSteps(
@@ -99,13 +91,11 @@ def _choose_steps(
     )
 
 
-def _collect(
-    competition: Competition, root: Path, runs: Sequence[Run], strategy: str | None, folds: Sequence[int]
-) -> HeldOut:
+def _collect(competition: Competition, root: Path, runs: Sequence[Run], wishes: Wishes) -> HeldOut:
     """Returns the images that all runs held out, with the card's features, which a stack learns from."""
     labels = competition.label_of
-    held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels, folds)
-    if competition.features and strategy not in (None, STACKED, *STACKS):
+    held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels, wishes.folds)
+    if competition.features and wishes.strategy not in (None, STACKED, *STACKS):
         say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
     elif competition.features:
         return replace(held_out, features=competition.features.of_train(held_out.ids))

@@ -30,7 +30,7 @@ from podium.saved_runs.doubts import warn_of_edits, warn_of_versions
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
 from podium.submissions.check import advice_on_same_answer, check_class_shares
-from podium.submissions.choose_steps import ChosenSteps, choose_steps
+from podium.submissions.choose_steps import ChosenSteps, Wishes, choose_steps
 from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import BlendedPredictions, predict_blend
 from podium.submissions.record_lineage import record_lineage
@@ -85,10 +85,10 @@ def submit(
     _refuse_unusable_runs(competition, {run: run.models() for run in runs})
     _announce(competition, {run: run.models() for run in runs})
     warn_of_changed_data(competition, runs)
-    chosen = choose_steps(competition, root, runs, options.blend, options.decision == "auto", costs)
+    chosen = choose_steps(competition, root, runs, Wishes(options.blend, options.decision == "auto", costs))
     name = name or _join_names([runs[number] for number in chosen.blend.without_unused()[1]])
-    written = write_blend(competition, root, runs, chosen, Target(name, anyway=options.anyway), machine, predict_first)
-    return written.path
+    target = Target(name, anyway=options.anyway, predict_first=predict_first)
+    return write_blend(competition, root, runs, chosen, target, machine).path
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,7 @@ class Target:
     replaces: bool = False  # an earlier submission of this name; else the next free name is taken
     anyway: bool = False  # also if all images get the same class
     decisions: Sequence[Mapping[str, Any]] = ()  # that led to it, for its lineage: member, why, seconds, gain
+    predict_first: Callable[[Models], None] | None = None  # of submit()
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,12 @@ def write_blend(
     chosen: ChosenSteps,
     target: Target,
     machine: Machine,
-    predict_first: Callable[[Models], None] | None = None,
 ) -> Written:
     """Predicts with the runs that the blend gives a weight; writes the CSV and its lineage."""
     blend, used = chosen.blend.without_unused()  # the others need not predict, and are no part of the submission
     models = {runs[number]: runs[number].models() for number in used}
-    if predict_first:
-        predict_first(models)
+    if target.predict_first:
+        target.predict_first(models)
     predictions = predict_blend(competition, root, models, blend, machine)
     estimate = chosen.estimate and _estimate_of_test(competition, chosen.estimate, blend, predictions)
     advice = advice_on_same_answer(predictions.other_images)

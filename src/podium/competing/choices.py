@@ -1,0 +1,119 @@
+"""The steps that `podium compete` can take now: what can be trained here, in which time, and what that would bring."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from podium.competing.next_step import Known, Standing, Step, expect, folds_that_judge
+from podium.competing.portfolio import HEAD, PLAIN, TUNED, Candidate, candidates_of
+from podium.competing.understand import backbones_to_have
+from podium.competing.workshop import Train, Workshop
+from podium.competition.load import Competition
+from podium.machine import Machine
+from podium.models.device import device_kind, pick_device
+from podium.saved_runs.ledger import FAILED, FOLDS, Ledger
+from podium.terminal import plural
+from podium.training.plan import make_plan
+from podium.training.request import Request, check_before_plan
+from podium.training.train import train_folds
+
+FIRST_SIDES = (160, 128, 96)  # of the first head: the largest whose features take no longer than this
+FIRST_SECONDS = 30.0
+SHARE_OF_TIME = 0.5  # that one member may take of all time
+
+
+@dataclass(frozen=True)
+class CompeteRequest:
+    budget: float | None = None  # seconds; None: half an hour on a CPU, two hours with a GPU
+    machine: Machine = field(default_factory=Machine)
+    except_runs: tuple[str, ...] = ()  # left out
+    train: Train = train_folds  # where a member is trained
+    most_members: int | None = None  # that this call trains
+
+
+class Choices:
+    """The steps that can be taken now, and what is expected of each."""
+
+    def __init__(self, competition: Competition, root: Path, request: CompeteRequest, ledger: Ledger) -> None:
+        self.competition, self.root, self.request, self.ledger = competition, root, request, ledger
+        device = pick_device(request.machine.device)
+        self.device, self.rows = device_kind(device), list(backbones_to_have(device))
+        options = {"model": self.rows[0].model, "linear": True} if self.rows else {"model": "auto", "weights": "none"}
+        plan = make_plan(
+            check_before_plan(competition.slug, root, Request(options, machine=request.machine), only_shown=True)
+        )
+        self.workshop = Workshop(replace(plan, competition=competition), request.machine, request.train)
+        self.every = tuple(range(plan.folds.count))
+        chosen = ledger.of(FOLDS)
+        self.judging = tuple(chosen[-1]["judging"]) if chosen else self.every
+        self.failed = {line["member"] for line in ledger.of(FAILED)}
+
+    def candidates(self, standing: Standing) -> Iterator[Candidate]:
+        """Yields what can be trained, without mirrored images where these do not keep their class."""
+        data, asked = self.workshop.base.data, self.competition.recipe
+        yield from candidates_of(self.rows, data, self.device, asked, standing.keeps_mirrored)
+
+    def first(self) -> Step | None:
+        """Returns the first head, of a size whose features take seconds; without weights, a model from scratch."""
+        standing = Standing((), math.inf)
+        heads = [one for one in self.candidates(standing) if one.kind == HEAD and not one.variant]
+        by_side = {one.side: one for one in heads if one.model == heads[0].model}
+        firsts = [by_side[side] for side in FIRST_SIDES if side in by_side] or list(by_side.values())
+        firsts = firsts or list(self.candidates(standing))[:1]
+        steps = [expect(one, self.every, self.workshop.seconds(one, self.every), standing) for one in firsts]
+        return next((step for step in steps if step.seconds <= FIRST_SECONDS), steps[-1] if steps else None)
+
+    def steps(self, standing: Standing, seconds_left: float, budget: float) -> list[Step]:
+        """Returns what each candidate is expected to bring, if there is time for it."""
+        known, workshop = {member.candidate.name: member for member in standing.members}, self.workshop
+        most, steps = min(seconds_left, SHARE_OF_TIME * budget), []
+        judging = self.folds_to_judge(standing, seconds_left)
+        for candidate in self.candidates(standing):
+            if candidate.name in self.failed or not _is_next(candidate, known):
+                continue
+            folds = self.every if candidate.kind == HEAD else judging
+            fitted = workshop.with_epochs_for(candidate, folds, most)
+            if fitted is None:
+                continue
+            if candidate.kind != HEAD and candidate.name not in known:
+                folds = folds[:1]  # what does not help there need not be trained on the others
+            steps.append(expect(fitted, folds, workshop.seconds(fitted, folds), standing))
+        return steps
+
+    def folds_to_judge(self, standing: Standing, seconds_left: float) -> tuple[int, ...]:
+        """Returns the folds that members are trained on: decided once, before the first fine-tuning."""
+        if self.ledger.of(FOLDS):
+            return self.judging
+        tuned = [one for one in self.candidates(standing) if one.kind == TUNED and not one.seed]
+        steps = [expect(one, (0,), self.workshop.seconds(one, (0,)), standing) for one in tuned]
+        if not steps:
+            return self.every
+        step = max(steps, key=lambda one: one.gain_per_minute)
+        folds = self.workshop.base.folds
+        sizes = [int(folds.validates(fold).sum()) for fold in self.every]
+        return self.every[: folds_that_judge(seconds_left, step.seconds, sizes)]
+
+    def decide_folds(self, standing: Standing, step: Step, seconds_left: float) -> bool:
+        """Decides on the folds if the step is the first that needs it; returns whether others judge from now on."""
+        if step.candidate.kind == HEAD or self.ledger.of(FOLDS):
+            return False
+        judging, before = self.folds_to_judge(standing, seconds_left), self.judging
+        why = f"{plural(len(judging), 'fold')} of fine-tuned members fit into the time"
+        self.ledger.add(FOLDS, judging=list(judging), why=why)
+        self.judging = judging
+        return judging != before
+
+
+def _is_next(candidate: Candidate, known: dict[str, Known]) -> bool:
+    """Returns whether a member is not trained, and what it is a variant of is."""
+    if candidate.name in known and known[candidate.name].is_whole:
+        return False
+    if candidate.variant == PLAIN:  # asked once, by the first head
+        return not any(member.candidate.variant == PLAIN for member in known.values()) and len(known) == 1
+    if candidate.variant:
+        return replace(candidate, variant="").name in known
+    if candidate.seed:
+        before = replace(candidate, seed=candidate.seed - 1).name
+        return before in known and known[before].is_whole
+    return True
