@@ -18,6 +18,7 @@ from searching.searches import SEARCH, searched
 from templates import template
 from tiny import FAST, Podium, podium_at, tiny_with_folds, two_trained_runs, with_a_submission
 
+pytestmark = pytest.mark.slow
 PERIOD = 1 if "PODIUM_TEST_ALL" in os.environ else 37  # of so many damages, one is tried in `make test`
 RUN, LINEAGE, PREPARED = "runs/tiny/good", "submissions/tiny/good.json", "data/prepared/tiny"
 SEARCHED, PRETRAINED = "runs/tiny/search/search", "runs/tiny/dino-test_vit"

@@ -1,6 +1,5 @@
 """A command that is killed at any of its files leaves, when it is run again, what an undisturbed one does."""
 
-import os
 import shutil
 import signal
 from functools import partial
@@ -8,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forked_podium import exit_status, start_podium
-from podium import disk
+from forked_podium import die_at_file, exit_status, start_podium
 from second_round import first_of
 from templates import template
 from tiny import tiny_with_folds, two_trained_runs
@@ -35,18 +33,6 @@ WRITTEN = (  # beside the folders that hold nothing else
 # The number of the file at whose renaming it is killed; after the last one, it ends undisturbed.
 MOMENTS = [(name, count) for name in COMMANDS for count in range(1, 8)]
 FIRST = [("folds", 1), ("folds", 6), ("audit", 2), ("submit", 2), ("report", 2), ("explain", 2), ("export", 1)]
-
-
-def die_at_file(count: int) -> None:
-    rename, done = disk.rename_durably, list[Path]()
-
-    def rename_or_die(old: Path, new: Path) -> None:
-        done.append(new)
-        if len(done) == count:
-            os.kill(os.getpid(), signal.SIGKILL)
-        rename(old, new)
-
-    disk.rename_durably = rename_or_die
 
 
 def project(root: Path, name: str) -> Path:
