@@ -4,6 +4,7 @@ import io
 import tarfile
 import zipfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 
@@ -14,6 +15,12 @@ def make_zip(entries: Mapping[str, bytes], compression: int = zipfile.ZIP_DEFLAT
         for name, content in entries.items():
             archive.writestr(make_entry(name, compression), content)
     return file.getvalue()
+
+
+def zip_folder(folder: Path, within: Path) -> bytes:
+    """Returns an archive of all files below a folder, whose paths in it begin below `within`."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return make_zip({path.relative_to(within).as_posix(): path.read_bytes() for path in files})
 
 
 def make_entry(name: str, compression: int = zipfile.ZIP_DEFLATED) -> zipfile.ZipInfo:

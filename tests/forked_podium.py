@@ -5,6 +5,7 @@ Each starts in a moment: it is forked from a server process that has imported al
 
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import time
@@ -12,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+
+from podium import disk
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["podium.training.train", "forked_podium"])
@@ -27,6 +30,19 @@ def start_podium(
     process = SERVER.Process(target=_run, args=([str(word) for word in words], log, before, dict(environment or {})))
     process.start()
     return process
+
+
+def die_at_file(count: int) -> None:
+    """Kills this process when it is about to rename its file of this number: what is written is not yet in place."""
+    rename, done = disk.rename_durably, list[Path]()
+
+    def rename_or_die(old: Path, new: Path) -> None:
+        done.append(new)
+        if len(done) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(old, new)
+
+    disk.rename_durably = rename_or_die
 
 
 def exit_status(process: BaseProcess) -> int:

@@ -1,6 +1,5 @@
 """A command that is killed at any of its files leaves, when it is run again, what an undisturbed one does."""
 
-import os
 import shutil
 import signal
 from functools import partial
@@ -8,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forked_podium import exit_status, start_podium
-from podium import disk
+from forked_podium import die_at_file, exit_status, start_podium
 from second_round import first_of
 from templates import template
 from tiny import tiny_with_folds, two_trained_runs
@@ -20,26 +18,25 @@ COMMANDS = {
     "folds": ("folds", "-c", "tiny", "--k", "3", "--force", "--corrections", "corrections.csv"),
     "audit": ("audit", "-c", "tiny"),
     "submit": ("submit", "-c", "tiny", "--runs", "good", "--name", "sent"),
+    "report": ("report", "-c", "tiny"),
+    "explain": ("explain", "good", "-c", "tiny"),
+    "export": ("export", "good", "-c", "tiny", "--onnx"),
 }
+WRITTEN = (  # beside the folders that hold nothing else
+    "data/prepared/*/pixels*/*",
+    "runs/tiny/*/fold*/test.npz",
+    "runs/tiny/*/fold*/regions.csv",
+    "runs/tiny/*/explain/*",
+    "runs/tiny/*/*.onnx*",
+    "runs/tiny/**/*.html",
+)
 # The number of the file at whose renaming it is killed; after the last one, it ends undisturbed.
 MOMENTS = [(name, count) for name in COMMANDS for count in range(1, 8)]
-FIRST = [("folds", 1), ("folds", 6), ("audit", 2), ("submit", 2)]
-
-
-def die_at_file(count: int) -> None:
-    rename, done = disk.rename_durably, list[Path]()
-
-    def rename_or_die(old: Path, new: Path) -> None:
-        done.append(new)
-        if len(done) == count:
-            os.kill(os.getpid(), signal.SIGKILL)
-        rename(old, new)
-
-    disk.rename_durably = rename_or_die
+FIRST = [("folds", 1), ("folds", 6), ("audit", 2), ("submit", 2), ("report", 2), ("explain", 2), ("export", 1)]
 
 
 def project(root: Path, name: str) -> Path:
-    shutil.copytree(template(two_trained_runs if name == "submit" else tiny_with_folds), root)
+    shutil.copytree(template(tiny_with_folds if name in ("folds", "audit") else two_trained_runs), root)
     (root / "corrections.csv").write_text("id,label\n000,green\n")
     return root
 
@@ -49,8 +46,9 @@ def delete_results(root: Path) -> None:
     for folder in ("submissions", "data/competitions", "data/prepared"):
         if not (folder == "data/prepared" and (root / "runs").exists()):  # a run needs its folds
             shutil.rmtree(root / folder, ignore_errors=True)
-    for path in (*root.glob("data/prepared/*/pixels*/*"), *root.rglob("test.npz")):
-        path.unlink()
+    for pattern in WRITTEN:
+        for path in root.glob(pattern):
+            path.unlink()
 
 
 def files_in(root: Path) -> dict[str, bytes]:

@@ -18,7 +18,7 @@ class InUse(PodiumError):
 
 
 class MissingFiles(PodiumError):
-    """Images that a competition must have are not there: they may still be in an archive."""
+    """Images or labels that a competition must have are not there: they may still be in an archive."""
 
 
 class NoSpaceLeft(PodiumError):

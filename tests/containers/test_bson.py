@@ -38,6 +38,15 @@ def test_cdiscount(tmp_path: Path) -> None:
     assert np.array_equal(read_image(competition.folder / "train.bson#1"), decode(pictures[0][0], ""))
 
 
+def test_an_extract_of_a_dump_is_left_out(tmp_path: Path) -> None:
+    write_cdiscount(tmp_path)
+    whole = load(SLUG, tmp_path)
+    raw_path(tmp_path, "train_example.bson").write_bytes(raw_path(tmp_path, "train.bson").read_bytes()[:-9])
+    competition = load(SLUG, tmp_path)
+    assert competition.train.equals(whole.train)
+    assert "train_example.bson" in competition.notes[-1]
+
+
 def test_the_pictures_of_a_product_are_a_grid(tmp_path: Path) -> None:
     of_product = write_cdiscount(tmp_path)
     store = open_store(load(SLUG, tmp_path), tmp_path, 128)

@@ -1,12 +1,14 @@
 """Steps and leases of cells: who may take one, and when a worker is deemed dead."""
 
 import errno
+import json
 import os
 import threading
 from pathlib import Path
 
 import pytest
 
+from damaged_records import damaged
 from podium.errors import PodiumError
 from podium.fleet import cell_board
 from podium.fleet.cell_board import (
@@ -14,6 +16,7 @@ from podium.fleet.cell_board import (
     FAILED,
     FREE,
     LONGEST_WHY,
+    STATES,
     TAKEN,
     Board,
     LeaseLost,
@@ -172,10 +175,23 @@ def test_a_quota_that_is_used_up_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         Board(tmp_path).add("one", Step(1, TAKEN))
 
 
-def test_a_damaged_step_is_reported_with_its_path(tmp_path: Path) -> None:
-    (tmp_path / "one.1").write_text("{")
-    with pytest.raises(PodiumError, match=r"one\.1: cannot be read"):
-        Board(tmp_path).last_steps()
+def test_a_damaged_step_is_reported_with_its_path_or_is_a_step(tmp_path: Path) -> None:
+    whole = {"number": 1, "state": FAILED, "who": "host:7", "why": "no space left"}
+    texts = ["{", *(json.dumps(content) for _, content in damaged(whole))]
+    believed, refusals = list[Step](), list[str]()
+    for text in texts:
+        (tmp_path / "one.1").write_text(text)
+        try:
+            believed += Board(tmp_path).last_steps().values()
+        except PodiumError as error:
+            refusals.append(str(error))
+    assert all("one.1: cannot be read" in refusal for refusal in refusals)
+    assert 0 < len(believed) < len(texts) / 4
+    for step in believed:
+        assert step.number == 1
+        assert step.state in STATES
+        assert isinstance(step.who, str)
+        assert isinstance(step.why, str)
 
 
 def test_machines_that_start_at_the_same_time_have_one_rhythm_and_one_version(

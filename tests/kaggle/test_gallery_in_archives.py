@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from archives import make_zip
+from archives import zip_folder
 from gallery import examples, what_is_read
 from podium.competition.load import load
 from podium.kaggle.download import load_unpacked
@@ -16,12 +16,6 @@ from second_round import first_of
 
 READ = {example.name: example for example in examples() if not example.expected.startswith("error: ")}
 IN_FOLDERS = [name for name, example in READ.items() if any("/" in file for file in example.files)]
-
-
-def zip_folder(folder: Path, within: Path) -> bytes:
-    """Returns an archive of all files below a folder, whose paths in it begin below `within`."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return make_zip({path.relative_to(within).as_posix(): path.read_bytes() for path in files})
 
 
 def without_doubled_folders(read: str) -> str:

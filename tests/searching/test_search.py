@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
-from forked_podium import exit_status, start_podium
+from forked_podium import die_at_file, exit_status, start_podium
 from podium import disk
 from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.searching import search, search_plan, study
@@ -31,6 +31,7 @@ from searching.searches import (
     three_folds,
     trials_of,
 )
+from second_round import first_of
 from templates import template
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
 
@@ -202,6 +203,18 @@ def test_two_processes_train_no_trial_twice_and_what_a_killed_one_leaves_is_fini
     assert all(trial.state in FINISHED for trial in trials)
     assert not any("Traceback" in log.read_text() for log in logs)
     assert sum("winner: search-t" in log.read_text() for log in logs) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", first_of([8], [1, 3, 8, 13, 21]))
+def test_a_search_that_is_killed_at_any_of_its_files_ends_as_an_undisturbed_one(folds: Path, count: int) -> None:
+    words, log = ("--root", folds, *SEARCH), folds / "log"
+    assert exit_status(start_podium(words, log, before=partial(die_at_file, count))) == -signal.SIGKILL
+    assert exit_status(start_podium(words, log)) == 0, log.read_text()
+    whole = template(searched)
+    assert trials_of(folds) == trials_of(whole)
+    names, expected = ({path.relative_to(root) for path in root.glob("runs/**/*")} for root in (folds, whole))
+    assert names == expected
 
 
 def test_a_trial_that_ends_while_another_process_waits_for_its_lock_is_not_taken_again(

@@ -31,11 +31,11 @@ def containers_of(files: Files, card: Card, role: Role, folder: str = "") -> lis
     """Returns the containers of a role: those that the card's `folder` names, else those whose path contains the role.
 
     Without any, those whose path contains no role. Those in folders for validation join the training images. Of copies
-    in several sizes (192x192, 512x512), only the largest count.
+    in several sizes (192x192, 512x512), only the largest count; train_example.bson does not count beside train.bson.
     """
     if folder:
         return [name for name in files.containers if f"{name}/".startswith(f"{folder}/")]
-    roles = _roles_of(_largest(files.containers))
+    roles = _roles_of(_largest(_without_extracts(files.containers)))
     own = [name for name, its_role in roles.items() if its_role == role]
     val = [name for name, its_role in roles.items() if not its_role and is_for_validation(name)]
     own = own or [name for name, its_role in roles.items() if not its_role and name not in val]
@@ -48,6 +48,12 @@ def _roles_of(names: Sequence[str]) -> dict[str, Role | None]:
     shared = len(os.path.commonpath(folders)) if folders else 0
     roles = {name: role_in_path(name[shared:]) for name in names}
     return roles if any(roles.values()) else {name: role_in_path(name) for name in names}
+
+
+def _without_extracts(names: Sequence[str]) -> list[str]:
+    """Leaves out the first images of a file again, which some competitions offer for a look."""
+    wholes = {name: re.sub(r"[_-](example|sample|small)(?=\.\w+$)", "", name) for name in names}
+    return [name for name, whole in wholes.items() if whole == name or whole not in wholes]
 
 
 def _largest(names: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ TableKey = Literal["sample_submission", "train_table", "test_table"]
 TABLE_NAMES: dict[TableKey, tuple[str, ...]] = {
     "sample_submission": (r"samplesub.*|submission.*", r".*submission.*|.*submit.*|sample", r".*test.*sample"),
     "train_table": (r"train(labels?)?", r"train.*", r".*train.*", r"labels?"),
-    "test_table": (r"test(ids)?", r"test.*", r"(public|private)test.*"),
+    "test_table": (r"test(ids)?", r"test.*", r"(public|private)test.*", r".*testinformation"),
 }
 
 

@@ -9,7 +9,7 @@ from podium.competition.labels import MARKS, NO_MARKS, SEPARATORS, TARGET_NAMES,
 from podium.competition.layout import TargetColumns
 from podium.competition.number_columns import find_number_columns
 from podium.competition.table import Table
-from podium.errors import PodiumError
+from podium.errors import MissingFiles, PodiumError
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS
 from podium.terminal import first_few
@@ -55,7 +55,7 @@ def guess_targets(card: Card, table: Table, id_column: str, sample: Table | None
 def _columns_beside(card: Card, table: Table, id_column: str) -> list[str]:
     columns = [name for name in table.rows if name != id_column]
     if not columns:
-        raise PodiumError(
+        raise MissingFiles(
             f"{table.path}: '{id_column}' is the only column, so none can hold the label; "
             + card.advise('train_table = "NAME"', 'train_table = "" (then the folders are the classes)')
         )

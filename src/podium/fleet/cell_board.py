@@ -26,6 +26,7 @@ from podium.errors import PodiumError
 
 TAKEN, FREE, DONE, FAILED = "taken", "free", "done", "failed"
 ENDED = (DONE, FAILED)
+STATES = (TAKEN, FREE, *ENDED)
 FOLDER = ".cells"
 LONGEST_LINE = 1 << 16  # bytes of a step
 LONGEST_WHY = 2000  # characters of an error, which is one sentence as a rule
@@ -117,7 +118,10 @@ class Board:
         name = f"{cell}.{number}"
         if name not in self._read:
             try:
-                self._read[name] = Step(**json.loads(_first_line(f"{self.folder}/{name}")))
+                step = Step(**json.loads(_first_line(f"{self.folder}/{name}")))
+                if (step.number, type(step.who), type(step.why)) != (number, str, str) or step.state not in STATES:
+                    raise ValueError("it is no step of this cell")
+                self._read[name] = step
             except (ValueError, TypeError) as error:
                 raise PodiumError(f"{self.folder / name}: cannot be read ({error}); delete {self.folder}") from None
         return self._read[name]

@@ -81,7 +81,8 @@ def read_times(competition: Competition, column: str, gap: float) -> TimeOrder:
     if column not in columns:
         names = f"its columns are {first_few(columns.columns)}" if len(columns.columns) else "there is no such table"
         raise PodiumError(
-            f"--by-time {column}: the training table of {competition.slug} has no such column; {names}: correct it"
+            f"--by-time {column} (given, or in folds.json): the training table of {competition.slug} has no such"
+            f" column; {names}: correct it"
         )
     cells = columns[column].loc[competition.train["id"]].str.strip()
     blank = cells.index[cells == ""]

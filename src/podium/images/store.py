@@ -269,7 +269,7 @@ def _delete_outdated(prepared: Path, files_key: str, wanted: Path) -> None:
     for path in prepared.glob("pixels-*"):
         unlock(path)
         is_stale, is_in_use = _files_key_in_name(path) != files_key, is_locked(path)
-        is_damaged = not is_stale and not read_manifest(path)
+        is_damaged = not is_stale and (path == wanted or not read_manifest(path))  # the wanted one serves for nothing
         if is_damaged:
             say(f"podium: warning: {path} is damaged; the store is built again")
         if is_damaged or (is_stale and not is_in_use):

@@ -48,7 +48,10 @@ class SearchStudy:
             pass  # it has cut what was left of a line
         try:
             self.study = _open_study(folder, lock)
-        except (ValueError, LookupError, TypeError, AssertionError) as error:
+            for trial in self.trials(TrialState.COMPLETE):
+                if not isinstance(trial.value, float):
+                    raise TypeError(f"trial {trial.number} has the score {trial.value!r}")
+        except (ValueError, LookupError, TypeError, AssertionError, RuntimeError) as error:
             raise PodiumError(
                 f"{folder / JOURNAL} cannot be read ({error}); restore it, or delete {folder} to search anew"
             ) from None

@@ -219,19 +219,28 @@ class _KeptFeatures:
     def _write(self, key: str, features: NDArray[np.float32]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomic(self.folder / f"{key[:16]}.npz") as temporary, temporary.open("wb") as file:
-            np.savez(file, features=features, key=np.array(key))
+            np.savez(file, features=features, key=np.array(key), sha256=np.array(_hash_of(features)))
 
     def _read(self, key: str) -> Any:
         """Reads a block; None if it is missing, damaged or computed from something else."""
         path = self.folder / f"{key[:16]}.npz"
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                return file["features"] if str(file["key"]) == key else None
+                if str(file["key"]) != key:
+                    return None
+                features = file["features"]
+                if str(file["sha256"]) != _hash_of(features):
+                    raise ValueError("the contents do not match their hash")
+                return features
         except FileNotFoundError:
             return None
         except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything
             say(f"podium: warning: {path}: cannot be read ({error}); its features are computed again")
             return None
+
+
+def _hash_of(features: NDArray[np.float32]) -> str:
+    return hashlib.sha256(f"{features.dtype} {features.shape}".encode() + features.tobytes()).hexdigest()
 
 
 def _missing_in(of_block: Sequence[Any]) -> list[int]:
