@@ -15,7 +15,11 @@ import pytest
 import podium
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import parser
+from podium.competing.choices import CompeteRequest
+from podium.competing.compete import Outcome
 from podium.competition.card import read_card
+from podium.competition.load import Competition
+from podium.terminal import seconds_of
 from podium.training.memory_forecast import Memory
 from second_round import first_of
 from tiny import Podium, podium_at, write_competition, write_image
@@ -47,8 +51,9 @@ KINDS = ("make pretrain", "--teacher", "NAME=linear")
 trained_lines = [
     pytest.param(line, marks=[] if any(kind in line for kind in KINDS) else [pytest.mark.all]) for line in TRAINING
 ]
+COMPETING = [line for line in OTHERS if line.startswith("make compete")]
 # `make demo` is run as a whole after the tests.
-REST = [line for line in OTHERS if line not in TRAINING and line != "make demo"]
+REST = [line for line in OTHERS if line not in (*TRAINING, *COMPETING, "make demo")]
 
 
 @pytest.fixture(scope="session")
@@ -202,6 +207,25 @@ def test_every_command_that_trains_runs(line: str, prepared: Path, podium_here: 
     assert status == 0, err
     expected = "over 1 of 5 folds" if not pretrains else "features/backbone.safetensors"
     assert ("from a quick measurement" if "--dry-run" in words else expected) in out
+
+
+@pytest.mark.parametrize("line", COMPETING)
+def test_every_command_that_competes_could_begin(
+    line: str, prepared: Path, podium_here: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tests/competing has whole journeys."""
+    csv, asked = prepared / "submissions/compete.csv", []
+
+    def compete(competition: Competition, root: Path, request: CompeteRequest) -> Outcome:
+        asked.append(request)
+        return Outcome(csv, 1.0, (1.0, 1.0), {}, ())
+
+    monkeypatch.setattr("podium.competing.compete.compete", compete)
+    status, out, err = podium_here(*podium_words(prepared, line))
+    assert status == 0, err
+    assert out.splitlines()[-1] == str(csv)
+    budget = re.search(r"BUDGET=(\S+)", line)
+    assert asked[0].budget == (seconds_of(budget[1]) if budget else None)
 
 
 @pytest.mark.slow

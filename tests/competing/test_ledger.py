@@ -18,7 +18,7 @@ FACTS: dict[str, dict[str, Any]] = {
     BEGUN: {"member": "a", "folds": [0], "kind": "head", "model": "m", "side": 96, "seed": 0, "options": {}},
     ENDED: {"member": "a", "seconds": 3.0},
     FAILED: {"member": "a", "error": "no"},
-    SUBMITTED: {"runs": ["a"], "score": 0.5, "sha256": "f" * 64},
+    SUBMITTED: {"runs": ["a"], "folds": [0, 1], "sha256": "f" * 64},
     "stopped": {"why": "the time is over"},
 }
 

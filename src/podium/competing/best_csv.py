@@ -42,10 +42,12 @@ class BestCsv:
         low, high = submitted[-1].get("interval", (None, None)) if submitted else (None, None)
         return (math.nan if low is None else low), (math.nan if high is None else high)
 
-    def update(self, candidates: dict[str, Candidate], folds: Sequence[int]) -> Judgement | None:
+    def update(
+        self, candidates: dict[str, Candidate], folds: Sequence[int], if_it_takes: Sequence[str] = ()
+    ) -> Judgement | None:
         """Judges the blend of all members that are trained on these folds, and writes it if it is better.
 
-        Returns None if there is no member yet.
+        Returns None if there is no member yet, or if the blend takes none of those that it should.
         """
         started = time.monotonic()
         judge = Judge(self.competition, self.root, folds)
@@ -54,6 +56,8 @@ class BestCsv:
             return None
         last = self.ledger.of(SUBMITTED)
         judgement = judge.judge(members, last[-1]["runs"] if last else ())
+        if if_it_takes and not set(if_it_takes) & set(judgement.names):
+            return None
         if len(self.competition.test) and not self._is_written(judgement, folds):
             self._write(judgement, folds)
         self.seconds = max(self.seconds, time.monotonic() - started)
@@ -79,7 +83,7 @@ class BestCsv:
     def _is_written(self, judgement: Judgement, folds: Sequence[int]) -> bool:
         """Returns whether the CSV is already this blend; a kill may have come between the CSV and its lineage."""
         last = self.ledger.of(SUBMITTED)
-        if not last or last[-1]["runs"] != judgement.names or list(last[-1].get("folds", ())) != list(folds):
+        if not last or last[-1]["runs"] != judgement.names or last[-1]["folds"] != list(folds):
             return False
         lineage = self.path.with_suffix(".json")
         return self.path.exists() and lineage.exists() and sha256(self.path) == last[-1]["sha256"]

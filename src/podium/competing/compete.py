@@ -129,6 +129,7 @@ class Journey:
             if self.choices.decide_folds(self.standing, step, self.seconds_left):
                 self.judge()
             self.train(step, step.why(self.standing))
+        self.take_what_is_begun()
         return finish(self)
 
     def next_step(self) -> Step | None:
@@ -171,11 +172,20 @@ class Journey:
             errors={name: finite(error) for name, error in errors.items()},
         )
 
+    def take_what_is_begun(self) -> None:
+        """Compares on the first fold only, if the time ended before a member had more, and the blend gains by it."""
+        begun = [member.candidate.name for member in self.standing.members if not member.is_whole]
+        if begun and (judgement := self.best.update(self.by_name(), self.choices.judging[:1], begun)):
+            self.judgement = judgement
+            self.show(judgement)
+
+    def by_name(self) -> dict[str, Candidate]:
+        by_name = {one.name: one for one in self.choices.candidates(self.standing)}
+        return by_name | {line["member"]: _step_of(line).candidate for line in self.ledger.of(BEGUN)}
+
     def judge(self) -> None:
         self.shown.begin("blending")
-        by_name = {one.name: one for one in self.choices.candidates(self.standing)}
-        by_name |= {line["member"]: _step_of(line).candidate for line in self.ledger.of(BEGUN)}
-        self.judgement = self.best.update(by_name, self.choices.judging)
+        self.judgement = self.best.update(self.by_name(), self.choices.judging)
         for name, reason in self.best.left_out.items():
             if name not in self.told:
                 self.told.add(name)

@@ -101,9 +101,9 @@ class Ledger:
 
 
 def judging_folds(slug: str, root: Path) -> tuple[int, ...]:
-    """Returns the folds that the members of `compete` are trained on; none without one that has decided."""
-    chosen = Ledger(slug, root).of(FOLDS)
-    return tuple(chosen[-1]["judging"]) if chosen else ()
+    """Returns the folds on which `compete` has compared the blend that it submitted; none without one."""
+    submitted = Ledger(slug, root).of(SUBMITTED)
+    return tuple(submitted[-1]["folds"]) if submitted else ()
 
 
 def _read(path: Path) -> list[Line]:
@@ -133,7 +133,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     BEGUN: {"member": str, "folds": list, "kind": str, "model": str, "side": int, "seed": int, "options": dict},
     ENDED: {"member": str, "seconds": (int, float)},
     FAILED: {"member": str, "error": str},
-    SUBMITTED: {"runs": list, "score": (int, float), "sha256": str},
+    SUBMITTED: {"runs": list, "folds": list, "sha256": str},
     STOPPED: {"why": str},
 }
 
