@@ -18,6 +18,7 @@ from podium.terminal import duration
 # fine-tuning leaves 0.06 to 1.1 of the error; a model from scratch is better than a head on foreign images only.
 KIND_ERROR = {TUNED: 0.5, SCRATCH: 0.5}
 KIND_CHANCE = {TUNED: 0.8, SCRATCH: 0.15}
+FIRST_OF_KIND = 2.0  # times its gain: what it shows holds for all others of its kind
 LITTLE_LEFT = 0.06  # of the loss of the classes' shares: where heads leave less, other kinds seldom find more
 CHANCE_OF_LITTLE = 0.1  # times the chance, there
 SIZE_POWER = {HEAD: 0.6, TUNED: 0.35, SCRATCH: 0.2}  # error falls with this power of the side, if nothing is known
@@ -102,6 +103,8 @@ def expect(candidate: Candidate, folds: tuple[int, ...], seconds: float, standin
     """Returns the step with what is expected of it."""
     error, chance = expected_error(candidate, standing)
     gain = chance * gain_of_blend(candidate, error, standing)
+    if candidate.kind == TUNED and chance < 1:
+        gain *= FIRST_OF_KIND
     return Step(candidate, folds, seconds, gain, error, chance)
 
 
