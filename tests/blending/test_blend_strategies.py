@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from blending.simulated_runs import simulate_runs
 from by_array import targets_of
-from podium.blending.blend import apply_temperature
 from podium.blending.blend_strategies import (
     FIT_WEIGHTS,
     fit_blend,
@@ -17,9 +16,9 @@ from podium.blending.blend_strategies import (
 )
 from podium.blending.decision import sum_to_one
 from podium.blending.strategy_names import STRATEGIES, WEIGHTINGS
-from podium.blending.temperature import fit_temperature
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, Targets
+from podium.tasks.temperature import apply_temperature, fit_temperature
 
 
 def test_the_weights_of_the_least_log_loss_are_found() -> None:

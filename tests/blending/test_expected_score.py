@@ -8,12 +8,13 @@ import pytest
 
 from blending.simulated_runs import simulate_runs
 from by_array import targets_of
-from podium.blending.blend import Probs, apply_temperature, equal_blend
+from podium.blending.blend import Probs, equal_blend
 from podium.blending.choose_blend import BlendChoice, choose_blend
 from podium.blending.decision import Decision
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
 from podium.blending.held_out import HeldOut
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
+from podium.tasks.temperature import apply_temperature
 from second_round import first_of
 
 

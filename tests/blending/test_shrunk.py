@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from blending.simulated_runs import simulate_runs
 from by_array import targets_of
 from podium.blending import shrunk
-from podium.blending.blend import Blend, Probs, apply_temperature, blend_from_json
+from podium.blending.blend import Blend, Probs, blend_from_json
 from podium.blending.blend_strategies import fit_blend
 from podium.blending.held_out import HeldOut
 from podium.blending.shrunk import fit_mean, fit_shrunk
 from podium.blending.strategy_names import STRATEGIES
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import SEVERAL_TARGETS, Targets
+from podium.tasks.temperature import apply_temperature
 from second_round import first_of
 
 

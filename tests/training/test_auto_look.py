@@ -257,6 +257,10 @@ def test_auto_records_what_it_saw_and_does_not_look_again(
     assert recipe["auto"]["fold"] == 0
     assert recipe["auto"]["options"]["model"] == recipe["model"] == AUTO_PRETRAINED
     assert {"image_size", "loss", "score"} <= recipe["auto"]["looks"][0].keys()
+    head = run_of(tiny, "auto-head")  # what auto chose may end below it
+    assert head.recipe["linear"]
+    assert head.finished() == [0]
+    assert "auto-head, the best frozen head that auto has seen: accuracy" in err
     status, _, err = podium(*AUTO)
     assert status == 0, err
     assert "auto looks" not in err

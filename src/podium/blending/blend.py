@@ -18,10 +18,10 @@ from podium.blending.pool import MEAN, Pool, pool_from_json
 from podium.blending.stack import Inputs, Stack, stack_from_json
 from podium.tasks.ranks import average_ranks
 from podium.tasks.task import Targets
+from podium.tasks.temperature import MIN_PROB, apply_temperature
 
 Probs = NDArray[np.float64]  # [runs, images, classes] or [images, classes]
 
-MIN_PROB = 1e-12  # 0 has no logarithm
 SUM_TOLERANCE = 1e-6  # of the weights in a lineage
 
 
@@ -228,16 +228,3 @@ def scaled_errors(numbers: Probs, targets: Targets) -> Probs:
     deviations = np.nanstd(targets.values, 0)
     errors: Probs = (numbers - targets.values) / np.where(deviations > 0, deviations, 1.0)
     return np.nan_to_num(errors.reshape(len(numbers), -1))
-
-
-def apply_temperature(probs: Probs, temperature: float) -> Probs:
-    """Returns the probabilities of one label after their logits are divided by the temperature."""
-    if temperature == 1:
-        return probs
-    scaled: Probs = probs.clip(MIN_PROB)  # the only copy
-    np.log(scaled, out=scaled)
-    scaled /= temperature
-    scaled -= scaled.max(1, keepdims=True)
-    np.exp(scaled, out=scaled)
-    scaled /= scaled.sum(1, keepdims=True)
-    return scaled

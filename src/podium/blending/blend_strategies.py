@@ -13,24 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from podium.blending.blend import (
-    MIN_PROB,
-    Blend,
-    Calibration,
-    Mean,
-    Probs,
-    apply_temperature,
-    equal_blend,
-    probs_of_truth,
-    scaled_errors,
-)
+from podium.blending.blend import Blend, Calibration, Mean, Probs, equal_blend, probs_of_truth, scaled_errors
 from podium.blending.shrunk import Weights, fit_shrunk, loss_of, minimise, normalise
 from podium.blending.stack import Inputs
 from podium.blending.stack_fits import fit_stack
 from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, SHRUNK, STACKS, STRATEGIES
-from podium.blending.temperature import fit_temperature
 from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
 from podium.tasks.task import Targets, Task
+from podium.tasks.temperature import MIN_PROB, apply_temperature, fit_temperature
 
 BAGS, STEPS = 10, 10  # of the greedy strategy: the weights are as fine as about 1/100
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import MIN_PROB, Blend, Probs, apply_temperature
+from podium.blending.blend import Blend, Probs
 from podium.blending.held_out import HeldOut
 from podium.blending.stack import Inputs
-from podium.blending.temperature import find_temperature
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
 from podium.tasks.task import HALF, ONE_LABEL, Targets, are_right
+from podium.tasks.temperature import MIN_PROB, apply_temperature, find_temperature
 
 Scores = NDArray[np.float64]
 Interval = tuple[float, float]

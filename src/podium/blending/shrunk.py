@@ -15,20 +15,18 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import (
-    MIN_PROB,
-    Blend,
-    Calibration,
-    Mean,
-    Probs,
-    apply_temperature,
-    probs_of_truth,
-    scaled_errors,
-)
+from podium.blending.blend import Blend, Calibration, Mean, Probs, probs_of_truth, scaled_errors
 from podium.blending.strategy_names import SHRUNK
-from podium.blending.temperature import MAX_TEMPERATURE, MIN_TEMPERATURE, fit_temperature, random_part
 from podium.tasks.metrics import evaluate, score_per_image
 from podium.tasks.task import Targets
+from podium.tasks.temperature import (
+    MAX_TEMPERATURE,
+    MIN_PROB,
+    MIN_TEMPERATURE,
+    apply_temperature,
+    fit_temperature,
+    random_part,
+)
 
 Weights = NDArray[np.float64]  # [runs]
 Loss = Callable[[Weights], tuple[float, Weights]]  # weights -> loss, gradient

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import MIN_PROB, Probs, apply_temperature
-from podium.blending.temperature import fit_temperature, random_part
+from podium.blending.blend import Probs
+from podium.tasks.temperature import MIN_PROB, apply_temperature, fit_temperature, random_part
 
 Ints = NDArray[np.int64]
 

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.blending.blend import apply_temperature
 from podium.blending.cost import find_costs
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.pool_images import pool_held_out
-from podium.blending.temperature import fit_temperature
 from podium.competing.next_step import Known, Standing
 from podium.competing.portfolio import HEAD, Candidate
 from podium.competition.load import Competition
@@ -20,6 +18,7 @@ from podium.saved_runs.run_folder import Run
 from podium.submissions.choose_steps import ChosenSteps, Wishes, choose_steps
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import Targets
+from podium.tasks.temperature import apply_temperature, fit_temperature
 
 
 @dataclass(frozen=True)

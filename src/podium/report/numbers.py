@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import apply_temperature
-from podium.blending.temperature import fit_temperature, random_part
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import ONE_LABEL, Targets, joined
+from podium.tasks.temperature import apply_temperature, fit_temperature, random_part
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -20,12 +20,13 @@ from podium.models.device import is_cpu, pick_device
 from podium.models.hub import check_weights_available
 from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, Recipe
 from podium.recipe_defaults import AUTO_PRETRAINED
+from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
 from podium.terminal import duration, plural, say, show, table
 from podium.torchrun import world_size
 from podium.training.looks import LARGEST, SMALLEST, Look, Looks, Trial
-from podium.training.plan import Plan, with_options
+from podium.training.plan import Plan, with_options, with_run
 
 SIZES = (SMALLEST, 128, 160, LARGEST)  # of the longer side
 SIDE_STEP = 8  # of the shorter side
@@ -88,6 +89,22 @@ def look_first(plan: Plan) -> Plan:
     say(f"podium: the look took {duration(time.monotonic() - started)}; --model NAME and single options overrule it")
     recorded = {name: value for name, value in choice.options.items() if plan.request.options.get(name) != value}
     return replace(chosen, facts={**plan.facts, "auto": {"options": recorded, "fold": fold, "looks": looks.seen}})
+
+
+def head_beside(plan: Plan) -> Plan | None:
+    """Returns the plan of the best frozen head that auto has seen, for the same folds, if it chose another model.
+
+    What auto promised may fail: with this head, no submission is worse than the best that it has seen.
+    """
+    heads = [look for look in plan.run.recipe.get("auto", {}).get("looks", ()) if "model" not in look]
+    if plan.recipe.linear or not heads or holds_nothing_out(plan.folds_to_train[-1]):
+        return None
+    best = min(heads, key=lambda look: float(look["loss"]))
+    found = {name: value for name, value in best.items() if name not in ("loss", "score")}
+    options = {"model": AUTO_PRETRAINED, "weights": "pretrained", **found, "linear": True}
+    request = replace(plan.request, options=options, name=f"{plan.run.name}-head", budget=None)
+    run = Run(plan.run.path.with_name(f"{plan.run.name}-head"))
+    return with_run(with_options(replace(plan, request=request, run=run, facts={}), options), run)
 
 
 def choose(looks: Looks) -> Choice:

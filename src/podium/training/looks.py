@@ -26,6 +26,7 @@ from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_PRETRAINED, AUTO_WITH_
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets
+from podium.tasks.temperature import apply_temperature, fit_temperature
 from podium.terminal import plural, say
 from podium.timing.fold_work import FORWARD_SHARE, estimate_seconds
 from podium.timing.measure_step import measure_training
@@ -203,7 +204,11 @@ class Looks:
         little = inner.leaves_little(self.task_loss, self.training)
         return Look(options, loss, inner.loss_left(self.task_loss), little, score)
 
-    def _measure(self, targets: Targets, probs: NDArray[np.float32]) -> tuple[float, float]:
+    def _measure(self, targets: Targets, probs: NDArray[np.floating[Any]]) -> tuple[float, float]:
+        """Returns loss and score of calibrated probabilities: smoothed labels make a good model look unsure."""
+        if targets.task.sums_to_one:
+            exact = probs.astype(np.float64)
+            probs = apply_temperature(exact, fit_temperature(exact, targets.values, targets.votes))
         loss, score = (evaluate(name, targets, probs) for name in (self.task_loss, self.metric))
         return loss, score
 

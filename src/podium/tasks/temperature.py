@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.blend import MIN_PROB, Probs
+Probs = NDArray[np.float64]  # [images, classes]
 
+MIN_PROB = 1e-12  # 0 has no logarithm
 CACHED_VALUES = 32_768
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
 SHARE_OF_A_MISTAKE = 0.5  # where none is seen: the posterior of `_draw_wrong` (expected_score.py) has this mean
@@ -65,3 +66,16 @@ def find_temperature(loss: Callable[[float], float]) -> float:
 
     bounds = (np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))
     return float(np.exp(minimize_scalar(lambda log: loss(np.exp(log)), bounds=bounds, method="bounded").x))
+
+
+def apply_temperature(probs: Probs, temperature: float) -> Probs:
+    """Returns the probabilities of one label after their logits are divided by the temperature."""
+    if temperature == 1:
+        return probs
+    scaled: Probs = probs.clip(MIN_PROB)  # the only copy
+    np.log(scaled, out=scaled)
+    scaled /= temperature
+    scaled -= scaled.max(1, keepdims=True)
+    np.exp(scaled, out=scaled)
+    scaled /= scaled.sum(1, keepdims=True)
+    return scaled
