@@ -143,7 +143,7 @@ class Looks:
             raise KeyboardInterrupt("stopped while looking at the images; nothing has begun") from None
         finally:
             shutil.rmtree(context.run.fold_folder(self.fold), ignore_errors=True)
-        return Trial(*self._measure(predictions.target, predictions.probs))
+        return Trial(*_measure((self.task_loss, self.metric), predictions.target, predictions.probs))
 
     # --- recipes and their time ---
 
@@ -199,22 +199,23 @@ class Looks:
     def _judge(self, options: Options, inner: Inner | None) -> Look:
         if inner is None:
             raise PodiumError("--model auto: there are too few images to look at; name a model with --model")
-        loss, score = self._measure(inner.targets, inner.probs)
+        loss, score = _measure((self.task_loss, self.metric), inner.targets, inner.probs)
         self.seen.append({**options, "loss": loss, "score": score})
         little = inner.leaves_little(self.task_loss, self.training)
         return Look(options, loss, inner.loss_left(self.task_loss), little, score)
 
-    def _measure(self, targets: Targets, probs: NDArray[np.floating[Any]]) -> tuple[float, float]:
-        """Returns loss and score of calibrated probabilities: smoothed labels make a good model look unsure."""
-        if targets.task.sums_to_one:
-            exact = probs.astype(np.float64)
-            probs = apply_temperature(exact, fit_temperature(exact, targets.values, targets.votes))
-        loss, score = (evaluate(name, targets, probs) for name in (self.task_loss, self.metric))
-        return loss, score
-
     def _report(self, what: str, look: Look | Trial) -> None:
         metric = "" if self.metric == self.task_loss else f"{self.metric} {look.score:z.4f}, "
         say(f"  {what}: {metric}{self.task_loss.replace('_', ' ')} {look.loss:z.4f}")
+
+
+def _measure(metrics: tuple[str, str], targets: Targets, probs: NDArray[np.floating[Any]]) -> tuple[float, float]:
+    """Returns loss and score of calibrated probabilities: smoothed labels make a good model look unsure."""
+    if targets.task.sums_to_one:
+        exact = probs.astype(np.float64)
+        probs = apply_temperature(exact, fit_temperature(exact, targets.values, targets.votes))
+    loss, score = (evaluate(name, targets, probs) for name in metrics)
+    return loss, score
 
 
 def _sample(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
