@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from podium.blending.blend import apply_temperature
-from podium.blending.blend_strategies import fit_temperature
 from podium.blending.cost import find_costs
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.pool_images import pool_held_out
+from podium.blending.temperature import fit_temperature
 from podium.competing.next_step import Known, Standing
 from podium.competing.portfolio import HEAD, Candidate
 from podium.competition.load import Competition

@@ -91,7 +91,8 @@ def _costs_section(runs: pd.DataFrame) -> str:
 
 def _costs_row(row: Mapping[str, Any]) -> list[Cell]:
     return [
-        *(row["run"], str(row["image_size"]), amount(row["parameters"])),
+        *(row["run"], str(row["image_size"])),
+        "" if np.isnan(row["parameters"]) else amount(row["parameters"]),
         "" if np.isnan(row["multiply_adds"]) else amount(row["multiply_adds"]),
         "" if np.isnan(row["images_per_s"]) else f"{row['images_per_s']:,.0f}",
         "" if np.isnan(row["seconds"]) else duration(row["seconds"]),
