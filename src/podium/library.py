@@ -99,10 +99,10 @@ class Competition(competition_files.Competition):
 
         `oof` and `test` are CSV files or data frames: id and a column of probabilities for each class, and `fold`.
         """
-        from podium.saved_runs.import_predictions import import_predictions
+        from podium.saved_runs.import_predictions import ImportRequest, import_predictions
 
         self.folds()
-        return Run(import_predictions(self, self.root, name, oof, test, note, same_folds).path)
+        return Run(import_predictions(self, self.root, ImportRequest(name, oof, test, note, same_folds)).path)
 
     def suspects(self, runs: "Sequence[Run | str] | Run | str | None" = None) -> "pd.DataFrame":
         """Returns the images whose label is probably wrong, the most suspicious first.

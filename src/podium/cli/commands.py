@@ -330,10 +330,10 @@ def _submit(args: argparse.Namespace, competition: "Competition", machine: "Mach
 
 def import_predictions(args: argparse.Namespace) -> None:
     """Make a run of predictions from elsewhere, such as a team mate's or a notebook's, which blends like any other."""
-    from podium.saved_runs.import_predictions import import_predictions
+    from podium.saved_runs.import_predictions import ImportRequest, import_predictions
 
-    competition = _competition(args)
-    import_predictions(competition, args.root, args.name, args.oof, args.test, args.note, args.same_folds)
+    request = ImportRequest(args.name, args.oof, args.test, args.note, args.same_folds)
+    import_predictions(_competition(args), args.root, request)
 
 
 def predict(args: argparse.Namespace) -> None:

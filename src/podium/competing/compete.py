@@ -20,7 +20,7 @@ from podium.competing.best_csv import BestCsv, finite
 from podium.competing.next_step import Known, Standing, Step, choose_step, expect, folds_that_judge, gain_in
 from podium.competing.portfolio import HEAD, PLAIN, TUNED, Candidate, candidates_of
 from podium.competing.progress_table import ProgressTable
-from podium.competing.standing import Judgement, score_of
+from podium.competing.standing import Judgement
 from podium.competing.understand import backbones_to_have, understand
 from podium.competing.workshop import Train, Workshop
 from podium.competition.load import Competition
@@ -28,6 +28,7 @@ from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.machine import Machine
 from podium.models.device import device_kind, is_cpu, pick_device
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, FOLDS, LOG, STARTED, STOPPED, Ledger, Line
+from podium.tasks.metrics import score_of
 from podium.terminal import aside, duration, first_few, first_line, plural, say
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan

@@ -8,6 +8,7 @@ test.npz}: each fold keeps the out-of-fold predictions of its images, and all ke
 
 import hashlib
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,16 +34,18 @@ MADE_ON = "imported"  # where others have the device and the precision
 UNFINISHED = ".import-"  # before the name of a folder that is renamed at the end
 
 
-def import_predictions(
-    competition: Competition,
-    root: Path,
-    name: str,
-    oof: Source,
-    test: Source | None,
-    note: str = "",
-    same_folds: bool = False,
-) -> Run:
+@dataclass(frozen=True)
+class ImportRequest:
+    name: str  # of the run
+    oof: Source  # predictions of the training images, each by a model that has not seen it
+    test: Source | None = None
+    note: str = ""  # where they come from
+    same_folds: bool = False  # they were made on the folds of folds.csv, though no column says so
+
+
+def import_predictions(competition: Competition, root: Path, request: ImportRequest) -> Run:
     """Writes the run; refuses tables that do not fit the competition."""
+    name, test = request.name, request.test
     check_name(name, "the name of a run")
     run = Run(runs_folder(competition.slug, root) / name)
     if run.path.exists():
@@ -50,7 +53,7 @@ def import_predictions(
     if test is None and len(competition.test):
         raise PodiumError(f"{plural(len(competition.test), 'test image')} need predictions, too; give --test FILE.csv")
     folds = read_folds(competition, root)
-    held_out, tested = _read_held_out(competition, folds, oof, same_folds), _read_tested(competition, test)
+    held_out, tested = _read_held_out(competition, folds, request), _read_tested(competition, test)
     digest = hashlib.sha256(f"{held_out.sha256} {tested.sha256}".encode()).hexdigest()
     facts = {"sha256": digest, "oof_sha256": held_out.sha256, "test_sha256": tested.sha256}
     recipe = {
@@ -60,7 +63,7 @@ def import_predictions(
         "folds": folds.count,
         "data_sha256": competition.train_hash,
         "versions": package_versions(),
-        "imported": {**facts, "folds": held_out.state, "note": note},
+        "imported": {**facts, "folds": held_out.state, "note": request.note},
     }
     if held_out.state in (SAME, DECLARED):
         recipe["folds_sha256"] = sha256(folds_path(competition.slug, root))
@@ -90,14 +93,14 @@ class Tested(NamedTuple):
     sha256: str
 
 
-def _read_held_out(competition: Competition, folds: Folds, source: Source, same_folds: bool) -> HeldOut:
-    table, train = PredictionTable.read(source, "oof"), competition.train
+def _read_held_out(competition: Competition, folds: Folds, request: ImportRequest) -> HeldOut:
+    table, train = PredictionTable.read(request.oof, "oof"), competition.train
     is_held_out = folds.of_image >= 0
     ids = train["id"][is_held_out].tolist()
     rows = table.rows_of(competition, ids, set(competition.train_in_files["id"]), "training")
     probs = np.full((len(train), len(competition.classes)), np.nan, np.float32)
     probs[is_held_out] = table.probabilities(competition, rows)
-    return HeldOut(probs, _state_of(folds, is_held_out, rows, table.where, same_folds), table.sha256)
+    return HeldOut(probs, _state_of(folds, is_held_out, rows, table.where, request.same_folds), table.sha256)
 
 
 def _read_tested(competition: Competition, source: Source | None) -> Tested:

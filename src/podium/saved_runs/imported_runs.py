@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from podium.errors import PodiumError
-from podium.saved_runs.run_folder import Run
+from podium.saved_runs.run_folder import Run, without_weights
 
 MODEL = "import"  # in recipe.json, where others have the name of a model
 # How its folds are known: its own column says that they are those of folds.csv, the user says so (--same-folds), the
@@ -21,10 +21,8 @@ REASONS = {OTHER: "other folds", UNKNOWN: "its folds are unknown"}  # why a blen
 def refuse_imported(runs: Iterable[Run], use: str) -> None:
     """Refuses runs without weights, for a use that needs them."""
     for run in runs:
-        if run.imported:
-            raise PodiumError(
-                f"{use}: {run.name} holds predictions from elsewhere and no weights; take a run that was trained here"
-            )
+        if problem := without_weights(run):
+            raise PodiumError(f"{use}: {problem}")
 
 
 def source_sha256(run: Run, fold: int) -> str:

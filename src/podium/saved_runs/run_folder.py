@@ -143,8 +143,6 @@ class Run:
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
         """Refuses anything that differs from what the run was started with."""
-        if self.imported:
-            raise PodiumError(f"{self.path} holds predictions from elsewhere; choose another name (--name RUN)")
         if changes := _changes(self, identity):
             raise PodiumError(
                 f"{self.path} was started with other options: {'; '.join(changes)}. {_kept_corrections(self, changes)}"
@@ -168,12 +166,6 @@ class Run:
             raise PodiumError(
                 f"{self.path} was started from the weights {recorded}, not {source}; choose another --name"
             )
-
-    @_alone_with_recipe
-    def keep_cost(self, multiply_adds: int) -> None:
-        """Records what the model costs for one image: to count it takes longer than all that compares runs."""
-        if "multiply_adds" not in self.recipe:
-            self._record("multiply_adds", multiply_adds)
 
     def _record(self, name: str, value: Any) -> None:
         self.recipe[name] = value
@@ -211,9 +203,7 @@ class Run:
     def weights_path(self, fold: int) -> Path:
         path = self.fold_folder(fold) / "model.safetensors"
         if not path.is_file():
-            if (self.path / "recipe.json").exists() and self.imported:
-                raise PodiumError(f"{self.name} holds predictions from elsewhere and no weights; take a trained run")
-            raise PodiumError(f"{path} is missing; {self._restore(fold)}")
+            raise PodiumError(without_weights(self) or f"{path} is missing; {self._restore(fold)}")
         return path
 
     def check_weights(self, fold: int) -> str:
@@ -252,6 +242,14 @@ class Run:
                 raise InUse(f"{self.path} is being trained by another process; wait, or use --name")
             _delete_leftovers(self)
             yield
+
+
+@_alone_with_recipe
+def keep_cost(run: Run, multiply_adds: int) -> None:
+    """Records what the model costs for one image: to count it takes longer than all that compares runs."""
+    if "multiply_adds" not in run.recipe:
+        run.recipe["multiply_adds"] = multiply_adds
+        write_json(run.path / "recipe.json", run.recipe)
 
 
 @_alone_with_recipe
@@ -367,6 +365,12 @@ def _known(identity: Mapping[str, Any]) -> dict[str, Any]:
     }  # there may be no extensions and no corrections
 
 
+def without_weights(run: Run) -> str:
+    """Returns why a run has no weights; nothing of one that should have them."""
+    is_imported = (run.path / "recipe.json").exists() and run.imported
+    return f"{run.name} holds predictions from elsewhere and no weights; take a trained run" if is_imported else ""
+
+
 def has_shared_backbone(run: Run) -> bool:
     """Returns whether all folds have the same backbone: only their heads were fitted, and not to another run's."""
     recorded = recorded_values(run.recipe, ("linear", "start"))
@@ -443,8 +447,10 @@ def find_run(source: str, slug: str, root: Path) -> tuple[Run, str]:
     return run, path.resolve().parent.name
 
 
-def refuse_pretraining(run: Run) -> None:
-    """Refuses the name of a pretraining for a run."""
+def refuse_other_content(run: Run) -> None:
+    """Refuses the name of a pretraining, or of imported predictions, for a run that is trained."""
+    if run.has_begun() and run.imported:
+        raise PodiumError(f"{run.path} holds predictions from elsewhere; choose another name for this run (--name RUN)")
     if (run.path / PRETRAINING).exists():
         raise PodiumError(f"{run.path} holds a pretraining; choose another name for this run (--name RUN)")
 
