@@ -16,6 +16,8 @@ from podium.saved_runs.import_predictions import ImportRequest, import_predictio
 from podium.saved_runs.run_folder import Run
 from several_labels import write_competition as write_stripes
 from tiny import Podium, one_line, run_of, write_image
+from whales import SLUG as WHALES
+from whales import UNKNOWN, write_whale_card, write_whales
 
 CLASSES = ["blue", "green", "lonely", "red"]
 HERE = ("-c", "tiny")
@@ -262,6 +264,21 @@ def test_several_labels_have_a_probability_each(tmp_path: Path) -> None:
     run = competition.add_predictions("team", probs.assign(id=competition.train["id"]), test)
     assert run.score(metric="log_loss") == pytest.approx(-np.log(0.9), rel=1e-3)
     assert run.frame().query("role == 'test'")[list(competition.classes)].to_numpy() == pytest.approx(0.9)
+
+
+def test_an_image_of_a_class_that_a_fold_holds_out_whole_counts_as_unknown(tmp_path: Path, podium: Podium) -> None:
+    write_whales(tmp_path, images_each=4, singles=2, strangers=48)
+    write_whale_card(tmp_path, f'unknown = "{UNKNOWN}"\n')
+    competition = library.load(WHALES, tmp_path)
+    competition.folds(k=2)
+    names = list(competition.classes)
+    held_out = pd.DataFrame(np.eye(len(names))[competition.targets.values], columns=names)
+    test = pd.DataFrame(1.0, range(len(competition.test)), names).assign(id=competition.test["id"])
+    run = competition.add_predictions("team", held_out.assign(id=competition.train["id"]), test, same_folds=True)
+    truth = run.held_out()["target"]
+    assert set(truth) > {UNKNOWN}
+    assert run.score(metric="accuracy") == pytest.approx((truth != UNKNOWN).mean(), abs=0.05)
+    assert podium("submit", "-c", WHALES, "--anyway")[0] == 0
 
 
 # --- what needs weights ------------------------------------------------------------------------------

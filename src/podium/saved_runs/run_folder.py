@@ -335,7 +335,7 @@ def _problem_with_recipe(content: Any) -> str:
     """Returns what is wrong with a recipe.json, which anybody may have written; nothing if it is right."""
     if not isinstance(content, dict):
         return "model is missing"
-    needed = READ_OF_IMPORTED if "imported" in content else READ_BY_SUBMIT | READ_ELSEWHERE
+    needed = READ_OF_IMPORTED if content.get("imported") else READ_BY_SUBMIT | READ_ELSEWHERE
     for key, kind in needed.items():
         if not _is_of(content.get(key), kind):
             return f"{key} is missing"
