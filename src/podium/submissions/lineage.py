@@ -97,7 +97,7 @@ def _describe_corrections(content: dict[str, Any]) -> str:
 
 def _describe_step(line: dict[str, Any]) -> str:
     """Returns a decision of `compete`: which member it trained, why, and what that brought."""
-    brought = "" if line["gain"] is None else f", brought {line['gain']:.5f}"
+    brought = "" if line["gain"] is None else f", brought {line['gain']:z.5f}"
     return f"{line['member']}: {line['why']}; took {line['seconds']:.0f} s{brought}"
 
 
