@@ -1,6 +1,7 @@
 """What the page of all runs shows of `podium compete`."""
 
 import re
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from podium.competition.load import load
 from podium.report.charts import Line, Point, bar_chart, course_chart
 from podium.report.compete_section import compete_section, disagreement
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, FOLDS, STARTED, SUBMITTED, Ledger
+from podium.saved_runs.prediction_files import Predictions
 from tiny import Podium
 
 WHY = "an error of 0.2000 expected, the blend's 0.5000 would fall by 0.10000 in 9 s"
@@ -81,6 +83,15 @@ def test_the_page_of_all_runs_holds_it_and_the_images_on_which_members_disagree(
     assert first
     assert first[3] != first[4]
     assert "agreement" in section
+
+
+def test_of_members_of_other_classes_the_rest_is_shown(competed: Path) -> None:
+    path = competed / "runs/tiny/idle/fold0/oof.npz"
+    predictions = Predictions.load(path, "")
+    replace(predictions, classes=("blue", "green", "lonely", "pink")).save(path)
+    text = compete_section(load("tiny", competed), competed)
+    assert "<h3>Decisions</h3>" in text
+    assert "<h3>Agreement</h3>" not in text
 
 
 def test_those_images_come_first_for_which_probabilities_differ_most() -> None:

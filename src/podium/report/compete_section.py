@@ -5,6 +5,7 @@ Reads runs/<slug>/.compete/compete.jsonl (saved_runs/ledger.py) and the members'
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from html import escape
 from itertools import combinations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.competition.load import Competition
+from podium.errors import PodiumError
 from podium.project_root import runs_folder
 from podium.report.charts import Line, Point, bar_chart, course_chart
 from podium.report.gallery import ImageCard, add_thumbnails
@@ -40,11 +42,12 @@ def compete_section(competition: Competition, root: Path) -> str:
     runs = [run for name in weights if (run := Run(folder / name)).finished()]
     metric = competition.metric
     parts = [_course(ledger, metric), _members(ledger, metric)]
-    if len(runs) > 1:
-        held_out = _held_out(ledger, runs, competition)
-        parts.append(_agreement(runs, held_out))
+    with suppress(PodiumError):  # the classes have changed since
+        held_out = _held_out(ledger, runs, competition) if len(runs) > 1 else None
         used = [number for number, run in enumerate(runs) if weights[run.name]]
-        if len(used) > 1:
+        if held_out:
+            parts.append(_agreement(runs, held_out))
+        if held_out and len(used) > 1:
             own = replace(held_out, probs=held_out.probs[used])
             parts.append(_disputed(competition, [runs[number] for number in used], own))
     return section("compete", "Competing", *parts, _decisions(ledger))
