@@ -13,13 +13,14 @@ from podium.errors import PodiumError
 
 if TYPE_CHECKING:
     from podium.extensions import extend as extend
-    from podium.library import Competition, Machine, Run, compare, compete, load, runs, submit, train
+    from podium.library import Competition, Machine, Run, compare, compete, frame, load, runs, submit, train
 
 __version__ = "0.1.0"
 
 # --- the library, imported when one of its names is used ----------------------------------------------
 
-__all__ = ["Competition", "Machine", "PodiumError", "Run", "compare", "compete", "load", "runs", "submit", "train"]
+__all__ = ["Competition", "Machine", "PodiumError", "Run"]
+__all__ += ["compare", "compete", "frame", "load", "runs", "submit", "train"]
 
 
 def __getattr__(name: str) -> Any:

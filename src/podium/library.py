@@ -26,7 +26,7 @@ from podium.saved_runs import run_folder
 from podium.tasks.task import class_columns
 from podium.terminal import plural, seconds_of
 
-__all__ = ["Competition", "Machine", "Run", "compare", "compete", "load", "runs", "submit", "train"]
+__all__ = ["Competition", "Machine", "Run", "compare", "compete", "frame", "load", "runs", "submit", "train"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,6 +86,23 @@ class Competition(competition_files.Competition):
         """Adds a file of corrections to the competition's own; returns the competition with corrected labels."""
         competition_files.load_and_report(self.slug, self.root, Path(path)).corrections.save()
         return load(self.slug, self.root)
+
+    def add_predictions(
+        self,
+        name: str,
+        oof: "Path | str | pd.DataFrame",
+        test: "Path | str | pd.DataFrame | None" = None,
+        note: str = "",
+        same_folds: bool = False,
+    ) -> "Run":
+        """Makes a run of predictions from elsewhere, such as a team mate's, which blends like any other.
+
+        `oof` and `test` are CSV files or data frames: id and a column of probabilities for each class, and `fold`.
+        """
+        from podium.saved_runs.import_predictions import ImportRequest, import_predictions
+
+        self.folds()
+        return Run(import_predictions(self, self.root, ImportRequest(name, oof, test, note, same_folds)).path)
 
     def suspects(self, runs: "Sequence[Run | str] | Run | str | None" = None) -> "pd.DataFrame":
         """Returns the images whose label is probably wrong, the most suspicious first.
@@ -147,6 +164,10 @@ class Run(run_folder.Run):
             columns = class_columns(predicted.classes, list(facts))
             frames.append(pd.concat([facts, pd.DataFrame(predicted.probs, columns=columns)], axis=1))
         return pd.concat(frames, ignore_index=True)
+
+    def frame(self) -> "pd.DataFrame":
+        """Returns run, role (train or test), id, fold, target and the probabilities, as `podium.frame` does."""
+        return frame(load(self.path.parent.name, self.path.absolute().parents[2]), self)
 
     def model(self, fold: int | None = None) -> "nn.Module":
         """Returns a fold's model (default: the first) as timm built it, trained, in evaluation mode, on the CPU.
@@ -336,6 +357,18 @@ def compare(competition: Competition | str, runs: Sequence[Run | str] | Run | st
 
     competition = _loaded(competition)
     return compare_runs(competition, competition.root, _names(runs))
+
+
+def frame(competition: Competition | str, runs: Sequence[Run | str] | Run | str | None = None) -> "pd.DataFrame":
+    """Returns what runs predict, without predicting: run, role, id, fold, target and the probability of every class.
+
+    Rows of the role train are the held-out images, those of the role test the mean of a run's models; they are left out
+    of runs that have not predicted the test images yet.
+    """
+    from podium.comparing.prediction_frame import prediction_frame
+
+    competition = _loaded(competition)
+    return prediction_frame(competition, run_folder.find_runs(competition.slug, competition.root, _names(runs)))
 
 
 def _link_raw(raw: Path, folder: Path) -> None:

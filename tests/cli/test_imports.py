@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import podium as library
 from tiny import FAST
 
 # Each takes a third of a second to several seconds to import.
@@ -50,7 +51,9 @@ def imported(root: Path, commands: list[list[str]]) -> list[list[str]]:
 @pytest.mark.slow
 def test_a_command_that_does_little_imports_little_and_none_imports_a_compiler(csv: Path, two_runs: Path) -> None:
     """The predictions of `submit` are kept, and the models of `compare` were counted when they were trained."""
-    here = ["-c", "tiny"]
+    here, frame = ["-c", "tiny"], library.frame(library.load("tiny", two_runs), "good")
+    for role in ("train", "test"):
+        frame[frame["role"] == role].to_csv(two_runs / f"{role}.csv", index=False)
     light = [
         ["data", *here],
         ["folds", *here, "--k", "2"],
@@ -60,6 +63,8 @@ def test_a_command_that_does_little_imports_little_and_none_imports_a_compiler(c
         ["models", "vit", "small"],
         ["compare", *here],
         ["submit", *here, "--runs", "good"],
+        ["compare", *here, "--runs", "good", "--predictions", str(two_runs / "predicted.csv")],
+        ["import", "team", *here, "--oof", str(two_runs / "train.csv"), "--test", str(two_runs / "test.csv")],
     ]
     doctor = ["doctor", *here, "--model", "convnext_small"]  # its line about the device takes a step with torch
     train = ["train", *FAST, "--model", "test_resnet", "--epochs", "1", "--folds", "0"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import podium as library
 from podium.competing import compete as journey
 from podium.competing.choices import CompeteRequest
 from podium.competing.compete import Outcome, compete
@@ -182,8 +183,6 @@ def test_a_deleted_csv_is_written_again(mixed: Path) -> None:
 
 
 def test_the_library_does_the_same(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import podium as library
-
     monkeypatch.setattr(journey, "LEAST_GAIN", 1.0)  # the first member and its question, and no more
     outcome = library.compete(library.load("tiny", mixed), budget="10m")
     assert outcome.submission.exists()
@@ -192,3 +191,19 @@ def test_the_library_does_the_same(mixed: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(PodiumError, match="budget must be a time such as '8h'"):
         library.compete(library.load("tiny", mixed), budget="soon")
     assert replace(CompeteRequest(), budget=3.0).budget == 3.0
+
+
+def test_an_import_is_blended_if_its_folds_are_known(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    competition = library.load("tiny", mixed)
+    held_out = competition.train[["id"]].copy()
+    for name in competition.classes:
+        held_out[name] = 0.05 + 0.8 * (competition.train["target"] == name)
+    test = competition.test[["id"]].assign(**dict.fromkeys(competition.classes, 0.25))
+    competition.add_predictions("unsure", held_out, test)
+    outcome = run(mixed, 1)
+    assert "unsure" not in set(outcome.table["member"])
+    assert "not blended: unsure (its folds are unknown)" in capsys.readouterr().err
+    competition.add_predictions("team", held_out, test, same_folds=True)
+    outcome = run(mixed, 0)
+    assert set(outcome.table["member"]) >= {"team", "tf_efficientnet_lite0-head-32"}
+    assert outcome.members["team"] > 0

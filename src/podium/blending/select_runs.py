@@ -1,9 +1,10 @@
 """Selects the runs of a submission, and says which runs a plain `podium submit` leaves out, and why.
 
 A run is left out if it has other classes than the others, if it is not clearly better than chance, if its weights had
-seen held-out images (saved_runs/known_images.py), if its own model or view was edited since its training, if it was
-trained on other folds, or if it lacks folds that another run has. With --runs, the user selects; --except leaves out
-other runs. After `podium compete`, runs need the folds on which its members are compared.
+seen held-out images (saved_runs/known_images.py), if it was imported and nobody knows its folds
+(saved_runs/imported_runs.py), if its own model or view was edited since its training, if it was trained on other folds,
+or if it lacks folds that another run has. With --runs, the user selects; --except leaves out other runs. After `podium
+compete`, runs need the folds on which its members are compared.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from podium.competition.load import Competition
 from podium.disk import sha256
 from podium.extensions.own_parts import edited_parts
 from podium.folds.folds_csv import folds_path
+from podium.saved_runs.imported_runs import why_untrusted
 from podium.saved_runs.known_images import folds_seen_before
 from podium.saved_runs.ledger import judging_folds
 from podium.saved_runs.run_folder import Run, find_runs
@@ -48,7 +50,7 @@ def find_reasons(runs: Sequence[Run], competition: Competition, root: Path, of_a
     Runs of some folds are among them, unless not `of_all_folds`.
     """
     reasons: Reasons = {}
-    checks = (_of_other_classes, _no_better_than_chance, _knowing, _edited, _on_other_folds)
+    checks = (_of_other_classes, _of_untrusted_folds, _no_better_than_chance, _knowing, _edited, _on_other_folds)
     for find in (*checks, *((_partial,) if of_all_folds else ())):
         left_out = find([run for run in runs if run not in reasons], competition, root)
         if len(reasons) + len(left_out) < len(runs):
@@ -88,6 +90,10 @@ def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: 
 
 def _knowing(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
     return {run: "knew held-out images" for run in runs if folds_seen_before(run)}
+
+
+def _of_untrusted_folds(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+    return {run: reason for run in runs if (reason := why_untrusted(run))}
 
 
 def _edited(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:

@@ -333,6 +333,14 @@ def _submit(args: argparse.Namespace, competition: "Competition", machine: "Mach
     return submit(competition, args.root, options, machine, partial(predict_missing, args, competition, machine))
 
 
+def import_predictions(args: argparse.Namespace) -> None:
+    """Make a run of predictions from elsewhere, such as a team mate's or a notebook's, which blends like any other."""
+    from podium.saved_runs.import_predictions import ImportRequest, import_predictions
+
+    request = ImportRequest(args.name, args.oof, args.test, args.note, args.same_folds)
+    import_predictions(_competition(args), args.root, request)
+
+
 def predict(args: argparse.Namespace) -> None:
     """Predict images of your own with a run, or with the blend of a submission."""
     start_torch()
@@ -405,6 +413,11 @@ def compare(args: argparse.Namespace) -> None:
     if args.picture:
         check_path(args.picture)
     competition = _competition(args)
+    if args.predictions:
+        from podium.comparing.prediction_frame import write_predictions
+
+        write_predictions(competition, args.root, args.predictions, args.runs, args.except_names)
+        return
     runs = compare_runs(competition, args.root, args.runs, args.except_names)
     if args.json:
         terminal.show(runs.to_json(orient="records", indent=2, double_precision=15))
@@ -572,6 +585,7 @@ COMMANDS: dict[str, flags.Command] = {
     "next": (next_moves, flags.next_moves),
     "jobs": (jobs, flags.no_flags),
     "submit": (submit, flags.submit),
+    "import": (import_predictions, flags.import_predictions),
     "predict": (predict, flags.predict),
     "soup": (soup, flags.soup),
     "verify": (verify, flags.verify),

@@ -272,6 +272,20 @@ def kaggle_bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument("--upload", action="store_true", help=text)
 
 
+def import_predictions(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", type=_name, metavar="NAME", help="name of the run that the predictions become")
+    text = (
+        "out-of-fold predictions: a CSV with `id`, a column of probabilities for each class (or of numbers), and `fold`"
+    )
+    command.add_argument("--oof", type=Path, required=True, metavar="FILE.csv", help=text)
+    text = "predictions of the test images: a CSV with `id` and the same columns"
+    command.add_argument("--test", type=Path, metavar="FILE.csv", help=text)
+    text = "where they come from, kept in recipe.json and in the lineage of submissions"
+    command.add_argument("--note", default="", metavar="TEXT", help=text)
+    text = "the predictions were made on the folds of folds.csv, though no column says so"
+    command.add_argument("--same-folds", action="store_true", help=text)
+
+
 def predict(command: argparse.ArgumentParser) -> None:
     text = "name or folder of a run (the mean of its fold models), or the CSV of a submission (its blend)"
     command.add_argument("models", metavar="RUN-or-FILE.csv", help=text)
@@ -299,6 +313,8 @@ def compare(command: argparse.ArgumentParser) -> None:
     group = command.add_mutually_exclusive_group()
     group.add_argument("--json", action="store_true", help="print a JSON object for each run, in a list")
     group.add_argument("--csv", action="store_true", help="print a CSV with a line for each run")
+    text = "instead, write what the runs predict: id, fold, target and probabilities of training and test images"
+    group.add_argument("--predictions", type=Path, metavar="FILE.csv|FILE.parquet", help=text)
     text = "also draw the scores against the costs, as an SVG"
     command.add_argument("--picture", type=Path, metavar="FILE.svg", help=text)
 

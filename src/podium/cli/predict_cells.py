@@ -34,6 +34,9 @@ def check_place(args: argparse.Namespace) -> None:
 
 def predict_missing(args: argparse.Namespace, competition: Competition, machine: Machine, models: Models) -> None:
     """Predicts with the models whose predictions are missing, on all machines that take part."""
+    models = {run: folds for run, folds in models.items() if not run.imported}
+    if not models:
+        return
     stores = open_stores(competition, args.root, models, machine)
     runs = {run.name: run for run in models}
     folds = {run.name: list(folds) for run, folds in models.items()}

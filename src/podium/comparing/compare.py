@@ -116,6 +116,14 @@ def _pair_of(held_out: HeldOut, first: int, second: int) -> HeldOut:
 
 
 def _recipe_of(run: Run) -> dict[str, Any]:
+    if run.imported:  # nobody knows its recipe
+        known = {
+            "model": run.recipe["model"],
+            "moves": str(run.imported.get("note", "")),
+            "folds_in_all": run.recipe["folds"],
+        }
+        blank = dict.fromkeys(("image_size", "epochs", "seed", "linear", "start", "loss", "optimizer", "level"), "")
+        return blank | {"augment": "", "views": "", "soup": "", "lr": math.nan, "is_corrected": False} | known
     names = (
         *("model", "lr", "image_size", "epochs", "seed", "linear", "start", "loss", "optimizer", "level"),
         *("augment", "views"),

@@ -14,6 +14,7 @@ import pandas as pd
 from podium.comparing.compare import find_disagreements
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import Competition
+from podium.saved_runs.imported_runs import MODEL as IMPORTED
 from podium.tasks.task import ONE_LABEL, Task
 from podium.terminal import amount, duration, plural, table
 
@@ -104,7 +105,7 @@ def _costs_of(row: dict[str, Any]) -> list[object]:
     return [
         _shortened(row["run"]),
         row["image_size"],
-        amount(row["parameters"]),
+        _unless_unknown(row["parameters"], amount),
         _unless_unknown(row["multiply_adds"], amount),
         _unless_unknown(row["images_per_s"], "{:,.1f}".format),
         _unless_unknown(row["predicted_per_s"], "{:,.0f}".format),
@@ -119,7 +120,8 @@ def _unless_unknown(value: float, describe: Callable[[float], str]) -> str:
 
 def _recipes_table(rows: list[dict[str, Any]]) -> str:
     names = ("optimizer", "level", "views", "is_corrected")
-    differing = {name for name in names if len({row[name] for row in rows}) > 1}
+    trained = [row for row in rows if row["model"] != IMPORTED]
+    differing = {name for name in names if len({row[name] for row in trained}) > 1}
     header = ["run", "model", "lr", "epochs", "also"]
     cells = [_recipe_of(row) for row in rows]
     rest = WIDTH - len(table(header[:-1], cells, text_columns=2).partition("\n")[0]) - 2
@@ -154,6 +156,8 @@ def _trained_rate(row: dict[str, Any]) -> str:
 
 def _notes_on(row: dict[str, Any], differing: Collection[str]) -> str:
     """Returns what else distinguishes the run's recipe; of the options `differing`, what is not the default."""
+    if row["model"] == IMPORTED:
+        return str(row["moves"])
     notes = {
         "linear": bool(row["linear"]),
         f"lr lowered from {row['lr']:g}": _is_lowered(row),

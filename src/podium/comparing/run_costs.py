@@ -26,6 +26,8 @@ MOST_MULTIPLY_ADDS = 10**16  # of one image: nobody trains more, so a larger num
 
 def costs_of(run: Run) -> dict[str, Any]:
     """Returns the costs of training and prediction; NaN for those that the run's files do not tell."""
+    if run.imported:
+        return UNKNOWN | dict.fromkeys(("parameters", "multiply_adds"), math.nan)
     weights = run.fold_folder(run.finished()[0]) / "model.safetensors"
     costs = {"parameters": _count_parameters(weights), "multiply_adds": _multiply_adds(run, weights)}
     try:

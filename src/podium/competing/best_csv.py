@@ -13,6 +13,7 @@ from podium.competition.load import Competition
 from podium.disk import sha256
 from podium.errors import PodiumError
 from podium.machine import Machine
+from podium.saved_runs.imported_runs import why_untrusted
 from podium.saved_runs.ledger import BEGUN, ENDED, SUBMITTED, Ledger, Line
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.submissions.submission import Target, write_blend
@@ -69,7 +70,10 @@ class BestCsv:
             runs = find_runs(self.competition.slug, self.root, None, list(self.except_runs))
         except PodiumError:  # there is none yet
             return []
-        reasons = find_reasons(runs, self.competition, self.root, of_all_folds=False)
+        reasons = {run: reason for run in runs if (reason := why_untrusted(run))}
+        if len(reasons) < len(runs):
+            known = [run for run in runs if run not in reasons]
+            reasons |= find_reasons(known, self.competition, self.root, of_all_folds=False)
         members = [
             Member(run, candidates.get(run.name) or candidate_of(run), run.name in candidates)
             for run in runs

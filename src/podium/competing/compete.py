@@ -20,12 +20,13 @@ from podium.competing.choices import Choices, CompeteRequest
 from podium.competing.next_step import Standing, Step, choose_step, gain_in
 from podium.competing.portfolio import PLAIN, Candidate
 from podium.competing.progress_table import ProgressTable
-from podium.competing.standing import Judgement, score_of
+from podium.competing.standing import Judgement
 from podium.competing.understand import understand
 from podium.competition.load import Competition
 from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.models.device import is_cpu, pick_device
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, LOG, STARTED, STOPPED, Ledger, Line
+from podium.tasks.metrics import score_of
 from podium.terminal import aside, duration, first_few, first_line, plural, say
 
 if TYPE_CHECKING:

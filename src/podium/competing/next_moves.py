@@ -14,13 +14,14 @@ from podium.competing.choices import Choices, CompeteRequest
 from podium.competing.compete import HOUR
 from podium.competing.next_step import Standing, Step
 from podium.competing.portfolio import PLAIN
-from podium.competing.standing import Judge, score_of
+from podium.competing.standing import Judge
 from podium.competition.load import Competition
 from podium.folds.folds_csv import folds_path, write_folds
 from podium.folds.strategies import Split
 from podium.machine import Machine
 from podium.recipe import flag_of
 from podium.saved_runs.ledger import Ledger
+from podium.tasks.metrics import score_of
 from podium.terminal import aside, command_for, duration, podium_command, say, show
 
 SHOWN = 3

@@ -15,6 +15,7 @@ from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data
 from podium.saved_runs.run_folder import Run
 
 HEAD, TUNED, SCRATCH = "head", "tuned", "scratch"
+IMPORTED = "imported"  # the kind of predictions from elsewhere, which nobody can train here
 WORDS = {HEAD: "frozen head", TUNED: "fine-tuned", SCRATCH: "from scratch"}
 SIDES = (96, 128, 160, 224, 288)  # of the longer side, for ConvNets
 SIDE_STEP = 8  # of the shorter side
@@ -147,6 +148,8 @@ def _seeds(candidate: Candidate) -> Iterator[Candidate]:
 def candidate_of(run: Run) -> Candidate:
     """Returns what a run that a person has trained is; the run's name keeps it apart from what can be trained."""
     recipe = run.recipe
+    if run.imported:
+        return Candidate(IMPORTED, run.name, run.name, 1, {}, variant=run.name)
     anew = recipe.get("weights") == "none"
     kind = HEAD if recipe.get("linear") else SCRATCH if anew else TUNED
     model = str(recipe["model"])

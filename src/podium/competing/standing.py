@@ -16,7 +16,7 @@ from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
 from podium.submissions.choose_steps import ChosenSteps, Wishes, choose_steps
-from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.metrics import METRICS, error_of, evaluate
 from podium.tasks.task import Targets
 from podium.tasks.temperature import apply_temperature, fit_temperature
 
@@ -50,19 +50,6 @@ class Judgement:
     @property
     def weights(self) -> dict[str, float]:
         return {run.name: weight for run, weight in zip(self.runs, self.chosen.blend.weights, strict=True)}
-
-
-def score_of(metric: str, error: float) -> float:
-    """Returns the score that is so far from the best possible one."""
-    known = METRICS[metric]()
-    return (known.best if math.isfinite(known.best) else 0.0) - known.better * error
-
-
-def error_of(metric: str, score: float) -> float:
-    """Returns how far a score is from the best possible one; lower is better for every metric."""
-    known = METRICS[metric]()
-    best = known.best if math.isfinite(known.best) else 0.0
-    return max(0.0, known.better * (best - score))
 
 
 class Judge:

@@ -23,6 +23,7 @@ from podium.explain.choose_explainer import choose_explainer
 from podium.images.regions import REGIONS, Boxes
 from podium.images.store import Store, open_store, side_of_run
 from podium.machine import Machine
+from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import Run
 from podium.terminal import command_for, progress_bar, say
 from podium.training.augment import TestView
@@ -37,6 +38,7 @@ BATCH = 16
 
 def find_regions(run: Run, competition: Competition, root: Path, machine: Machine | None = None) -> list[Path]:
     """Returns the files, one for each finished fold."""
+    refuse_imported([run], "--regions")
     if region := run.recipe.get("region"):
         raise PodiumError(f"{run.name} sees parts of images (--region {region}); name a run that sees whole images")
     machine = machine or Machine()

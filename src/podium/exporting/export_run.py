@@ -28,6 +28,7 @@ from podium.models.device import CPU
 from podium.models.model_file import load_model
 from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
+from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import Run
 from podium.terminal import first_line, plural, say
 
@@ -47,6 +48,7 @@ class ExportRequest:
 
 def export_run(competition: Competition, root: Path, run: Run, request: ExportRequest) -> Path:
     """Writes the mean of these folds' models and its card; returns the file's path."""
+    refuse_imported([run], "podium export")
     form = FORMS[request.form]
     path = request.path or run.path / f"{run.name}{'-int8' if request.int8 else ''}{form.ending}"
     request = _checked(run, replace(request, views=request.views or run.recipe["views"]), path)

@@ -24,6 +24,7 @@ from podium.kaggle.offline_trial import try_offline
 from podium.kaggle.pack_kernel import find_code_files, name_project_files
 from podium.kaggle.push_kernel import make_kernel_name
 from podium.saved_runs.fold_names import fold_folder_name
+from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.regions_of_run import region_files
 from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
@@ -46,6 +47,7 @@ def bundle(
 ) -> Path:
     """Writes the bundle of these runs, blended with this strategy, and tries its notebook; returns its folder."""
     slug, runs = competition.slug, select_runs(competition, root, names, except_names)
+    refuse_imported(runs, "podium kaggle-bundle")
     run_names = [run.name for run in runs]
     folder = root / "submissions" / slug / "bundle"
     unfinished = folder.with_name(".bundle")  # renamed at the end: a bundle from before stays until there is a new one

@@ -4,7 +4,7 @@ Lines are told apart by colour and by their label, never by colour alone.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -12,6 +12,7 @@ from podium.report.numbers import Reliability
 
 WIDTH, HEIGHT = 420, 250  # pixels; the page scales them
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 16, 38
+MIN_BARS = 5  # whose height a bar has if there are fewer
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,13 @@ class Line:
     name: str
     x: Sequence[float]
     y: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Point:
+    name: str
+    x: float
+    y: float
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,46 @@ def line_chart(title: str, across: str, lines: Sequence[Line]) -> str:
         for number, line in enumerate(lines)
     )
     return _figure(title, parts, f"<ul class=legend>{legend}</ul>")
+
+
+def course_chart(title: str, across: str, line: Line, points: Sequence[Point]) -> str:
+    """Draws a value that holds until the next one as steps, and single values as points, from 0 on."""
+    line = _finite(line)
+    points = [point for point in points if math.isfinite(point.y)]
+    xs, ys = [*line.x, *(point.x for point in points)], [*line.y, *(point.y for point in points)]
+    if not line.x:
+        return ""
+    low, high = min(ys), max(ys)
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 0.5
+    frame = Frame((0.0, max(xs)), (low - margin, high + margin))
+    corners = [(line.x[0], line.y[0])]
+    for x, y in zip(line.x[1:], line.y[1:], strict=True):
+        corners += [(x, corners[-1][1]), (x, y)]
+    path = " ".join("{:.1f},{:.1f}".format(*frame.place(x, y)) for x, y in corners)
+    hint = f"<title>{escape(line.name)}: {line.y[-1]:z.4f} at the end</title>"
+    parts = [_axes(frame, across), f'<polyline class="line0" points="{path}">{hint}</polyline>']
+    for point in points:
+        x, y = frame.place(point.x, point.y)
+        hint = f"<title>{escape(point.name)}: {point.y:z.4f} after {point.x:.1f} {escape(across)}</title>"
+        parts.append(f'<circle class="line1" cx="{x:.1f}" cy="{y:.1f}" r="4">{hint}</circle>')
+    names = f"{line.name} {line.y[-1]:z.4f}", f"members ({len(points)})"
+    legend = "".join(f'<li><span class="key line{n}"></span>{escape(name)}</li>' for n, name in enumerate(names))
+    return _figure(title, parts, f"<ul class=legend>{legend}</ul>")
+
+
+def bar_chart(title: str, shares: Mapping[str, float]) -> str:
+    """Draws shares of one as bars, each below its name."""
+    if not shares:
+        return ""
+    step = (HEIGHT - TOP) / max(len(shares), MIN_BARS)
+    parts = []
+    for number, (name, share) in enumerate(shares.items()):
+        y = TOP + number * step
+        width = max(0.0, min(share, 1.0)) * (WIDTH - 2 * RIGHT)
+        parts.append(f'<text x="{RIGHT}" y="{y:.1f}">{escape(name)} {share:z.3f}</text>')
+        bar = f'x="{RIGHT}" y="{y + 4:.1f}" width="{width:.1f}" height="{max(step - 20, 2):.1f}"'
+        parts.append(f'<rect class="line0" {bar}/>')
+    return _figure(title, parts, "")
 
 
 def reliability_chart(title: str, measured: Reliability) -> str:

@@ -1,6 +1,7 @@
-"""Makes the page of a competition: all its runs side by side, what they cost, and how they differ.
+"""Makes the page of a competition: all its runs side by side, what they cost, how they differ, what `compete` did.
 
-Reads runs/<slug>/*/ and submissions/<slug>/history.csv. write_report.py writes it to runs/<slug>/report.html.
+Reads runs/<slug>/*/, .compete/ beside them, and submissions/<slug>/history.csv. write_report.py writes it to
+runs/<slug>/report.html.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,6 +19,7 @@ from podium.comparing.pair_tests import compare_pairs
 from podium.competition.describe import describe
 from podium.competition.load import Competition
 from podium.project_root import runs_folder
+from podium.report.compete_section import compete_section
 from podium.report.page import page
 from podium.report.predicted import predicted_section
 from podium.report.run_page import REPORT
@@ -30,6 +32,7 @@ MOST_RUNS = 12  # in the table of pairs
 FEW_PAIRS = 10  # that the page shows at once; more are folded
 LINKS = {
     "#predicted": "Predicted and confused",
+    "#compete": "Competing",
     "#runs": "Runs",
     "#costs": "Scores and costs",
     "#pairs": "Pairs",
@@ -50,10 +53,13 @@ def competition_page(competition: Competition, root: Path, pages: Collection[Pat
         ("test images", f"{len(competition.test):,}", ""),
     ]
     predicted = predicted_section(competition, Run(folder / str(best["run"])))
-    links = {link: text for link, text in LINKS.items() if predicted or link != "#predicted"}
+    competed = compete_section(competition, root)
+    absent = {*(() if predicted else ("#predicted",)), *(() if competed else ("#compete",))}
+    links = {link: text for link, text in LINKS.items() if link not in absent}
     parts = [
         tiles(facts),
         predicted,
+        competed,
         _runs_section(runs, folder, pages),
         _costs_section(runs),
         _pairs_section(competition, root, runs),
@@ -91,7 +97,8 @@ def _costs_section(runs: pd.DataFrame) -> str:
 
 def _costs_row(row: Mapping[str, Any]) -> list[Cell]:
     return [
-        *(row["run"], str(row["image_size"]), amount(row["parameters"])),
+        *(row["run"], str(row["image_size"])),
+        "" if np.isnan(row["parameters"]) else amount(row["parameters"]),
         "" if np.isnan(row["multiply_adds"]) else amount(row["multiply_adds"]),
         "" if np.isnan(row["images_per_s"]) else f"{row['images_per_s']:,.0f}",
         "" if np.isnan(row["seconds"]) else duration(row["seconds"]),

@@ -71,10 +71,10 @@ def run_page(competition: Competition, root: Path, run: Run) -> str:
     images = read_held_out(run, competition)
     if not len(images):
         raise PodiumError(f"{run.path}: no held-out image has a label, so there is nothing to report")
-    histories, class_count = _read_histories(run), len(images.classes)
+    histories, class_count, is_trained = _read_histories(run), len(images.classes), not run.imported
     above = [
         sections.tiles(_headline(competition, root, run, images)),
-        sections.learning_curves(histories, str(run.recipe["metric"])),
+        sections.learning_curves(histories, str(run.recipe["metric"])) if is_trained else "",
         _confusion(images),
     ]
     regions = regions_section(competition, run)
@@ -82,13 +82,13 @@ def run_page(competition: Competition, root: Path, run: Run) -> str:
         regions,
         sections.classes_section(class_table(images, most_confused(images, MOST_ROWS)), class_count),
         _calibration(images),
-        sections.costs_section(histories, costs_of(run)),
+        sections.costs_section(histories, costs_of(run)) if is_trained else "",
         sections.recipe_section(run.recipe),
         sections.lineage_section(_lineages(competition, root, run)),
     ]
     taken = sum(len(text.encode()) for text in (*above, *below, *images.classes))
     gallery = make_gallery(competition, root, run, images, MOST_BYTES - OTHER_BYTES - taken)
-    looks = add_heat(gallery.cards, run, competition)
+    looks = add_heat(gallery.cards, run, competition) if is_trained else ""
     shown = sections.gallery_section(1 - images.is_wrong.mean(), gallery.left_out, looks)
     data = {
         "competition": competition.slug,
@@ -99,7 +99,8 @@ def run_page(competition: Competition, root: Path, run: Run) -> str:
     }
     doubt = f"; {doubt_about(run)}" if doubt_about(run) else ""
     subtitle = f"{run.recipe['model']} on {competition.title}{_labels_used(competition, run)}{doubt}"
-    links = {link: name for link, name in LINKS.items() if regions or link != "#regions"}
+    absent = {*(() if regions else ("#regions",)), *(() if is_trained else ("#curves", "#costs"))}
+    links = {link: name for link, name in LINKS.items() if link not in absent}
     return page(run.name, subtitle, [*above, shown, *below], data, links)
 
 
@@ -148,8 +149,8 @@ def _headline(competition: Competition, root: Path, run: Run, images: HeldOutIma
 
 def _read_histories(run: Run) -> Histories:
     """Returns the records of each finished fold; a damaged file is left out with a warning."""
-    histories = {}
-    for fold in run.finished():
+    histories: dict[int, Sequence[EpochRecord]] = {}
+    for fold in () if run.imported else run.finished():
         try:
             histories[fold] = run.history(fold)
         except PodiumError as damage:

@@ -1,4 +1,5 @@
-"""What speaks against a run: it knew held-out images (known_images.py), or it was edited after its training.
+"""What speaks against a run: it knew held-out images (known_images.py), it was edited after its training, or it was
+imported and nobody knows its folds (imported_runs.py).
 
 Edited is the code of its own parts, or its recipe.json (trained_with.py).
 
@@ -6,6 +7,7 @@ The automatic blend leaves such a run out (blending/select_runs.py); whatever sh
 """
 
 from podium.extensions.own_parts import edited_parts
+from podium.saved_runs.imported_runs import doubt_about_folds
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
 from podium.saved_runs.trained_with import edited_options, mixed_versions
@@ -14,7 +16,8 @@ from podium.terminal import first_few, say_once
 
 def doubt_about(run: Run) -> str:
     """Returns all doubts about a run, for people; nothing if there are none."""
-    return "; ".join(filter(None, (doubt_about_score(run), doubt_about_code(run), doubt_about_recipe(run))))
+    doubts = (doubt_about_score(run), doubt_about_folds(run), doubt_about_code(run), doubt_about_recipe(run))
+    return "; ".join(filter(None, doubts))
 
 
 def doubt_about_code(run: Run) -> str:
@@ -48,8 +51,14 @@ def warn_of_edits(run: Run) -> None:
 def warn_of_doubts(run: Run) -> None:
     """Says all doubts about a run, those that this command has not yet said, and the versions of its folds."""
     _warn(doubt_about_score(run))
+    warn_of_folds(run)
     warn_of_edits(run)
     warn_of_versions(run)
+
+
+def warn_of_folds(run: Run) -> None:
+    """Says that the folds of an imported run are not known to be these."""
+    _warn(doubt_about_folds(run))
 
 
 def warn_of_versions(run: Run) -> None:

@@ -11,6 +11,7 @@ from podium.errors import PodiumError
 from podium.recipe import ONLY_IN_TRAINING, Options, flag_of, recipe_options
 from podium.recipe_defaults import OPTIONS_OF_LEVEL
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
+from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import Run, find_runs
 
 LEARNS_FROM = {"teacher": "taught by", "pseudo": "learns the test images from", "start": "goes on from"}  # by option
@@ -23,6 +24,7 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
     The seed is the next one: the same one would show the same crops in the same order again.
     """
     (source,) = find_runs(slug, root, [options["start"]])
+    refuse_imported([source], f"--from {source.name}")
     if name == source.name:
         raise PodiumError(f"run '{name}' cannot go on from itself; give the new run another --name")
     model = source.recipe["model"]
@@ -49,6 +51,7 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
 def find_earlier_runs(slug: str, root: Path, option: str, value: str, folds: Sequence[int]) -> tuple[Run, ...]:
     """Returns the runs that an option names (`a+b`); raises unless all have finished these folds."""
     runs = find_runs(slug, root, value.split("+"))
+    refuse_imported(runs, f"{flag_of(option)} {value}")
     for run in runs:
         missing = [fold for fold in folds if fold not in run.models()]
         if missing and holds_nothing_out(missing[0]):

@@ -6,6 +6,7 @@
                              fold<k>/{model.safetensors, metrics.jsonl, trained.json, oof.npz, test.npz}
                              all<n>/, the same of a model that has learned from all images (--folds all)
 
+Predictions from elsewhere (import_predictions.py) are a run without weights: fold<k>/ holds oof.npz and test.npz.
 A fold is finished when its oof.npz is there: training writes it last. trained_with.py describes trained.json; test.npz
 is a cache of `podium submit`. The oof.npz of a model of all images is empty.
 """
@@ -47,6 +48,7 @@ READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "precision": str,
 }
 READ_ELSEWHERE: dict[str, Any] = {"model": str, "metric": str, "epochs": int}
+READ_OF_IMPORTED: dict[str, Any] = {"folds": int, "model": str, "metric": str}
 OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and their types; a run may lack them
     **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "test_sha256", "region_sha256"), str),
     "device": str,
@@ -54,6 +56,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "also_sha256", "extra_sha256"), (str, NoneType)),
     "weights_source": (str, NoneType),
     **dict.fromkeys(("auto", "budget", "own_parts", "soup", "soup_sha256", "versions", "weights_copies"), dict),
+    "imported": dict,
     **dict.fromkeys(("start_sha256", "teacher_sha256", "pseudo_sha256", "pseudo_power", "other_versions"), dict),
     "weights_licence": str,
     **dict.fromkeys(("extra", "made_from"), list),
@@ -118,6 +121,11 @@ class Run:
         """The runs whose weights a soup averages; none of a run that was trained."""
         return sorted({name for counts in self.recipe.get("soup", {}).values() for name in counts})
 
+    @property
+    def imported(self) -> dict[str, Any]:
+        """What is recorded of predictions from elsewhere (imported_runs.py); nothing of a run that was trained."""
+        return dict(self.recipe.get("imported") or {})
+
     def has_begun(self) -> bool:
         """Returns whether anything is trained. A run that fails before its first checkpoint leaves a recipe only."""
         return bool((self.path / "recipe.json").exists() and self._trained_files())
@@ -159,12 +167,6 @@ class Run:
                 f"{self.path} was started from the weights {recorded}, not {source}; choose another --name"
             )
 
-    @_alone_with_recipe
-    def keep_cost(self, multiply_adds: int) -> None:
-        """Records what the model costs for one image: to count it takes longer than all that compares runs."""
-        if "multiply_adds" not in self.recipe:
-            self._record("multiply_adds", multiply_adds)
-
     def _record(self, name: str, value: Any) -> None:
         self.recipe[name] = value
         write_json(self.path / "recipe.json", self.recipe)
@@ -201,7 +203,7 @@ class Run:
     def weights_path(self, fold: int) -> Path:
         path = self.fold_folder(fold) / "model.safetensors"
         if not path.is_file():
-            raise PodiumError(f"{path} is missing; {self._restore(fold)}")
+            raise PodiumError(without_weights(self) or f"{path} is missing; {self._restore(fold)}")
         return path
 
     def check_weights(self, fold: int) -> str:
@@ -240,6 +242,14 @@ class Run:
                 raise InUse(f"{self.path} is being trained by another process; wait, or use --name")
             _delete_leftovers(self)
             yield
+
+
+@_alone_with_recipe
+def keep_cost(run: Run, multiply_adds: int) -> None:
+    """Records what the model costs for one image: to count it takes longer than all that compares runs."""
+    if "multiply_adds" not in run.recipe:
+        run.recipe["multiply_adds"] = multiply_adds
+        write_json(run.path / "recipe.json", run.recipe)
 
 
 @_alone_with_recipe
@@ -325,7 +335,8 @@ def _problem_with_recipe(content: Any) -> str:
     """Returns what is wrong with a recipe.json, which anybody may have written; nothing if it is right."""
     if not isinstance(content, dict):
         return "model is missing"
-    for key, kind in (READ_BY_SUBMIT | READ_ELSEWHERE).items():
+    needed = READ_OF_IMPORTED if content.get("imported") else READ_BY_SUBMIT | READ_ELSEWHERE
+    for key, kind in needed.items():
         if not _is_of(content.get(key), kind):
             return f"{key} is missing"
     for key, kind in OTHER_FACTS.items():
@@ -352,6 +363,12 @@ def _known(identity: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value for key, value in identity.items() if value is not None
     }  # there may be no extensions and no corrections
+
+
+def without_weights(run: Run) -> str:
+    """Returns why a run has no weights; nothing of one that should have them."""
+    is_imported = (run.path / "recipe.json").exists() and run.imported
+    return f"{run.name} holds predictions from elsewhere and no weights; take a trained run" if is_imported else ""
 
 
 def has_shared_backbone(run: Run) -> bool:
@@ -430,8 +447,10 @@ def find_run(source: str, slug: str, root: Path) -> tuple[Run, str]:
     return run, path.resolve().parent.name
 
 
-def refuse_pretraining(run: Run) -> None:
-    """Refuses the name of a pretraining for a run."""
+def refuse_other_content(run: Run) -> None:
+    """Refuses the name of a pretraining, or of imported predictions, for a run that is trained."""
+    if run.has_begun() and run.imported:
+        raise PodiumError(f"{run.path} holds predictions from elsewhere; choose another name for this run (--name RUN)")
     if (run.path / PRETRAINING).exists():
         raise PodiumError(f"{run.path} holds a pretraining; choose another name for this run (--name RUN)")
 
@@ -454,19 +473,20 @@ def names_of_runs_on_folds(slug: str, root: Path) -> list[str]:
 
 def results_table(run: Run, fold_count: int, metric: str, classes: tuple[str, ...]) -> str:
     """Tabulates the finished folds: their scores on images that their models have not seen."""
-    rows, scores = [], []
+    rows, scores, is_trained = [], [], not run.imported
     for fold in run.finished():
         held_out, loss, seconds = run.out_of_fold(fold, classes), "?", "?"
         scores.append(evaluate(metric, held_out.target, held_out.probs))
         try:
-            history = run.history(fold)
-            loss, seconds = f"{history[-1].loss:z.4f}", duration(sum(record.seconds for record in history))
+            history = run.history(fold) if is_trained else []
+            if history:
+                loss, seconds = f"{history[-1].loss:z.4f}", duration(sum(record.seconds for record in history))
         except PodiumError as damage:
             say(f"podium: warning: {damage}")
         rows.append([fold, f"{len(held_out.id):,}", f"{scores[-1]:z.5f}", loss, seconds])
     spread = f" ± {np.std(scores, ddof=1):z.5f}" if len(scores) > 1 else ""
     header = ["fold", "validated", metric, "train loss", "time"]
-    if run.ingredients:  # nothing was trained
+    if run.ingredients or not is_trained:
         header, rows = header[:3], [row[:3] for row in rows]
     text = table(header, rows)
     return f"{text}\n{metric} {np.mean(scores):z.5f}{spread} over {len(scores)} of {fold_count} folds"

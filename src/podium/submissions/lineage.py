@@ -19,6 +19,7 @@ from podium.competition.load import raw_folder
 from podium.disk import NAME_PATTERN, sha256
 from podium.errors import PodiumError
 from podium.saved_runs.fold_names import fold_name
+from podium.saved_runs.imported_runs import describe_import
 from podium.saved_runs.made_from import describe_images, licences_of
 from podium.terminal import first_few, podium_command, table
 
@@ -64,6 +65,8 @@ class Lineage:
         if corrections:
             lines.append(f"corrections  {corrections}")
         recipes = [run["recipe"] for run in runs]
+        imports = [describe_import(run["run"], own) for run in runs if (own := run["recipe"].get("imported"))]
+        lines += [f"imported     {text}" for text in imports]
         if images := describe_images(recipes):
             lines.append(f"elsewhere    {first_few(images)}")
         if licences := dict.fromkeys(licence for recipe in recipes for licence in licences_of(recipe)):

@@ -39,9 +39,11 @@ def predict_blend(
 ) -> BlendedPredictions:
     """Predicts with the given folds of each run. A run's prediction is the mean of its fold models."""
     stores = open_stores(competition, root, folds, machine)
-    store = next(iter(stores.values()))
-    _warn_of_unreadable_images(competition, store)
-    for problem in (other_images := describe_other_images(competition, store)):
+    other_images: list[str] = []
+    if store := next(iter(stores.values()), None):  # else all runs were imported
+        _warn_of_unreadable_images(competition, store)
+        other_images = describe_other_images(competition, store)
+    for problem in other_images:
         say(f"podium: warning: {problem}")
     count, features = len(competition.answer_ids), pool_test_features(competition) if blend.stack else None
     sample = np.random.default_rng(0).permutation(count)[:GAIN_SAMPLE]
@@ -50,11 +52,12 @@ def predict_blend(
     facts: PredictionFacts = {}
     for number, (run, run_folds) in enumerate(folds.items()):
         total: Probs = np.zeros((count, len(competition.classes)))
-        counts = _models_by_class(competition, run, run_folds)
+        counts = models_that_count(competition, run, run_folds)
         fold_probs.append([])
         facts[run] = {}
         for fold, does_count in zip(run_folds, counts, strict=True):
-            predictions = predict_test(competition, stores[run].of_fold(fold), run, fold, machine)
+            store = stores[run].of_fold(fold) if run in stores else None
+            predictions = predict_test(competition, store, run, fold, machine)
             probs = pool_test(competition, predictions.probs.astype(np.float64), blend.pool)
             is_pooled = competition.answers is not None  # then float32, as it was predicted, would not be exact
             fold_probs[-1].append((probs if is_pooled else predictions.probs)[sample])
@@ -66,9 +69,9 @@ def predict_blend(
     return BlendedPredictions(probs, fold_probs, facts, fold_features, other_images)
 
 
-def _models_by_class(competition: Competition, run: Run, folds: Sequence[int]) -> NDArray[np.bool_]:
+def models_that_count(competition: Competition, run: Run, folds: Sequence[int]) -> NDArray[np.bool_]:
     """Marks which models count in the mean of a class; of most competitions, all do."""
-    if competition.unknown is None:
+    if competition.unknown is None or run.imported:
         return np.ones((len(folds), len(competition.classes)), dtype=bool)
     from podium.models.predict import models_by_class  # it imports torch
 

@@ -15,6 +15,7 @@ from podium.machine import Machine
 from podium.project_root import runs_folder
 from podium.recipe import differences
 from podium.saved_runs.doubts import warn_of_edits, warn_of_versions
+from podium.saved_runs.imported_runs import source_sha256
 from podium.saved_runs.run_folder import READ_BY_SUBMIT, Run, package_versions
 from podium.submissions.lineage import Lineage
 from podium.submissions.predict_test import PredictionFacts, predict_blend
@@ -80,10 +81,10 @@ def find_recorded_folds(root: Path, lineage: Lineage) -> dict[Run, list[int]]:
         if changes:
             raise PodiumError(f"{run.path} is not the run of {lineage.path.name}: {changes[0]}; restore it")
         for fold in recorded["folds"]:
-            if run.check_weights(fold["fold"]) != fold["weights_sha256"]:
+            if source_sha256(run, fold["fold"]) != fold["weights_sha256"]:
                 raise PodiumError(
-                    f"{run.fold_folder(fold['fold'])}: its weights are not those of {lineage.path.name}; restore the"
-                    " run"
+                    f"{run.fold_folder(fold['fold'])}: its weights, or imported predictions, are not those of"
+                    f" {lineage.path.name}; restore the run"
                 )
         folds[run] = [fold["fold"] for fold in recorded["folds"]]
     return folds

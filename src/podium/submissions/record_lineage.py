@@ -15,6 +15,7 @@ from podium.competition.load import Competition
 from podium.extensions.extension_files import loaded_extensions
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.fold_names import holds_nothing_out
+from podium.saved_runs.imported_runs import source_sha256
 from podium.saved_runs.made_from import images_from_elsewhere
 from podium.saved_runs.run_folder import Run, package_versions
 from podium.submissions.choose_steps import ChosenSteps
@@ -119,4 +120,4 @@ def _fold_as_json(run: Run, fold: int, competition: Competition, labels: Mapping
     score = None  # of a model of all images
     if not holds_nothing_out(fold):
         score = run.score(fold, competition.metric, labels, competition.classes)
-    return {"fold": fold, "score": score, "weights_sha256": run.check_weights(fold)}
+    return {"fold": fold, "score": score, "weights_sha256": source_sha256(run, fold)}

@@ -26,7 +26,7 @@ from podium.competition.load import Competition
 from podium.disk import check_name, write_json
 from podium.errors import PodiumError
 from podium.machine import Machine
-from podium.saved_runs.doubts import warn_of_edits, warn_of_versions
+from podium.saved_runs.doubts import warn_of_edits, warn_of_folds, warn_of_versions
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
 from podium.submissions.check import advice_on_same_answer, check_class_shares
@@ -184,7 +184,7 @@ def _refuse_unusable_runs(competition: Competition, folds: Models) -> None:
     """Raises if a run has other classes or another range than the competition, or if a fold's weights are missing."""
     for run, run_folds in folds.items():
         trained_in, current = (values.get("range") or "none" for values in (run.recipe, competition.card))
-        if trained_in != current:
+        if trained_in != current and not run.imported:
             raise PodiumError(
                 f"{run.path} was trained on values in the range {trained_in}, but {competition.card.path} now says"
                 f" {current}; restore the range there, train the run again, or leave it out with --except"
@@ -196,7 +196,8 @@ def _refuse_unusable_runs(competition: Competition, folds: Models) -> None:
                     f"{run.path} was trained on {len(classes)} classes that are not the {len(competition.classes)} of"
                     f" {competition.folder}; train it again, or leave it out with --except"
                 )
-            run.weights_path(fold)
+            if not run.imported:
+                run.weights_path(fold)
 
 
 def _announce(competition: Competition, folds: Models) -> None:
@@ -210,6 +211,7 @@ def _announce(competition: Competition, folds: Models) -> None:
             say(f"podium: warning: {run.name} lacks its {lacking} not trained yet")
         if doubt := doubt_about_score(run):
             say(f"podium: warning: {doubt}, and so is the expected one")
+        warn_of_folds(run)
         warn_of_edits(run)
         warn_of_versions(run)
     if len({run.recipe.get("folds_sha256") for run in folds}) > 1:

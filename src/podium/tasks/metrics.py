@@ -3,7 +3,7 @@
 from __future__ import annotations  # numpy appears in the types and is imported only where a score is computed
 
 from collections.abc import Callable
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium.errors import PodiumError
@@ -130,3 +130,16 @@ def evaluate(metric: str, targets: Targets, probs: NDArray[np.floating[Any]]) ->
 def score_per_image(metric: str, targets: Targets, probs: NDArray[np.floating[Any]]) -> NDArray[np.float64] | None:
     """Returns the score of each image if the metric is a mean over images, else None."""
     return _OF_IMAGES[metric](targets, probs) if metric in _OF_IMAGES else None
+
+
+def score_of(metric: str, error: float) -> float:
+    """Returns the score that is so far from the best possible one."""
+    known = METRICS[metric]()
+    return (known.best if isfinite(known.best) else 0.0) - known.better * error
+
+
+def error_of(metric: str, score: float) -> float:
+    """Returns how far a score is from the best possible one; lower is better for every metric."""
+    known = METRICS[metric]()
+    best = known.best if isfinite(known.best) else 0.0
+    return max(0.0, known.better * (best - score))

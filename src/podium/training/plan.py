@@ -30,7 +30,7 @@ from podium.saved_runs.known_images import find_origin, inherited_origin
 from podium.saved_runs.made_from import made_from
 from podium.saved_runs.pretrained_backbones import find_backbone
 from podium.saved_runs.regions_of_run import found_regions
-from podium.saved_runs.run_folder import Run, find_runs, recorded_threads, refuse_pretraining
+from podium.saved_runs.run_folder import Run, find_runs, recorded_threads, refuse_other_content
 from podium.tasks.metrics import METRICS
 from podium.terminal import podium_command
 from podium.torchrun import world_size
@@ -204,7 +204,7 @@ def _refuse_untested(plan: Plan) -> None:
 
 def _refuse_other_recipe(plan: Plan) -> None:
     """Refuses to resume a run with another recipe or other folds, and the name of a pretraining."""
-    refuse_pretraining(plan.run)
+    refuse_other_content(plan.run)
     if plan.run.has_begun():
         plan.run.check_same(plan.asked_identity())
         if edited := doubt_about_recipe(plan.run):

@@ -34,6 +34,7 @@ from podium.project_root import runs_folder
 from podium.recipe import has_neighbours
 from podium.saved_runs.earlier_runs import hash_weights
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
+from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.known_images import inherited_origin
 from podium.saved_runs.made_from import made_from
 from podium.saved_runs.regions_of_run import region_files, regions_of
@@ -126,6 +127,7 @@ def make_soup(
 ) -> Run:
     """Writes a run whose folds are soups of the named runs. `beside` says how it does beside another one."""
     runs = find_runs(competition.slug, root, list(names))
+    refuse_imported(runs, "podium soup")
     _refuse_other_runs(competition, runs, request)
     soup = Run(runs_folder(competition.slug, root) / (request.name or f"soup-{'-'.join(run.name for run in runs)}"))
     _refuse_what_is_there(soup)

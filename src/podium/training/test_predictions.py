@@ -5,6 +5,7 @@ fold model predicts only once.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from podium.images.store import Store, open_store, side_of_run
 from podium.light_torch import start_torch
 from podium.machine import Machine
 from podium.saved_runs.fold_names import fold_name
+from podium.saved_runs.imported_runs import source_sha256
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.regions_of_run import regions_of
 from podium.saved_runs.run_folder import Run
@@ -31,9 +33,11 @@ if TYPE_CHECKING:
 
 
 def open_stores(competition: Competition, root: Path, runs: Iterable[Run], machine: Machine) -> dict[Run, Store]:
-    """Opens what each run sees of the images; runs that see the same share a store."""
+    """Opens what each run sees of the images; runs that see the same share a store, and imported ones need none."""
     facts = {}
     for run in runs:
+        if run.imported:  # its predictions are there
+            continue
         jitter = run.recipe.get("region_jitter", 0.0)
         facts[run] = side_of_run(run.recipe["image_size"], run.recipe["test_size"], jitter), regions_of(run)
     opened: dict[tuple[int, str, str], Store] = {}
@@ -43,8 +47,13 @@ def open_stores(competition: Competition, root: Path, runs: Iterable[Run], machi
     return {run: opened[side, regions.part, regions.sha256] for run, (side, regions) in facts.items()}
 
 
-def predict_test(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> Predictions:
-    """Returns the fold model's probabilities for the test images: from test.npz if it still fits, else computed."""
+def predict_test(competition: Competition, store: Store | None, run: Run, fold: int, machine: Machine) -> Predictions:
+    """Returns the fold model's probabilities for the test images: from test.npz if it still fits, else computed.
+
+    Without a store, they were imported.
+    """
+    if store is None:
+        return _imported_predictions(competition, run, fold)
     if kept := kept_predictions(competition, store, run, fold):
         say(f"  {run.name} {fold_name(fold)}: already predicted")
         return kept.in_order_of(competition.classes)
@@ -68,6 +77,32 @@ def kept_predictions(competition: Competition, store: Store, run: Run, fold: int
     if kept is None or kept.key != _key_of(competition, store, run, fold):
         return None
     return kept if kept.probs.shape == (len(competition.test), len(competition.classes)) else None
+
+
+def last_predictions(competition: Competition, run: Run, fold: int) -> Predictions | None:
+    """Returns what the fold's model has predicted for these test images, whatever their pixels are now."""
+    if run.imported:
+        return _imported_predictions(competition, run, fold)
+    kept = _load_cached(_path(run, fold))
+    made_from = f"weights {run.out_of_fold(fold).key} images {competition.test_hash[:32]}"
+    if kept is None or not kept.key.startswith(made_from) or len(kept.id) != len(competition.test):
+        return None
+    return kept.in_order_if_same(competition.classes)
+
+
+def _imported_predictions(competition: Competition, run: Run, fold: int) -> Predictions:
+    """Returns what was imported, in the order of the test images of today."""
+    again = f"delete {run.path} and import the predictions again"
+    kept = Predictions.load(_path(run, fold), again)
+    if kept.key != source_sha256(run, fold):
+        raise PodiumError(f"{_path(run, fold)} is of another import than {run.path / 'recipe.json'}; {again}")
+    place = {str(image_id): row for row, image_id in enumerate(kept.id)}
+    ids = competition.test["id"].to_numpy(dtype=str)
+    if missing := [str(image_id) for image_id in ids if image_id not in place]:
+        raise PodiumError(f"{_path(run, fold)}: no prediction for the test image '{missing[0]}'; {again}")
+    rows = np.array([place[str(image_id)] for image_id in ids], np.int64)
+    own = replace(kept, id=ids, probs=kept.probs[rows], target=kept.target[rows])
+    return own.in_order_of(competition.classes)
 
 
 def _path(run: Run, fold: int) -> Path:

@@ -33,7 +33,7 @@ from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.foreign_weights import find_copies_in_weights
 from podium.saved_runs.made_from import KEY as MADE_FROM
 from podium.saved_runs.made_from import LICENCE, describe_images
-from podium.saved_runs.run_folder import CORRECTIONS, Run, keep_earlier, results_table
+from podium.saved_runs.run_folder import CORRECTIONS, Run, keep_cost, keep_earlier, results_table
 from podium.saved_runs.trained_with import keep_versions
 from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, first_few, plural, say, show, uses_make
@@ -100,7 +100,7 @@ def _record_cost(run: Run, recipe: Recipe, classes: int) -> None:
     """Counts while torch is there what comparing shows of the model; a model of the project may not be countable."""
     if "multiply_adds" not in run.recipe:
         with suppress(Exception):
-            run.keep_cost(multiply_adds_at(recipe.model, recipe.image_size, classes))
+            keep_cost(run, multiply_adds_at(recipe.model, recipe.image_size, classes))
 
 
 def _has_learned(run: Run, fold: int, competition: Competition) -> bool:

@@ -25,6 +25,7 @@ from podium.recipe import NEUTRAL, Recipe
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.doubts import warn_of_versions
 from podium.saved_runs.earlier_runs import hash_weights
+from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import TRIAL_PREFIX, Run, package_versions, recorded_threads
 from podium.terminal import did_you_mean, plural, say, show
 from podium.training.clean_labels import with_clean_labels
@@ -43,6 +44,7 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
         begun = [path.parent.name for path in run.path.parent.glob("*/recipe.json")]
         hint = did_you_mean(name, begun, otherwise=f"there are {', '.join(sorted(begun)) or 'none yet'}")
         raise PodiumError(f"{run.path}: nothing is trained there; {hint}")
+    refuse_imported([run], "podium verify")
     if run.ingredients:
         raise PodiumError(f"{run.path} is a soup of other runs; verify these: {', '.join(run.ingredients)}")
     fold = _choose_fold(run, fold)
