@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,16 +15,17 @@ from podium.competing import compete as journey
 from podium.competing.choices import CompeteRequest
 from podium.competing.compete import Outcome, compete
 from podium.competing.next_step import KIND_CHANCE
-from podium.competing.portfolio import TUNED, BackboneRow
+from podium.competing.portfolio import TUNED, BackboneRow, candidate_of
+from podium.competing.standing import Judge, Member
 from podium.competition.load import load
 from podium.disk import sha256
-from podium.errors import PodiumError
+from podium.errors import NoSpaceLeft, PodiumError
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
 from podium.saved_runs.run_folder import Run
 from podium.training.plan import Plan
 from podium.training.train import train_folds
 from templates import template
-from tiny import FAST, Podium, one_line, podium_at, write_competition
+from tiny import FAST, Podium, one_line, podium_at, run_of, write_competition
 
 SMALL = {"model": "test_resnet", "weights": "none", "image_size": 32, "batch_size": 8, "epochs": 2}
 pytestmark = pytest.mark.slow
@@ -129,6 +132,24 @@ def test_a_member_that_fails_is_named_and_the_rest_goes_on(mixed: Path, capsys: 
     assert "warning: failed, and left out" in err
     run(mixed, 1)
     assert [line["member"] for line in Ledger("tiny", mixed).of(BEGUN)].count(calls[1]) == 1  # not tried again
+    assert Ledger("tiny", mixed).failed() == {calls[1]}
+    Ledger("tiny", mixed).add("started", budget=1_200.0)
+    assert Ledger("tiny", mixed).failed() == set()  # with more time it is
+
+
+def test_a_full_disk_ends_it_with_the_last_csv(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = []
+
+    def fill_disk(plan: Plan) -> None:
+        calls.append(plan.run.name)
+        if len(calls) == 2:
+            raise NoSpaceLeft("no space left to write model.safetensors")
+        train_folds(plan)
+
+    outcome = run(mixed, 5, train=fill_disk)
+    assert len(calls) == 2
+    assert outcome.submission.exists()
+    assert "no space left to write model.safetensors; no further member is trained" in capsys.readouterr().err
 
 
 def test_if_every_member_fails_there_is_an_error(mixed: Path) -> None:
@@ -153,13 +174,23 @@ def test_a_run_by_hand_is_blended_and_one_of_other_folds_is_named(
     assert "mine" not in set(run(mixed, 0, except_runs=("mine",)).table["member"])
 
 
-def test_a_better_csv_is_replaced_only_by_a_better_one(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = run(mixed, 1)
-    before = first.submission.read_bytes()
-    errors = iter([0.1, 0.2, 0.2, 0.1])  # of the new blend, and of the one before
-    monkeypatch.setattr("podium.competing.standing.Judge.error", lambda self, chosen: next(errors, 0.1))
-    second = run(mixed, 1)
-    assert second.submission.read_bytes() == before or second.members == first.members
+@pytest.mark.parametrize(("of_all", "names"), [(0.9, ["good", "idle"]), (0.8, ["good"]), (0.7, ["good"])])
+def test_an_earlier_blend_stays_unless_a_new_one_is_better(
+    two_runs: Path, monkeypatch: pytest.MonkeyPatch, of_all: float, names: list[str]
+) -> None:
+    """A tie goes to the earlier blend."""
+
+    def blend(_: Judge, runs: Sequence[Run]) -> Any:
+        score = {1: 0.8, 2: of_all}[len(runs)]
+        equal = SimpleNamespace(weights=(1 / len(runs),) * len(runs))
+        return SimpleNamespace(estimate=SimpleNamespace(score=score), blend=equal)
+
+    monkeypatch.setattr(Judge, "blend", blend)
+    members = [Member(run, candidate_of(run)) for run in (run_of(two_runs, name) for name in ("good", "idle"))]
+    judgement = Judge(load("tiny", two_runs), two_runs, [0, 1]).judge(members, ["good"])
+    assert judgement.names == names
+    assert judgement.score == max(0.8, of_all)
+    assert set(judgement.errors) == {"good", "idle"}
 
 
 def test_a_time_too_short_for_one_member_says_what_is_enough(mixed: Path, podium: Podium) -> None:

@@ -12,13 +12,13 @@ from podium.competing.workshop import Train, Workshop
 from podium.competition.load import Competition
 from podium.machine import Machine
 from podium.models.device import device_kind, pick_device
-from podium.saved_runs.ledger import FAILED, FOLDS, Ledger
+from podium.saved_runs.ledger import FOLDS, Ledger
 from podium.terminal import plural
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
 from podium.training.train import train_folds
 
-FIRST_SIDES = (160, 128, 96)  # of the first head: the largest whose features take no longer than this
+FIRST_SIDES = (160, 128, 96, 64)  # of the first head: the largest whose features take no longer than this
 FIRST_SECONDS = 30.0
 SHARE_OF_TIME = 0.5  # that one member may take of all time
 
@@ -47,7 +47,7 @@ class Choices:
         self.every = tuple(range(plan.folds.count))
         chosen = ledger.of(FOLDS)
         self.judging = tuple(chosen[-1]["judging"]) if chosen else self.every
-        self.failed = {line["member"] for line in ledger.of(FAILED)}
+        self.failed = ledger.failed()
 
     def candidates(self, standing: Standing) -> Iterator[Candidate]:
         """Yields what can be trained, without mirrored images where these do not keep their class."""

@@ -124,14 +124,23 @@ class Journey:
 
     def run(self) -> Outcome:
         self.judge()
+        try:
+            self.train_members()
+        except NoSpaceLeft as error:
+            if self.judgement is None:
+                raise
+            self.shown.tell(f"podium: warning: {first_line(error)}; no further member is trained")
+        self.take_what_is_begun()
+        return finish(self)
+
+    def train_members(self) -> None:
+        """Trains one member after the other, as long as there is time and one promises a gain."""
         if unfinished := self.ledger.unfinished():
             self.train(_step_of(unfinished), "it was begun before")
         while not self.is_enough and (step := self.next_step()) is not None:
             if self.choices.decide_folds(self.standing, step, self.seconds_left):
                 self.judge()
             self.train(step, step.why(self.standing))
-        self.take_what_is_begun()
-        return finish(self)
 
     def next_step(self) -> Step | None:
         """Returns the step with the largest expected gain per minute; None if there is no time or no gain left."""

@@ -17,7 +17,7 @@ from podium.saved_runs.run_folder import Run
 HEAD, TUNED, SCRATCH = "head", "tuned", "scratch"
 IMPORTED = "imported"  # the kind of predictions from elsewhere, which nobody can train here
 WORDS = {HEAD: "frozen head", TUNED: "fine-tuned", SCRATCH: "from scratch"}
-SIDES = (96, 128, 160, 224, 288)  # of the longer side, for ConvNets
+SIDES = (64, 96, 128, 160, 224, 288)  # of the longer side, for ConvNets
 SIDE_STEP = 8  # of the shorter side
 FREE_LICENCES = ("apache", "mit", "bsd", "cc-by-4", "cc0")  # others, such as non-commercial ones, are not taken unasked
 SEEDS = 3  # of the same member

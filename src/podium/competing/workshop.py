@@ -10,6 +10,7 @@ from podium.errors import PodiumError
 from podium.image_size import area_of
 from podium.machine import Machine
 from podium.models.build import resolve_recipe
+from podium.models.hub import backbones_in
 from podium.project_root import runs_folder
 from podium.recipe import Options, Recipe
 from podium.saved_runs.run_folder import Run
@@ -107,10 +108,13 @@ class Workshop:
 
     def _rate(self, candidate: Candidate, recipe: Recipe) -> float:
         """Returns training images a second, measured once for each model: the time grows with the pixels."""
-        if candidate.model not in self.rates:
-            try:
-                rate = measure_training(recipe, self.base.competition.classes, self.machine.device)
-            except PodiumError:
-                rate = 1e-6  # it does not fit into memory: no time is enough for it
-            self.rates[candidate.model] = rate * area_of(recipe.image_size)
-        return self.rates[candidate.model] / area_of(recipe.image_size)
+        area = area_of(recipe.image_size)
+        for model in backbones_in(candidate.model):
+            if model not in self.rates:
+                try:
+                    single = replace(recipe, model=model)
+                    rate = measure_training(single, self.base.competition.classes, self.machine.device)
+                except PodiumError:
+                    rate = 1e-6  # it does not fit into memory: no time is enough for it
+                self.rates[model] = rate * area
+        return 1 / sum(area / self.rates[model] for model in backbones_in(candidate.model))

@@ -60,6 +60,17 @@ class Ledger:
     def of(self, *events: str) -> list[Line]:
         return [line for line in self.lines if line["event"] in events]
 
+    def failed(self) -> set[str]:
+        """Returns the members that failed since the command was given more time than before: then they may not."""
+        most, failed = 0.0, set[str]()
+        for line in self.lines:
+            if line["event"] == STARTED and line["budget"] > most:
+                most = line["budget"]
+                failed.clear()
+            elif line["event"] == FAILED:
+                failed.add(line["member"])
+        return failed
+
     def unfinished(self) -> Line | None:
         """Returns the member that was being trained when the command ended."""
         begun = self.of(BEGUN)
