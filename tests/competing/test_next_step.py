@@ -41,6 +41,17 @@ def test_the_largest_gain_per_minute_of_those_in_time_is_chosen() -> None:
     assert choose_step([], 5.0) is None
 
 
+def test_what_is_begun_is_finished_before_as_good_a_member_is_begun() -> None:
+    """The first fold of another one costs as much, and brings nothing before it has all folds."""
+    begun = Known(one(TUNED), 0.05, is_whole=False)
+    known = Standing((*HEADS.members, begun), 0.1)
+    steps = [
+        expect(one(TUNED, "b", family="g"), (0,), 100.0, known, seconds_in_all=200.0),
+        expect(one(TUNED), (0, 1), 100.0, known, seconds_in_all=100.0),
+    ]
+    assert choose_step(steps, 1_000.0) is steps[1]
+
+
 @pytest.mark.parametrize(
     ("new", "than"),
     [

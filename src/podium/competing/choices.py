@@ -76,9 +76,10 @@ class Choices:
             fitted = workshop.with_epochs_for(candidate, folds, most)
             if fitted is None:
                 continue
+            in_all = workshop.seconds(fitted, folds)
             if candidate.kind != HEAD and candidate.name not in known:
                 folds = folds[:1]  # what does not help there need not be trained on the others
-            steps.append(expect(fitted, folds, workshop.seconds(fitted, folds), standing))
+            steps.append(expect(fitted, folds, workshop.seconds(fitted, folds), standing, in_all))
         return steps
 
     def folds_to_judge(self, standing: Standing, seconds_left: float) -> tuple[int, ...]:

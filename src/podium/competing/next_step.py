@@ -80,10 +80,11 @@ class Step:
     gain: float  # expected, of the blend
     error: float  # expected, of the member
     chance: float
+    seconds_in_all: float = 0.0  # until it is trained on all folds, if these are only the first of them
 
     @property
     def gain_per_minute(self) -> float:
-        return self.gain / max(self.seconds, 1.0) * 60
+        return self.gain / max(self.seconds, self.seconds_in_all, 1.0) * 60
 
     def why(self, standing: Standing) -> str:
         chance = "" if self.chance == 1 else f" with a chance of {self.chance:.0%}"
@@ -99,13 +100,15 @@ def choose_step(steps: Iterable[Step], seconds_left: float) -> Step | None:
     return max(fitting, key=lambda step: step.gain_per_minute, default=None)
 
 
-def expect(candidate: Candidate, folds: tuple[int, ...], seconds: float, standing: Standing) -> Step:
+def expect(
+    candidate: Candidate, folds: tuple[int, ...], seconds: float, standing: Standing, seconds_in_all: float = 0.0
+) -> Step:
     """Returns the step with what is expected of it."""
     error, chance = expected_error(candidate, standing)
     gain = chance * gain_of_blend(candidate, error, standing)
     if candidate.kind == TUNED and chance < 1:
         gain *= FIRST_OF_KIND
-    return Step(candidate, folds, seconds, gain, error, chance)
+    return Step(candidate, folds, seconds, gain, error, chance, seconds_in_all)
 
 
 def expected_error(candidate: Candidate, standing: Standing) -> tuple[float, float]:
@@ -152,7 +155,7 @@ def gain_in(seconds: float, steps: Sequence[Step], standing: Standing) -> float:
 
 
 def _again(step: Step, standing: Standing) -> Step:
-    return expect(step.candidate, step.folds, step.seconds, standing)
+    return expect(step.candidate, step.folds, step.seconds, standing, step.seconds_in_all)
 
 
 def folds_that_judge(seconds_left: float, seconds_of_fold: float, fold_sizes: Sequence[int]) -> int:
