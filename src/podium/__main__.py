@@ -75,10 +75,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _choose_competition(args: argparse.Namespace) -> None:
-    """Sets the competition where the user has named none. `data` takes the only archive, or brings the default one."""
+    """Sets the competition where the user has named none. `data` takes the only archive, or brings the default one.
+
+    `compete` does so, too, where no competition is unpacked yet.
+    """
     if args.command in WITHOUT_COMPETITION or args.competition is not None:
         return
-    only, fetches, raw = usual_competition(args.root), args.command == "data", args.root / "data/raw"
+    only, raw = usual_competition(args.root), args.root / "data/raw"
+    fetches = args.command == "data" or (args.command == "compete" and not (raw / only).exists())
     args.competition = usual_competition(args.root, fetches=True) if fetches else only
     if args.competition != DEFAULT_COMPETITION:
         kind = "archive" if fetches else "one"

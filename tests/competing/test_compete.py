@@ -199,6 +199,14 @@ def test_a_time_too_short_for_one_member_says_what_is_enough(mixed: Path, podium
     assert "allow 1" in line or "allow 60 s" in line or "allow 2 min" in line
 
 
+def test_an_archive_that_lies_there_is_unpacked_and_meant(tmp_path: Path, podium: Podium) -> None:
+    folder = write_competition(tmp_path)
+    shutil.make_archive(str(folder), "zip", folder)
+    shutil.rmtree(folder)
+    assert "the first member takes about" in one_line(podium("compete", "--budget", "1s"))
+    assert (folder / "train.csv").exists()
+
+
 def test_more_time_goes_on_where_it_was(mixed: Path) -> None:
     run(mixed, 1)
     outcome = compete(load("tiny", mixed), mixed, CompeteRequest(1_200.0, most_members=1))

@@ -123,9 +123,5 @@ def _score(competition: Competition, root: Path, csv: Path) -> float:
 
 
 def _next_step(root: Path) -> str:
-    if uses_make():
-        commands = "make train MODEL=auto, and make submit"
-    else:
-        names = ("data", "folds", "train --model auto", "submit")
-        commands = ", ".join(f"{podium_command()} {name}" for name in names)
-    return f"put a competition's zip into {root / 'data' / 'raw'}, then: {commands}"
+    command = "make compete" if uses_make() else f"{podium_command()} compete"
+    return f"put a competition's zip into {root / 'data' / 'raw'}, then: {command}"
