@@ -239,12 +239,13 @@ def finish(journey: Journey) -> Outcome:
     if journey.judgement is None:
         raise _nothing(journey)
     competition, shown, judgement = journey.competition, journey.shown, journey.judgement
-    why = "no further step promises a gain" if journey.seconds_left > 60 else "the time is over"
+    more = _gain_of_an_hour(journey)
+    why = "the time left is too short for another member" if more else "no further step promises a gain"
     why = "enough members are trained" if journey.is_enough else why
     journey.ledger.add(STOPPED, why=why)
     metric, (low, high), tests = competition.metric, journey.best.interval, len(competition.answer_ids)
     shown.tell(shown.text())
-    shown.tell(f"podium: {why} after {duration(journey.ledger.worked)}; {_what_an_hour_brings(journey)}")
+    shown.tell(f"podium: {why} after {duration(journey.ledger.worked)}; {_in_words(journey, more)}")
     shown.tell(
         f"podium: {metric} {judgement.score:z.4f}; expect between {low:z.4f} and {high:z.4f} on {tests:,} test"
         f" {rows_of(competition)}"
@@ -255,11 +256,15 @@ def finish(journey: Journey) -> Outcome:
     return Outcome(journey.best.path, judgement.score, (low, high), members, journey.rows)
 
 
-def _what_an_hour_brings(journey: Journey) -> str:
-    """Returns a guess at what more time would bring."""
+def _gain_of_an_hour(journey: Journey) -> float:
+    """Returns a guess at what more time would bring; 0 if that is next to nothing."""
     steps = journey.choices.steps(journey.standing, HOUR, journey.budget + HOUR)
     gain = gain_in(HOUR, steps, journey.standing)
-    if gain < LEAST_GAIN * journey.standing.blend_error:
+    return gain if gain >= LEAST_GAIN * journey.standing.blend_error else 0.0
+
+
+def _in_words(journey: Journey, gain: float) -> str:
+    if not gain:
         return "an hour more would bring next to nothing, by a guess"
     return f"an hour more would bring {gain:z.4f} of {journey.competition.metric}, by a guess"
 
