@@ -94,12 +94,13 @@ class BestCsv:
 
     def _decisions(self) -> list[Line]:
         """Returns what was trained so far, why, and what it brought; of the last member, that is not known yet."""
-        begun, ended = self.ledger.of(BEGUN), {line["member"]: line for line in self.ledger.of(ENDED)}
-        decisions = []
-        for line in begun:
-            end = ended.get(line["member"], {})
-            facts = {"seconds": end.get("seconds", line.get("seconds") or 0.0), "gain": end.get("gain")}
-            decisions.append({"member": line["member"], "why": str(line.get("why", "")), **facts})
+        decisions: list[Line] = []
+        for line in self.ledger.of(BEGUN, ENDED):
+            if line["event"] == BEGUN:
+                facts = {"seconds": line.get("seconds") or 0.0, "gain": None}
+                decisions.append({"member": line["member"], "why": str(line.get("why", "")), **facts})
+            elif decisions:
+                decisions[-1] |= {"seconds": line["seconds"], "gain": line.get("gain")}
         return decisions
 
     def _write(self, judgement: Judgement, folds: Sequence[int]) -> None:
