@@ -152,6 +152,17 @@ def test_a_full_disk_ends_it_with_the_last_csv(mixed: Path, capsys: pytest.Captu
     assert "no space left to write model.safetensors; no further member is trained" in capsys.readouterr().err
 
 
+def test_if_the_first_member_fails_another_model_is_the_first(mixed: Path) -> None:
+    def fail_heads(plan: Plan) -> None:
+        if plan.recipe.linear:
+            raise RuntimeError("damaged weights")
+        train_folds(plan)
+
+    outcome = run(mixed, 1, train=fail_heads)
+    assert set(outcome.table["member"]) == {"test_resnet-scratch-32"}
+    assert Ledger("tiny", mixed).failed() == {"tf_efficientnet_lite0-head-32"}
+
+
 def test_if_every_member_fails_there_is_an_error(mixed: Path) -> None:
     def fail(plan: Plan) -> None:
         raise PodiumError("no memory")

@@ -55,12 +55,17 @@ class Choices:
         yield from candidates_of(self.rows, data, self.device, asked, standing.keeps_mirrored)
 
     def first(self) -> Step | None:
-        """Returns the first head, of a size whose features take seconds; without weights, a model from scratch."""
+        """Returns the first head, of a size whose features take seconds; without weights, a model from scratch.
+
+        A model that has failed is not tried again.
+        """
         standing = Standing((), math.inf)
-        heads = [one for one in self.candidates(standing) if one.kind == HEAD and not one.variant]
+        failed = {one.model for one in self.candidates(standing) if one.name in self.failed}
+        possible = [one for one in self.candidates(standing) if one.model not in failed]
+        heads = [one for one in possible if one.kind == HEAD and not one.variant]
         by_side = {one.side: one for one in heads if one.model == heads[0].model}
         firsts = [by_side[side] for side in FIRST_SIDES if side in by_side] or list(by_side.values())
-        firsts = firsts or list(self.candidates(standing))[:1]
+        firsts = firsts or possible[:1]
         steps = [expect(one, self.every, self.workshop.seconds(one, self.every), standing) for one in firsts]
         return next((step for step in steps if step.seconds <= FIRST_SECONDS), steps[-1] if steps else None)
 

@@ -145,7 +145,7 @@ class Journey:
     def next_step(self) -> Step | None:
         """Returns the step with the largest expected gain per minute; None if there is no time or no gain left."""
         if self.judgement is None:
-            step = None if self.choices.failed else self.choices.first()
+            step = self.choices.first()
             return step if step and step.seconds < self.seconds_left else None
         steps = self.choices.steps(self.standing, self.seconds_left, self.budget)
         plain = [step for step in steps if step.candidate.variant == PLAIN]  # the rest depends on its answer
