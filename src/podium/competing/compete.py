@@ -2,7 +2,7 @@
 
     podium compete [-c SLUG] [--budget 2h]
 
-A frozen head comes first, so that there is a submission within a minute or two. Then the step with the largest expected
+A frozen head comes first, so that there is a submission within minutes. Then the step with the largest expected
 gain of the blend per minute (next_step.py), again and again, as long as there is time. Each member is an ordinary run.
 Writes submissions/<slug>/compete.csv and its lineage (best_csv.py), and what ledger.py describes. The same command goes
 on, also with more time.
