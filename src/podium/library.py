@@ -290,6 +290,7 @@ def train(
     "8h", or seconds; `machine` is a podium.Machine, or a device such as "cpu". `options` are those of the recipe, such
     as lr, epochs, image_size and weights: `podium train --help` lists them (`--from` is `start` here).
     """
+    from podium.competing.one_model import choose_one
     from podium.training.plan import make_plan
     from podium.training.request import Request, check_before_plan
     from podium.training.train import train
@@ -302,7 +303,8 @@ def train(
     seconds = _seconds(budget)
     competition.folds()
     request = Request({"model": model, **options}, numbers, name, _machine(machine), seconds)
-    return Run(train(make_plan(check_before_plan(competition.slug, competition.root, request))).path)
+    plan = make_plan(check_before_plan(competition.slug, competition.root, request))
+    return Run(train(choose_one(plan)).path)
 
 
 def compete(

@@ -1,19 +1,24 @@
 """Which step comes next: arithmetic on errors and seconds, without a file or a model."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from podium.competing.next_step import (
+    LAST_STEPS,
     LEAST_JUDGES,
     Known,
     Standing,
     choose_step,
     expect,
     expected_error,
+    first_of_kind,
     folds_that_judge,
     gain_in,
+    gain_of_best,
     gain_of_blend,
+    trust_in,
 )
 from podium.competing.portfolio import HEAD, PLAIN, SCRATCH, TUNED, ZOOM, Candidate
 
@@ -83,7 +88,7 @@ def test_the_more_equals_there_are_the_less_another_gains() -> None:
 def test_fine_tuning_promises_little_where_heads_leave_little() -> None:
     rich, poor = HEADS, standing(0.1, (one(), 0.1), loss_left=0.01)
     for kind in (TUNED, SCRATCH):
-        assert expected_error(one(kind), rich)[1] > 5 * expected_error(one(kind), poor)[1]
+        assert expected_error(one(kind), rich)[1] == 2 * expected_error(one(kind), poor)[1]
 
 
 def test_a_trained_member_of_the_kind_tells_what_the_next_one_will_do() -> None:
@@ -134,3 +139,45 @@ def test_a_step_says_its_arithmetic() -> None:
     assert step.why(HEADS) == (
         f"an error of 0.0500 expected with a chance of 80%, the blend's 0.1000 would fall by {step.gain:.5f} in 90 s"
     )
+
+
+def test_a_model_with_fewer_epochs_is_expected_to_be_worse() -> None:
+    short = replace(one(TUNED), share=0.5)
+    assert expected_error(short, HEADS)[0] == expected_error(one(TUNED), HEADS)[0] * 2**0.25
+    known = standing(0.02, (one(), 0.1), (one(TUNED), 0.02))
+    other = one(TUNED, "b")
+    assert expected_error(replace(other, share=0.5), known)[0] > expected_error(other, known)[0]
+
+
+def test_gains_are_believed_as_far_as_the_last_ones_came_true() -> None:
+    assert trust_in([]) == 1
+    assert trust_in([(0.3, 0.3)]) == pytest.approx(1)
+    assert trust_in([(0.0, 0.1)]) == pytest.approx(0.5)
+    assert trust_in([(0.0, 0.2), (0.0, 0.2)]) < trust_in([(0.0, 0.2), (0.1, 0.2)]) < 1
+    assert trust_in([(0.0, 0.5), *[(0.1, 0.1)] * LAST_STEPS]) == pytest.approx(1)  # what is long ago is forgotten
+    doubted = replace(HEADS, trust={HEAD: 0.5})
+    new = one(model="b")
+    assert expect(new, (0,), 60.0, doubted).gain == expect(new, (0,), 60.0, HEADS).gain / 2
+
+
+def test_the_first_of_a_kind_is_the_best_that_leaves_time_for_others() -> None:
+    small, large = (
+        expect(one(TUNED, side=side), (0,), seconds, HEADS) for side, seconds in ((96, 100.0), (160, 300.0))
+    )
+    assert small.gain < large.gain
+    assert first_of_kind([small, large], 1_000.0) == large
+    assert first_of_kind([small, large], 400.0) == small
+    assert first_of_kind([small, large], 50.0) == small  # the cheapest, if no other leaves time
+    assert first_of_kind([], 50.0) is None
+
+
+def test_a_trial_costs_its_fold_and_by_its_chance_the_others() -> None:
+    tried = expect(one(TUNED), (0,), 60.0, HEADS, seconds_in_all=300.0)
+    assert tried.gain_per_minute == pytest.approx(tried.gain / (60 + tried.chance * 240) * 60)
+
+
+def test_who_wants_one_model_gains_only_by_a_better_one() -> None:
+    known = standing(0.02, (one(), 0.1), (one(TUNED), 0.02))
+    assert gain_of_best(one(model="b"), 0.03, known) == 0
+    assert gain_of_best(one(model="b"), 0.015, known) == pytest.approx(0.005)
+    assert gain_of_best(one(model="b"), math.inf, known) == 0

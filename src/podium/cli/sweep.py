@@ -132,6 +132,10 @@ def train_request(args: argparse.Namespace, request: Request) -> str:
         from podium.comparing.twin import describe_twin
         from podium.training.train import train
 
+        if plan.may_choose:
+            from podium.competing.one_model import choose_one
+
+            plan = choose_one(plan)
         train(plan, partial(describe_twin, plan.competition, plan.root))
     return plan.run.name
 

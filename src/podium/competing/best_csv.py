@@ -44,11 +44,11 @@ class BestCsv:
         return (math.nan if low is None else low), (math.nan if high is None else high)
 
     def update(
-        self, candidates: dict[str, Candidate], folds: Sequence[int], if_it_takes: Sequence[str] = ()
+        self, candidates: dict[str, Candidate], folds: Sequence[int], than: Judgement | None = None
     ) -> Judgement | None:
         """Judges the blend of all members that are trained on these folds, and writes it if it is better.
 
-        Returns None if there is no member yet, or if the blend takes none of those that it should.
+        Returns None if there is no member yet, or if the blend is no better than another one.
         """
         started = time.monotonic()
         judge = Judge(self.competition, self.root, folds)
@@ -57,7 +57,7 @@ class BestCsv:
             return None
         last = self.ledger.of(SUBMITTED)
         judgement = judge.judge(members, last[-1]["runs"] if last else ())
-        if if_it_takes and not set(if_it_takes) & set(judgement.names):
+        if than and not judge.is_better(judgement, than):
             return None
         if len(self.competition.test) and not self._is_written(judgement, folds):
             self._write(judgement, folds)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from podium.competing.next_step import Known, Standing, Step, expect, folds_that_judge
-from podium.competing.portfolio import HEAD, PLAIN, TUNED, Candidate, candidates_of
+from podium.competing.next_step import Known, Standing, Step, expect, first_of_kind, folds_that_judge
+from podium.competing.portfolio import HEAD, PLAIN, SCRATCH, TUNED, Candidate, candidates_of
 from podium.competing.understand import backbones_to_have
 from podium.competing.workshop import Train, Workshop
 from podium.competition.load import Competition
@@ -82,10 +82,12 @@ class Choices:
             if fitted is None:
                 continue
             in_all = workshop.seconds(fitted, folds)
+            if not set(folds) - set(workshop.run_of(candidate).finished()):
+                continue  # the blend has not taken it
             if candidate.kind != HEAD and candidate.name not in known:
                 folds = folds[:1]  # what does not help there need not be trained on the others
             steps.append(expect(fitted, folds, workshop.seconds(fitted, folds), standing, in_all))
-        return steps
+        return _one_of_new_kinds(steps, known, seconds_left)
 
     def folds_to_judge(self, standing: Standing, seconds_left: float) -> tuple[int, ...]:
         """Returns the folds that members are trained on: decided once, before the first fine-tuning."""
@@ -100,23 +102,32 @@ class Choices:
         sizes = [int(folds.validates(fold).sum()) for fold in self.every]
         return self.every[: folds_that_judge(seconds_left, step.seconds, sizes)]
 
-    def decide_folds(self, standing: Standing, step: Step, seconds_left: float) -> bool:
-        """Decides on the folds if the step is the first that needs it; returns whether others judge from now on."""
+    def decide_folds(self, standing: Standing, step: Step, seconds_left: float) -> None:
+        """Decides on the folds of fine-tuned members, if the step is the first of them."""
         if step.candidate.kind == HEAD or self.ledger.of(FOLDS):
-            return False
-        judging, before = self.folds_to_judge(standing, seconds_left), self.judging
-        why = f"{plural(len(judging), 'fold')} of fine-tuned members fit into the time"
-        self.ledger.add(FOLDS, judging=list(judging), why=why)
-        self.judging = judging
-        return judging != before
+            return
+        self.judging = self.folds_to_judge(standing, seconds_left)
+        why = f"{plural(len(self.judging), 'fold')} of fine-tuned members fit into the time"
+        self.ledger.add(FOLDS, judging=list(self.judging), why=why)
+
+
+def _one_of_new_kinds(steps: list[Step], known: dict[str, Known], seconds_left: float) -> list[Step]:
+    """Returns the steps, of each kind that nothing is known of only the one that is to be tried first."""
+    kinds = {member.candidate.kind for member in known.values()} | {HEAD}
+    left = [step for step in steps if step.candidate.kind in kinds]
+    for kind in (TUNED, SCRATCH):
+        of_kind = [step for step in steps if step.candidate.kind == kind]
+        if kind not in kinds and (first := first_of_kind(of_kind, seconds_left)):
+            left.append(first)
+    return left
 
 
 def _is_next(candidate: Candidate, known: dict[str, Known]) -> bool:
     """Returns whether a member is not trained, and what it is a variant of is."""
     if candidate.name in known and known[candidate.name].is_whole:
         return False
-    if candidate.variant == PLAIN:  # asked once, by the first head
-        return not any(member.candidate.variant == PLAIN for member in known.values()) and len(known) == 1
+    if candidate.variant == PLAIN and len(known) > 1:  # asked once, beside the first head
+        return False
     if candidate.variant:
         return replace(candidate, variant="").name in known
     if candidate.seed:

@@ -10,22 +10,23 @@ on, also with more time.
 
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.blending.pool_images import rows_of
 from podium.competing.best_csv import BestCsv, finite
 from podium.competing.choices import Choices, CompeteRequest
-from podium.competing.next_step import Standing, Step, choose_step, gain_in
-from podium.competing.portfolio import PLAIN, Candidate
+from podium.competing.next_step import Standing, Step, choose_step, gain_in, trust_in
+from podium.competing.portfolio import PLAIN, SCRATCH, TUNED, Candidate
 from podium.competing.progress_table import ProgressTable
 from podium.competing.standing import Judgement
 from podium.competing.understand import understand
 from podium.competition.load import Competition
 from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.models.device import is_cpu, pick_device
-from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, LOG, STARTED, STOPPED, Ledger, Line
+from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, LOG, STARTED, STOPPED, SUBMITTED, Ledger, Line
 from podium.tasks.metrics import score_of
 from podium.terminal import aside, duration, first_few, first_line, plural, say
 
@@ -111,7 +112,22 @@ class Journey:
 
     @property
     def standing(self) -> Standing:
-        return self.judgement.standing if self.judgement else Standing((), math.inf)
+        if not self.judgement:
+            return Standing((), math.inf)
+        return replace(self.judgement.standing, trust=self.trust)
+
+    @property
+    def trust(self) -> dict[str, float]:
+        """Returns how far to believe what is expected of each kind, by what its steps have brought so far."""
+        gains: dict[str, list[tuple[float, float]]] = {}
+        begun: dict[str, Line] = {}
+        for line in self.ledger.of(BEGUN, ENDED):
+            if line["event"] == BEGUN:
+                begun[line["member"]] = line
+            elif (step := begun.get(line["member"])) and step.get("blend_error") and not step.get("is_trial"):
+                brought, promised = ((one.get("gain") or 0.0) / step["blend_error"] for one in (line, step))
+                gains.setdefault(step["kind"], []).append((brought, promised))
+        return {kind: trust_in(of_kind) for kind, of_kind in gains.items()}
 
     @property
     def is_enough(self) -> bool:
@@ -138,8 +154,7 @@ class Journey:
         if unfinished := self.ledger.unfinished():
             self.train(_step_of(unfinished), "it was begun before")
         while not self.is_enough and (step := self.next_step()) is not None:
-            if self.choices.decide_folds(self.standing, step, self.seconds_left):
-                self.judge()
+            self.choices.decide_folds(self.standing, step, self.seconds_left)
             self.train(step, step.why(self.standing))
 
     def next_step(self) -> Step | None:
@@ -184,10 +199,15 @@ class Journey:
 
     def take_what_is_begun(self) -> None:
         """Compares on the first fold only, if the time ended before a member had more, and the blend gains by it."""
-        begun = [member.candidate.name for member in self.standing.members if not member.is_whole]
-        if begun and (judgement := self.best.update(self.by_name(), self.choices.judging[:1], begun)):
+        if any(not member.is_whole for member in self.standing.members):
+            self.take_if_better(self.choices.judging[:1])
+            if self.judgement:
+                self.show(self.judgement)
+
+    def take_if_better(self, folds: Sequence[int]) -> None:
+        """Takes the blend that only these folds judge, if it is better there than the one that more have judged."""
+        if judgement := self.best.update(self.by_name(), folds, self.judgement):
             self.judgement = judgement
-            self.show(judgement)
 
     def by_name(self) -> dict[str, Candidate]:
         by_name = {one.name: one for one in self.choices.candidates(self.standing)}
@@ -195,13 +215,23 @@ class Journey:
 
     def judge(self) -> None:
         self.shown.begin("blending")
-        self.judgement = self.best.update(self.by_name(), self.choices.judging)
+        submitted, judging = self.ledger.of(SUBMITTED), self.choices.judging
+        folds = tuple(submitted[-1]["folds"]) if submitted else self.choices.every
+        self.judgement = self.best.update(self.by_name(), folds)
+        if folds != judging and any(self.has_all(judging, known.candidate) for known in self.standing.members):
+            self.take_if_better(judging)
         for name, reason in self.best.left_out.items():
             if name not in self.told:
                 self.told.add(name)
                 self.shown.tell(f"podium: not blended: {name} ({reason})")
         if self.judgement:
             self.show(self.judgement)
+
+    def has_all(self, folds: Sequence[int], candidate: Candidate) -> bool:
+        """Returns whether a member that is trained on some folds is trained on all of these."""
+        return candidate.kind in (TUNED, SCRATCH) and not set(folds) - set(
+            self.choices.workshop.run_of(candidate).finished()
+        )
 
     def show(self, judgement: Judgement) -> None:
         """Updates the table; where there is none, says how the blend stands."""
@@ -298,11 +328,13 @@ def _facts_of(step: Step) -> Line:
         "side": candidate.side,
         "seed": candidate.seed,
         "variant": candidate.variant,
+        "share": candidate.share,
         "options": dict(candidate.options),
         "seconds": finite(step.seconds),
         "gain": finite(step.gain),
         "error": finite(step.error),
         "chance": step.chance,
+        "is_trial": step.seconds_in_all > step.seconds,  # on the first fold: it brings nothing yet
     }
 
 
@@ -310,7 +342,8 @@ def _step_of(line: Line) -> Step:
     """Returns the step that a line of the ledger has begun."""
     texts = (str(line.get(name, "")) for name in ("family", "variant"))
     family, variant = texts
+    share = float(line.get("share", 1.0))
     candidate = Candidate(
-        line["kind"], line["model"], family, line["side"], line["options"], line["seed"], variant=variant
+        line["kind"], line["model"], family, line["side"], line["options"], line["seed"], variant, share
     )
     return Step(candidate, tuple(line["folds"]), float(line.get("seconds") or 0.0), 0.0, math.nan, 1.0)

@@ -7,10 +7,11 @@ An error is how far a score is from the best possible one: 1 - accuracy, or a lo
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from podium.competing.portfolio import HEAD, PLAIN, SCRATCH, TUNED, ZOOM, Candidate
+from podium.models.hub import backbones_in
 from podium.terminal import duration
 
 # What is expected of a kind of member of which none is trained yet: its share of the best frozen head's error, and the
@@ -19,9 +20,12 @@ from podium.terminal import duration
 KIND_ERROR = {TUNED: 0.5, SCRATCH: 0.5}
 KIND_CHANCE = {TUNED: 0.8, SCRATCH: 0.15}
 FIRST_OF_KIND = 2.0  # times its gain: what it shows holds for all others of its kind
-LITTLE_LEFT = 0.06  # of the loss of the classes' shares: where heads leave less, other kinds seldom find more
-CHANCE_OF_LITTLE = 0.1  # times the chance, there
+LITTLE_LEFT = 0.06  # of the loss of the classes' shares: where heads leave less, other kinds find more less often
+CHANCE_OF_LITTLE = 0.5  # times the chance, there: pets gain nothing, signs nearly all of it
+LAST_STEPS = 4  # of a kind, whose gains say how far to believe what is expected of the next one
+PRIOR_GAIN = 0.1  # of the blend's error, as if a step had brought what was expected of it
 SIZE_POWER = {HEAD: 0.6, TUNED: 0.35, SCRATCH: 0.2}  # error falls with this power of the side, if nothing is known
+EPOCHS_POWER = 0.25  # error falls with this power of the epochs: where time allows a third of them only, 1.3 times
 ZOOM_ERROR = 0.92  # times the error without zoomed views
 MIRROR_COSTS = 1.05  # times the error without mirrored images: where it is more, these do not keep their class
 KNOWN_SIZES = 0.5  # of what heads of both sizes, or of both models, say: so much of it holds for other kinds
@@ -50,6 +54,9 @@ class Standing:
     members: tuple[Known, ...]
     blend_error: float
     loss_left: float = 1.0  # that the best head leaves, of the loss of the classes' shares
+    trust: Mapping[str, float] = field(
+        default_factory=dict
+    )  # by kind: what its last steps brought, of what was expected
 
     @property
     def heads(self) -> list[Known]:
@@ -84,7 +91,9 @@ class Step:
 
     @property
     def gain_per_minute(self) -> float:
-        return self.gain / max(self.seconds, self.seconds_in_all, 1.0) * 60
+        """Returns the gain for the time that it takes: on the other folds it is trained only if it helps."""
+        others = max(0.0, self.seconds_in_all - self.seconds)
+        return self.gain / max(self.seconds + self.chance * others, 1.0) * 60
 
     def why(self, standing: Standing) -> str:
         chance = "" if self.chance == 1 else f" with a chance of {self.chance:.0%}"
@@ -100,14 +109,23 @@ def choose_step(steps: Iterable[Step], seconds_left: float) -> Step | None:
     return max(fitting, key=lambda step: step.gain_per_minute, default=None)
 
 
+Gain = Callable[[Candidate, float, Standing], float]  # of a member with this error
+
+
 def expect(
-    candidate: Candidate, folds: tuple[int, ...], seconds: float, standing: Standing, seconds_in_all: float = 0.0
+    candidate: Candidate,
+    folds: tuple[int, ...],
+    seconds: float,
+    standing: Standing,
+    seconds_in_all: float = 0.0,
+    gain_of: Gain | None = None,
 ) -> Step:
-    """Returns the step with what is expected of it."""
+    """Returns the step with what is expected of it: of the blend, or of what `gain_of` says."""
     error, chance = expected_error(candidate, standing)
-    gain = chance * gain_of_blend(candidate, error, standing)
+    gain = chance * (gain_of or gain_of_blend)(candidate, error, standing)
     if candidate.kind == TUNED and chance < 1:
         gain *= FIRST_OF_KIND
+    gain *= standing.trust.get(candidate.kind, 1.0)
     return Step(candidate, folds, seconds, gain, error, chance, seconds_in_all)
 
 
@@ -119,12 +137,13 @@ def expected_error(candidate: Candidate, standing: Standing) -> tuple[float, flo
     same_kind = [member for member in standing.members if member.candidate.kind == candidate.kind]
     if same_kind:
         nearest = min(same_kind, key=lambda member: _distance(candidate, member.candidate))
-        return nearest.error * _ratio(candidate, nearest.candidate, standing), 1.0
+        shorter = (nearest.candidate.share / candidate.share) ** EPOCHS_POWER
+        return nearest.error * _ratio(candidate, nearest.candidate, standing) * shorter, 1.0
     head = standing.best_head
     if head is None:  # nothing is trained yet
         return 1.0, 1.0
     chance = KIND_CHANCE[candidate.kind] * (CHANCE_OF_LITTLE if standing.loss_left < LITTLE_LEFT else 1.0)
-    error = KIND_ERROR[candidate.kind] * head.error
+    error = KIND_ERROR[candidate.kind] * head.error * (1 / candidate.share) ** EPOCHS_POWER
     if candidate.kind == TUNED:
         error *= _ratio(candidate, head.candidate, standing)
     return error, chance
@@ -141,6 +160,29 @@ def gain_of_blend(candidate: Candidate, error: float, standing: Standing) -> flo
     likeness = min(ratio, 1 / ratio) if ratio > 0 else 0.0
     new = _diversity(candidate, equals) / max(1, len(equals)) * likeness**WEIGHT_OF_WORSE
     return blend - blend * min(ratio, 1.0) * (1 - new)
+
+
+def trust_in(gains: Sequence[tuple[float, float]]) -> float:
+    """Returns how far to believe in the next gain, by those that the last steps of its kind brought and promised."""
+    brought, promised = (sum(column) for column in zip(*gains[-LAST_STEPS:], strict=True)) if gains else (0.0, 0.0)
+    return (PRIOR_GAIN + max(0.0, brought)) / (PRIOR_GAIN + promised)
+
+
+def first_of_kind(steps: Sequence[Step], seconds_left: float) -> Step | None:
+    """Returns which member of a kind is tried first: the one with the most gain that leaves time for others.
+
+    What is learned from it holds for its kind, so the cheapest one would be a bad witness.
+    """
+    in_time = [step for step in steps if max(step.seconds, step.seconds_in_all) <= seconds_left / WANTED]
+    if in_time:
+        return max(in_time, key=lambda step: step.gain)
+    return min(steps, key=lambda step: max(step.seconds, step.seconds_in_all), default=None)
+
+
+def gain_of_best(candidate: Candidate, error: float, standing: Standing) -> float:
+    """Returns how much less the best member's error is if this one joins: the gain of who wants one model only."""
+    best = min((member.error for member in standing.members), default=math.inf)
+    return max(0.0, best - error) if math.isfinite(error) else 0.0
 
 
 def gain_in(seconds: float, steps: Sequence[Step], standing: Standing) -> float:
@@ -215,7 +257,7 @@ def _differs_in(one: Candidate, other: Candidate) -> str:
     if one.family != other.family:
         return "family"
     if one.model != other.model:
-        return "model"
+        return "variant" if set(backbones_in(one.model)) & set(backbones_in(other.model)) else "model"
     if one.side != other.side:
         return "size"
     return "variant" if one.variant != other.variant else "seed"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from podium.image_size import ImageSize, sides_of, size_of
 from podium.models.hub import JOIN
 from podium.recipe import Options
-from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data
+from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, OPTIONS_OF_LEVEL, Data
 from podium.saved_runs.run_folder import Run
 
 HEAD, TUNED, SCRATCH = "head", "tuned", "scratch"
@@ -22,6 +22,7 @@ SIDE_STEP = 8  # of the shorter side
 FREE_LICENCES = ("apache", "mit", "bsd", "cc-by-4", "cc0")  # others, such as non-commercial ones, are not taken unasked
 SEEDS = 3  # of the same member
 PLAIN, ZOOM = "plain", "zoom"  # heads on images that are not mirrored, and on their middle parts too
+RATE_OPTIONS = {"lr", "norm", "batch_size", "optimizer"}  # who asks for one of these chooses the rest to suit it
 JOINED = 3  # backbones of one family whose features one head sees
 
 
@@ -69,6 +70,7 @@ class Candidate:
     options: Options = field(compare=False)  # of its recipe
     seed: int = 0
     variant: str = ""  # PLAIN, ZOOM or nothing; of a run that a person has trained, its name
+    share: float = field(default=1.0, compare=False)  # of its recipe's epochs, for which there is time
 
     @property
     def name(self) -> str:
@@ -106,9 +108,11 @@ def candidates_of(
     `asked` is what the card wants of every run. Without `is_mirrored`, no member sees mirrored images.
     """
     common = {} if is_mirrored else {"mirror": 0.0}
+    if "fit" in asked or "turn" in str(asked.get("views", "")).split("+"):
+        data = data._replace(shape=1.0)  # images that are turned have to be squares
     for row in [] if asked.get("weights") == "none" else [*rows, *_joined(rows)]:
         many = data.images >= AUTO_MANY_IMAGES and row.family == rows[0].family == "efficientnet_lite"
-        of_many = AUTO_WITH_MANY if many else {}
+        of_many = AUTO_WITH_MANY if many and not RATE_OPTIONS & asked.keys() else {}
         for side, size in _sizes(row.sides, data, asked):
             base = {"model": row.model, "weights": "pretrained", **size, **common}
             head = Candidate(HEAD, row.model, row.family, side, {**base, "linear": True})
@@ -122,7 +126,19 @@ def candidates_of(
                 yield from _seeds(Candidate(TUNED, row.model, row.family, side, {**base, **of_many}))
     small = AUTO.get(device_kind, AUTO["cpu"])
     for side, size in _sizes((small["image_size"], 96, 128), data, asked):
-        yield from _seeds(Candidate(SCRATCH, str(small["model"]), "scratch", side, {**small, **size, **common}))
+        own = without_asked({**small, **size, **common}, asked)
+        yield from _seeds(Candidate(SCRATCH, str(small["model"]), "scratch", side, own))
+
+
+def without_asked(own: Options, asked: Options) -> Options:
+    """Returns the options without those that somebody, or the level that he wants, sets otherwise."""
+    set_by_level = OPTIONS_OF_LEVEL.get(str(asked.get("level", "default")), {})
+    fixed = {"model", "weights"}
+    return {
+        name: value
+        for name, value in own.items()
+        if name in fixed or (name not in asked and ("level" not in asked or name not in set_by_level))
+    }
 
 
 def _joined(rows: Sequence[BackboneRow]) -> list[BackboneRow]:

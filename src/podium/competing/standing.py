@@ -9,6 +9,7 @@ import numpy as np
 
 from podium.blending.cost import find_costs
 from podium.blending.held_out import HeldOut, collect_held_out
+from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out
 from podium.competing.next_step import Known, Standing
 from podium.competing.portfolio import HEAD, Candidate
@@ -38,6 +39,7 @@ class Judgement:
     chosen: ChosenSteps  # the steps of the best blend, which these runs are blended by
     runs: tuple[Run, ...]
     standing: Standing
+    folds: tuple[int, ...]  # whose images have judged
 
     @property
     def score(self) -> float:
@@ -73,16 +75,30 @@ class Judge:
             kept = self.blend(before)
             if not self.error(chosen) < self.error(kept):
                 runs, chosen = before, kept
-        held_out = self._held_out([member.run for member in whole])
-        errors = {
-            member.run.name: self._error_of(probs, held_out.targets)
-            for member, probs in zip(whole, held_out.probs, strict=True)
-        }
-        partial = [member for member in members if not self.is_whole(member.run)]
-        known = [Known(member.candidate, errors[member.run.name]) for member in whole]
-        known += [self._known_in_part(member, runs, self.error(chosen)) for member in partial]
-        standing = Standing(tuple(known), self.error(chosen), self._loss_left(whole, held_out))
-        return Judgement(errors, chosen, runs, standing)
+        known, loss_left = self.singles(members, runs)
+        errors = {member.run.name: one.error for member, one in zip(members, known, strict=True) if one.is_whole}
+        standing = Standing(tuple(known), self.error(chosen), loss_left)
+        return Judgement(errors, chosen, runs, standing, self.folds)
+
+    def singles(self, members: Sequence[Member], beside: Sequence[Run] = ()) -> tuple[list[Known], float]:
+        """Returns the error of each member, and what the best head leaves of the loss of the classes' shares.
+
+        Those of fewer folds are put beside whole runs: these ones, or all.
+        """
+        whole = [member for member in members if self.is_whole(member.run)]
+        beside, errors, loss_left = beside or [member.run for member in whole], {}, 1.0
+        if whole:
+            held_out = self._held_out([member.run for member in whole])
+            loss_left = self._loss_left(whole, held_out)
+            for member, probs in zip(whole, held_out.probs, strict=True):
+                errors[member.run.name] = self._error_of(probs, held_out.targets)
+        known = [
+            Known(member.candidate, errors[member.run.name])
+            if member.run.name in errors
+            else self._known_in_part(member, beside)
+            for member in members
+        ]
+        return known, loss_left
 
     def is_whole(self, run: Run) -> bool:
         return not set(self.folds) - set(run.finished())
@@ -93,10 +109,22 @@ class Judge:
     def error(self, chosen: ChosenSteps) -> float:
         return error_of(self.competition.metric, chosen.estimate.score) if chosen.estimate else math.inf
 
-    def _held_out(self, runs: Sequence[Run], folds: Sequence[int] = ()) -> HeldOut:
+    def is_better(self, new: Judgement, old: Judgement) -> bool:
+        """Returns whether a blend judged on these folds is better there than one that was fitted to more of them.
+
+        The old one has seen these images, which favours it a little: what is kept is not worse.
+        """
+        held_out = self._held_out(old.runs, pool=old.chosen.blend.pool)
+        features = self.competition.features
+        inputs = features.of_train(held_out.ids) if features and old.chosen.blend.stack else None
+        probs = old.chosen.blend.decide(old.chosen.blend.apply(held_out.probs, inputs))
+        metric = self.competition.metric
+        return self.error(new.chosen) < error_of(metric, evaluate(metric, held_out.targets, probs))
+
+    def _held_out(self, runs: Sequence[Run], folds: Sequence[int] = (), pool: Pool = MEAN) -> HeldOut:
         competition = self.competition
         found = collect_held_out(runs, competition.classes, self.groups, competition.label_of, folds or self.folds)
-        return pool_held_out(found, competition) if competition.answers else found
+        return pool_held_out(found, competition, pool) if competition.answers else found
 
     def _error_of(self, probs: np.ndarray, targets: Targets) -> float:
         """Returns the error of one run, of calibrated probabilities: smoothed labels make a good model look unsure."""
@@ -106,11 +134,13 @@ class Judge:
         error = error_of(metric, evaluate(metric, targets, probs))
         return error if math.isfinite(error) else math.inf
 
-    def _known_in_part(self, member: Member, runs: Sequence[Run], blend_error: float) -> Known:
-        """Returns a member of fewer folds with the error that its folds show, in relation to the blend's there."""
+    def _known_in_part(self, member: Member, runs: Sequence[Run]) -> Known:
+        """Returns a member of fewer folds with the error that its folds show, in relation to those of whole runs."""
         folds = [fold for fold in self.folds if fold in member.run.finished()]
         held_out = self._held_out([member.run, *runs], folds)
         errors = [self._error_of(probs, held_out.targets) for probs in held_out.probs]
+        if not runs:
+            return Known(member.candidate, errors[0], is_whole=False)
         whole = self._held_out(runs)
         of_all = [self._error_of(probs, whole.targets) for probs in whole.probs]
         harder = np.median([part / max(error, 1e-9) for part, error in zip(errors[1:], of_all, strict=True)])

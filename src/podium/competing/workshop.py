@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from podium.competing.portfolio import HEAD, Candidate
+from podium.competing.portfolio import HEAD, SCRATCH, SIDES, Candidate
 from podium.errors import PodiumError
 from podium.image_size import area_of
 from podium.machine import Machine
@@ -16,11 +16,13 @@ from podium.recipe import Options, Recipe
 from podium.saved_runs.run_folder import Run
 from podium.timing.fold_work import FORWARD_SHARE, FoldWork
 from podium.timing.measure_step import measure_training
-from podium.training.plan import Plan, make_plan
-from podium.training.request import Request, check_before_plan
+from podium.training.plan import Plan, make_plan, with_run
+from podium.training.request import check_before_plan
 from podium.training.train import train_folds
 
 FIT_SECONDS = 2.0  # of a head, for each fold: at first; later as measured
+FIT_POWER = 1.6  # with which it grows with the backbones whose features one head sees
+USUAL_SIDE = 128  # of the images that a ConvNet's speed is measured with
 START_SECONDS = 3.0  # of a fold: reading, building, saving
 MARGIN = 1.15  # times a forecast, so that what is begun can be finished
 LEAST_EPOCHS = 1 / 3  # of the recipe's: with fewer, a model has only begun to learn
@@ -35,6 +37,7 @@ class Workshop:
     train_plan: Train = train_folds
     rates: dict[str, float] = field(default_factory=dict)  # of training, by model: pixels a second
     taken: dict[str, tuple[float, float]] = field(default_factory=dict)  # by kind: seconds forecast, and taken
+    folder: Path | None = None  # of its runs; None: that of all runs
 
     @property
     def slug(self) -> str:
@@ -45,7 +48,7 @@ class Workshop:
         return self.base.root
 
     def run_of(self, candidate: Candidate) -> Run:
-        return Run(runs_folder(self.slug, self.root) / candidate.name)
+        return Run((self.folder or runs_folder(self.slug, self.root)) / candidate.name)
 
     def options_of(self, candidate: Candidate) -> Options:
         """Returns the options of the run; the epochs of one that has begun stay."""
@@ -61,8 +64,17 @@ class Workshop:
         started = time.monotonic()
         # A head has no steps that a budget could shorten.
         budget = None if candidate.kind == HEAD else max(seconds_left, 1.0)
-        request = Request(self.options_of(candidate), tuple(folds), candidate.name, self.machine, budget, started)
-        self.train_plan(make_plan(check_before_plan(self.slug, self.root, request)))
+        request = replace(
+            self.base.request,
+            options=self.options_of(candidate),
+            folds=tuple(folds),
+            name=candidate.name,
+            machine=self.machine,
+            budget=budget,
+            started=started,
+        )
+        plan = make_plan(check_before_plan(self.slug, self.root, request, only_shown=self.folder is not None))
+        self.train_plan(with_run(plan, self.run_of(candidate)) if self.folder else plan)
         before = self.taken.get(candidate.kind, (0.0, 0.0))
         self.taken[candidate.kind] = before[0] + forecast, before[1] + time.monotonic() - started
         return self.run_of(candidate)
@@ -84,7 +96,8 @@ class Workshop:
         epochs = int(recipe.epochs * seconds / needed)
         if epochs < max(1, recipe.epochs * LEAST_EPOCHS):
             return None
-        return replace(candidate, options={**candidate.options, "epochs": epochs})
+        options = {**candidate.options, "epochs": epochs}
+        return replace(candidate, options=options, share=epochs / recipe.epochs)
 
     def _correction(self, candidate: Candidate) -> float:
         forecast, taken = self.taken.get(candidate.kind, (0.0, 0.0))
@@ -99,7 +112,8 @@ class Workshop:
         tests = len(plan.competition.test) * recipe.view_count * FORWARD_SHARE / rate
         if candidate.kind == HEAD:
             images = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate
-            return images + tests + len(todo) * FIT_SECONDS * (1 + len(plan.folds) / 5_000)
+            fit = FIT_SECONDS * (1 + len(plan.folds) / 5_000) * len(backbones_in(candidate.model)) ** FIT_POWER
+            return images + tests + len(todo) * fit
         seconds = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate if recipe.head_first else 0.0
         for fold in todo:
             training, held_out = int(plan.folds.trains(fold).sum()), int(plan.folds.validates(fold).sum())
@@ -108,13 +122,15 @@ class Workshop:
 
     def _rate(self, candidate: Candidate, recipe: Recipe) -> float:
         """Returns training images a second, measured once for each model: the time grows with the pixels."""
-        area = area_of(recipe.image_size)
+        area = float(area_of(recipe.image_size))
         for model in backbones_in(candidate.model):
             if model not in self.rates:
+                # Of the smallest images, other work takes most of the time, which does not grow with the pixels.
+                has_sizes = candidate.kind != SCRATCH and candidate.side in SIDES and candidate.side < USUAL_SIDE
+                single = replace(recipe, model=model, image_size=USUAL_SIDE if has_sizes else recipe.image_size)
                 try:
-                    single = replace(recipe, model=model)
                     rate = measure_training(single, self.base.competition.classes, self.machine.device)
                 except PodiumError:
                     rate = 1e-6  # it does not fit into memory: no time is enough for it
-                self.rates[model] = rate * area
+                self.rates[model] = rate * area_of(single.image_size)
         return 1 / sum(area / self.rates[model] for model in backbones_in(candidate.model))

@@ -268,6 +268,13 @@ def keep_earlier(run: Run, option: str, hashes: Mapping[str, str]) -> None:
 
 
 @_alone_with_recipe
+def keep_choice(run: Run, choice: Mapping[str, Any]) -> None:
+    """Records what `--model auto` has seen and chosen."""
+    run.recipe["auto"] = dict(choice)
+    write_json(run.path / "recipe.json", run.recipe)
+
+
+@_alone_with_recipe
 def keep_of_fold(run: Run, key: str, fold: int, value: Any) -> None:
     """Records a fact of one fold in recipe.json."""
     run.recipe[key] = {**run.recipe.get(key, {}), str(fold): value}

@@ -12,7 +12,6 @@ from podium.recipe import differences, recorded_values
 from podium.terminal import duration, plural, say, show, table
 from podium.timing.fold_work import estimate_seconds, feature_seconds
 from podium.timing.measure_step import measure_training
-from podium.training.auto_look import will_look
 from podium.training.memory_forecast import forecast_memory
 from podium.training.plan import Plan
 
@@ -29,10 +28,8 @@ def show_plan(plan: Plan) -> None:
     changes = differences(recorded_values(run.recipe, asked), asked) if run.has_begun() else []
     if changes:
         say(f"podium: note: {run.path} was started with other options ({'; '.join(changes)}); this needs another name")
-    if will_look(plan):
-        say(
-            "podium: note: auto will look at the images and may choose another model; this is its choice without a look"
-        )
+    if plan.may_choose:
+        say("podium: note: auto will try several models and take the best; this is what it takes unseen")
     if plan.request.budget is not None:
         say("podium: note: --budget would measure the first steps, and train fewer epochs or folds if needed")
     unfinished = list(plan.folds_to_train) if changes else plan.unfinished_folds()

@@ -18,6 +18,7 @@ from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.images.usual_shape import usual_shape
 from podium.models.build import backbone_of, resolve_recipe
+from podium.models.device import is_cpu, pick_device
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
 from podium.recipe import Options, Recipe, file_of_region, run_of_region
@@ -49,7 +50,7 @@ class Plan:
     data: Data  # what the defaults depend on
     earlier_runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)  # by option: see LEARNS_FROM
     origins: Mapping[str, str] = field(default_factory=dict)  # of the options of the recipe
-    facts: Mapping[str, Any] = field(default_factory=dict)  # for recipe.json: see known_images.py, auto_look.py
+    facts: Mapping[str, Any] = field(default_factory=dict)  # for recipe.json: see known_images.py
 
     @property
     def teachers(self) -> tuple[Run, ...]:
@@ -101,6 +102,19 @@ class Plan:
         """Returns the identity without what the first call of the run chooses."""
         undecided = {"epochs": self.request.budget is not None, "accumulate": self.recipe.accumulate == AUTO}
         return {name: value for name, value in self.identity().items() if not undecided.get(name)}
+
+    @property
+    def may_choose(self) -> bool:
+        """Returns whether `--model auto` looks for the best model: on a CPU, by one process, for a run that is new."""
+        request = self.request
+        return (
+            request.options.get("model") == "auto"
+            and self.recipe.weights == "none"
+            and {**self.competition.recipe, **request.options}.get("weights") != "none"
+            and is_cpu(pick_device(request.machine.device))
+            and world_size() == 1
+            and not self.run.has_begun()
+        )
 
     def unfinished_folds(self) -> list[int]:
         finished = self.run.models()

@@ -38,7 +38,6 @@ from podium.saved_runs.trained_with import keep_versions
 from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, first_few, plural, say, show, uses_make
 from podium.timing.budget import Budget
-from podium.training.auto_look import head_beside, look_first
 from podium.training.context import Context, open_context
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.fit_to_machine import fit_to_machine
@@ -53,13 +52,10 @@ def train(plan: Plan, beside: Callable[[Run], str] | None = None) -> Run:
 
     `beside` says how the run does beside another one.
     """
-    plan = look_first(plan)
     run, competition = plan.run, plan.competition
     is_new, whole = bool(plan.unfinished_folds()), [fold for fold in plan.folds_to_train if holds_nothing_out(fold)]
     train_folds(plan)
     show(results_table(run, plan.folds.count, competition.metric, competition.classes))
-    if is_new and (head := head_beside(plan)):
-        _train_head_beside(plan, head)
     if is_new and beside is not None and (said := beside(run)):
         say(f"podium: {said}")
     say(f"podium: wrote {run.path}" if is_new else f"podium: {run.path} was trained already; nothing has changed")
@@ -73,18 +69,6 @@ def train(plan: Plan, beside: Callable[[Run], str] | None = None) -> Run:
     first = f"the same command with {'FOLDS=' if uses_make() else '--folds '}{unfinished}, or " if unfinished else ""
     say(f"next: {first}{command_for('submit' if len(competition.test) else 'compare', competition.slug)}")
     return run
-
-
-def _train_head_beside(plan: Plan, head: Plan) -> None:
-    """Trains the frozen head that auto has looked at, so that what comes of its choice is never worse."""
-    train_folds(head)
-    metric, folds = plan.competition.metric, [fold for fold in plan.run.finished() if fold in head.run.finished()]
-    scores = [[run.score(fold, metric) for fold in folds] for run in (plan.run, head.run)]
-    own, of_head = (sum(part) / len(part) for part in scores)
-    say(
-        f"podium: {head.run.name}, the best frozen head that auto has seen: {metric} {of_head:z.4f} on the same images"
-        f" ({plan.run.name}: {own:z.4f}); submissions weigh both"
-    )
 
 
 def train_folds(plan: Plan) -> None:
