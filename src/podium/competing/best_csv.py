@@ -31,6 +31,7 @@ class BestCsv:
     except_runs: tuple[str, ...] = ()
     seconds: float = 0.0  # the longest that judging and writing has taken
     left_out: dict[str, str] = field(default_factory=dict)  # runs that are not blended, and why
+    last: Judgement | None = None  # that was taken
 
     @property
     def path(self) -> Path:
@@ -56,9 +57,10 @@ class BestCsv:
         if not any(judge.is_whole(member.run) for member in members):
             return None
         last = self.ledger.of(SUBMITTED)
-        judgement = judge.judge(members, last[-1]["runs"] if last else ())
+        judgement = judge.judge(members, last[-1]["runs"] if last else (), self.last)
         if than and not judge.is_better(judgement, than):
             return None
+        self.last = judgement
         if len(self.competition.test) and not self._is_written(judgement, folds):
             self._write(judgement, folds)
         self.seconds = max(self.seconds, time.monotonic() - started)

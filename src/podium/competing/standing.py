@@ -62,17 +62,19 @@ class Judge:
         self.groups = read_groups(competition, root)
         self.costs = find_costs(competition, None)
 
-    def judge(self, members: Sequence[Member], earlier: Sequence[str] = ()) -> Judgement:
+    def judge(self, members: Sequence[Member], earlier: Sequence[str] = (), last: Judgement | None = None) -> Judgement:
         """Judges the blend of all members, and that of the runs which an earlier submission blends.
 
-        The new blend is taken if it is better by the honest estimate; a tie goes to the earlier one.
+        The new blend is taken if it is better by the honest estimate; a tie goes to the earlier one, which need not be
+        fitted again if it was judged last.
         """
         whole = [member for member in members if self.is_whole(member.run)]
         runs = tuple(member.run for member in whole)
         chosen = self.blend(runs)
         before = tuple(run for run in runs if run.name in earlier)
         if before and set(before) != set(runs):
-            kept = self.blend(before)
+            is_known = last and last.folds == self.folds and last.runs == before
+            kept = last.chosen if last and is_known else self.blend(before)
             if not self.error(chosen) < self.error(kept):
                 runs, chosen = before, kept
         known, loss_left = self.singles(members, runs)

@@ -1,5 +1,6 @@
 """Plans members, forecasts how long they take on this machine, and trains them as `podium train` does."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,7 +113,7 @@ class Workshop:
         tests = len(plan.competition.test) * recipe.view_count * FORWARD_SHARE / rate
         if candidate.kind == HEAD:
             images = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate
-            fit = FIT_SECONDS * (1 + len(plan.folds) / 5_000) * len(backbones_in(candidate.model)) ** FIT_POWER
+            fit = FIT_SECONDS * (1 + len(plan.folds) / 5_000) * math.pow(len(backbones_in(candidate.model)), FIT_POWER)
             return images + tests + len(todo) * fit
         seconds = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate if recipe.head_first else 0.0
         for fold in todo:

@@ -50,6 +50,7 @@ class Wishes:
 
 def choose_steps(competition: Competition, root: Path, runs: Sequence[Run], wishes: Wishes) -> ChosenSteps:
     """Returns the steps, and prints the reasons."""
+    import scipy.optimize  # noqa: F401 - only a BLAS that is loaded already can be limited
     from threadpoolctl import threadpool_limits
 
     # The matrices are small: a second thread gains nothing, and on a busy machine it waits for a core at each of them.
