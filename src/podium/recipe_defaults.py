@@ -203,8 +203,7 @@ SCRATCH: dict[str, dict[str, Any]] = {  # nothing to preserve: one rate for all 
 # Families that are trained as another one.
 TRAINED_AS = dict.fromkeys(("deepvit", "t2t_vit", "cswin", "cpvt", "pvt", "teaching_vit"), "vision_transformer")
 
-# What `--model auto` fine-tunes on a CPU, at the size that its look at the images chooses (training/auto_look.py): its
-# weights are installed with Podium, and at 96 px two cores train on 350 images per second.
+# Its weights are installed with Podium, and at 96 px two cores train on 350 images per second.
 AUTO_PRETRAINED = "tf_efficientnet_lite0"
 # With many images it gains half a point by a higher rate and by statistics of its own; with few it loses three points:
 # measured on one set, the clothes, and on parts of it.

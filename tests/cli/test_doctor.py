@@ -78,7 +78,7 @@ def test_auto_is_the_model_for_this_machine(tiny: Path, podium: Podium) -> None:
     _, out, _ = podium("doctor", "-c", "tiny", "--model", "auto", "--device", "cpu")
     (line,) = [line for line in out.splitlines() if " auto " in line]
     assert line.startswith("ok")
-    assert "looks at the images, then fine-tunes tf_efficientnet_lite0 or trains resnet10t" in line
+    assert "tries heads, tf_efficientnet_lite0 fine-tuned and resnet10t from scratch" in line
 
 
 def test_a_gpu_that_computes_nothing_is_found(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,9 @@ def _auto_on_a_cpu(scratch: str) -> Finding:
         check_weights_available(AUTO_PRETRAINED, "pretrained")
     except PodiumError:
         return Finding("auto", "note", f"trains {scratch} from scratch: no pretrained weights are here")
-    return Finding("auto", "ok", f"looks at the images, then fine-tunes {AUTO_PRETRAINED} or trains {scratch}")
+    return Finding(
+        "auto", "ok", f"tries heads, {AUTO_PRETRAINED} fine-tuned and {scratch} from scratch; the best is taken"
+    )
 
 
 def _weights(model: str, device: str) -> Iterator[Finding]:
