@@ -73,7 +73,7 @@ def test_a_run_keeps_its_number_whatever_the_load(
     assert chosen == [4, 4]
     threads.next_look = 0.0
     threads.watch()
-    assert "other programs keep 3.0 of 4 CPU cores busy; this run keeps its 4 threads" in capsys.readouterr().err
+    assert "other programs keep 3.0 of 4 CPU cores busy; this fold keeps its 4 threads" in capsys.readouterr().err
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     threads.settle(recorded=4)
     assert chosen[-1] == 1

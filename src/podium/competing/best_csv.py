@@ -91,6 +91,8 @@ class BestCsv:
         last = self.ledger.of(SUBMITTED)
         if not last or last[-1]["runs"] != judgement.names or last[-1]["folds"] != list(folds):
             return False
+        if last[-1].get("models") != models_of(judgement):  # there are more now, such as those of all images
+            return False
         lineage = self.path.with_suffix(".json")
         return self.path.exists() and lineage.exists() and sha256(self.path) == last[-1]["sha256"]
 
@@ -117,8 +119,14 @@ class BestCsv:
             score=finite(judgement.score),
             interval=[finite(bound) for bound in bounds],
             weights={name: round(weight, 4) for name, weight in judgement.weights.items()},
+            models=models_of(judgement),
             sha256=written.sha256,
         )
+
+
+def models_of(judgement: Judgement) -> list[int]:
+    """Returns how many models each run of a blend has."""
+    return [len(run.models()) for run in judgement.runs]
 
 
 def finite(value: float) -> float | None:

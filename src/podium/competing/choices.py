@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from podium.competing.next_step import Known, Standing, Step, expect, first_of_kind, folds_that_judge
-from podium.competing.portfolio import HEAD, PLAIN, SCRATCH, TUNED, Candidate, candidates_of
+from podium.competing.portfolio import HEAD, PLAIN, PSEUDO, SCRATCH, TUNED, Candidate, candidates_of
 from podium.competing.understand import backbones_to_have
 from podium.competing.workshop import Train, Workshop
 from podium.competition.load import Competition
@@ -52,7 +52,9 @@ class Choices:
     def candidates(self, standing: Standing) -> Iterator[Candidate]:
         """Yields what can be trained, without mirrored images where these do not keep their class."""
         data, asked = self.workshop.base.data, self.competition.recipe
-        yield from candidates_of(self.rows, data, self.device, asked, standing.keeps_mirrored)
+        for one in candidates_of(self.rows, data, self.device, asked, standing.keeps_mirrored):
+            if one.variant != PSEUDO or len(self.competition.test):
+                yield one
 
     def first(self) -> Step | None:
         """Returns the first head, of a size whose features take seconds; without weights, a model from scratch.
@@ -129,7 +131,8 @@ def _is_next(candidate: Candidate, known: dict[str, Known]) -> bool:
     if candidate.variant == PLAIN and len(known) > 1:  # asked once, beside the first head
         return False
     if candidate.variant:
-        return replace(candidate, variant="").name in known
+        base = known.get(replace(candidate, variant="").name)
+        return base is not None and base.is_whole
     if candidate.seed:
         before = replace(candidate, seed=candidate.seed - 1).name
         return before in known and known[before].is_whole

@@ -26,6 +26,7 @@ from podium.competing.understand import understand
 from podium.competition.load import Competition
 from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.models.device import is_cpu, pick_device
+from podium.saved_runs.fold_names import WHOLE, fold_name
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, LOG, STARTED, STOPPED, SUBMITTED, Ledger, Line
 from podium.tasks.metrics import score_of
 from podium.terminal import aside, duration, first_few, first_line, plural, say
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 CPU_BUDGET, GPU_BUDGET = 1_800.0, 7_200.0  # seconds
 LEAST_GAIN = 0.002  # of the blend's error: what promises less is not worth a step
+LEAST_WEIGHT = 0.05  # of a member that gets a model of all images
 RESERVE = 5.0  # seconds for the last blend and its CSV, at least
 HOUR = 3_600.0
 
@@ -124,7 +126,7 @@ class Journey:
         for line in self.ledger.of(BEGUN, ENDED):
             if line["event"] == BEGUN:
                 begun[line["member"]] = line
-            elif (step := begun.get(line["member"])) and step.get("blend_error") and not step.get("is_trial"):
+            elif (step := begun.get(line["member"])) and step.get("blend_error") and not _is_trial(step):
                 brought, promised = ((one.get("gain") or 0.0) / step["blend_error"] for one in (line, step))
                 gains.setdefault(step["kind"], []).append((brought, promised))
         return {kind: trust_in(of_kind) for kind, of_kind in gains.items()}
@@ -146,6 +148,8 @@ class Journey:
             if self.judgement is None:
                 raise
             self.shown.tell(f"podium: warning: {first_line(error)}; no further member is trained")
+        else:
+            self.learn_from_all_images()
         self.take_what_is_begun()
         return finish(self)
 
@@ -173,7 +177,7 @@ class Journey:
         """Trains a member on some folds, judges the blend, and submits it if it is better."""
         candidate, before, started = step.candidate, self.standing.blend_error, time.monotonic()
         self.ledger.add(BEGUN, **_facts_of(step), blend_error=finite(before), why=why)
-        folds = "" if step.folds == self.choices.every else f", fold {', '.join(map(str, step.folds))}"
+        folds = "" if step.folds == self.choices.every else f", {first_few(map(fold_name, step.folds))}"
         self.shown.begin(f"training {candidate.describe()}{folds}")
         try:
             self.choices.workshop.train(candidate, step.folds, self.seconds_left)
@@ -196,6 +200,22 @@ class Journey:
             gain=finite(before - after),
             errors={name: finite(error) for name, error in errors.items()},
         )
+
+    def learn_from_all_images(self) -> None:
+        """Gives the blend's members models that no image can judge, in the time that no further member fits into."""
+        weights, by_name, workshop = (
+            self.judgement.weights if self.judgement else {},
+            self.by_name(),
+            self.choices.workshop,
+        )
+        for name in sorted(weights, key=lambda name: -weights[name]):
+            if self.is_enough or weights[name] < LEAST_WEIGHT or name not in by_name:
+                continue
+            step = Step(by_name[name], (WHOLE,), workshop.seconds(by_name[name], (WHOLE,)), 0.0, math.nan, 1.0)
+            if 0 < step.seconds < self.seconds_left:
+                self.train(
+                    step, "the time left is too short for another member, and a model of all images helps a little"
+                )
 
     def take_what_is_begun(self) -> None:
         """Compares on the first fold only, if the time ended before a member had more, and the blend gains by it."""
@@ -336,6 +356,11 @@ def _facts_of(step: Step) -> Line:
         "chance": step.chance,
         "is_trial": step.seconds_in_all > step.seconds,  # on the first fold: it brings nothing yet
     }
+
+
+def _is_trial(line: Line) -> bool:
+    """Returns whether a step could not bring anything yet, or nothing that can be judged."""
+    return bool(line.get("is_trial")) or not line.get("gain")
 
 
 def _step_of(line: Line) -> Step:

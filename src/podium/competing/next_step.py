@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from podium.competing.portfolio import HEAD, PLAIN, SCRATCH, TUNED, ZOOM, Candidate
+from podium.competing.portfolio import HEAD, PLAIN, PSEUDO, SCRATCH, TUNED, ZOOM, Candidate
 from podium.models.hub import backbones_in
 from podium.terminal import duration
 
@@ -27,6 +27,7 @@ PRIOR_GAIN = 0.1  # of the blend's error, as if a step had brought what was expe
 SIZE_POWER = {HEAD: 0.6, TUNED: 0.35, SCRATCH: 0.2}  # error falls with this power of the side, if nothing is known
 EPOCHS_POWER = 0.25  # error falls with this power of the epochs: where time allows a third of them only, 1.3 times
 ZOOM_ERROR = 0.92  # times the error without zoomed views
+PSEUDO_ERROR = 0.95  # times the error without pseudo-labels, which take longer
 MIRROR_COSTS = 1.05  # times the error without mirrored images: where it is more, these do not keep their class
 KNOWN_SIZES = 0.5  # of what heads of both sizes, or of both models, say: so much of it holds for other kinds
 MOST_STEP = 1.5  # times the error, from one member to the most similar one
@@ -232,7 +233,8 @@ def _ratio(candidate: Candidate, known: Candidate, standing: Standing) -> float:
             ratio *= (own[candidate.side] / max(own[known.side], 1e-9)) ** damped
         else:
             ratio *= (known.side / candidate.side) ** _size_power(candidate, own)
-    ratio *= ZOOM_ERROR ** ((candidate.variant == ZOOM) - (known.variant == ZOOM))
+    for variant, error in ((ZOOM, ZOOM_ERROR), (PSEUDO, PSEUDO_ERROR)):
+        ratio *= error ** ((candidate.variant == variant) - (known.variant == variant))
     return min(max(ratio, 1 / MOST_STEP), MOST_STEP)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.competing.next_step import Known, Standing, Step, choose_step, expect, gain_of_best
-from podium.competing.portfolio import HEAD, PLAIN, ZOOM, Candidate, candidates_of
+from podium.competing.portfolio import HEAD, PLAIN, Candidate, candidates_of
 from podium.competing.standing import Judge, Member
 from podium.competing.understand import backbones_to_have
 from podium.competing.workshop import Workshop
@@ -104,7 +104,7 @@ class OneModel:
     def candidates(self) -> Iterator[Candidate]:
         """Yields what may be the one model, or show which one; what the user gives stays."""
         for one in candidates_of(self.rows, self.plan.data, self.device, self.asked, self.standing.keeps_mirrored):
-            if one.seed or one.variant == ZOOM or JOIN in one.model:
+            if one.seed or one.variant not in ("", PLAIN) or JOIN in one.model:
                 continue
             if self.asked.get("linear") and one.kind != HEAD:
                 continue

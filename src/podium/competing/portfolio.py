@@ -22,6 +22,7 @@ SIDE_STEP = 8  # of the shorter side
 FREE_LICENCES = ("apache", "mit", "bsd", "cc-by-4", "cc0")  # others, such as non-commercial ones, are not taken unasked
 SEEDS = 3  # of the same member
 PLAIN, ZOOM = "plain", "zoom"  # heads on images that are not mirrored, and on their middle parts too
+PSEUDO = "pseudo"  # a fine-tuned model that also learns the test images, from what the same one answers for them
 RATE_OPTIONS = {"lr", "norm", "batch_size", "optimizer"}  # who asks for one of these chooses the rest to suit it
 JOINED = 3  # backbones of one family whose features one head sees
 
@@ -69,7 +70,7 @@ class Candidate:
     side: int  # the longer side of its images
     options: Options = field(compare=False)  # of its recipe
     seed: int = 0
-    variant: str = ""  # PLAIN, ZOOM or nothing; of a run that a person has trained, its name
+    variant: str = ""  # PLAIN, ZOOM, PSEUDO or nothing; of a run that a person has trained, its name
     share: float = field(default=1.0, compare=False)  # of its recipe's epochs, for which there is time
 
     @property
@@ -85,7 +86,8 @@ class Candidate:
         return size
 
     def describe(self) -> str:
-        more = {PLAIN: ", not mirrored", ZOOM: ", also zoomed"}.get(self.variant, "")
+        words = {PLAIN: ", not mirrored", ZOOM: ", also zoomed", PSEUDO: ", with pseudo-labels"}
+        more = words.get(self.variant, "")
         seed = f", seed {self.seed}" if self.seed else ""
         return f"{self.model}, {WORDS[self.kind]}, {self.size} px{more}{seed}"
 
@@ -123,7 +125,10 @@ def candidates_of(
                 views = "mirror+zoom" if is_mirrored else "zoom"
                 yield replace(head, options={**head.options, "views": views}, variant=ZOOM)
             if JOIN not in row.model:
-                yield from _seeds(Candidate(TUNED, row.model, row.family, side, {**base, **of_many}))
+                tuned = Candidate(TUNED, row.model, row.family, side, {**base, **of_many})
+                yield from _seeds(tuned)
+                if not {"pseudo", "teacher"} & asked.keys():
+                    yield replace(tuned, options={**tuned.options, "pseudo": tuned.name}, variant=PSEUDO)
     small = AUTO.get(device_kind, AUTO["cpu"])
     for side, size in _sizes((small["image_size"], 96, 128), data, asked):
         own = without_asked({**small, **size, **common}, asked)

@@ -105,7 +105,7 @@ class Workshop:
         return taken / forecast if forecast else 1.0
 
     def _forecast(self, candidate: Candidate, recipe: Recipe, folds: Sequence[int]) -> float:
-        plan, finished = self.base, set(self.run_of(candidate).finished())
+        plan, finished = self.base, set(self.run_of(candidate).models())
         todo = [fold for fold in folds if fold not in finished]
         if not todo:
             return 0.0
@@ -118,7 +118,8 @@ class Workshop:
         seconds = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate if recipe.head_first else 0.0
         for fold in todo:
             training, held_out = int(plan.folds.trains(fold).sum()), int(plan.folds.validates(fold).sum())
-            seconds += START_SECONDS + tests + FoldWork(recipe, training, held_out).total / rate
+            joined = min(training, len(plan.competition.test)) if recipe.pseudo else 0
+            seconds += START_SECONDS + tests + FoldWork(recipe, training + joined, held_out).total / rate
         return seconds
 
     def _rate(self, candidate: Candidate, recipe: Recipe) -> float:

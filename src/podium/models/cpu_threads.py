@@ -1,10 +1,11 @@
 """How many threads compute on a CPU: as many as cores are free.
 
 Threads that wait for each other spin, so two of them on cores that other programs use are several times slower than one
-(docs/benchmarks.md). Gradients depend on the number to the last bit, so a run keeps the number that it began with.
+(docs/benchmarks.md). Gradients depend on the number to the last bit, so a fold keeps the number that it began with.
 Predictions of large batches do not, so these follow the load. OMP_NUM_THREADS, which --threads sets, fixes the number.
 """
 
+import math
 import os
 import time
 
@@ -15,6 +16,7 @@ from podium.terminal import say_once
 
 FIXED = "OMP_NUM_THREADS"
 LOOK_EVERY = 5.0  # seconds
+CROWDED = 15.0  # seconds for which other programs may be in the way of several threads
 BUSY = 0.6  # of a core: then a thread has to wait for other programs
 LARGE = 32  # images: of smaller batches, one thread may compute other last bits than several
 USUAL = 0  # recorded of a run: as many as torch takes by itself
@@ -28,6 +30,7 @@ class Threads:
         self.own = self.by_torch  # the number that the last bits depend on
         self.follows = False  # whether large batches take as many as are free
         self.next_look = 0.0
+        self.crowded_since = math.inf  # on the clock of time.monotonic()
 
     @property
     def is_fixed(self) -> bool:
@@ -46,6 +49,7 @@ class Threads:
         else:
             self.own = self.most if self.is_fixed else self.free()
         self.follows, self.next_look = follows and not self.is_fixed, time.monotonic() + LOOK_EVERY
+        self.crowded_since = math.inf
         torch.set_num_threads(self.own)
 
     def take_for_batch(self, images: int) -> None:
@@ -59,16 +63,24 @@ class Threads:
             torch.set_num_threads(self.free())
 
     def watch(self) -> None:
-        """Says once that other programs are in the way of a run that keeps its threads."""
+        """Looks now and then whether other programs are in the way of a fold that keeps its threads; says so once."""
         if self.own == 1 or self.is_fixed or time.monotonic() < self.next_look:
             return
         self.next_look = time.monotonic() + LOOK_EVERY
         busy = load_of_others.look()
-        if usable_cores() - busy < self.own - 1 + (1 - BUSY):
-            say_once(
-                f"podium: note: other programs keep {busy:.1f} of {usable_cores()} CPU cores busy; this run keeps its"
-                f" {self.own} threads, on which its last bits depend, and waits for them"
-            )
+        if usable_cores() - busy >= self.own - 1 + (1 - BUSY):
+            self.crowded_since = math.inf
+            return
+        self.crowded_since = min(self.crowded_since, time.monotonic())
+        say_once(
+            f"podium: note: other programs keep {busy:.1f} of {usable_cores()} CPU cores busy; this fold keeps its"
+            f" {self.own} threads, on which its last bits depend, and waits for them"
+        )
+
+    @property
+    def are_crowded(self) -> bool:
+        """Returns whether they have been in the way for some time."""
+        return time.monotonic() - self.crowded_since > CROWDED
 
     def free(self) -> int:
         """Returns how many cores no other program uses now, and says so if these are not all."""

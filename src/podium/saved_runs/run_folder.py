@@ -56,7 +56,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "also_sha256", "extra_sha256"), (str, NoneType)),
     "weights_source": (str, NoneType),
     **dict.fromkeys(("auto", "budget", "own_parts", "soup", "soup_sha256", "versions", "weights_copies"), dict),
-    "imported": dict,
+    **dict.fromkeys(("imported", "threads_of"), dict),
     **dict.fromkeys(("start_sha256", "teacher_sha256", "pseudo_sha256", "pseudo_power", "other_versions"), dict),
     "weights_licence": str,
     **dict.fromkeys(("extra", "made_from"), list),
@@ -384,9 +384,11 @@ def has_shared_backbone(run: Run) -> bool:
     return bool(recorded["linear"]) and not recorded["start"]
 
 
-def recorded_threads(run: Run) -> int | None:
-    """Returns how many threads a run computes with on a CPU; 0 for torch's own choice, which older runs have taken."""
-    return int(run.recipe.get("threads", 0)) if (run.path / "recipe.json").exists() else None
+def recorded_threads(run: Run, fold: int | None = None) -> int | None:
+    """Returns how many threads a run, or its fold, computes with on a CPU; 0 for torch's own choice, as older runs."""
+    if not (run.path / "recipe.json").exists():
+        return None
+    return int(run.recipe.get("threads_of", {}).get(str(fold), run.recipe.get("threads", 0)))
 
 
 @cache

@@ -27,6 +27,7 @@ class Forecast:
         self.epoch_ends = work.per_epoch * np.arange(work.epochs + 1)
         self.first_step, self.start, self.started_at = start, start, math.nan
         self.latest: deque[tuple[float, float]] = deque()  # time and work done, once a second
+        self.best_pace = math.inf  # seconds per step, of the quickest time between two looks
         self.reported_at = self.reported_end = -math.inf
 
     def start_step(self, step: int) -> None:
@@ -40,6 +41,7 @@ class Forecast:
             self._report(step, now)
         if not self.latest or now - self.latest[-1][0] >= 1:
             self.latest.append((now, self._work_done(step)))
+            self.best_pace = min(self.best_pace, self.recent_pace(step) if len(self.latest) > 1 else math.inf)
             while len(self.latest) > 2 and now - self.latest[1][0] > WINDOW:
                 self.latest.popleft()
 

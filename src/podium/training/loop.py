@@ -35,6 +35,7 @@ from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
 from podium.training.clean_labels import with_clean_labels
 from podium.training.context import Context, scored_targets
+from podium.training.crowded import refuse_crowd
 from podium.training.drawn_changes import ChangesView
 from podium.training.gpu_images import GpuImages, gpu_batches
 from podium.training.head_start import start_head, warn_if_worse
@@ -67,6 +68,7 @@ def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), dea
             for images, labels in batches:
                 forecast.start_step(progress.step)
                 line.update(learner.step(images, labels))
+                refuse_crowd(context, forecast, progress.step)
 
                 now = time.monotonic()
                 save_is_due = now - started > context.machine.save_every

@@ -39,6 +39,7 @@ from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, first_few, plural, say, show, uses_make
 from podium.timing.budget import Budget
 from podium.training.context import Context, open_context
+from podium.training.crowded import Crowded, begin_again, settle_threads
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.fit_to_machine import fit_to_machine
 from podium.training.loop import train_fold
@@ -115,9 +116,14 @@ def _train_folds(context: Context) -> None:
         sizes = context.folds.sizes([fold, *later_folds], fold)
         deadline = budget.start_fold(sum(sizes)) if budget else math.inf
         with explain_hardware_errors(context.recipe.batch_size):
+            settle_threads(context, fold)
             if context.recipe.linear:
                 train_head(context, fold)
-            else:
+                continue
+            try:
+                train_fold(context, fold, later_folds, deadline)
+            except Crowded:
+                begin_again(context, fold)
                 train_fold(context, fold, later_folds, deadline)
 
 

@@ -54,7 +54,7 @@ def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machi
     plan = _plan_of(slug, root, run, fold, machine)
     with run.lock(), tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, dir=run.path) as folder:
         trial = Run(Path(folder))
-        plan = replace(plan, facts={**plan.facts, "threads": recorded_threads(run)})
+        plan = replace(plan, facts={**plan.facts, "threads": recorded_threads(run, fold)})
         with open_context(with_run(plan, trial)) as context:
             shutil.copy(run.path / "recipe.json", trial.path)
             _refuse_other_beginning(context, run, fold)
