@@ -20,6 +20,7 @@ from podium.competing.standing import Judge, Member
 from podium.competition.load import load
 from podium.disk import sha256
 from podium.errors import NoSpaceLeft, PodiumError
+from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
 from podium.saved_runs.run_folder import Run
 from podium.training.plan import Plan
@@ -56,6 +57,7 @@ def _smallest_portfolio(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium.competing.portfolio.AUTO", {"cpu": SMALL})
     monkeypatch.setitem(KIND_CHANCE, TUNED, 0.0)  # it takes hundreds of steps
     monkeypatch.setattr("podium.competing.workshop.Workshop._rate", lambda *_: 1_000.0)  # not measured
+    monkeypatch.setattr("podium.competing.workshop.Workshop._correction", lambda *_: 1.0)
 
 
 def run(root: Path, members: int = 3, **request: Any) -> Outcome:
@@ -257,3 +259,20 @@ def test_an_import_is_blended_if_its_folds_are_known(mixed: Path, capsys: pytest
     outcome = run(mixed, 0)
     assert set(outcome.table["member"]) >= {"team", "tf_efficientnet_lite0-head-32"}
     assert outcome.members["team"] > 0
+
+
+def test_time_that_is_left_goes_to_models_of_all_images(
+    mixed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(mixed, 2)
+    monkeypatch.setattr(journey.Journey, "next_step", lambda _: None)  # none fits into the time
+    outcome = run(mixed, 9)
+    (whole,) = {path.parents[1].name for path in mixed.glob("runs/tiny/*/all0/model.safetensors")}
+    assert whole in outcome.members
+    ledger = Ledger("tiny", mixed)
+    assert ledger.of(BEGUN)[-1]["folds"] == [WHOLE]
+    assert "all images" in capsys.readouterr().err
+    assert ledger.of(SUBMITTED)[-1]["models"] == [3] * len(outcome.members)
+    assert ledger.of(SUBMITTED)[-1]["sha256"] == sha256(outcome.submission)
+    run(mixed, 9)
+    assert len(ledger.of(BEGUN)) == len(Ledger("tiny", mixed).of(BEGUN))  # not again
