@@ -64,6 +64,12 @@ def run_in_queue(
     return follow(open_queue(sweep, args.on, words, at_once, options), cells, at_once, is_over)
 
 
+def machine_words(args: argparse.Namespace) -> list[str]:
+    """Returns the flags of the machine for a job, as this command got them."""
+    given = {"--device": args.device, "--workers": args.workers, "--threads": args.threads, "--store": args.store}
+    return [str(word) for pair in given.items() if pair[1] is not None for word in pair]
+
+
 def refuse_failed(last: Mapping[str, Step]) -> None:
     """Names the cells that have failed."""
     if failed := [cell for cell, step in last.items() if step.state == FAILED]:

@@ -123,6 +123,10 @@ def train(args: argparse.Namespace) -> None:
 
 def compete(args: argparse.Namespace) -> None:
     """Make the best submission that a time allows: train different models, blend them, always keep a valid CSV."""
+    if args.on or args.at_once or args.job:
+        from podium.cli.compete_cells import check_place
+
+        check_place(args)
     start_torch()
     from podium.competing.choices import CompeteRequest
     from podium.competing.compete import compete
@@ -134,7 +138,15 @@ def compete(args: argparse.Namespace) -> None:
         download_competition(args.competition, args.root, False)
     competition = _competition(args)
     request = CompeteRequest(args.budget, _plain_machine(args), tuple(args.except_names or ()))
-    outcome = compete(competition, args.root, request)
+    if args.on:
+        from podium.cli.compete_cells import compete_on_machines
+
+        shared = compete_on_machines(args, competition, request)
+        if shared is None:  # it has helped another one
+            return
+        outcome = shared
+    else:
+        outcome = compete(competition, args.root, request)
     if not len(competition.test):
         terminal.say(f"next: {terminal.command_for('compare', competition.slug)}")
         return
@@ -151,7 +163,7 @@ def next_moves(args: argparse.Namespace) -> None:
 
 
 def jobs(args: argparse.Namespace) -> None:
-    """List the cells of train, search and submit --on: which are waiting, running, done, or have failed."""
+    """List the cells of commands with --on: which are waiting, running, done, or have failed."""
     from podium.fleet.list_cells import list_cells
 
     def trials_of(search: str) -> str:

@@ -182,6 +182,9 @@ def compete(command: argparse.ArgumentParser) -> None:
     text = "names of runs that are not blended"
     command.add_argument("--except", nargs="+", action=Names, dest="except_names", metavar="RUN", help=text)
     _machine_flags(command)
+    text = "This command decides; each fold of a fine-tuned member, or of one from scratch, is a cell that one of them"
+    text += " trains. With --on here, the same command on further machines helps the first one."
+    _on_flags(command, text, f"jobs that run at a time {EIGHT}", has_cells=False)
 
 
 def next_moves(command: argparse.ArgumentParser) -> None:
@@ -442,7 +445,7 @@ def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False
             )
 
 
-def _on_flags(command: argparse.ArgumentParser, cells: str, at_once: str) -> None:
+def _on_flags(command: argparse.ArgumentParser, cells: str, at_once: str, has_cells: bool = True) -> None:
     group = command.add_argument_group("several machines", cells)
     text = "here: take free cells of this folder, which other machines share, until all are done; slurm:PARTITION: one"
     text += " array of jobs; local: the same jobs on this machine; sky: write sky.yaml for a cloud (see podium jobs)"
@@ -450,7 +453,9 @@ def _on_flags(command: argparse.ArgumentParser, cells: str, at_once: str) -> Non
     group.add_argument("--at-once", type=_positive, metavar="N", help=at_once)
     text = "what a job gets, by submitit's names: timeout_min=480 gpus_per_node=1 mem_gb=32 slurm_account=NAME"
     group.add_argument("--job", nargs="+", metavar="NAME=VALUE", help=text)
-    group.add_argument("--cell", metavar="NAME", help="with --on here: only this cell; jobs use it")
+    command.set_defaults(cell=None)  # the jobs of some commands are those of another one
+    if has_cells:
+        group.add_argument("--cell", metavar="NAME", help="with --on here: only this cell; jobs use it")
 
 
 def _where(text: str) -> Any:

@@ -9,7 +9,7 @@ A cell writes fold<k>/test.npz, where the plain command looks for it and would w
 import argparse
 from collections.abc import Sequence
 
-from podium.cli.cells import refuse_failed, run_in_queue
+from podium.cli.cells import machine_words, refuse_failed, run_in_queue
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.fleet.cell_board import FAILED, Board, Step
@@ -53,9 +53,7 @@ def predict_missing(args: argparse.Namespace, competition: Competition, machine:
     if args.on.kind == HERE:
         last = _predict_here(competition, args, sweep, missing, machine)
     else:
-        flags = {"--device": args.device, "--workers": args.workers, "--store": args.store}
-        words = [str(word) for pair in flags.items() if pair[1] is not None for word in pair]
-        last = run_in_queue(args, sweep, missing, ["submit", *words])
+        last = run_in_queue(args, sweep, missing, ["submit", *machine_words(args)])
     refuse_failed(last)
 
 

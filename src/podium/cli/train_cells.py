@@ -35,28 +35,36 @@ def train_cells(args: argparse.Namespace, request: Request) -> None:
     requests = {}
     for single in list_requests(args, request):
         options = check_request(args.competition, args.root, single)
-        _refuse_choices_of_one_machine(args, single)
+        refuse_choices_of_one_machine(args, single)
         check_weights(args.competition, args.root, options, args.on.kind == SKY)
         name = name_of_run(single, options)
         requests[name] = replace(single, name=name)
     if args.on.kind == SKY:
         write_sky_file(args)
         return
+    _report(args, *train_runs(args, requests))
+
+
+def train_runs(args: argparse.Namespace, requests: Mapping[str, Request]) -> tuple[Sweep, dict[str, Step]]:
+    """Trains the cells of these runs, without a comparison; returns what became of each."""
     sweep = _prepared(args, requests)
     chosen = [cell for cell in sweep.cells if args.cell in (None, cell.name)]
     if not chosen:
         raise PodiumError(f"--cell {args.cell}: no such cell; {podium_command()} jobs lists them")
     _reopen(sweep, chosen)
-    train = _train_here if args.on.kind == HERE else _train_in_queue
-    _report(args, sweep, train(args, sweep, chosen, requests))
+    train = train_here if args.on.kind == HERE else _train_in_queue
+    return sweep, train(args, sweep, chosen, requests)
+
+
+def sweep_of(args: argparse.Namespace, runs: Sequence[str]) -> Sweep:
+    return open_sweep(args.competition, args.root, TRAIN, [list(runs), list(args.folds or ())], {})
 
 
 def _prepared(args: argparse.Namespace, requests: Mapping[str, Request]) -> Sweep:
     """Returns the sweep, once audit, folds and pixels are there."""
     from podium.fleet.prepare import folds_of
 
-    asked = [list(requests), list(args.folds or ())]
-    sweep = open_sweep(args.competition, args.root, TRAIN, asked, {})
+    sweep = sweep_of(args, list(requests))
     prepare_once(args, sweep, list(requests.values()))
     folds = folds_of(args.competition, args.root, next(iter(requests.values())))
     return sweep.with_runs(dict.fromkeys(requests, folds))
@@ -70,9 +78,10 @@ def _reopen(sweep: Sweep, cells: Sequence[Cell]) -> None:
     sweep.reopen(cells, lambda cell: cell.fold in finished[cell.run])
 
 
-def _train_here(
+def train_here(
     args: argparse.Namespace, sweep: Sweep, cells: Sequence[Cell], requests: Mapping[str, Request]
 ) -> dict[str, Step]:
+    """Trains the cells that no other worker trains; returns the last steps of all, once all have ended."""
     by_name = {cell.name: cell for cell in cells}
 
     def train(name: str) -> None:
@@ -116,7 +125,7 @@ def _refuse_what_is_no_cell(args: argparse.Namespace, request: Request) -> None:
             raise PodiumError(f"{flag} does not go with {where}: {remedy}")
 
 
-def _refuse_choices_of_one_machine(args: argparse.Namespace, request: Request) -> None:
+def refuse_choices_of_one_machine(args: argparse.Namespace, request: Request) -> None:
     """Refuses what trial steps would decide: each cell might decide it differently."""
     card = read_card(args.competition, args.root).get("recipe", {})
     accumulate = {**card, **request.options}.get("accumulate")

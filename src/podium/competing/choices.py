@@ -29,6 +29,7 @@ class CompeteRequest:
     machine: Machine = field(default_factory=Machine)
     except_runs: tuple[str, ...] = ()  # left out
     train: Train = train_folds  # where a member is trained
+    on: str = ""  # where its folds are cells that other processes may train, too
     most_members: int | None = None  # that this call trains
 
 

@@ -74,7 +74,7 @@ def compete(competition: Competition, root: Path, request: CompeteRequest) -> Ou
         say(f"podium: competing for {duration(budget)}{default}{worked}; Ctrl-C stops, the same command goes on")
         with aside(ledger.folder / LOG) as spoken, ProgressTable(competition.metric, budget, spoken) as shown:
             shown.worked = lambda: ledger.worked
-            ledger.add(STARTED, budget=budget)
+            ledger.add(STARTED, budget=budget, **({"on": request.on} if request.on else {}))
             shown.begin("reading and decoding the images")
             understand(competition, root, shown.tell)
             return Journey(competition, root, request, ledger, budget, shown).run()

@@ -19,7 +19,7 @@ from podium.competition.load import Competition
 from podium.folds.folds_csv import folds_path, write_folds
 from podium.folds.strategies import Split
 from podium.machine import Machine
-from podium.recipe import flag_of
+from podium.recipe import Options, flag_of
 from podium.saved_runs.ledger import Ledger
 from podium.tasks.metrics import score_of
 from podium.terminal import aside, command_for, duration, podium_command, say, show
@@ -63,16 +63,17 @@ def _why(step: Step, standing: Standing) -> str:
 
 def command_of(step: Step, slug: str) -> str:
     """Returns the command that trains a step's member, under the name that `compete` gives it."""
-    words = [podium_command(), "train", "-c", slug, "--name", step.candidate.name]
-    for name, value in step.candidate.options.items():
-        flag = flag_of(name)
-        words += (
-            [flag]
-            if value is True
-            else [flag.replace("--", "--no-", 1)]
-            if value is False
-            else [flag, quote(str(value))]
-        )
+    words = words_of(step.candidate.name, step.candidate.options)
     if step.candidate.kind != "head" or step.candidate.variant == PLAIN:
         words += ["--folds", ",".join(map(str, step.folds))]
-    return " ".join(words)
+    return " ".join([podium_command(), "train", "-c", slug, *map(quote, words)])
+
+
+def words_of(name: str, options: Options) -> list[str]:
+    """Returns the flags with which `podium train` makes a run of this name with these options."""
+    words = ["--name", name]
+    for option, value in options.items():
+        flag = flag_of(option)
+        off = flag.replace("--", "--no-", 1)
+        words += [flag] if value is True else [off] if value is False else [flag, str(value)]
+    return words

@@ -31,6 +31,11 @@ LEAST_EPOCHS = 1 / 3  # of the recipe's: with fewer, a model has only begun to l
 Train = Callable[[Plan], None]
 
 
+def options_of_run(run: Run, options: Options) -> Options:
+    """Returns the options with which a member is trained; the epochs of a run that has begun stay."""
+    return {**options, "epochs": run.recipe["epochs"]} if run.has_begun() else options
+
+
 @dataclass
 class Workshop:
     base: Plan  # its competition, folds and data serve all members
@@ -52,9 +57,8 @@ class Workshop:
         return Run((self.folder or runs_folder(self.slug, self.root)) / candidate.name)
 
     def options_of(self, candidate: Candidate) -> Options:
-        """Returns the options of the run; the epochs of one that has begun stay."""
-        run, options = self.run_of(candidate), candidate.options
-        return {**options, "epochs": run.recipe["epochs"]} if run.has_begun() and candidate.kind != HEAD else options
+        is_head = candidate.kind == HEAD
+        return candidate.options if is_head else options_of_run(self.run_of(candidate), candidate.options)
 
     def recipe_of(self, candidate: Candidate) -> Recipe:
         return resolve_recipe(self.options_of(candidate), self.base.competition.recipe, self.base.data)

@@ -34,7 +34,7 @@ class Ledger:
 
     def __init__(self, slug: str, root: Path) -> None:
         self.folder = runs_folder(slug, root) / FOLDER
-        self.path = self.folder / LEDGER
+        self.path, self._lock = self.folder / LEDGER, self.folder / ".lock"
         self.lines = _read(self.path)
         self._before = _read_worked(self.folder / WORKED)
         self._since = time.monotonic()
@@ -84,10 +84,15 @@ class Ledger:
         with self._writing:
             write_json(self.folder / WORKED, {"seconds": round(self.worked, 1)})
 
+    def is_in_use(self) -> bool:
+        """Returns whether a `compete` works on it now."""
+        with locked(self._lock) as is_mine:
+            return not is_mine
+
     @contextmanager
     def open(self) -> Iterator[None]:
         """Keeps a second `compete` out, and notes the time that is worked."""
-        with locked(self.folder / ".lock") as is_mine:
+        with locked(self._lock) as is_mine:
             if not is_mine:
                 raise InUse(f"another podium compete works on {self.folder.parent}; wait for it, or stop it")
             self._since = time.monotonic()
