@@ -16,7 +16,7 @@ import podium
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import parser
 from podium.competing.choices import CompeteRequest
-from podium.competing.compete import Outcome
+from podium.competing.ending import Outcome
 from podium.competition.card import read_card
 from podium.competition.load import Competition
 from podium.terminal import seconds_of

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from podium.competing.compete import Outcome
+    from podium.competing.ending import Outcome
 
 
 @dataclass(frozen=True, repr=False, eq=False)

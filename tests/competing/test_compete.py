@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import podium as library
-from podium.competing import compete as journey
+from podium.competing import journey
 from podium.competing.choices import CompeteRequest
-from podium.competing.compete import Outcome, compete
+from podium.competing.compete import compete
+from podium.competing.ending import Outcome
 from podium.competing.next_step import KIND_CHANCE
 from podium.competing.portfolio import TUNED, BackboneRow, candidate_of
 from podium.competing.standing import Judge, Member

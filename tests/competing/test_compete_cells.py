@@ -17,7 +17,7 @@ from forked_podium import exit_status, start_podium
 from podium.cli import compete_cells, flags, train_cells
 from podium.cli.sweep import train_request
 from podium.competing.choices import CompeteRequest
-from podium.competing.compete import Outcome
+from podium.competing.ending import Outcome
 from podium.competing.next_moves import words_of
 from podium.competing.portfolio import BACKBONES, BackboneRow, candidates_of
 from podium.competition.load import load

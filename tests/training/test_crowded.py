@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from learners import context_of
 
 from podium.disk import sha256, write_json
 from podium.models.cpu_threads import threads
@@ -13,6 +12,7 @@ from podium.saved_runs.run_folder import recorded_threads
 from podium.training import crowded, loop
 from podium.training.crowded import THREADS_OF, Crowded, refuse_crowd, settle_threads
 from tiny import FAST, Podium, run_of
+from training.learners import context_of
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--device", "cpu", "--epochs", "2")
 

@@ -15,7 +15,8 @@ from functools import partial
 from podium.cli.cells import check_flags, machine_words
 from podium.cli.train_cells import refuse_choices_of_one_machine, sweep_of, train_here, train_runs
 from podium.competing.choices import CompeteRequest
-from podium.competing.compete import Outcome, compete
+from podium.competing.compete import compete
+from podium.competing.ending import Outcome
 from podium.competing.next_moves import words_of
 from podium.competing.portfolio import HEAD
 from podium.competing.workshop import options_of_run

@@ -2,6 +2,6 @@
 
 In: a competition with folds, and what can be had of models. Out: runs like any other, and
 submissions/<slug>/compete.csv, which is there from the first minutes on and is replaced only by a better one.
-Read compete.py first (the journey), then next_step.py (which step comes next, and why) and portfolio.py (what can be
-trained); standing.py judges, ledger.py remembers, progress_table.py shows.
+Read journey.py first, then next_step.py (which step comes next, and why) and portfolio.py (what can be trained);
+standing.py judges, ledger.py remembers, progress_table.py shows. one_model.py is the same for `train --model auto`.
 """

@@ -11,7 +11,7 @@ from shlex import quote
 
 from podium.competing.best_csv import BestCsv
 from podium.competing.choices import Choices, CompeteRequest
-from podium.competing.compete import HOUR
+from podium.competing.ending import HOUR
 from podium.competing.next_step import Standing, Step
 from podium.competing.portfolio import PLAIN
 from podium.competing.standing import Judge

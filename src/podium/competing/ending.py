@@ -1,0 +1,127 @@
+"""How a call of `podium compete` goes to its end: models of all images, what is begun, and how it stands."""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podium.blending.pool_images import rows_of
+from podium.competing.journey import LEAST_GAIN, RESERVE, Journey
+from podium.competing.next_step import Step, gain_in
+from podium.errors import NoSpaceLeft, PodiumError
+from podium.saved_runs.fold_names import WHOLE
+from podium.saved_runs.ledger import LOG, STOPPED
+from podium.terminal import duration, first_few, first_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_WEIGHT = 0.05  # of a member that gets a model of all images
+HOUR = 3_600.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a competition came to."""
+
+    submission: Path
+    score: float
+    interval: tuple[float, float]
+    members: dict[str, float]  # the runs of the blend, and their weights
+    rows: tuple[tuple[str, float, float, float], ...] = field(repr=False)  # of all: name, score, weight, minutes
+
+    @property
+    def expected(self) -> str:
+        """Returns the expected score and its interval, in words."""
+        return f"{self.score:z.4f} ({self.interval[0]:z.4f} to {self.interval[1]:z.4f})"
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """Returns a row for each member: its score, its weight in the blend, and the minutes of its training."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows), columns=["member", "score", "weight", "minutes"])
+
+
+def run_to_the_end(journey: Journey) -> Outcome:
+    """Trains members, and models of all images in the time that is left; says how it stands."""
+    journey.judge()
+    try:
+        journey.train_members()
+    except NoSpaceLeft as error:
+        if journey.judgement is None:
+            raise
+        journey.shown.tell(f"podium: warning: {first_line(error)}; no further member is trained")
+    else:
+        learn_from_all_images(journey)
+    take_what_is_begun(journey)
+    return finish(journey)
+
+
+def learn_from_all_images(journey: Journey) -> None:
+    """Gives the blend's members models that no image can judge, in the time that no further member fits into."""
+    weights = journey.judgement.weights if journey.judgement else {}
+    by_name, why = journey.by_name(), "no further member fits into the time, and a model of all images helps a little"
+    for name in sorted(weights, key=lambda name: -weights[name]):
+        if journey.is_enough or weights[name] < LEAST_WEIGHT or name not in by_name:
+            continue
+        seconds = journey.choices.workshop.seconds(by_name[name], (WHOLE,))
+        if 0 < seconds < journey.seconds_left:
+            journey.train(Step(by_name[name], (WHOLE,), seconds, 0.0, math.nan, 1.0), why)
+
+
+def take_what_is_begun(journey: Journey) -> None:
+    """Compares on the first fold only, if the time ended before a member had more, and the blend gains by it."""
+    if any(not member.is_whole for member in journey.standing.members):
+        journey.take_if_better(journey.choices.judging[:1])
+        if journey.judgement:
+            journey.show(journey.judgement)
+
+
+def finish(journey: Journey) -> Outcome:
+    """Says how it stands; raises if there is no member."""
+    if journey.judgement is None:
+        raise _nothing(journey)
+    competition, shown, judgement = journey.competition, journey.shown, journey.judgement
+    more = _gain_of_an_hour(journey)
+    why = "the time left is too short for another member" if more else "no further step promises a gain"
+    why = "enough members are trained" if journey.is_enough else why
+    journey.ledger.add(STOPPED, why=why)
+    metric, (low, high), tests = competition.metric, journey.best.interval, len(competition.answer_ids)
+    shown.tell(shown.text())
+    shown.tell(f"podium: {why} after {duration(journey.ledger.worked)}; {_in_words(journey, more)}")
+    shown.tell(
+        f"podium: {metric} {judgement.score:z.4f}; expect between {low:z.4f} and {high:z.4f} on {tests:,} test"
+        f" {rows_of(competition)}"
+    )
+    if failed := sorted(journey.choices.failed):
+        shown.tell(f"podium: warning: failed, and left out: {first_few(failed)}")
+    members = {name: weight for name, weight in judgement.weights.items() if weight}
+    return Outcome(journey.best.path, judgement.score, (low, high), members, journey.rows)
+
+
+def _gain_of_an_hour(journey: Journey) -> float:
+    """Returns a guess at what more time would bring; 0 if that is next to nothing."""
+    steps = journey.choices.steps(journey.standing, HOUR, journey.budget + HOUR)
+    gain = gain_in(HOUR, steps, journey.standing)
+    return gain if gain >= LEAST_GAIN * journey.standing.blend_error else 0.0
+
+
+def _in_words(journey: Journey, gain: float) -> str:
+    if not gain:
+        return "an hour more would bring next to nothing, by a guess"
+    return f"an hour more would bring {gain:z.4f} of {journey.competition.metric}, by a guess"
+
+
+def _nothing(journey: Journey) -> PodiumError:
+    """Returns why there is no submission."""
+    if failed := sorted(journey.choices.failed):
+        log = journey.ledger.folder / LOG
+        return PodiumError(f"no member could be trained: {first_few(failed)} failed; {log} says why")
+    first = journey.choices.first()
+    seconds = first.seconds if first else math.nan
+    least = duration(60 * math.ceil((journey.ledger.worked + 1.5 * seconds + 2 * RESERVE) / 60))
+    return PodiumError(
+        f"--budget: the first member takes about {duration(seconds)}, and {duration(journey.budget)} are too few for"
+        f" it; allow {least} at least"
+    )
