@@ -142,7 +142,7 @@ road: $(READY)  ## train the steps from ResNet-50 to ConvNeXt on the sample, and
 	$(PODIUM) folds -c sample
 	$(PODIUM) train -c sample --model 'road_*_nano' --weights none --folds 0 --one-recipe --epochs $(or $(EPOCHS),10) $(ARGS)
 
-kaggle-train: $(READY)  ## train on Kaggle's own GPUs: MODEL=  [COMP= FOLDS= EPOCHS= and so on, as for train]
+kaggle-train: $(READY)  ## train on Kaggle's own GPUs: MODEL=, or compete there: BUDGET=8h  [COMP= FOLDS= EPOCHS= and so on, as for train]
 	$(PODIUM) kaggle-train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
 kaggle-bundle: $(READY)  ## pack models, code and notebook for a competition without a network  [COMP= RUNS="a b" EXCEPT="a b" UPLOAD=1]

@@ -27,11 +27,11 @@ def without(files: Files, part: str) -> Files:
         (lambda files: {**files, "podium.json": b"{}"}, "left no podium.json", 2),
         (
             lambda files: {**files, "podium.json": b'{"exit": 0, "token": "x", "folds": []}'},
-            "has not trained this run",
+            "has not worked on",
             2,
         ),
         pytest.param(
-            lambda files: {"podium.json": files["podium.json"]}, "has not trained this run", 2, marks=pytest.mark.all
+            lambda files: {"podium.json": files["podium.json"]}, "has not worked on", 2, marks=pytest.mark.all
         ),
         (lambda files: {**files, "runs/tiny/test_vit/recipe.json": b"<html>"}, "is incomplete or damaged", 1),
         (lambda files: {**files, "runs/tiny/test_vit/fold1/oof.npz": b""}, "is incomplete or damaged", 1),

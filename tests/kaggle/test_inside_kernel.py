@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import podium
-from podium.kaggle.inside_kernel import TrainFlags, run_for
+from podium.kaggle.inside_kernel import LEDGER, TrainFlags, run_for
+from podium.saved_runs.ledger import FOLDER
 
 
 def test_it_imports_nothing_but_pythons_library() -> None:
@@ -16,6 +17,7 @@ def test_it_imports_nothing_but_pythons_library() -> None:
     done = subprocess.run([*without_packages, source], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert subprocess.run([*without_packages, "import numpy"], capture_output=True).returncode == 1
+    assert LEDGER == FOLDER  # it cannot be imported there
 
 
 def test_options_become_the_words_of_a_command_line() -> None:

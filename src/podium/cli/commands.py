@@ -1,6 +1,7 @@
 """One function per command. Each imports what it needs when it runs, so that `podium --help` stays fast."""
 
 import argparse
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,7 +133,6 @@ def compete(args: argparse.Namespace) -> None:
     from podium.competing.compete import compete
     from podium.competition.load import raw_folder
     from podium.kaggle.download import download_competition
-    from podium.submissions.submission import suggest_next_step
 
     if not raw_folder(args.competition, args.root).exists():
         download_competition(args.competition, args.root, False)
@@ -147,11 +147,19 @@ def compete(args: argparse.Namespace) -> None:
         outcome = shared
     else:
         outcome = compete(competition, args.root, request)
+    _show_best(competition, outcome.submission)
+
+
+def _show_best(competition: "Competition", csv: Path) -> None:
+    """Ends `compete`, here or at Kaggle: says what to do with the CSV, and prints where it is."""
+    from podium.submissions.submission import suggest_next_step
+
     if not len(competition.test):
         terminal.say(f"next: {terminal.command_for('compare', competition.slug)}")
         return
-    terminal.say(f"next: {suggest_next_step(competition, outcome.submission)}")
-    print(outcome.submission)
+    upload = f"{terminal.podium_command()} submit --from {shlex.quote(str(csv.with_suffix('.json')))} --upload"
+    terminal.say(f"next: {suggest_next_step(competition, csv, upload)}")
+    print(csv)
 
 
 def next_moves(args: argparse.Namespace) -> None:
@@ -507,12 +515,38 @@ def score(args: argparse.Namespace) -> None:
 
 
 def kaggle_train(args: argparse.Namespace) -> None:
-    """Train on Kaggle's own GPUs: pack a kernel, follow it, bring the run back."""
+    """Train a model on Kaggle's own GPUs, or compete there: pack a kernel, follow it, bring back what it made."""
     from podium.kaggle.remote_train import train_on_kaggle
     from podium.training.request import Request
 
-    request = Request(options=_recipe_options(args), folds=args.folds or (), name=args.name, budget=args.budget)
+    options = _recipe_options(args)
+    if not options.keys() & {"model", "start"}:
+        _compete_on_kaggle(args, options)
+        return
+    request = Request(options=options, folds=args.folds or (), name=args.name, budget=args.budget)
     train_on_kaggle(args.competition, args.root, request, args.accelerator)
+
+
+def _compete_on_kaggle(args: argparse.Namespace, options: dict[str, Any]) -> None:
+    from podium.competition.load import raw_folder
+    from podium.kaggle.remote_compete import compete_on_kaggle
+    from podium.recipe import flag_of
+
+    if args.budget is None:
+        raise PodiumError("train what? --model NAME trains a model on Kaggle; --budget 8h alone competes there")
+    flags_given = [*map(flag_of, options), *(f"--{name}" for name in ("folds", "name") if getattr(args, name))]
+    if flags_given:
+        raise PodiumError(
+            f"{flags_given[0]}: without a model, podium compete chooses by itself; leave it out, or add --model NAME"
+        )
+    csv = compete_on_kaggle(args.competition, args.root, args.budget, args.accelerator)
+    if csv is None:
+        terminal.say(f"next: {terminal.command_for('compete', args.competition)}")
+    elif raw_folder(args.competition, args.root).is_dir():
+        _show_best(_competition(args), csv)
+    else:
+        terminal.say(f"next: {terminal.command_for('data', args.competition)}")
+        print(csv)
 
 
 def kaggle_bundle(args: argparse.Namespace) -> None:

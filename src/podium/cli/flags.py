@@ -242,7 +242,7 @@ def pretrain(command: argparse.ArgumentParser) -> None:
 
 
 def kaggle_train(command: argparse.ArgumentParser) -> None:
-    _run_flags(command)
+    _run_flags(command, "; without a model, podium compete works there for that time")
     text = "Kaggle's name for the accelerator (default: %(default)s; Kaggle gives two of them)"
     command.add_argument("--accelerator", default="NvidiaTeslaT4", metavar="NAME", help=text)
     _recipe_flags(command)
@@ -414,13 +414,13 @@ def doctor(command: argparse.ArgumentParser) -> None:
 # --- flags of several commands -----------------------------------------------------------------------
 
 
-def _run_flags(command: argparse.ArgumentParser) -> None:
+def _run_flags(command: argparse.ArgumentParser, about_budget: str = "") -> None:
     text = "folds to train, such as 0 or 0,2-4 (default: each of them); all: a model that learns from all images, once"
     text += " folds have told how good the recipe is; all:3: three of them, with seeds of their own"
     command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
     command.add_argument("--name", type=_name, metavar="RUN", help="name of the run (default: the model's name)")
     text = "time for training and submission, such as 8h or 90m: trains fewer epochs, or fewer folds, if needed"
-    command.add_argument("--budget", type=_seconds, metavar="TIME", help=text)
+    command.add_argument("--budget", type=_seconds, metavar="TIME", help=text + about_budget)
 
 
 def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:

@@ -85,10 +85,10 @@ class Choices:
             if fitted is None:
                 continue
             in_all = workshop.seconds(fitted, folds)
-            if not set(folds) - set(workshop.run_of(candidate).finished()):
-                continue  # the blend has not taken it
             if candidate.kind != HEAD and candidate.name not in known:
                 folds = folds[:1]  # what does not help there need not be trained on the others
+            if not set(folds) - set(workshop.run_of(candidate).finished()):
+                continue  # the blend has not taken it
             steps.append(expect(fitted, folds, workshop.seconds(fitted, folds), standing, in_all))
         return _one_of_new_kinds(steps, known, seconds_left)
 

@@ -6,8 +6,8 @@ Read download.py first, then remote_train.py. A kernel is Kaggle's word for a sc
     client.py, polling.py                       Kaggle's own client; waiting until Kaggle has finished
     download.py, unpack_archives.py             podium data
     upload_submission.py, upload_history.py     podium submit --upload
-    remote_train.py, kernel_chain.py,           podium kaggle-train: a chain of kernels,
-      fetch_run.py                              whose last output becomes the run here
+    remote_train.py, remote_compete.py,         podium kaggle-train: a chain of kernels, whose last
+      kernel_chain.py, fetch_run.py             output becomes the run, or the members, here
     bundle.py, offline_trial.py,                podium kaggle-bundle: packed, tried without a network,
       publish_bundle.py                         and brought to Kaggle with --upload
     pack_kernel.py, push_kernel.py              for both: packs the code, starts a kernel, follows it to its end

@@ -1,8 +1,9 @@
-"""Runs on Kaggle's machines: trains in a kernel, or predicts in the notebook of a bundle.
+"""Runs on Kaggle's machines: trains or competes in a kernel, or predicts in the notebook of a bundle.
 
-pack_kernel.py and bundle.py write the code that unpacks this package there and calls `run_training` or `run_inference`.
-Until these have installed the missing packages, this module may import only Python's library and `podium`.
-Reads /kaggle/input, writes /kaggle/working. For trials elsewhere, PODIUM_KAGGLE names another folder than /kaggle.
+pack_kernel.py and bundle.py write the code that unpacks this package there and calls `run_training`, `run_competing` or
+`run_inference`. Until these have installed the missing packages, this module may import only Python's library and
+`podium`. Reads /kaggle/input, writes /kaggle/working. For trials elsewhere, PODIUM_KAGGLE names another folder than
+/kaggle.
 """
 
 import importlib.metadata
@@ -32,7 +33,9 @@ PROJECT = "project"  # the folder of the files that come from the user's root: c
 LIMIT = 11.0 * 3600
 GRACE = 900.0  # seconds to stop in: the current step and a save
 NOT_IN_BUNDLES = ("kaggle", "six")  # packages that prediction does not need
-REPORT = "podium.json"  # in the output of a kernel: how its training ended
+REPORT = "podium.json"  # in the output of a kernel: how its command ended
+COMPETED = "compete"  # in the output of a kernel: the ledger's folder; Kaggle may not keep a hidden one
+LEDGER = ".compete"  # its name in runs/<slug> (saved_runs/ledger.py)
 
 
 @dataclass(frozen=True)
@@ -60,32 +63,51 @@ class TrainFlags:
 
 
 def run_training(slug: str, run: str, options: dict[str, Any], previous: str | None, token: str) -> int:
-    """Trains until all is done or Kaggle's time is over; continues the run of the kernel `previous`, if there is one.
+    """Trains a run in this kernel; `options` are the fields of TrainFlags."""
+    flags, gpus = TrainFlags(**options), _count_gpus()
+    processes = ["--processes", str(gpus)] if gpus > 1 and not flags.recipe.get("linear") else []
+    return _work(slug, ["train", "-c", slug, "--name", run, *flags.to_words(), *processes], previous, token)
 
-    `options` are the fields of TrainFlags. The report repeats the token. Returns the exit status of the kernel.
+
+def run_competing(slug: str, budget: float, previous: str | None, token: str) -> int:
+    """Runs `podium compete` in this kernel, for so many seconds in all kernels together."""
+    return _work(slug, ["compete", "-c", slug, "--budget", f"{budget}s"], previous, token)
+
+
+def _work(slug: str, words: Sequence[str], previous: str | None, token: str) -> int:
+    """Runs a command until all is done or Kaggle's time is over; it goes on with what the kernel `previous` has left.
+
+    The report repeats the token. Returns the exit status of the kernel.
     """
     end = time.monotonic() + LIMIT
-    train_flags = TrainFlags(**options)
     _install_packages([])
-    runs = KAGGLE / "working" / "runs"
+    working = KAGGLE / "working"
+    runs = working / "runs"
     if previous:
-        outputs = [path for path in KAGGLE.glob(f"input/**/runs/{slug}/{run}") if path.is_dir()]
+        outputs = [path for path in KAGGLE.glob(f"input/**/runs/{slug}") if path.is_dir()]
         if not outputs:
             raise PodiumError(f"the output of {previous} is not among this kernel's sources; add it in its settings")
-        shutil.copytree(outputs[0], runs / slug / run)
+        shutil.copytree(outputs[0], runs / slug)
+        if (ledger := outputs[0].parents[1] / COMPETED).is_dir():
+            shutil.copytree(ledger, runs / slug / LEDGER)
     root = _make_root(slug, runs)
     prepared = root / "data" / "prepared" / slug
     if not (prepared / "folds.csv").exists():
         subprocess.run(_podium_command(root, "folds", "-c", slug), check=True, env=_environment())
     for path in prepared.glob("folds.*"):
-        shutil.copyfile(path, KAGGLE / "working" / path.name)
-    gpus = _count_gpus()
-    processes = ["--processes", str(gpus)] if gpus > 1 and not train_flags.recipe.get("linear") else []
-    command = _podium_command(root, "train", "-c", slug, "--name", run, *train_flags.to_words(), *processes)
-    status = run_for(command, end - time.monotonic())
-    folds = sorted(int(path.parent.name.removeprefix("fold")) for path in (runs / slug / run).glob("fold*/oof.npz"))
-    (KAGGLE / "working" / REPORT).write_text(json.dumps({"exit": status, "token": token, "folds": folds}))
+        shutil.copyfile(path, working / path.name)
+    status = run_for(_podium_command(root, *words), end - time.monotonic())
+    if (ledger := runs / slug / LEDGER).is_dir():
+        ledger.rename(working / COMPETED)
+    if (submissions := root / "submissions").is_dir():
+        shutil.copytree(submissions, working / "submissions")
+    folds = {path.parent.name: _finished_folds(path.parent) for path in runs.glob(f"{slug}/*/recipe.json")}
+    (working / REPORT).write_text(json.dumps({"exit": status, "token": token, "folds": folds}))
     return 0 if status == STOPPED else status
+
+
+def _finished_folds(run: Path) -> list[int]:
+    return sorted(int(path.parent.name.removeprefix("fold")) for path in run.glob("fold*/oof.npz"))
 
 
 def run_inference(slug: str, runs: Sequence[str], blend: str) -> Path:

@@ -1,4 +1,4 @@
-"""Records which kernels have trained a run: runs/<slug>/.<run>.kernel.json.
+"""Records which kernels have trained a run, or competed: runs/<slug>/.<run>.kernel.json, or .compete.kernel.json.
 
 Kaggle ends a kernel after twelve hours, so a long run needs a chain of them: each continues where the last one stopped.
 The file lets the same command follow them again after an interruption.
@@ -11,7 +11,6 @@ from pathlib import Path
 
 from podium.disk import write_json
 from podium.errors import PodiumError
-from podium.saved_runs.run_folder import Run
 
 
 @dataclass
@@ -24,17 +23,19 @@ class Kernel:
     ended: bool = False
 
 
-def chain_path(run: Run) -> Path:
-    return run.path.parent / f".{run.name}.kernel.json"
+def chain_path(made: Path) -> Path:
+    """Returns where the kernels are recorded that make a run, or the ledger of compete."""
+    return made.parent / f".{made.name.removeprefix('.')}.kernel.json"
 
 
 class KernelChain:
-    """The kernels of a run, the newest last."""
+    """The kernels of a run, or of compete, the newest last."""
 
     def __init__(self, path: Path, words: Sequence[str]) -> None:
-        """Reads the kernels so far; refuses to continue if they were started with other words of a command line."""
+        """Reads the kernels so far; refuses to continue if they work with other words of a command line."""
         self.path = path
         self.words = list(words)
+        self.is_done = False  # all that these words ask for
         self.kernels: list[Kernel] = []
         try:
             content = json.loads(path.read_text())
@@ -42,16 +43,17 @@ class KernelChain:
                 Kernel(str(entry["kernel"]), str(entry["token"]), bool(entry["pushed"]), bool(entry["ended"]))
                 for entry in content["kernels"]
             ]
-            words_before = list(map(str, content["words"]))
+            words_before, was_done = list(map(str, content["words"])), bool(content.get("done"))
         except FileNotFoundError:
             return
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise PodiumError(f"{path}: cannot be read ({error!r}); delete it to start with a first kernel") from None
-        if self.kernels and words_before != self.words:
+        if self.kernels and words_before != self.words and not was_done:
             raise PodiumError(
                 f"{self.kernels[-1].name} was started with other flags ({' '.join(words_before)}); repeat these flags"
-                f" to continue with it, or use another --name, or delete {path}"
+                f" to continue with it, or delete {path}; another run needs another --name"
             )
+        self.is_done = was_done and words_before == self.words
 
     @property
     def previous(self) -> str | None:
@@ -63,7 +65,12 @@ class KernelChain:
             {"kernel": kernel.name, "token": kernel.token, "pushed": kernel.pushed, "ended": kernel.ended}
             for kernel in self.kernels
         ]
-        write_json(self.path, {"words": self.words, "kernels": entries})
+        write_json(self.path, {"words": self.words, "kernels": entries, "done": self.is_done})
+
+    def finish(self) -> None:
+        """Keeps the kernels, so that others can go on from the newest."""
+        self.is_done = True
+        self.save()
 
     def add(self, kernel: Kernel) -> None:
         self.kernels.append(kernel)

@@ -4,11 +4,13 @@
 
 Writes runs/<slug>/<run>/ as training here does. When Kaggle's time runs out, it starts the next kernel. A file beside
 the run records the kernels (kernel_chain.py), so that the same command follows them again after an interruption.
+remote_compete.py does the same for `podium compete`.
 """
 
 import contextlib
 import io
 import secrets
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from podium.errors import STOPPED, PodiumError
 from podium.extensions.own_parts import own_parts_digest
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.kaggle.client import http_status, signed_in_client
-from podium.kaggle.fetch_run import fetch_run
+from podium.kaggle.fetch_run import Fetched, fetch_run
 from podium.kaggle.inside_kernel import LIMIT, TrainFlags
 from podium.kaggle.kernel_chain import Kernel, KernelChain, chain_path
 from podium.kaggle.pack_kernel import build_kernel_script
@@ -46,7 +48,7 @@ from podium.training.plan import data_of
 from podium.training.request import Request, check_request, name_of_run
 
 MAX_SCRIPT = 1_000_000  # characters that Kaggle accepts
-MAX_KERNELS = 20  # for one run: more than a week
+MAX_KERNELS = 20  # in one chain: more than a week
 
 
 class AlreadyTrained(PodiumError):
@@ -57,27 +59,22 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
     """Trains the run on Kaggle and brings it back."""
     options = check_request(slug, root, replace(request, options=expand_auto(request.options, "cuda")))
     _refuse_local_files(options)
-    if read_card(slug, root).get("extra") and options.get("extra_weight", 1.0):
-        problem = "the card's [[extra]] images are not on Kaggle's machines"
-        raise PodiumError(f"{problem}; add --extra-weight 0, or train here")
+    if options.get("extra_weight", 1.0):
+        refuse_extra_images(slug, root, "add --extra-weight 0, or train here")
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     if any(map(holds_nothing_out, request.folds)):
         raise PodiumError("--folds all: kernels train folds only; train on all images here, from the fetched run")
     flags = TrainFlags(dict(options), list(request.folds) or None, request.budget)
-    receipt = chain_path(run)
-    job = TrainingJob(slug, root, run, flags, accelerator)
-    with locked(receipt.with_suffix(".lock")) as acquired:
-        if not acquired:
-            raise PodiumError(f"another process follows the kernels of {run.path} already; wait for it")
+    training = Training(slug, root, run, flags)
+    job = KernelJob(slug, root, run.path, accelerator, training.call)
+    with job.alone():
         try:
-            job.check_before_push(options)
+            training.check_before_push(options)
         except AlreadyTrained:
-            receipt.unlink(missing_ok=True)
+            job.receipt.unlink(missing_ok=True)
             raise
-        # The client prints advice, but standard output is for results.
-        with signed_in_client(slug) as client, contextlib.redirect_stdout(io.StringIO()):
-            job.train(client, KernelChain(receipt, flags.to_words()))
-        receipt.unlink()
+        job.work(KernelChain(job.receipt, flags.to_words()))
+        job.receipt.unlink()
     say(f"podium: wrote {run.path}")
     say(f"next: {command_for('submit', slug)}")
     return run
@@ -97,22 +94,31 @@ def _refuse_local_files(options: Options) -> None:
             raise PodiumError(f"{flag}: its files are not on Kaggle's machines; leave it out, or train here")
 
 
+def refuse_extra_images(slug: str, root: Path, remedy: str) -> None:
+    if read_card(slug, root).get("extra"):
+        raise PodiumError(f"the card's [[extra]] images are not on Kaggle's machines; {remedy}")
+
+
+def refuse_missing_folds(slug: str, root: Path) -> None:
+    path = folds_path(slug, root)
+    if raw_folder(slug, root).is_dir() and not path.exists():
+        command = command_for("folds", slug)
+        raise PodiumError(f"{path} is missing, and the kernel must train on the same folds; run first: {command}")
+
+
 @dataclass(frozen=True)
-class TrainingJob:
+class Training:
     """A run, and what to train of it in kernels."""
 
     slug: str
     root: Path
     run: Run
     flags: TrainFlags
-    accelerator: str
 
     def check_before_push(self, options: Options) -> None:
         """Raises for mistakes that would otherwise show only after hours of a kernel's work."""
+        refuse_missing_folds(self.slug, self.root)
         path = folds_path(self.slug, self.root)
-        if raw_folder(self.slug, self.root).is_dir() and not path.exists():
-            command = command_for("folds", self.slug)
-            raise PodiumError(f"{path} is missing, and the kernel must train on the same folds; run first: {command}")
         if path.exists():
             self._refuse_unknown_folds(path)
         if self.run.has_begun():
@@ -147,13 +153,45 @@ class TrainingJob:
         """Returns which folds to train of a run that has begun."""
         return list(range(self.run.recipe["folds"])) if self.flags.folds is None else self.flags.folds
 
-    def train(self, client: Any, chain: KernelChain) -> None:
-        """Trains in as many kernels as it takes."""
-        while self._train_in_kernel(client, chain) == STOPPED:
-            say("podium: Kaggle's time ran out first; the next kernel continues")
+    def call(self, previous: str | None, token: str) -> str:
+        flags, finished = self.flags, self.run.finished()
+        if finished:  # here, so the kernel need not train them
+            flags = replace(flags, folds=[fold for fold in self._chosen_folds() if fold not in finished])
+        return f"run_training{(self.slug, self.run.name, asdict(flags), previous, token)!r}"
 
-    def _train_in_kernel(self, client: Any, chain: KernelChain) -> int:
-        """Pushes a kernel unless the newest still works, follows it and fetches its run; returns its exit status."""
+
+@dataclass(frozen=True)
+class KernelJob:
+    """What a chain of kernels makes."""
+
+    slug: str
+    root: Path
+    made: Path  # the folder of a run, or of the ledger of compete
+    accelerator: str
+    call: Callable[[str | None, str], str]  # of a function in inside_kernel.py, by the previous kernel and a token
+
+    @property
+    def receipt(self) -> Path:
+        return chain_path(self.made)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps a second process out."""
+        with locked(self.receipt.with_suffix(".lock")) as acquired:
+            if not acquired:
+                raise PodiumError(f"another process follows the kernels of {self.made} already; wait for it")
+            yield
+
+    def work(self, chain: KernelChain) -> Fetched:
+        """Works in as many kernels as it takes; returns what the last one has brought."""
+        # The client prints advice, but standard output is for results.
+        with signed_in_client(self.slug) as client, contextlib.redirect_stdout(io.StringIO()):
+            while (fetched := self._work_in_kernel(client, chain)).exit_status == STOPPED:
+                say("podium: Kaggle's time ran out first; the next kernel continues")
+        return fetched
+
+    def _work_in_kernel(self, client: Any, chain: KernelChain) -> Fetched:
+        """Pushes a kernel unless the newest still works, follows it and fetches what it has made."""
         if chain.kernels and not chain.kernels[-1].ended:
             kernel = chain.kernels[-1]
             is_at_kaggle = kernel.pushed or _is_at_kaggle(client, kernel.name)
@@ -168,36 +206,33 @@ class TrainingJob:
             kernel.pushed = True
             chain.save()
             follow_kernel(client, self.slug, kernel.name, LIMIT)
-            exit_status = fetch_run(client, self.slug, self.root, self.run, kernel)
+            fetched = fetch_run(client, self.slug, self.root, self.made, kernel)
         except PodiumError as error:
             if isinstance(error, KernelFailed) or not kernel.pushed:
                 chain.drop_newest()
             raise
         kernel.ended = True
         chain.save()
-        return exit_status
+        return fetched
 
     def _add_kernel(self, client: Any, chain: KernelChain) -> Kernel:
         if len(chain.kernels) == MAX_KERNELS:
             raise PodiumError(
-                f"{self.run.path} is not trained after {MAX_KERNELS} kernels; delete {chain.path} to continue anyway"
+                f"{self.made} is not finished after {MAX_KERNELS} kernels; delete {chain.path} to continue anyway"
             )
         token = secrets.token_hex(8)
-        name = make_kernel_name(self.slug, self.run.name, salt=token)  # so that no older kernel has this name
+        name = make_kernel_name(self.slug, self.made.name, salt=token)  # so that no older kernel has this name
         kernel = Kernel(f"{read_user_name(client)}/{name}-{len(chain.kernels) + 1}", token)
         chain.add(kernel)
         return kernel
 
     def _push(self, client: Any, kernel: Kernel, previous: str | None) -> None:
-        flags, finished = self.flags, self.run.finished()
-        if finished:  # here, so the kernel need not train them
-            flags = replace(flags, folds=[fold for fold in self._chosen_folds() if fold not in finished])
-        arguments = (self.slug, self.run.name, asdict(flags), previous, kernel.token)
-        text = build_kernel_script(self.slug, self.root, f"run_training{arguments!r}")
+        call = self.call(previous, kernel.token)
+        text = build_kernel_script(self.slug, self.root, call)
         if len(text) > MAX_SCRIPT:
             raise PodiumError(
                 f"the kernel has {len(text):,} characters, most of them folds.csv, but Kaggle accepts"
-                f" {MAX_SCRIPT:,}; train on another machine with podium train"
+                f" {MAX_SCRIPT:,}; run it on a machine of your own"
             )
         push_kernel(
             client,

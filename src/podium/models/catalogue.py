@@ -63,7 +63,9 @@ def read_catalogue() -> Catalogue:
 
 
 def table_fits() -> bool:
-    """Returns whether the table describes the version of timm that is installed."""
+    """Returns whether the table describes the version of timm that is installed. Kernels at Kaggle have no table."""
+    if not TABLE.exists():
+        return False
     with TABLE.open(encoding="utf-8") as file:
         return file.readline().split()[-1] == importlib.metadata.version("timm")
 

@@ -140,14 +140,16 @@ def write_blend(
     return Written(path, estimate, lineage["sha256"], models)
 
 
-def suggest_next_step(competition: Competition, csv: Path) -> str:
-    """Returns the command that scores the submission, or how to upload it where there is no solution."""
+def suggest_next_step(competition: Competition, csv: Path, upload: str = "") -> str:
+    """Returns the command that scores the submission, or how to upload it where there is no solution.
+
+    `upload` is the command that uploads it, if the one that has made it cannot.
+    """
     solution = competition.folder / "solution.csv"
     if solution.exists() and competition.task is ONE_LABEL:
         return f"{podium_command()} score {quote(str(csv))} --solution {quote(str(solution))}"
-    flag = "UPLOAD=1" if uses_make() else "--upload"
-    page = f"https://www.kaggle.com/competitions/{competition.slug}/submit"
-    return f"the same command with {flag}, or upload it at {page}"
+    upload = upload or f"the same command with {'UPLOAD=1' if uses_make() else '--upload'}"
+    return f"{upload}, or upload it at https://www.kaggle.com/competitions/{competition.slug}/submit"
 
 
 def _estimate_of_test(
