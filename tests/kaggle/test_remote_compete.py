@@ -216,3 +216,6 @@ def test_competing_goes_on_in_a_kernel_and_then_here(
     assert Path(out.strip()).read_bytes() == submission
     assert [line["member"] for line in Ledger("tiny", tmp_path).of(BEGUN)] == members
     assert "8 h" in err
+    status, _, err = podium("submit", "--from", Path(out.strip()).with_suffix(".json"))  # as `next:` says
+    assert status == 0, err
+    assert Path(out.strip()).read_bytes() == submission
