@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from podium.competing.next_step import Known, Standing, Step, expect, first_of_kind, folds_that_judge
+from podium.competing.next_step import WANTED, Known, Standing, Step, expect, first_of_kind, folds_that_judge
 from podium.competing.portfolio import HEAD, PLAIN, PSEUDO, SCRATCH, TUNED, Candidate, candidates_of
 from podium.competing.understand import backbones_to_have
 from podium.competing.workshop import Train, Workshop
@@ -75,13 +75,16 @@ class Choices:
     def steps(self, standing: Standing, seconds_left: float, budget: float) -> list[Step]:
         """Returns what each candidate is expected to bring, if there is time for it."""
         known, workshop = {member.candidate.name: member for member in standing.members}, self.workshop
+        kinds = {member.candidate.kind for member in standing.members} | {HEAD}
         most, steps = min(seconds_left, SHARE_OF_TIME * budget), []
         judging = self.folds_to_judge(standing, seconds_left)
         for candidate in self.candidates(standing):
             if candidate.name in self.failed or not _is_next(candidate, known):
                 continue
             folds = self.every if candidate.kind == HEAD else judging
-            fitted = workshop.with_epochs_for(candidate, folds, most)
+            # The first of a kind is to leave time for others: rather with fewer epochs than of a smaller size.
+            times = [most] if candidate.kind in kinds else [min(most, seconds_left / WANTED), most]
+            fitted = next((one for time in times if (one := workshop.with_epochs_for(candidate, folds, time))), None)
             if fitted is None:
                 continue
             in_all = workshop.seconds(fitted, folds)
@@ -90,7 +93,7 @@ class Choices:
             if not set(folds) - set(workshop.run_of(candidate).finished()):
                 continue  # the blend has not taken it
             steps.append(expect(fitted, folds, workshop.seconds(fitted, folds), standing, in_all))
-        return _one_of_new_kinds(steps, known, seconds_left)
+        return _one_of_new_kinds(steps, kinds, seconds_left)
 
     def folds_to_judge(self, standing: Standing, seconds_left: float) -> tuple[int, ...]:
         """Returns the folds that members are trained on: decided once, before the first fine-tuning."""
@@ -114,13 +117,12 @@ class Choices:
         self.ledger.add(FOLDS, judging=list(self.judging), why=why)
 
 
-def _one_of_new_kinds(steps: list[Step], known: dict[str, Known], seconds_left: float) -> list[Step]:
+def _one_of_new_kinds(steps: list[Step], kinds: set[str], seconds_left: float) -> list[Step]:
     """Returns the steps, of each kind that nothing is known of only the one that is to be tried first."""
-    kinds = {member.candidate.kind for member in known.values()} | {HEAD}
     left = [step for step in steps if step.candidate.kind in kinds]
     for kind in (TUNED, SCRATCH):
-        of_kind = [step for step in steps if step.candidate.kind == kind]
-        if kind not in kinds and (first := first_of_kind(of_kind, seconds_left)):
+        of_kind = [step for step in steps if step.candidate.kind == kind and kind not in kinds]
+        if first := first_of_kind(of_kind, seconds_left):
             left.append(first)
     return left
 

@@ -1,10 +1,10 @@
-"""Shows `podium compete` while it works: one table that stays in place in a terminal, plain lines elsewhere."""
+"""Shows `podium compete` while it works: one table that stays in place in a terminal or notebook, lines elsewhere."""
 
 import sys
 import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from podium import terminal
 from podium.terminal import Aside, aloud, duration, printable, say, table
@@ -20,7 +20,8 @@ class ProgressTable:
         self.metric, self.budget, self.aside = metric, budget, aside
         self.rows: list[Sequence[object]] = []
         self.doing, self.expected = "", ""
-        self.is_live = sys.stderr.isatty() and not terminal.quiet
+        self.cell = None if terminal.quiet else _notebook_cell()  # whose output the table is
+        self.is_live = self.cell is not None or (sys.stderr.isatty() and not terminal.quiet)
         self.worked = lambda: 0.0
         self._lines = 0  # on the screen
         self._lock, self._ended = threading.Lock(), threading.Event()
@@ -66,6 +67,9 @@ class ProgressTable:
     def _draw(self) -> None:
         if not self.is_live:
             return
+        if self.cell is not None:
+            self.cell.update({"text/plain": "\n".join(filter(None, [self.text(), self._status()]))}, raw=True)
+            return
         import shutil
 
         columns = shutil.get_terminal_size().columns
@@ -93,3 +97,14 @@ class ProgressTable:
             self._thread.join()
             with self._lock:
                 self._clear()
+
+
+def _notebook_cell() -> Any:
+    """Returns an output of the notebook's cell that can be replaced; None where there is no notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if getattr(shell, "kernel", None) is None:
+        return None
+    from IPython.display import display
+
+    return display({"text/plain": ""}, raw=True, display_id=True)
